@@ -161,6 +161,7 @@ static enum error_code check_own_counts(const struct collective *collective, con
     return OK;
 }
 
+/* The order matters: counts of an all-to-all are checked before extents are computed from them. */
 enum error_code own_arguments_check(enum operation op, const struct collective *collective, const struct group *group,
                                     struct error *err)
 {

@@ -63,6 +63,8 @@ static uint64_t chain_of(const struct collective_cost *one, const struct link *l
 /* Seconds for so many bytes at a rate in MB/s; a rate of 0 means no time. */
 static double seconds(double units, int64_t rate) { return rate > 0 ? units / (1e6 * (double)rate) : 0; }
 
+/* The members' costs are asked for twice: first for the group's steps and depth, then for the slowest member's
+ * bytes. */
 picoseconds collective_time(const struct algorithm *algorithm, int P, const struct collective *asked,
                             const struct cluster *cluster)
 {
@@ -169,6 +171,7 @@ static void mix_cluster(uint64_t *h, const struct cluster *cluster, enum dtype d
     }
 }
 
+/* The key has every argument that a time depends on; the number of algorithms tells plug-ins apart. */
 uint64_t call_key(enum operation op, int P, const struct collective *collective, const struct cluster *cluster)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -187,6 +190,8 @@ uint64_t call_key(enum operation op, int P, const struct collective *collective,
     return h;
 }
 
+/* The choice for a call, remembered by its key.  A group of one, or counts that only a member knows, take the first
+ * that fits. */
 const struct algorithm *algorithm_choose(enum operation op, int P, const struct collective *asked,
                                          const struct cluster *cluster)
 {

@@ -92,6 +92,7 @@ enum error_code halving_reduce_scatter(struct exchange *exchange, const struct c
     return code;
 }
 
+/* Core member i begins with part i, and doubles what it has in each level. */
 enum error_code doubling_allgather(struct exchange *exchange, const struct collective *collective,
                                    struct cut cut, void *data, struct error *err)
 {

@@ -35,6 +35,7 @@ static struct collective gather_call(const struct group *group, int64_t bytes)
     return (struct collective){ .count = group->size * bytes, .dtype = U8 };
 }
 
+/* all [P, n] = decoded codes of every member's piece, also of this member's own. */
 enum error_code quantised_allgather(struct group *group, const char *algorithm, struct tensor own, struct tensor all,
                                     struct block_format format, struct error *err)
 {
@@ -156,6 +157,7 @@ static void add_up(const struct leg *leg, const char *in, struct tensor one)
         }
 }
 
+/* y.exact = the sums without codes; y.bound = the errors of all received codes and of the sums. */
 static enum error_code track(const struct leg *leg, const char *codes, struct error *err)
 {
     const int64_t n = leg->n;
@@ -180,6 +182,8 @@ static enum error_code track(const struct leg *leg, const char *codes, struct er
     return e;
 }
 
+/* A step is: encode all blocks, all-to-all of codes, decode and add, track.  The expected ledger gets its additions
+ * before. */
 static enum error_code run_step(const struct leg *leg, struct error *err)
 {
     struct device *d = leg->group->comm->device;
@@ -240,6 +244,7 @@ static void put_in_place(const struct quantised_group *group, struct tensor row,
     if (own.dtype != leg->Y.dtype) tracking_add_storing(group->whole->comm->device, to.bound, own);
 }
 
+/* Sums of both steps live in a buffer in the format of sums; the row's own block gets the result last. */
 enum error_code quantised_reduce_scatter(struct quantised_group *group, struct tensor row, struct block_format format,
                                          struct tracking tracking, struct error *err)
 {

@@ -160,6 +160,7 @@ static uint64_t segments_choose(const struct algorithm *algorithm, int P, const 
     return length_of(&s, best_of(&s));
 }
 
+/* A segment that the call has already, or a call of one element, needs no search. */
 uint64_t segment_choose(const struct algorithm *algorithm, int P, const struct collective *asked,
                         const struct cluster *cluster)
 {

@@ -299,6 +299,7 @@ enum error_code binomial_gather(struct exchange *exchange, const struct collecti
     return code;
 }
 
+/* A scatter sends a member's subtree to its children; a gather sends the whole subtree up in one message. */
 void binomial_parts_cost(struct collective_cost *cost, const struct collective *collective,
                          struct parts parts, int rank, bool scatters)
 {

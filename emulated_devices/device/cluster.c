@@ -476,6 +476,7 @@ static enum error_code shipped(size_t n, const struct cluster **cluster, struct 
     return e;
 }
 
+/* A word is a file or the name of a shipped cluster.  Clusters are parsed as far as the search needs. */
 enum error_code cluster_find(struct cluster *cluster, const char *word, struct error *err)
 {
     const char *names[MOST_NAMES];

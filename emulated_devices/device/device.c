@@ -22,6 +22,7 @@ static enum error_code usual_backend(const struct backend **backend, struct erro
     return e;
 }
 
+/* The steps are: backend, format, cluster, backend's own opening, arena, clock.  After an error nothing is open. */
 enum error_code device_open(struct device *device, const struct backend *backend, enum dtype dtype, uint64_t budget,
                             struct error *err)
 {

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+/* The list doubles when it is full. */
 static bool interval_make_room(struct intervals *intervals)
 {
     if (intervals->count < intervals->room) return true;

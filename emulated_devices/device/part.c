@@ -14,6 +14,7 @@ void part_free(struct part *part)
 
 int64_t part_count(const struct part *part) { return intervals_total(&part->rows) * intervals_total(&part->cols); }
 
+/* Call f for each run of the part's rows that lie in `rows`; `piece` counts elements of the part. */
 void part_each_run_in(const struct part *part, struct interval rows, void (*f)(void *, struct run), void *context)
 {
     const int64_t width = intervals_total(&part->cols);

@@ -247,6 +247,7 @@ enum error_code tier_read(struct tier *tier, struct tensor to, struct tensor hom
     return e;
 }
 
+/* *when is the earliest start; afterwards it is the end of the last copy, on the drive if there is one. */
 enum error_code tier_write(struct tier *tier, struct tensor home, struct tensor from, picoseconds *when,
                            struct error *err)
 {

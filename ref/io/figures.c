@@ -97,6 +97,7 @@ struct figure picoseconds_format(double ps)
 
 struct figure time_format(double seconds) { return picoseconds_format(1e12 * seconds); }
 
+/* A time with all its digits: the largest unit that leaves a whole part, and a fraction without zeros at its end. */
 struct figure picoseconds_exact(int64_t ps)
 {
     static const char *const unit[] = { "ps", "ns", "us", "ms", "s" };

@@ -40,6 +40,7 @@ static enum error_code check_entries(const char *path, struct safetensors_entry 
     return OK;
 }
 
+/* Add a tensor's entry to the header.  @return false: no memory. */
 static bool add_entry(cJSON *root, const struct safetensors_entry *entry)
 {
     char list[SAFETENSORS_MAX_DIMS * 21 + 3];
@@ -130,6 +131,7 @@ static enum error_code safetensors_write_start(struct safetensors_writer *writer
     return check_entries(path, writer->entry, n, err);
 }
 
+/* Lay out the tensors and write the header; the file has its full length then, and reads as zeros. */
 enum error_code safetensors_create(struct safetensors_writer *writer, const char *path,
                                    const struct safetensors_entry *tensors, int n,
                                    const struct safetensors_pair *metadata, int pairs, struct error *err)

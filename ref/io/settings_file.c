@@ -91,6 +91,7 @@ static enum error_code from_page(char *text, const char *path, struct yaml **roo
     return yml_parse(begin, strlen(begin), path, root, err);
 }
 
+/* The first sign of the file tells what the file is: { a result or a log, < a page, any other settings. */
 enum error_code settings_read(const char *path, struct yaml **root, struct error *err)
 {
     char *text;

@@ -165,6 +165,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* All files of the tree in the order of their names, up to `limit` bytes. */
 enum error_code text_load_tree(struct text *text, const char *root, int64_t limit, struct error *err)
 {
     struct path_list list = { 0 };

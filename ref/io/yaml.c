@@ -169,6 +169,7 @@ static enum error_code read_events(struct reader *reader, struct error *err)
     return e;
 }
 
+/* The parser's memory is freed in every case; a tree that is not complete is freed, too. */
 enum error_code yml_parse(const char *text, size_t length, const char *where, struct yaml **root, struct error *err)
 {
     struct reader r = { .where = where };

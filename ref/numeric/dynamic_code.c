@@ -22,6 +22,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Values are sorted, so that codes ascend with them; middle[c] separates code c from code c + 1. */
 struct dynamic_table dynamic_table_of(bool has_signs)
 {
     struct dynamic_table t = { .has_signs = has_signs };

@@ -104,6 +104,7 @@ static void add_block(struct exact_sum *exact_sum, struct tensor x, int64_t firs
     carry(exact_sum);
 }
 
+/* The sum grows by the squares of all elements of x. */
 void exact_add_squares(struct exact_sum *exact_sum, struct tensor x)
 {
     const int64_t n = tensor_count(x), blocks = (n + AT_ONCE - 1) / AT_ONCE;

@@ -85,6 +85,7 @@ static double factor(const struct harmonics *harmonics, enum transform transform
     return m == 0 || 2 * m == harmonics->nlon ? 1 : 2;
 }
 
+/* modes [rows, degrees] of complex numbers from x [rows, nlon]. */
 void harmonics_orders(const struct harmonics *harmonics, enum transform transform, int64_t rows, const double *x,
                       double *modes)
 {
@@ -123,6 +124,7 @@ static double harmonics_weight(const struct harmonics *harmonics, enum transform
     return transform == ANALYSIS ? harmonics->weight[k] : 1;
 }
 
+/* c [n, degrees, orders] from modes [n, nlat, orders], both of complex numbers. */
 void harmonics_degrees(const struct harmonics *harmonics, enum transform transform, struct range orders, int64_t n,
                        const double *modes, double *c)
 {
@@ -140,6 +142,7 @@ void harmonics_degrees(const struct harmonics *harmonics, enum transform transfo
             }
 }
 
+/* modes [n, nlat, orders] from c [n, degrees, orders], both of complex numbers. */
 void harmonics_latitudes(const struct harmonics *harmonics, enum transform transform, struct range orders, int64_t n,
                          const double *c, double *modes)
 {

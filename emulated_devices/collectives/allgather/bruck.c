@@ -33,6 +33,7 @@ static enum error_code bruck_extend(struct exchange *exchange, const struct coll
                          bytes_of(collective, bruck_span(collective, P, r, distance, distance + many)), err);
 }
 
+/* out [all blocks] = every member's block.  Blocks gather in w, rotated so that the own block comes first. */
 static enum error_code bruck_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

@@ -30,6 +30,7 @@ static int bruck_k_share(int have, int j, int P)
     return missing < 0 ? 0 : missing < have ? missing : have;
 }
 
+/* A round with up to RADIX - 1 partners: what this device has goes to all of them. */
 static enum error_code bruck_k_extend(struct exchange *exchange, const struct collective *collective, void *w, int have,
                                       struct error *err)
 {

@@ -16,6 +16,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [all blocks] = every member's block, each at its own place from the beginning. */
 static enum error_code doubling_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

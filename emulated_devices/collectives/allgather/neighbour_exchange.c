@@ -31,6 +31,7 @@ static int pair_in(int r, int i, int P)
 
 static struct comb pair(int p) { return (struct comb){ 2 * p, 1, 2 }; }
 
+/* out [all blocks] = every member's block.  Pairs of blocks are contiguous, so nothing is packed. */
 static enum error_code neighbour_exchange_run(struct group *group, const struct collective *collective,
                                               struct error *err)
 {

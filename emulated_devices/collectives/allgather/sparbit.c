@@ -17,6 +17,7 @@
 /* Blocks that go to the device `bit` further on in this step: r, r - 2bit, .. */
 static int blocks_in(int bit, int P) { return (P - 1 - bit) / (2 * bit) + 1; }
 
+/* A step at the distance `bit`: all receives and sends of its blocks are under way at once. */
 static enum error_code sparbit_step(struct exchange *exchange, const struct collective *collective, int bit,
                                     struct message *message, struct error *err)
 {

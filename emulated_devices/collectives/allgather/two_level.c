@@ -23,6 +23,7 @@ static struct comb of_place(int place, struct row node, struct row nodes)
     return (struct comb){ place, node.size, nodes.size };
 }
 
+/* out [blocks of this place] = the blocks of devices with this place in all nodes. */
 static enum error_code two_level_between(struct exchange *exchange, const struct collective *collective,
                                          struct row nodes, struct error *err)
 {
@@ -39,6 +40,7 @@ static enum error_code two_level_between(struct exchange *exchange, const struct
     return code;
 }
 
+/* out [all blocks]: each member of the node gives the blocks of its place, packed in one message. */
 static enum error_code two_level_inside(struct exchange *exchange, const struct collective *collective, struct row node,
                                         struct row nodes, void *out, void *in, struct error *err)
 {
@@ -58,6 +60,7 @@ static enum error_code two_level_inside(struct exchange *exchange, const struct 
     return code;
 }
 
+/* The longest place decides the scratch: two messages may be of different lengths. */
 static enum error_code allgather_two_level_run(struct group *group, const struct collective *collective,
                                                struct error *err)
 {

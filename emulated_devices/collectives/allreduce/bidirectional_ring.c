@@ -36,6 +36,7 @@ static int block_given(const struct way *way, int step, int P)
     return imod(step < P - 1 ? way->me - step : way->me + 1 - (step - (P - 1)), P);
 }
 
+/* A step of both directions: two receives and two sends are under way at once. */
 static enum error_code both_ways(struct exchange *exchange, const struct collective *collective,
                                  const struct way way[2], int step, struct error *err)
 {
@@ -57,6 +58,7 @@ static enum error_code both_ways(struct exchange *exchange, const struct collect
     return wait_all(exchange, m, 4, err);
 }
 
+/* out [count] = sum over members; each half of the vector goes round in its direction. */
 static enum error_code bidirectional_ring_run(struct group *group, const struct collective *collective,
                                               struct error *err)
 {

@@ -65,6 +65,7 @@ static enum error_code pipeline(struct exchange *exchange, const struct collecti
     return code;
 }
 
+/* out [count] = sum over members; each half of the vector goes through its tree. */
 static enum error_code double_tree_run(struct group *group, const struct collective *collective, struct error *err)
 {
     struct exchange x = exchange_begin(group, ALLREDUCE);

@@ -40,6 +40,7 @@ static int largest_factor(int P)
     return largest;
 }
 
+/* out [count] = sum over members, by the digits of their numbers. */
 static enum error_code multiplying_run(struct group *group, const struct collective *collective, struct error *err)
 {
     struct exchange x = exchange_begin(group, ALLREDUCE);

@@ -20,6 +20,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [count] = sum over members: each core member sums a part, then all parts come together. */
 static enum error_code rabenseifner_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const struct cut k = { .f = fold_of(group->rank, group->size) };

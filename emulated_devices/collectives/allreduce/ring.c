@@ -27,6 +27,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [count] = sum over members.  Both phases have P - 1 steps with the same pattern of blocks. */
 static enum error_code allreduce_ring_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank, right = imod(r + 1, P), left = imod(r - 1, P);

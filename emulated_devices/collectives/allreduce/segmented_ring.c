@@ -69,6 +69,7 @@ static enum error_code segmented_ring_finish(struct exchange *exchange, const st
     return OK;
 }
 
+/* out [count] = sum over members.  Messages of piece i use place i mod 2 of the list. */
 static enum error_code segmented_ring_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const struct ring g = ring_of(collective, group->rank, group->size);

@@ -17,6 +17,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [count] = sum over members, which device 0 computes alone. */
 static enum error_code star_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const bool centre = group->rank == 0;

@@ -86,6 +86,7 @@ static enum error_code swing(struct exchange *exchange, const struct collective 
     return code;
 }
 
+/* out [count] = sum over members: the steps of the reduce-scatter, then the same steps backwards. */
 static enum error_code swing_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const struct fold f = fold_of(group->rank, group->size);

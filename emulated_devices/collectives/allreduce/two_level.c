@@ -51,6 +51,7 @@ static enum error_code hand_out(struct exchange *exchange, const struct collecti
     return code;
 }
 
+/* out [count] = sum over members: inside the node, between leaders, inside the node. */
 static enum error_code allreduce_two_level_run(struct group *group, const struct collective *collective,
                                                struct error *err)
 {

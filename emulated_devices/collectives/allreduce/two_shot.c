@@ -59,6 +59,7 @@ static enum error_code second_shot(struct exchange *exchange, const struct colle
     return wait_all(exchange, message, 2 * P - 2, err);
 }
 
+/* out [count] = sum over members: each device sums its block, then sends it to all. */
 static enum error_code two_shot_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

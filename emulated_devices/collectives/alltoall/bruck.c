@@ -37,6 +37,7 @@ static void bruck_pack(struct exchange *exchange, const struct collective *colle
     }
 }
 
+/* out [block s] = the block of device s for this device.  Each block moves by the binary digits of its distance. */
 static enum error_code alltoall_bruck_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

@@ -13,6 +13,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* All receives are posted, then all sends; the own block is copied. */
 static enum error_code all_at_once(struct exchange *exchange, const struct collective *collective, struct error *err)
 {
     const int P = exchange->group->size, r = exchange->group->rank;

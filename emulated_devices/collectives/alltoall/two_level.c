@@ -53,6 +53,7 @@ static enum error_code two_level_collect_pieces(struct exchange *exchange, const
     return code;
 }
 
+/* Leaders exchange the blocks of their nodes; step 0 is the exchange with the own node. */
 static enum error_code trade(struct exchange *exchange, const struct leader *leader, struct error *err)
 {
     const int q = leader->node.size;
@@ -77,6 +78,7 @@ static enum error_code trade(struct exchange *exchange, const struct leader *lea
     return code;
 }
 
+/* A leader makes each member's result from `got`, and sends it; other members wait for theirs. */
 static enum error_code hand_out(struct exchange *exchange, const struct leader *leader, struct error *err)
 {
     const uint64_t bytes = bytes_of(leader->c, leader->P * leader->c->count);
@@ -95,6 +97,7 @@ static enum error_code hand_out(struct exchange *exchange, const struct leader *
     return code;
 }
 
+/* Only leaders have scratch; other members send their input and receive their result. */
 static enum error_code two_level_run(struct group *group, const struct collective *collective, struct error *err)
 {
     struct exchange x = exchange_begin(group, ALLTOALL);

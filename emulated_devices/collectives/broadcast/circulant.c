@@ -163,6 +163,7 @@ static void *segment_at(const struct collective *collective, int segments, int b
     return element(collective, collective->out, block_start(collective->count, segments, b));
 }
 
+/* A round on this device: receive the segment that its schedule says, and send the one of its receiver's. */
 static enum error_code one_round(struct under_way *under_way, const struct part *part, int round, struct error *err)
 {
     const int get = gets(part, round), give = gives(part, round), skip = part->k.skip[round % part->t.q],
@@ -185,6 +186,7 @@ static enum error_code one_round(struct under_way *under_way, const struct part 
     return code;
 }
 
+/* out [count] of every member = the root's vector.  Schedules are computed here, before any message. */
 static enum error_code broadcast_circulant_run(struct group *group, const struct collective *collective,
                                                struct error *err)
 {

@@ -29,6 +29,7 @@ static int64_t group_of_parts(const struct collective *collective, int P, int v,
     return block_start(collective->count, P, first);
 }
 
+/* out [count] of every member = the root's vector; parts are numbered from the root on. */
 static enum error_code scatter_doubling_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, v = imod(group->rank - collective->root, P);

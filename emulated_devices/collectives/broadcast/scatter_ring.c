@@ -15,6 +15,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* Every device has its part; after P - 1 steps to the right every device has all parts. */
 static enum error_code ring(struct exchange *exchange, const struct collective *collective, struct error *err)
 {
     const int P = exchange->group->size, r = exchange->group->rank, v = imod(r - collective->root, P);

@@ -16,6 +16,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [all blocks] of the root = every member's block.  Blocks gather in the order of the tree. */
 static enum error_code binomial_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank, v = imod(r - collective->root, P);

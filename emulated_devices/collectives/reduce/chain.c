@@ -14,6 +14,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [count] of the root = sum over members, added from the far end of the chain. */
 static enum error_code chain_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const bool root = group->rank == collective->root;

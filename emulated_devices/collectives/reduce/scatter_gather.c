@@ -17,6 +17,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* The root receives the finished parts in their order; each core member sends its own. */
 static enum error_code scatter_gather_collect_pieces(struct exchange *exchange, const struct collective *collective,
                                                      struct cut cut, void *work,
                                struct error *err)
@@ -39,6 +40,7 @@ static enum error_code scatter_gather_collect_pieces(struct exchange *exchange, 
     return code;
 }
 
+/* out [count] of the root = sum over members.  Sums grow in `work`, a copy of the input. */
 static enum error_code scatter_gather_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const struct cut k = { .f = fold_of(group->rank, group->size) };

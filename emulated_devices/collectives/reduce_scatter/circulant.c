@@ -22,6 +22,7 @@ static int64_t reduce_scatter_circulant_span(const struct collective *collective
     return comb_length(collective, P, (struct comb){ r + first, 1, last - first });
 }
 
+/* out [block r] = sum over members of in's block r.  Sums grow in w, a rotated copy of the input. */
 static enum error_code reduce_scatter_circulant_run(struct group *group, const struct collective *collective,
                                                     struct error *err)
 {

@@ -29,6 +29,7 @@ static void exchange_all(struct exchange *exchange, const struct collective *col
     }
 }
 
+/* out [block r] = sum over members of in's block r, added in the order of members. */
 static enum error_code direct_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

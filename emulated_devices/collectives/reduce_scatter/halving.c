@@ -38,6 +38,7 @@ static enum error_code halving_give_back(struct exchange *exchange, const struct
                          bytes_of(collective, block_length(collective, P, r - 1)), -1, NULL, 0, err);
 }
 
+/* out [block r] = sum over members of in's block r.  Sums grow in `work`, a copy of the input. */
 static enum error_code halving_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const struct collective v = halving_whole(collective, group->size);
@@ -64,6 +65,7 @@ static enum error_code halving_run(struct group *group, const struct collective 
     return code;
 }
 
+/* The fold sends a whole vector in and only a block back, so fold_cost does not serve here. */
 static struct collective_cost reduce_scatter_halving_cost(int r, int P, const struct collective *collective)
 {
     const struct collective v = halving_whole(collective, P);

@@ -25,6 +25,7 @@ static struct comb pat_blocks_of(int to, int bit, int P)
     return (struct comb){ .first = to, .stride = -2 * bit, .count = (P - 1 - bit) / (2 * bit) + 1 };
 }
 
+/* out [block r] = sum over members of in's block r.  Each message has several blocks, packed. */
 static enum error_code pat_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

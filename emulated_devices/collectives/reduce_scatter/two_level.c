@@ -38,6 +38,7 @@ static int64_t longest_place(const struct collective *collective, int P, struct 
     return most;
 }
 
+/* sums [blocks of this place] = sum over this node's members of their blocks for this place in all nodes. */
 static enum error_code reduce_scatter_two_level_inside(struct exchange *exchange, const struct collective *collective,
                                                        struct row node, struct row nodes,
                                                        void *sums, void *out, void *in, struct error *err)
@@ -57,6 +58,7 @@ static enum error_code reduce_scatter_two_level_inside(struct exchange *exchange
     return code;
 }
 
+/* out [block r] = sum over nodes of the sums that devices with this place have. */
 static enum error_code reduce_scatter_two_level_between(struct exchange *exchange, const struct collective *collective,
                                                         struct row node, struct row nodes,
                                                         void *sums, void *in, struct error *err)
@@ -78,6 +80,7 @@ static enum error_code reduce_scatter_two_level_between(struct exchange *exchang
     return code;
 }
 
+/* Scratch has three parts: sums, received blocks, and a packed message for the largest place. */
 static enum error_code reduce_scatter_two_level_run(struct group *group, const struct collective *collective,
                                                     struct error *err)
 {
@@ -96,6 +99,7 @@ static enum error_code reduce_scatter_two_level_run(struct group *group, const s
     return code;
 }
 
+/* Bytes inside are those for other places; bytes between are those for other nodes. */
 static struct collective_cost reduce_scatter_two_level_cost(int r, int P, const struct collective *collective)
 {
     const struct row node = row_in_node(collective, r, P), nodes = row_of_nodes(collective, r, P);

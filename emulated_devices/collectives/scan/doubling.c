@@ -40,6 +40,7 @@ static void take_in(struct exchange *exchange, const struct collective *collecti
     swap(&sums->theirs, &sums->mine);
 }
 
+/* out [count] = x0 + .. + xr; if exclusive, x0 + .. + x(r-1).  `mine` covers twice as many members after each step. */
 static enum error_code scan_doubling_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

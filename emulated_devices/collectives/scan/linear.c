@@ -13,6 +13,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [count] = x0 + .. + xr; if exclusive, x0 + .. + x(r-1).  Sums go from left to right. */
 static enum error_code scan_linear_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

@@ -27,6 +27,7 @@ static int receive_all(struct exchange *exchange, const struct collective *colle
     return n;
 }
 
+/* Send each own block to all its targets.  With message NULL the messages are only counted. */
 static int send_all(struct exchange *exchange, const struct collective *collective, struct message *message)
 {
     const int P = exchange->group->size, me = exchange->group->rank;

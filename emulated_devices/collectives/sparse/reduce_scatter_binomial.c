@@ -33,6 +33,7 @@ static enum error_code add_children(struct exchange *exchange, const struct coll
  * number counts its sends. */
 struct amount { int64_t longest, passed; int sends; };
 
+/* The amounts decide scratch and the length of the list of messages before anything is sent. */
 static struct amount amount_of(const struct collective *collective, int P, int member)
 {
     struct holders h;
@@ -82,6 +83,7 @@ static void finish_own(struct exchange *exchange, const struct collective *colle
                                   element(collective, collective->out, sparse_own_at(own, &w)), w.length);
 }
 
+/* out [own blocks] = sums over holders.  Sums for others stay in scratch until their messages have ended. */
 static enum error_code reduce_scatter_binomial_run(struct group *group, const struct collective *collective,
                                                    struct error *err)
 {

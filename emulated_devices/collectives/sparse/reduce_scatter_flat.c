@@ -73,6 +73,7 @@ static enum error_code add_all(struct exchange *exchange, const struct collectiv
     return code;
 }
 
+/* Sends begin before the sums, so that no owner waits for a member that is still adding. */
 static enum error_code reduce_scatter_flat_run(struct group *group, const struct collective *collective,
                                                struct error *err)
 {
