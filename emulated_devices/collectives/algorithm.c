@@ -127,6 +127,7 @@ enum error_code scratch_agreed(struct exchange *exchange, const struct collectiv
                                void **scratch, struct error *err)
 {
     enum error_code code = OK;
+    /* Each member asks for what it needs itself, which may be nothing. */
     *scratch = exchange_scratch(exchange, bytes_of(collective, elements));
     if (*scratch == NULL)
         code = fail(err, ERR_MEMORY, "%s: device %d has no memory for %llu bytes of scratch",

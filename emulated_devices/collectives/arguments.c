@@ -49,6 +49,7 @@ void collective_extents(enum operation op, const struct collective *collective, 
     }
     if (operation_is_sparse(op)) sparse_extents(op, collective, r, P, in, out);
     if (!operation_has_blocks(op)) return;
+    /* Operations with blocks spread a vector over the members, or collect one. */
     const int64_t mine = block_length(collective, P, r), all = block_total(collective, P);
     const bool spread = op == REDUCE_SCATTER || op == SCATTER;
     *in = spread ? (op == SCATTER && !root ? 0 : all) : mine;

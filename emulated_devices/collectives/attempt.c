@@ -60,6 +60,7 @@ static enum error_code be_tried(struct crew *crew, int rank, const void *asked, 
     struct comm c;
     enum error_code e = device_open(&d, backend_find("count"), t->call->dtype, 0, err);
     if (e) return e;
+    /* The device stands where the group's member stands, so its links are those of the call. */
     d.clock.places = t->call->nodes.member;
     clock_restart(&d.clock, t->cluster, t->call->dtype);
     e = crew_join(&c, crew, rank, &d, err);

@@ -69,6 +69,7 @@ static struct terms terms_of(enum operation op, const struct algorithm *algorith
                          (int64_t)collective->segment, collective->counts != NULL } };
     uint64_t hash = 1469598103934665603u;
     const int64_t blocks = collective->placement ? collective->placement->blocks : P;
+    /* Counts of an all-to-all differ between members, so they are not compared. */
     for (int64_t b = 0; b < blocks && collective->counts != NULL && op != ALLTOALL; b++) {
         t.of[COUNTS_SUM] += collective->counts[b];
         hash = (hash ^ (uint64_t)collective->counts[b]) * 1099511628211u;

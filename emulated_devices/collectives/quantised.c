@@ -44,6 +44,7 @@ enum error_code quantised_allgather(struct group *group, const char *algorithm, 
     char *codes = arena_alloc(&d->arena, BUFFERS, (uint64_t)(group->size * bytes));
     if (codes == NULL) return no_room(group->size * bytes, err);
     struct collective c = gather_call(group, bytes);
+    /* The all-gather is in place: a member's codes lie at their place among all. */
     c.in = codes + group->rank * bytes, c.out = codes;
     quantised_encode(d, codes + group->rank * bytes, own, format);
     const enum error_code e = collective_run(group, ALLGATHER, algorithm, &c, err);
@@ -193,6 +194,7 @@ static enum error_code run_step(const struct leg *leg, struct error *err)
     struct tensor one = device_tensor_in(d, BUFFERS, leg->Y.dtype, leg->n);
     enum error_code e = codes && one.data ? OK : no_room(2 * all, err);
     struct collective c = step_call(leg->each, leg->bytes);
+    /* Codes to send and codes received lie in two halves of the buffer. */
     c.in = codes, c.out = codes + all;
     for (int m = 0; m < P && !e; m++)
         for (int64_t i = 0; i < leg->each; i++)
@@ -223,6 +225,7 @@ static enum error_code run_steps(struct quantised_group *group, struct leg *leg,
                                  struct tracking kept, struct error *err)
 {
     struct leg first = *leg, second = *leg;
+    /* A group that is not on several nodes takes one step among all members. */
     if (!group->two_steps) return run_step(leg, err);
     first.group = &group->inside, first.each = group->between.size, first.Y = between, first.y = kept;
     second.group = &group->between, second.X = between, second.x = kept;
@@ -241,6 +244,7 @@ static void put_in_place(const struct quantised_group *group, struct tensor row,
     if (!tracked(tracking)) return;
     memcpy(to.exact, leg->y.exact, (size_t)leg->n * sizeof *to.exact);
     memcpy(to.bound, leg->y.bound, (size_t)leg->n * sizeof *to.bound);
+    /* A narrower format rounds the sum once more. */
     if (own.dtype != leg->Y.dtype) tracking_add_storing(group->whole->comm->device, to.bound, own);
 }
 

@@ -59,6 +59,7 @@ enum error_code algorithm_add(const struct algorithm *algorithm, struct error *e
     if (algorithm_find(algorithm->operation, algorithm->name))
         return fail(err, ERR_FORMAT, "%s %s: there is an algorithm of this name", operation_name(algorithm->operation),
                     algorithm->name);
+    /* Find the end of the list, and the place behind the operation's last algorithm. */
     for (; algorithms[count]; count++)
         if (algorithms[count]->operation == algorithm->operation) after = count + 1;
     if (count + 1 >= ALGORITHMS_MOST)
@@ -164,10 +165,12 @@ enum error_code collective_run(struct group *group, enum operation op, const cha
     /* Every message now carries a number for the call, so that a member with other arguments is noticed. */
     group->call = contract_number(op, a, c, group->size);
     group->turns = a->turns && a->turns(group->size, c);
+    /* Lists have numbers on every backend, so their scratch must have numbers, too. */
     group->lists = !device_holds_zeros(group->comm->device, c->in ? c->in : c->out);
     code = trivial ? OK : a->run(group, c, err);
     group->call = 0, group->turns = group->lists = false;
     if (in_line) sending_done(&group->comm->device->clock);
+    /* Other members wait for messages that will not come, so the job has to end. */
     if (code == ERR_COMM) comm_give_up(group->comm, err);
     return code;
 }

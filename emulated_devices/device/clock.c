@@ -20,6 +20,7 @@ void clock_open(struct clock *clock, const struct cluster *cluster, enum dtype d
 
 void clock_reset(struct clock *clock)
 {
+    /* The cluster is copied first, because the restart overwrites the clock. */
     const struct cluster m = clock->cluster;
     clock_restart(clock, &m, clock->dtype);
 }
@@ -47,6 +48,7 @@ static void device_clock_note(struct pass_work *pass_work, picoseconds start, pi
         pass_work->span[pass_work->count - 1].end = end;
         return;
     }
+    /* Without memory the notes are lost, and the second pass begins after the first. */
     if (pass_work->count == pass_work->room) {
         const int room = pass_work->room > 0 ? 2 * pass_work->room : 64;
         struct busy *span = realloc(pass_work->span, sizeof *span * (size_t)room);
@@ -63,6 +65,7 @@ static picoseconds clock_fill(struct clock *clock, const char *what, struct op_c
     const struct pass_work *w = clock->noted;
     picoseconds at = clock->now;
     for (int i = 0; left > 0; i++) {
+        /* Behind the last interval all time is free. */
         const bool last = i == w->count;
         if (!last && w->span[i].end <= at) continue;
         /* The gap before the next interval of the first pass takes a piece of the work. */
@@ -81,6 +84,7 @@ void clock_compute(struct clock *clock, const char *what, struct op_cost cost)
     const picoseconds start = clock->now, takes = kernel_time(&clock->cluster, clock->dtype, what, cost);
     /* A pass beside another one computes only while that one does not. */
     clock->now = clock->current == BESIDE ? clock_fill(clock, what, cost, takes) : start + takes;
+    /* Counts for reports are of all streams together. */
     clock->flops += cost.flops;
     clock->computing += takes;
     if (clock->noted && clock->current == COMPUTE) device_clock_note(clock->noted, start, clock->now);
@@ -142,6 +146,7 @@ void clock_begin(struct clock *clock, enum stream stream)
 void clock_end(struct clock *clock)
 {
     const bool second = clock->current == BESIDE;
+    /* A second pass puts no results aside; its home and its notes end here. */
     if (second) clock->home = COMPUTE, clock->noted = NULL;
     else flight_leave(clock->flight);
     clock->stream[clock->current] = clock->now;

@@ -22,6 +22,7 @@ static enum error_code refuse_unknown(const cJSON *object, const char *where, co
 {
     for (const cJSON *c = object->child; c != NULL; c = c->next) {
         size_t n = 0, i = 0;
+        /* Keys are few, so each is looked for in the whole list. */
         while (known[n] != NULL) n++;
         while (i < n && strcmp(known[i], c->string) != 0) i++;
         if (i < n) continue;
@@ -163,6 +164,7 @@ static enum error_code read_named(struct kernels *k, const cJSON *kernels, const
     if (!json_has(kernels, "operations")) return OK;
     enum error_code e = json_object(kernels, where, "operations", &named, err);
     snprintf(inside, sizeof inside, "%s: operations", where);
+    /* Each operation has a share of the memory's rate, in thousandths. */
     for (const cJSON *c = e ? NULL : named->child; c != NULL && !e; c = c->next) {
         if (k->named == CLUSTER_MOST_NAMED)
             return fail(err, ERR_FORMAT, "%s: at most %d can be named", inside, CLUSTER_MOST_NAMED);
@@ -186,6 +188,7 @@ static enum error_code read_shares(struct kernels *k, const cJSON *kernels, cons
     if (!e) e = read_number(kernels, where, "half_depth", 1 << 20, 0, &k->half_depth, err);
     if (!e) e = json_int(kernels, where, "matrix_permille", 1, 1000, &k->matrix_permille, err);
     if (!e) e = json_int(kernels, where, "memory_permille", 1, 1000, &k->memory_permille, err);
+    /* Unless the file says otherwise, other operations reach the share of products. */
     k->other_permille = k->matrix_permille;
     if (!e && json_has(kernels, "other_permille"))
         e = json_int(kernels, where, "other_permille", 1, 1000, &k->other_permille, err);
@@ -289,6 +292,7 @@ static enum error_code read_torus(struct shared_link *shared_link, const cJSON *
     enum error_code e = json_array(link, where, "torus", &sizes, err);
     if (!e) e = read_number(link, where, "hop_ns", MOST_NS, 0, &hop, err);
     if (e) return e;
+    /* Hops after the first have a latency of their own. */
     shared_link->kind = SHARED_TORUS, shared_link->hop = hop * 1000;
     shared_link->dimensions = cJSON_GetArraySize(sizes);
     if (shared_link->dimensions < 1 || shared_link->dimensions > TORUS_MOST_DIMENSIONS)
@@ -309,6 +313,7 @@ static enum error_code read_kind(struct shared_link *shared_link, const cJSON *l
 {
     static const char *const words[] = { "leaving", "inside" };
     const char *word;
+    /* A link with both, or with neither, could not be placed. */
     if (json_has(link, "torus") == json_has(link, "messages"))
         return fail(err, ERR_FORMAT, "%s: it must have either \"messages\" or \"torus\"", where);
     if (!json_has(link, "messages")) return read_torus(shared_link, link, where, err);
@@ -353,6 +358,7 @@ static enum error_code read_shared(struct cluster *cluster, const cJSON *root, c
     enum error_code e = json_array(root, where, "shared", &list, err);
     if (!e && json_has(root, "sharing")) e = json_string(root, where, "sharing", &turns, err);
     if (e) return e;
+    /* "fair" is the usual way; "in order" lets the first message have the link alone. */
     cluster->in_order = strcmp(turns, "in order") == 0;
     if (!cluster->in_order && strcmp(turns, "fair") != 0)
         return fail(err, ERR_FORMAT, "%s: \"sharing\" is '%s'; it must be fair or in order", where,
@@ -395,6 +401,7 @@ static enum error_code read_progress(struct cluster *cluster, const cJSON *root,
     if (!cluster->no_progress && strcmp(word, "always") != 0)
         return fail(err, ERR_FORMAT, "%s: \"progress\" is '%s'; it must be always or none", where,
                     printable(word).text);
+    /* Without a rendezvous anywhere, no_progress would change nothing, so it is refused. */
     for (int l = 0; l < cluster->levels; l++) waits = waits || cluster->link[l].eager != ALWAYS_EAGER;
     if (cluster->no_progress && !waits)
         return fail(err, ERR_FORMAT, "%s: \"progress\" is none, but no link has \"eager_bytes\": no message waits",
@@ -481,6 +488,7 @@ enum error_code cluster_find(struct cluster *cluster, const char *word, struct e
 {
     const char *names[MOST_NAMES];
     size_t n = 0;
+    /* A file is read each time, since it may change between two commands. */
     if (is_file(word)) return fail_about(err, read_file(cluster, word, err), "--cluster");
     /* Names are collected on the way, for the message about an unknown one. */
     for (; cluster_texts[n] != NULL && n < MOST_NAMES; n++) {
@@ -498,6 +506,7 @@ enum error_code cluster_find(struct cluster *cluster, const char *word, struct e
 /* Plans call this before devices open, so that a mesh that is too large is refused at once. */
 enum error_code cluster_check(const struct cluster *cluster, int devices, enum dtype dtype, struct error *err)
 {
+    /* The last level holds the largest unit; 0 devices mean that any number fits. */
     const int most = cluster->link[cluster->levels - 1].devices;
     if (most > 0 && devices > most)
         return fail(err, ERR_PLAN, "--cluster %s: it has %d devices; the mesh has %d", cluster->name, most, devices);
@@ -542,6 +551,7 @@ struct cluster cluster_of_rank(const struct cluster *cluster, int rank)
     struct cluster own = *cluster;
     const int percent = cluster_percent(cluster, rank);
     for (int t = 0; t < DTYPE_COUNT; t++) own.flop_rate[t] = cluster_part_of(cluster->flop_rate[t], percent);
+    /* Choices of algorithms use the stated rate, so that all ranks choose alike. */
     if (percent < 100) own.stated_memory_rate = cluster->memory_rate;
     own.memory_rate = cluster_part_of(cluster->memory_rate, percent);
     return own;

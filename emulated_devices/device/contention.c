@@ -272,10 +272,12 @@ static bool do_event(struct run *run, int number)
         if (a->works) end_work(run, number);
         else a->now += v->takes;
         break;
+    /* The actor goes on when the other one has done so many of its events. */
     case EVENT_AFTER:
         if (other->at < v->place) return false;
         a->now = later(a->now, other->done[v->place - 1]);
         break;
+    /* An eager message leaves at once; a rendezvous waits for the posted receive. */
     case EVENT_SEND:
         if (v->rendezvous) contention_meet(run, a, m, &m->sent, device, v->peer, v);
         else depart(run, a->now, device, v->peer, v);
@@ -283,17 +285,20 @@ static bool do_event(struct run *run, int number)
     case EVENT_POST:
         if (v->rendezvous) contention_meet(run, a, m, &m->posted, v->peer, device, v);
         break;
+    /* The sender waits until the last byte has left. */
     case EVENT_SENT:
         m->sender = m->arrived ? -1 : number;
         if (!m->arrived) return false;
         a->now = later(a->now, m->left);
         break;
+    /* The receiver waits until the last byte has arrived. */
     case EVENT_RECEIVE:
         m->receiver = m->arrived ? -1 : number;
         if (!m->arrived) return false;
         a->now = later(a->now, m->at);
         break;
     }
+    /* Others wait for this time, and the list keeps it for traces. */
     a->done[a->at] = a->now;
     a->list->event[a->at++].at = a->now;
     return true;

@@ -48,6 +48,7 @@ enum error_code flight_mode_parse(struct flight_mode *mode, const char *text, st
     static const char prefix[] = "random:";
     for (enum flight_when w = FLIGHT_OFF; w <= FLIGHT_LATEST; w++)
         if (strcmp(text, word[w]) == 0) return mode->when = w, OK;
+    /* After the prefix there must be digits alone. */
     const char *digits = text + sizeof prefix - 1;
     if (strncmp(text, prefix, sizeof prefix - 1) == 0 && *digits != '\0' &&
         strspn(digits, "0123456789") == strlen(digits)) {
@@ -261,6 +262,7 @@ void flight_wait(struct flight *flight, picoseconds until)
 {
     bool found = false;
     if (flight == NULL) return;
+    /* A wait names only a time, so each stream is asked whether a job of it ends then. */
     for (enum stream s = COMPUTE; s < STREAMS; s++)
         if (ends_at(flight, s, until)) found = true, land_stream(flight, s, until);
     if (!found) land_all(flight, (struct which){ .until = until, .stream = STREAMS });
@@ -283,6 +285,7 @@ void flight_enter(struct flight *flight, enum stream stream)
     flight->at_work = stream;
     for (int i = 0; i < flight->count; i++) {
         struct pending *p = &flight->list[i];
+        /* Copies belong to engines, and are in memory or late whatever stream runs. */
         if (p->stream != stream || p->kind == COPY || p->kind == MARK) continue;
         if (p->kind == SOURCE) judge_source(flight, p);
         else flight_move(flight, p->to, p->aside, p->bytes);
@@ -311,6 +314,7 @@ static void flight_choose(struct flight *flight)
 {
     for (int i = flight->count - 1; i >= 0; i--) {
         struct pending *p = &flight->list[i];
+        /* A source that the stream has also written is a result, not a source. */
         if (!p->open || p->kind != SOURCE) continue;
         if (is_result(flight, p->from, p->bytes)) flight_drop(flight, i);
         else p->hash = hash_of(flight, p->from, p->bytes), p->open = false;

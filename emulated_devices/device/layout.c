@@ -129,6 +129,7 @@ static void copy_run(void *context, struct run run)
 {
     const struct copy *c = context;
     char *whole = c->whole + (size_t)run.whole * c->size, *piece = c->piece + (size_t)run.piece * c->size;
+    /* One run is contiguous on both sides, so a single copy moves it. */
     memcpy(c->cut ? piece : whole, c->cut ? whole : piece, (size_t)run.length * c->size);
 }
 

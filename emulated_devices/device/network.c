@@ -141,10 +141,12 @@ struct network *network_open(const struct cluster *cluster, int devices)
 {
     struct network *n = calloc(1, sizeof *n);
     if (n == NULL) return NULL;
+    /* Ports are the first links: two for each level and device. */
     *n = (struct network){ .cluster = cluster, .devices = devices, .links = 2 * cluster->levels * devices,
                            .first = calloc((size_t)cluster->shares + 1, sizeof *n->first) };
     for (int i = 0; i < cluster->shares && n->first; i++)
         n->first[i] = n->links, n->links += links_of(n, &cluster->shared[i]);
+    /* All arrays are asked for before any is checked; network_close frees those that there are. */
     n->rate = calloc((size_t)n->links, sizeof *n->rate);
     n->room = calloc((size_t)n->links, sizeof *n->room);
     n->users = calloc((size_t)n->links, sizeof *n->users);
@@ -281,6 +283,7 @@ static void admit(struct network *network, struct change *out)
 {
     struct flow *f = network->coming, **end = &network->here;
     move_to(network, f->enters);
+    /* The list is in the order of arrival, which decides turns and ties. */
     while (*end) end = &(*end)->next;
     network->coming = f->next, *end = f, f->next = NULL;
     network->changed = true;

@@ -72,9 +72,11 @@ bool pool_open(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     struct pool_place *p = &pool.place;
+    /* Others open the file through /proc, and know it by machine and token. */
     snprintf(p->path, sizeof p->path, "/proc/%ld/fd/%d", (long)getpid(), file);
     p->machine = machine;
     p->token = ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) << 20 ^ (uint64_t)getpid();
+    /* The first block is the token, so no other block has offset 0. */
     memcpy(range_take(&pool.range, sizeof p->token), &p->token, sizeof p->token);
     return true;
 }
@@ -139,6 +141,7 @@ char *pool_map(const struct pool_place *place)
     if (place->path[0] == '\0' || place->machine != this_machine()) return NULL;
     const int file = open(place->path, O_RDWR | O_CLOEXEC);
     if (file < 0) return NULL;
+    /* A file of another size is no pool. */
     const bool right_size = lseek(file, 0, SEEK_END) == (off_t)ADDRESSES;
     char *at = right_size ? mmap(NULL, ADDRESSES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0)
                           : MAP_FAILED;

@@ -104,9 +104,11 @@ void reduction_all(enum reduction how, enum dtype dtype, void *into, const void 
 {
     const bool adds = how == SUM || how == AVERAGE;
     if (n == 0) return;
+    /* Only sums begin from two parts at once; others begin from a copy of the first. */
     if ((!adds || parts == 1) && into != part[0]) memcpy(into, part[0], (size_t)n * dtype_size(dtype));
     for (int i = 1; i < parts && !adds; i++) reduction_apply(how, dtype, into, part[i], n);
     for (int i = 1, more; i < parts && adds; i += more) {
+        /* The first group begins with part 0, each later one with the sum so far. */
         const void *group[1 + MORE] = { i == 1 ? part[0] : into };
         more = parts - i < MORE ? parts - i : MORE;
         for (int k = 0; k < more; k++) group[1 + k] = part[i + k];

@@ -123,6 +123,7 @@ static void write_names(FILE *file, const struct trace *trace, const struct cloc
             device, device, place);
     fprintf(file, "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"args\":{\"sort_index\":%d}},\n", device,
             device);
+    /* Streams and engines come first, then two ports for each level of links. */
     for (int row = 0; row < STREAMS + 2 * CLUSTER_LEVELS; row++) {
         bool used = false;
         for (size_t i = 0; i < trace->count && !used; i++) used = trace->span[i].row == row;
@@ -190,6 +191,7 @@ enum error_code trace_format(const struct trace *trace, const struct clock *cloc
         write_names(f, trace, clock, device, place);
         for (size_t i = 0; i < trace->count; i++) write_span(f, trace, &trace->span[i], device);
         for (size_t i = 0; i < trace->memories; i++) write_memory(f, &trace->memory[i], device);
+        /* Errors of single prints show here, all at once. */
         const bool good = !ferror(f);
         if (fclose(f) == 0 && good) return OK;
     }

@@ -94,6 +94,7 @@ static void discrete_close_it(struct device *device)
 {
     struct discrete *s = discrete_of(device), **at = &all;
     if (s->views != NULL) stop("a host view was never given back", s->views);
+    /* The device leaves the list of those that the fault handler searches. */
     while (*at != s) at = &(*at)->next;
     *at = s->next;
     if (all == NULL) sigaction(SIGSEGV, &usual, NULL);

@@ -33,6 +33,7 @@ enum error_code backend_add(const struct backend *backend, struct error *err)
         || !backend->host_done || !backend->ops)
         return fail(err, ERR_FORMAT, "backend %s: needs all functions that are REQUIRED in backend.h", backend->name);
     if (backend_find(backend->name)) return fail(err, ERR_FORMAT, "%s: there is a backend of this name", backend->name);
+    /* The last place stays NULL, which ends the list. */
     while (backends[count]) count++;
     if (count + 1 >= BACKENDS_MOST)
         return fail(err, ERR_MEMORY, "%s: there are %d backends, the most that there can be", backend->name, count);

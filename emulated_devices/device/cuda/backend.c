@@ -125,6 +125,7 @@ static void backend_add_squares(struct device *device, struct exact_sum *sum, co
 static void optimizer_steps(struct device *device, const struct optimizer *optimizer, T w, T g, const T *state,
                             struct step step)
 {
+    /* Optimizers are known by their step function; a plug-in's is none of these. */
     const bool adam = optimizer->step_f32 == adamw_step_f32, plain = optimizer->step_f32 == sgd_step_f32;
     const bool here = tensor_count(w) > 0 && on_gpu(w.data) && on_gpu(g.data);
     if (tensor_count(w) == 0) return;
@@ -133,6 +134,7 @@ static void optimizer_steps(struct device *device, const struct optimizer *optim
     struct cuda_step f = { .scale = step.gradient_scale, .lr = step.lr };
     if (adam) {
         const struct adam_factors a = adam_factors(step);
+        /* Factors are fp64 here; the kernel rounds them to its format as the host does. */
         f.beta1 = a.beta1, f.beta2 = a.beta2, f.new1 = a.new1, f.new2 = a.new2;
         f.rate = a.rate, f.root = a.root, f.eps = a.eps, f.before = a.before, f.after = a.after;
     } else {

@@ -154,6 +154,7 @@ void memory_give(void *p, size_t bytes)
     if (p == NULL) return;
     idle.used -= bytes;
     if (!gpu_keeps_memory()) return free_block((struct block){ p, bytes });
+    /* The oldest idle blocks are freed first. */
     while (idle.count > 0 && (idle.count == IDLE_MOST || idle.bytes + bytes > idle.most_used)) free_block(take_idle(0));
     idle.of[idle.count++] = (struct block){ p, bytes };
     idle.bytes += bytes;

@@ -85,10 +85,12 @@ static void product_of_16_bits(cublasOperation_t op_a, cublasOperation_t op_b, i
                                const void *A, enum dtype ta, int lda, const void *B, enum dtype tb, int ldb, float beta,
                                void *C, enum dtype tc, int ldc)
 {
+    /* Stored columns are rows of what the CPU's BLAS sees, so sizes change places. */
     const int a_rows = op_a == CUBLAS_OP_N ? k : m, a_width = op_a == CUBLAS_OP_N ? m : k;
     const int b_rows = op_b == CUBLAS_OP_N ? n : k, b_width = op_b == CUBLAS_OP_N ? k : n;
     float *a = widened(A, ta, a_rows, a_width, lda), *b = widened(B, tb, b_rows, b_width, ldb);
     float *c = widened(C, tc, beta != 0 ? n : 0, m, ldc);
+    /* With beta 0 nothing of C is read, which may never have been written. */
     if (beta == 0) free(c), c = malloc((size_t)m * (size_t)n * sizeof *c + 1);
     product_fp32(cublas_part_of(k, A, B, C), op_b == CUBLAS_OP_N ? CblasNoTrans : CblasTrans,
                  op_a == CUBLAS_OP_N ? CblasNoTrans : CblasTrans, n, m, k, alpha, b, b_width > 0 ? b_width : 1, a,
@@ -154,6 +156,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOper
     (void)algo;
     if (h == NULL) return emulated_product_refused("cublasGemmEx without a handle"), CUBLAS_STATUS_NOT_INITIALIZED;
     if (!has_shape(&a) || !has_shape(&b) || !has_shape(&c)) return CUBLAS_STATUS_INVALID_VALUE;
+    /* The backend uses only these combinations; cuBLAS itself has more. */
     if ((ta == F64) != (compute == CUBLAS_COMPUTE_64F) || ta != tb || (tc != ta && tc != F32)) {
         emulated_product_refused("cublasGemmEx with formats that do not go together");
         return CUBLAS_STATUS_NOT_SUPPORTED;

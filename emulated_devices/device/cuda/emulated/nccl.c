@@ -203,6 +203,7 @@ static bool piece_over(struct call *call, size_t n)
     const size_t from = call->at * nccl_bytes_of(call->said.type), bytes = n * nccl_bytes_of(call->said.type);
     const int root = root_of(call);
     if (call->phase == BETWEEN) {
+        /* In a broadcast only the root shows its piece. */
         if (adds(call) || c->rank == root) memcpy(c->common->piece[c->rank], given(call) + from, bytes);
         nccl_arrive(c);
         call->phase = SHOWN;
@@ -210,6 +211,7 @@ static bool piece_over(struct call *call, size_t n)
     /* Nobody takes a piece before all have shown theirs, nor shows the next before all have taken it. */
     if (!all_arrived(c)) return false;
     if (call->phase == SHOWN) {
+        /* In a reduction to a root only the root takes the sum. */
         if (!adds(call) || root < 0 || c->rank == root) nccl_take(call, nccl_wanted(call) + from, n);
         nccl_arrive(c);
         call->phase = TAKEN;
@@ -345,6 +347,7 @@ static void must_not_overlap(const struct call *call)
 static ncclResult_t nccl_enter(enum function function, const void *in, void *out, size_t count, ncclDataType_t t,
                                ncclRedOp_t how, int peer, ncclComm_t c)
 {
+    /* The list of calls is emptied when all have ended. */
     if (c == NULL || last == CALLS_MOST || peer >= c->ranks || count > SIZE_MAX / 8) return ncclInvalidArgument;
     const struct call k = { .c = c, .said = { function, count, t, how, peer }, .in = in, .out = out, .group = groups };
     must_be_the_devices(&k, in, "send buffer");
@@ -484,6 +487,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
     if (f >= 0) close(f);
     if (m == MAP_FAILED || c == NULL) return free(c), ncclSystemError;
     *c = (struct emulated_nccl){ .ranks = ranks, .rank = rank, .common = m };
+    /* Every rank writes its place before it meets the others, who then compare all. */
     take_place(&m->place[rank]);
     nccl_arrive(c);
     while (!all_arrived(c)) nanosleep(&pause_between, NULL);
