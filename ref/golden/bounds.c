@@ -55,6 +55,7 @@ static enum error_code furthest(const struct replay *plain, enum dtype dtype, st
         for (int i = 0; i < plain->records && !e; i++) {
             const int64_t count = tensor_count(plain->record[i].values);
             const double d = relative_when_stored(sqrt(apart[i]), size[i], count, dtype);
+            /* A distance of NaN counts as the largest. */
             if (exceeds(d, bound[i])) bound[i] = d;
         }
         if (watch && !e) watch->twin(watch->context, dtype, seed);
@@ -101,6 +102,7 @@ enum error_code bounds_read(const struct replay *plain, enum dtype dtype, double
     e = json_object(root, path.text, dtype_name(dtype), &format, err);
     if (!e) e = json_object(format, path.text, "bounds", &list, err);
     for (int i = 0; i < plain->records && !e; i++) {
+        /* A bound of null stands for infinity, which JSON has no number for. */
         bound[i] = INFINITY;
         if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(list, plain->record[i].name))) continue;
         e = json_double(list, path.text, plain->record[i].name, &bound[i], err);

@@ -55,6 +55,7 @@ enum error_code golden_each(const struct golden *golden, const char *name,
     const struct safetensors_entry *entry = safetensors_find(&golden->file, name);
     double *some = malloc(SOME * sizeof *some);
     enum error_code e = some ? OK : fail(err, ERR_MEMORY, "no memory to read %s", name);
+    /* The hash of the pieces is that of the whole tensor in fp64. */
     uint64_t hash = seal_begin(entry ? (size_t)entry->bytes : 0);
     if (!e && entry == NULL) e = golden_read_some(golden, name, 0, 0, some, err);
     for (int64_t at = 0; !e && at < entry->count; at += SOME) {

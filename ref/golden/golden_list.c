@@ -101,6 +101,7 @@ enum error_code golden_measure(const struct golden *golden, enum dtype dtype, in
                                struct golden_list *list, struct error *err)
 {
     struct replay plain;
+    /* Parts are sums stored in 16 bits; wide formats have none. */
     if (!dtype_is_narrow(dtype)) parts = gradient_parts = 1;
     *list = (struct golden_list){ 0 };
     if (golden->seal && parts <= BOUND_PARTS && gradient_parts <= BOUND_PARTS)

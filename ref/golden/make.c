@@ -311,6 +311,7 @@ static enum error_code ref_golden_make(const struct golden *golden, const struct
     enum error_code e = add_inputs(list, golden, request, err);
     if (!e) e = open_inputs(&inputs, list, notes, request->path, err);
     if (e) return e;
+    /* Behind the inputs come the results, which have bounds. */
     const int first = list->count;
     make_say(request, "every tensor in fp64");
     e = make_compute(list, &inputs, tensors, err);

@@ -141,9 +141,11 @@ static void replay_see(void *context, const char *name, int layer, bool gradient
     const bool parameter = replay_ends(name, ".weight") || replay_ends(name, ".bias"),
                in_block = layer >= 0 && layer < r->model.config.L && !parameter;
     char full[RECORD_NAME];
+    /* A disturbance changes the tensor before it is recorded or used. */
     if (r->disturb.see) r->disturb.see(r->disturb.context, name, layer, gradient, t, terms);
     if (!gradient && r->keeping && r->follow && !is_told(r) && strcmp(name, "router.logits") == 0)
         make_choose(t, r->follow->choice + r->choices, r->model.config.mixture.k);
+    /* The choices are known when the weights of the chosen experts are. */
     if (!gradient && strcmp(name, "router.weights") == 0) note_choice(r, r->model.block[layer].experts);
     if (!r->keeping) return;
     if (in_block) snprintf(full, sizeof full, "%s/h.%d.%s", gradient ? "grad" : "act", layer, name);
@@ -275,6 +277,7 @@ static void replay_update(struct replay *replay, const struct optimizer *optimiz
                           int64_t t, double lr, double norm)
 {
     for (int i = 0; i < replay->model.params; i++) {
+        /* Clipping and the loss scale are one factor of the gradients. */
         const struct step s = { .lr = lr,
                                 .t = t,
                                 .gradient_scale = clip_scale(hyper, norm) / replay->model.loss_scale,
@@ -307,6 +310,7 @@ static enum error_code one_step(struct replay *replay, const struct optimizer *o
     char at[8], folder[FOLDER];
     enum error_code e = forward_backward(replay, step, loss, err);
     if (e) return e;
+    /* The norm is that of the gradients before clipping. */
     *norm = gradient_norm(replay);
     snprintf(at, sizeof at, "/%d", (int)(step + 1) % 100);
     snprintf(folder, sizeof folder, "%s%s/grad", optimizer->name, at);
@@ -345,6 +349,7 @@ static bool make_masters(struct replay *replay)
 {
     replay->master = calloc((size_t)replay->model.params, sizeof *replay->master);
     for (int i = 0; replay->master && i < replay->model.params; i++) {
+        /* Without 16-bit weights a master is the weight itself, with the same memory. */
         replay->master[i] = replay->model.w[i];
         if (!is_mixed(replay)) continue;
         replay->master[i].dtype = dtype_wide(replay->model.w[i].dtype);

@@ -60,6 +60,7 @@ static bool read_list(struct bundle *bundle, const char *text, size_t count)
     char again[LIST_LIMIT];
     const char *line = strchr(text, '\n');
     for (int i = 0; bundle->kind->name[i]; i++) {
+        /* Line i + 1 has the sum of file i; the first line is the title. */
         if (line == NULL || sscanf(line + 1, "%64[0-9a-f]", bundle->sum[i].text) != 1) return false;
         line = strchr(line + 1, '\n');
     }
@@ -77,6 +78,7 @@ enum error_code bundle_open(struct bundle *bundle, const struct bundle_kind *kin
     *there = false;
     enum error_code e = check_length(dir, err);
     if (e) return e;
+    /* Without a list files are taken as they are. */
     if (!is_there(bundle_join(path, dir, kind->list, ""))) return OK;
     *there = true;
     e = file_read_all(path, LIST_LIMIT, &text, &count, err);
@@ -241,6 +243,7 @@ enum error_code bundle_begin(struct bundle_writer *writer, const struct bundle_k
     enum error_code e = check_length(dir, err);
     if (e) return e;
     strcpy(writer->dir, dir);
+    /* bundle_end removes the folder again only if this call has made it. */
     writer->made = disk_make_folder(dir) == 0;
     if (!writer->made && !(errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode))) {
         if (errno == EEXIST) errno = ENOTDIR;
@@ -284,6 +287,7 @@ enum error_code bundle_commit(struct bundle_writer *writer, struct error *err)
     /* The list comes last: until it is in place, the old files are the valid ones. */
     if (!e) e = write_list(writer, sum, err);
     if (e) return e;
+    /* From here on the new files are the valid ones, whatever fails later. */
     writer->committed = true;
     if (disk_flush_folder(writer->dir) != 0) return fail_errno(err, writer->dir, "cannot be flushed to the disk");
     return give_names(writer, err);

@@ -30,6 +30,7 @@ static struct sigaction before[STOPPING];
 static void child_pass_on(int number)
 {
     const int error = errno;
+    /* A first signal is passed on, and the alarm is set for children that do not end. */
     if (number != SIGALRM) caught = number, alarm(CHILD_PATIENCE);
     for (int i = 0; i < MOST; i++)
         if (running[i] > 0) kill(number == SIGALRM ? running[i] : -running[i], number == SIGALRM ? SIGKILL : number);

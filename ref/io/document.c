@@ -79,6 +79,7 @@ void document_verdict(const char *line)
 enum error_code document_open(const char *command, int argc, char *const argv[], const char *path, bool quiet,
                               struct error *err)
 {
+    /* A process has one document; without a path nothing is kept unless the command is quiet. */
     if (now.open || (path == NULL && !quiet)) return OK;
     char format[100];
     now.open = true, now.quiet = quiet, now.path = path;
@@ -159,6 +160,7 @@ enum error_code document_close(int status, struct error *err)
         cJSON_AddItemToObject(now.root, "tables", now.tables);
         cJSON_AddItemToObject(now.root, "data", now.data);
         cJSON_AddItemToObject(now.root, "text", text);
+        /* The root owns both from here on. */
         now.tables = now.data = NULL;
         e = json_write(now.path, now.root, err);
     }

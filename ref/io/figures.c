@@ -31,6 +31,7 @@ static struct figure scaled(double x, double base, const char *const *unit, int 
         snprintf(s.text, sizeof s.text, "%g", x);
         return s;
     }
+    /* The limit is that of the rounded number: 999.96 has the next unit. */
     while (k + 1 < units && fabs(x) >= base - 0.05) x /= base, k++;
     if (fabs(x) >= 1e6) snprintf(s.text, sizeof s.text, "%.3g%s%s", x, *unit[k] ? blank : "", unit[k]);
     else snprintf(s.text, sizeof s.text, "%.*f%s%s", decimals_of(x), x, *unit[k] ? blank : "", unit[k]);
@@ -108,6 +109,7 @@ struct figure picoseconds_exact(int64_t ps)
     for (; k < 4 && all / per >= DECIMAL; k++) per *= DECIMAL;
     used = snprintf(s.text, sizeof s.text, "%s%" PRIu64, ps < 0 ? "-" : "", all / per);
     uint64_t rest = all % per;
+    /* Zeros at the end of the fraction are left out. */
     for (digits = 3 * k; rest > 0 && rest % 10 == 0; digits--) rest /= 10;
     if (rest > 0) used += snprintf(s.text + used, sizeof s.text - (size_t)used, ".%0*" PRIu64, digits, rest);
     snprintf(s.text + used, sizeof s.text - (size_t)used, " %s", ps == 0 ? "s" : unit[k]);

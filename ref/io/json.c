@@ -102,6 +102,7 @@ enum error_code json_parse(const char *text, size_t length, const char *where, c
     *root = NULL;
     if (fault != NULL) return fail_at(err, where, text, at, fault);
     *root = cJSON_ParseWithLengthOpts(text, length, &end, 0);
+    /* cJSON says where it stopped, which is the place of the error. */
     at = end == NULL ? 0 : (size_t)(end - text);
     if (at > length) at = length;
     if (*root == NULL) return fail_at(err, where, text, at, why_not(text, at));
@@ -173,6 +174,7 @@ enum error_code json_int(const cJSON *object, const char *where, const char *key
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
     int64_t x;
+    /* The value is stored only if it is in range. */
     if (json_whole(v, &x) && x >= min && x <= max) {
         *out = x;
         return OK;

@@ -56,6 +56,7 @@ static bool set_int(const struct option *option, const char *value)
 {
     char *end;
     errno = 0;
+    /* strtol skips blanks and stops at letters, so both ends are checked. */
     const long x = strtol(value, &end, 10);
     if (isspace((unsigned char)*value) || end == value || *end != '\0' || errno != 0) return false;
     if (x < INT_MIN || x > INT_MAX || !in_range(option, (double)x)) return false;
@@ -97,6 +98,7 @@ static bool set_bool(const struct option *option, const char *value)
     static const char *const words[] = { "no", "yes", "off", "on", "false", "true", "0", "1" };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(value, words[i]) == 0) {
+            /* Words stand in pairs: the first of each pair means no. */
             *(bool *)option->to = i % 2 == 1;
             return true;
         }
@@ -169,6 +171,7 @@ static enum error_code fail_unknown(const char *command, const struct option *ta
     for (const struct option *o = table; o->kind != OPTION_END; o++)
         if (is_flag(o)) names[n++] = o->name;
     struct printable flag = printable(word);
+    /* The message has the flag alone, without its value. */
     flag.text[strcspn(flag.text, "=")] = '\0';
     const char *near = nearest_name(flag.text, names, n);
     if (near != NULL) return fail(err, ERR_USAGE, "%s is not a flag of %s; did you mean %s?", flag.text, command, near);
@@ -188,8 +191,10 @@ static enum error_code take_flag(const char *command, int argc, char *const argv
     const char *value;
     const struct option *o = find_flag(table, argv[*i], &value);
     if (o == NULL) return fail_unknown(command, table, argv[*i], err);
+    /* A second value would silently replace the first. */
     if (seen[o - table]) return fail(err, ERR_USAGE, "%s is given twice", o->name);
     seen[o - table] = true;
+    /* A switch is set by its name alone. */
     if (o->kind == OPTION_SWITCH) {
         if (value != NULL) return fail(err, ERR_USAGE, "%s takes no value, not %s", o->name, printable(value).text);
         return set_value(o, "", err);
@@ -227,9 +232,11 @@ enum error_code options_parse(const char *command, int argc, char *const argv[],
     bool seen[OPTIONS_MOST] = { false }, only_positions = false;
     const size_t n = table_count(table);
     enum error_code e = OK;
+    /* With --help nothing else is read, so mistakes beside it do not matter. */
     *help = options_ask_for_help(argc, argv);
     if (*help) return OK;
     for (int i = 0; i < argc && e == OK; i++) {
+        /* After "--" every word is a position, also one that begins with a dash. */
         if (!only_positions && strcmp(argv[i], "--") == 0) only_positions = true;
         else if (!only_positions && looks_like_flag(argv[i])) e = take_flag(command, argc, argv, &i, table, seen, err);
         else e = take_position(command, argv[i], table, seen, err);

@@ -35,6 +35,7 @@ struct printable printable(const char *name)
         copy_shown(s.text, name, n);
         return s;
     }
+    /* The cut moves back to the beginning of a character. */
     for (n = MOST - 3; n > 0 && inside_character(name[n]); n--);
     copy_shown(s.text, name, n);
     strcpy(s.text + n, "...");
@@ -52,6 +53,7 @@ struct printable printable_path(const char *path)
         return s;
     }
     const char *from = path + n - (MOST - 3);
+    /* The cut moves on to the beginning of a character. */
     while (inside_character(*from)) from++;
     copy_shown(s.text + 3, from, strlen(from));
     return s;
@@ -104,12 +106,14 @@ enum error_code output_create(struct output *output, const char *path, struct er
         output_forget(output);
         return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     }
+    /* A folder cannot be replaced by a file. */
     if (exists && S_ISDIR(st.st_mode)) {
         output_forget(output);
         return fail(err, ERR_FILE, "%s: cannot be written: it is a folder", printable_path(path).text);
     }
     if (strcmp(path, "-") == 0 || (exists && !S_ISREG(st.st_mode))) return open_stream(output, err);
 
+    /* The process's number keeps two writers of one path apart. */
     snprintf(output->temp, room, "%s.tmp.%ld", path, (long)getpid());
     output->fd = disk_create(output->temp, O_RDWR | O_TRUNC);
     if (output->fd >= 0) return OK;
@@ -143,6 +147,7 @@ enum error_code output_resize(struct output *output, int64_t bytes, struct error
 enum error_code output_write(struct output *output, const void *data, size_t bytes, int64_t at, struct error *err)
 {
     if (output->fd < 0) return fail(err, ERR_FILE, "a file was written to after it had failed or was finished");
+    /* A stream cannot go back. */
     if (output->stream && at != output->written) {
         errno = ESPIPE;
         return give_up(output, err, "cannot be written in pieces");
@@ -191,6 +196,7 @@ enum error_code output_commit(struct output *output, struct error *err)
 {
     const enum error_code e = output_flush(output, err);
     if (e != OK) return e;
+    /* Some file systems report a full disk only when a file is closed. */
     const int closed = close(output->fd);
     output->fd = -1;
     if (closed != 0) return give_up(output, err, "closing failed");
@@ -227,6 +233,7 @@ static enum error_code open_to_read(const char *path, bool pipes, int *fd, int64
     if (stat(path, &st) != 0) return fail_errno(err, path, "cannot be opened");
     if (S_ISDIR(st.st_mode))
         return fail(err, ERR_FILE, "%s: is a folder, a file was expected", printable_path(path).text);
+    /* Opening a pipe or device could wait for ever, so the kind is looked at first. */
     if (!S_ISREG(st.st_mode) && !(pipes && S_ISFIFO(st.st_mode)))
         return fail(err, ERR_FILE, "%s: is a %s, a file was expected", printable_path(path).text,
                     S_ISFIFO(st.st_mode) ? "pipe" : "device");
@@ -282,6 +289,7 @@ static enum error_code read_to_end(int fd, const char *path, int64_t size, int64
     size_t room = size > 0 ? (size_t)size + 1 : 4096;           /* a byte more, to see that nothing follows */
     *count = 0;
     for (;;) {
+        /* One byte always stays free, for the 0 at the end. */
         char *more = *bytes && *count + 1 < room ? *bytes : realloc(*bytes, *bytes ? room *= 2 : ++room);
         if (more == NULL) return fail(err, ERR_MEMORY, "%s: no memory for its bytes", printable_path(path).text);
         *bytes = more;
@@ -317,6 +325,7 @@ enum error_code file_read_all(const char *path, int64_t limit, char **bytes, siz
         return e;
     }
     (*bytes)[*count] = '\0';
+    /* A pipe that was read is empty now, which somebody may have to know. */
     if (stat(path, &st) == 0 && S_ISFIFO(st.st_mode)) pipe_read = printable_path(path);
     return OK;
 }

@@ -39,6 +39,7 @@ static enum error_code check_keys(const char *path, const cJSON *item, struct er
         if (k == 3)
             return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has an unknown key \"%s\"", printable_path(path).text,
                         printable(item->string).text, printable(c->string).text);
+        /* A bit for each key that is there. */
         known |= 1 << k;
     }
     for (int k = 0; k < 3; k++)
@@ -70,6 +71,7 @@ static enum error_code parse_entry(const char *path, const cJSON *item, int64_t 
     if (fault != NULL) return fail_tensor(err, path, entry->name, fault);
     if (whole_list(cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), offset, 2) != 2)
         return fail_tensor(err, path, entry->name, "has \"data_offsets\" that are not two whole numbers >= 0");
+    /* Offsets are checked before they become addresses in the file. */
     if (offset[1] < offset[0] || offset[1] > data_bytes)
         return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has data_offsets [%lld,%lld], outside the %lld bytes of data%s",
                     printable_path(path).text, printable(entry->name).text, (long long)offset[0], (long long)offset[1],
@@ -144,6 +146,7 @@ static enum error_code parse_header(struct safetensors *st, int64_t data_at, int
     enum error_code e = OK;
     if (!cJSON_IsObject(root))
         return fail(err, ERR_FORMAT, "%s: the header must be an object", printable_path(st->path).text);
+    /* One place too many if there are metadata, and never none. */
     const size_t room = (size_t)cJSON_GetArraySize(root) + 1;
     st->entry = calloc(room, sizeof *st->entry);
     st->by_name = calloc(room, sizeof *st->by_name);

@@ -127,6 +127,7 @@ static enum error_code safetensors_write_start(struct safetensors_writer *writer
     *writer = (struct safetensors_writer){ .file.fd = -1, .count = n,
                                           .entry = malloc(((size_t)n + 1) * sizeof *writer->entry) };
     if (writer->entry == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
+    /* The caller's list is copied; its names have to live until the end. */
     if (n > 0) memcpy(writer->entry, tensors, (size_t)n * sizeof *writer->entry);
     return check_entries(path, writer->entry, n, err);
 }

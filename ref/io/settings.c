@@ -113,6 +113,7 @@ static enum error_code settings_take(struct settings_words *words, const char *c
                                      char *const argv[], struct error *err)
 {
     bool passed;
+    /* This key says who wrote the file, and sets nothing. */
     if (strcmp(yaml->key, SETTINGS_WRITTEN_BY) == 0) return OK;
     const enum error_code e = settings_check(command, table, all, yaml, file, &passed, err);
     if (e || passed) return e;
@@ -146,6 +147,7 @@ enum error_code settings_expand(struct settings_words *words, const char *comman
     struct yaml *root = NULL;
     *words = (struct settings_words){ .argc = 0 };
     enum error_code e = file ? settings_read(file, &root, err) : OK;
+    /* A pipe can be read once; processes that start later cannot read it again. */
     words->once = file_pipe_taken(NULL, 0);
     const int most = argc + (root ? settings_count_of(root) : 0);
     if (!e && (words->argv = calloc((size_t)most + 1, sizeof *words->argv)) == NULL)
@@ -167,6 +169,7 @@ void settings_drop_file(struct settings_words *words)
     bool flags = true;
     for (int i = 0; i < words->argc; i++) {
         const char *const word = words->argv[i];
+        /* Behind "--" a word like the flag is a position. */
         if (strcmp(word, "--") == 0) flags = false;
         if (flags && strcmp(word, file_flag) == 0) i++;                         /* and its value */
         else if (!flags || strncmp(word, file_flag, sizeof file_flag - 1) != 0 || word[sizeof file_flag - 1] != '=')

@@ -140,6 +140,7 @@ static void choose_unit(struct table *table, int c)
     const struct cell title = cell_of(table->row[0], c);
     const double unit = unit_of_title(title), longest = longest_of(table, c);
     if (unit == 0 || longest < 999.95) return;
+    /* One unit for the whole column, by its longest time. */
     const struct figure_scale scale = time_scale(unit * longest);
     char text[TABLE_CELL];
     snprintf(text, sizeof text, "%.*s%s", title.length - 2, title.text, scale.name);
@@ -148,6 +149,7 @@ static void choose_unit(struct table *table, int c)
         const struct cell cell = cell_of(table->row[i], c);
         char *rest;
         const double time = strtod(cell.text, &rest);
+        /* Cells without a number stay as they are. */
         if (cell.length == 0 || rest == cell.text || !isfinite(time)) continue;
         snprintf(text, sizeof text, "%s%.*s", scale_format(&scale, unit * time).text,
                  (int)(cell.text + cell.length - rest), rest);
@@ -230,6 +232,7 @@ static void choose_part(const struct table *table, struct layout *layout, int fi
     layout->first = layout->last = first;
     for (int c = first; c < layout->columns; c++) {
         used += GAP + layout->width[c];
+        /* The first column of a part is printed also where it does not fit. */
         if (room > 0 && used > room && c > first) return;
         layout->last = c;
     }
@@ -241,6 +244,7 @@ static void print_table(const struct table *table)
     struct layout l = { .columns = count_columns(table) };
     const int room = terminal_columns(stdout);
     for (int c = 0; c < l.columns; c++) {
+        /* Numbers stand to the right, words to the left. */
         l.right[c] = is_of_numbers(table, c);
         for (int i = 0; i < table->rows; i++)
             if (cell_of(table->row[i], c).length > l.width[c]) l.width[c] = cell_of(table->row[i], c).length;

@@ -57,6 +57,7 @@ enum error_code text_load(struct text *text, const char *const *paths, int n, st
 {
     *text = (struct text){ 0 };
     assert(n >= 1);
+    /* The name is for messages: the first file, and how many more. */
     const struct printable first = printable_path(paths[0]);
     if (n == 1) snprintf(text->name, sizeof text->name, "%s", first.text);
     else snprintf(text->name, sizeof text->name, "%s and %d more", first.text, n - 1);
@@ -71,6 +72,7 @@ enum error_code text_load_own(struct text *text, struct error *err)
         *text = (struct text){ 0 };
         return fail(err, ERR_MEMORY, "no memory for the program's own text");
     }
+    /* The text is copied, so that text_free serves all texts alike. */
     memcpy(text->bytes, text_plays, text_plays_bytes);
     text->train = text->count - text->count / 10;
     return OK;
@@ -217,6 +219,7 @@ enum error_code text_check_length(const struct text *text, int64_t S, struct err
 /* The offset is a pure function of its arguments, so every device draws the same without messages. */
 int64_t text_offset(const struct text *text, enum text_split split, uint64_t seed, int64_t step, int64_t b, int64_t S)
 {
+    /* Every place from which S tokens and a label can be read. */
     const uint64_t places = (uint64_t)(split_count(text, split) - S);
     const uint32_t counter[4] = { (uint32_t)b, (uint32_t)((uint64_t)b >> 32), (uint32_t)step,
                                   (uint32_t)((uint64_t)step >> 32) };

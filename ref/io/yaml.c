@@ -69,6 +69,7 @@ static enum error_code yaml_add_node(struct reader *reader, enum yaml_kind kind,
         free(text);
         return fail(err, ERR_MEMORY, "%s: no memory to read it", reader->where);
     }
+    /* An error about a value names the line of its key. */
     *y = (struct yaml){ .kind = kind, .line = reader->key ? reader->key_line : line, .key = reader->key, .text = text };
     reader->key = NULL;
     if (parent == NULL) reader->root = y;
@@ -107,6 +108,7 @@ static enum error_code take_text(struct reader *reader, const yaml_event_t *v, s
     const bool plain = v->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (v->data.scalar.anchor || v->data.scalar.tag)
         return yaml_refuse(reader, yaml_line_of(v), "there can be no anchors (&) and no tags (!)", err);
+    /* A byte 0 would cut the text short. */
     if (memchr(value, 0, n)) return yaml_refuse(reader, yaml_line_of(v), "a text has a byte 0", err);
     if (n == 0 && plain && !wants_key(reader))
         return fail(err, ERR_FORMAT, "%s: line %d: %s has no value", printable_path(reader->where).text,

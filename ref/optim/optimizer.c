@@ -95,6 +95,7 @@ enum error_code optimizer_add(const struct optimizer *optimizer, struct error *e
     if (optimizer_find(&taken, optimizer->name, NULL) == OK)
         return fail(err, ERR_FORMAT, "%s: there is an optimizer of this name", optimizer->name);
     while (optimizers[count]) count++;
+    /* The last place stays NULL, which ends the list. */
     if (count + 1 >= OPTIMIZERS_MOST)
         return fail(err, ERR_MEMORY, "%s: there are %d optimizers, the most that there can be", optimizer->name, count);
     optimizers[count] = optimizer;

@@ -57,6 +57,7 @@ bool router_same(const struct router_rule *a, const struct router_rule *b)
 /* Each refusal is a rule that route.c does not compute, or that config.json cannot say. */
 enum error_code router_check(const struct router_rule *rule, int64_t E, int64_t zero, int64_t k, struct error *err)
 {
+    /* 0 and 1 groups both mean that there are none. */
     const int64_t groups = rule->groups > 1 ? rule->groups : 1;
     if (!(rule->scale > 0) || !isfinite(rule->scale))
         return fail(err, ERR_PLAN, "model: scale %g of the router's weights; it must be above 0", rule->scale);

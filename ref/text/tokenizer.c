@@ -31,6 +31,7 @@ static bool replace_all(struct made *made, const char *before, const char *text,
 {
     const size_t from_bytes = strlen(from), to_bytes = strlen(to);
     size_t most = strlen(before) + bytes + 1;
+    /* The text grows only where the new text is longer. */
     if (to_bytes > from_bytes) most += bytes / from_bytes * (to_bytes - from_bytes);
     char *at = made->text = malloc(most);
     if (at == NULL) return false;
@@ -96,6 +97,7 @@ static bool normalize(const struct tokenizer *tokenizer, struct made *made, cons
     for (int i = 0; i < tokenizer->normals; i++) {
         const struct normal *n = &tokenizer->normal[i];
         const struct made old = *made;
+        /* An empty text stays empty, also before a normalizer that would put something in front. */
         if (made->bytes == 0) break;
         made->text = NULL;
         const bool ok = n->kind == NORMAL_NFC ? compose(made, old.text, old.bytes)
@@ -293,6 +295,7 @@ static bool find_added(struct encoding *encoding, const char *text, size_t bytes
     for (size_t at = 0; at < bytes;) {
         const struct added *a = added_at(encoding->t, text + at, bytes - at, normalized);
         if (a == NULL) { at++; continue; }
+        /* The token may take the white space before and behind it. */
         const size_t begin = a->left ? blank_before(text, done, at) : at;
         at += a->bytes;
         if (a->right) at = blank_after(text, bytes, at);
@@ -473,6 +476,7 @@ enum error_code tokenizer_decode(const struct tokenizer *tokenizer, const int32_
         free(o.text);
         return fail(err, ERR_MEMORY, "no memory for the text of %lld tokens", (long long)count);
     }
+    /* A tokenizer that puts a blank before a text takes it away again. */
     if (tokenizer->strip && o.count > 0 && *o.text == ' ') memmove(o.text, o.text + 1, o.count--);
     *text = o.text, *bytes = o.count;
     return OK;

@@ -236,6 +236,7 @@ static enum error_code read_added(const struct reading *reading, const cJSON *ro
                              .right = flag(one, "rstrip", false), .normalized = flag(one, "normalized", false) };
         if (a->content == NULL) return tokenizer_read_no_memory(reading);
         t->begins[(uint8_t)*content] = 1;
+        /* An added token may lie beyond the vocabulary of the model. */
         if (id >= t->vocabulary) t->vocabulary = (int32_t)id + 1;
     }
     /* The longest of added tokens that begin alike is tried first. */
@@ -254,6 +255,7 @@ static enum error_code read_template(const struct reading *reading, const cJSON 
     if (e) return e;
     cJSON_ArrayForEach(one, single) {
         const cJSON *token = cJSON_GetObjectItemCaseSensitive(one, "SpecialToken"), *id;
+        /* This element is the text itself. */
         if (token == NULL) { text = true; continue; }
         cJSON_ArrayForEach(id, cJSON_GetObjectItemCaseSensitive(
                                    cJSON_GetObjectItemCaseSensitive(tokens, word(token, "id")), "ids")) {
