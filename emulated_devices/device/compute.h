@@ -5,6 +5,8 @@
  * computing backend must provide REQUIRED operations; the host runs OPTIONAL ones that a backend leaves NULL
  * (backend.h).  Charged are floating-point operations as in ref/ops, and each tensor once for every time it is read or
  * written: the row in ops.def says what.
+ *
+ * model/run/ and schemes/ call dev_NAME with tensors of one device.  Operations cannot fail.
  */
 #ifndef ORRERY_COMPUTE_H
 #define ORRERY_COMPUTE_H

@@ -2,6 +2,9 @@
  *
  * A communicator of NCCL has a stream: what is on one is sent in the order of the program, and what is on two may be
  * sent together.  How many there are changes times, never numbers or messages.
+ *
+ * schemes/ ask where to send, collectives/registry.c before each collective, reports and traces for names.  No
+ * function here can fail.
  */
 #ifndef ORRERY_STREAMS_H
 #define ORRERY_STREAMS_H

@@ -1,7 +1,7 @@
 /* seal.c -- hashes of a golden file's tensors, which stand in the file of its bounds.
  *
- * golden.c checks with them what it reads, make.c adds them.  A mismatch is ERR_FORMAT; a golden file without hashes
- * is taken as it is.
+ * golden.c checks what it reads with these hashes, make.c adds the hashes.  A mismatch is ERR_FORMAT; a golden file
+ * without hashes is taken as it is.
  */
 #include "ref/golden/seal.h"
 #include "ref/golden/bounds.h"

@@ -7,6 +7,8 @@
  * A process has one standard output, and so one document.  While it is open, the standard output goes into a file;
  * document_close puts its lines into the document, and prints them unless FILE is "-".  docs/using/json.md has the keys
  * of each format.
+ *
+ * Subcommands open and close the document; table.c and others put rows and data into it.
  */
 #ifndef ORRERY_DOCUMENT_H
 #define ORRERY_DOCUMENT_H
