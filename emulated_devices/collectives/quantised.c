@@ -1,7 +1,7 @@
 /* quantised.c -- all-gather and reduce-scatter of quantised pieces, in one step or inside nodes first.
  *
  * schemes/data/stages/codes.c calls this file for quantised weights and gradients, `orrery bench quantized` for its
- * errors. quantised.h states shapes, rounding and bounds.  Errors are ERR_MEMORY and ERR_COMM, on this member alone.
+ * errors.  quantised.h states shapes, rounding and bounds.  Errors are ERR_MEMORY and ERR_COMM, on this member alone.
  */
 #include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/collectives/algorithm.h"

@@ -1,6 +1,6 @@
 /* conventions.c -- the table of conventions by profile, and texts such as "torch,decay-place=after" (--as).
  *
- * cli/train/, cli/check.c and golden files parse texts here; optimizers ask for values with convention(). Errors are
+ * cli/train/, cli/check.c and golden files parse texts here; optimizers ask for values with convention().  Errors are
  * ERR_USAGE, which names the flag, the row and the nearest name.
  */
 #include "ref/optim/conventions.h"

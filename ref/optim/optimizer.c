@@ -1,6 +1,6 @@
 /* optimizer.c -- the registry of optimizers, and a step of any of them on tensors of any format.
  *
- * Devices (backend.h), ref/model, ref/golden and verify/ call optimizer_step; plug-ins call optimizer_add. Errors
+ * Devices (backend.h), ref/model, ref/golden and verify/ call optimizer_step; plug-ins call optimizer_add.  Errors
  * are ERR_USAGE for an unknown name, ERR_FORMAT and ERR_MEMORY for a plug-in.
  */
 #include "ref/optim/optimizer.h"

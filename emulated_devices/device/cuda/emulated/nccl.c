@@ -1,7 +1,7 @@
 /* nccl.c -- NCCL for cuda-emulated: collectives between processes through a shared file, checked call by call.
  *
  * collectives/nccl.c calls these functions as it calls NVIDIA's.  A call is noted at once and goes on in
- * cudaStreamQuery. Arguments that NCCL would refuse give its error; ranks that disagree end the process with one
+ * cudaStreamQuery.  Arguments that NCCL would refuse give its error; ranks that disagree end the process with one
  * line (exit status 3).
  */
 #define _DEFAULT_SOURCE
