@@ -1,8 +1,15 @@
+/* algorithm.c -- what algorithms share: blocks of vectors, packed copies, scratch, sums in the order of members.
+ *
+ * Only files of this folder call this file; algorithm.h declares its functions.  Inputs are a call (struct collective)
+ * and an exchange.  A function that can fail returns ERR_MEMORY or ERR_COMM; without memory for small scratch the job
+ * ends.
+ */
 #include "emulated_devices/collectives/algorithm.h"
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Charge the time of a copy: each element is read once and written once, without an operation. */
 static void charge_copy(struct exchange *exchange, const struct collective *collective, int64_t elements)
 {
     struct op_cost cost = elementwise_cost(elements, 2, 0, collective->dtype);
@@ -13,6 +20,7 @@ static void charge_copy(struct exchange *exchange, const struct collective *coll
 void copy_elements(struct exchange *exchange, const struct collective *collective, void *dst, const void *src,
                    int64_t elements)
 {
+    /* A rehearsal only records messages, and its buffers are one byte long. */
     if (dst == src || elements == 0 || exchange->group->comm->rehearsal != NULL) return;
     device_copy(exchange->group->comm->device, dst, src, bytes_of(collective, elements));
     charge_copy(exchange, collective, elements);
@@ -55,6 +63,7 @@ bool turns_with_equal_blocks(int P, const struct collective *collective)
            : turns_with_equal_parts(P, collective);
 }
 
+/* All members turn alike only if every pair of them exchanges equally many elements. */
 bool turns_with_equal_counts(int P, const struct collective *collective)
 {
     bool equal = true;
@@ -73,6 +82,7 @@ int64_t block_total(const struct collective *collective, int P)
  * The decision uses only values that all members know. */
 enum { AGREE_FROM = 16 << 20 };
 
+/* Whether members agree on their scratch.  The call's bytes are those of the whole vector, or of all blocks. */
 static bool worth_agreeing(const struct exchange *exchange, const struct collective *collective)
 {
     const int P = exchange->group->size;
@@ -100,6 +110,7 @@ void *exchange_small(struct exchange *exchange, uint64_t bytes)
     void *scratch = exchange_scratch(exchange, bytes);
     if (small == NULL || scratch == NULL) give_up(exchange, bytes);
     small->scratch = scratch;
+    /* The release function needs the scratch again, so its pointer stands before the room. */
     return small->room;
 }
 
@@ -110,10 +121,13 @@ void exchange_small_end(struct exchange *exchange, void *room)
     free(small);
 }
 
+/* Every member gets its scratch, or every member gets ERR_MEMORY.  The caller releases the scratch with
+ * exchange_release. */
 enum error_code scratch_agreed(struct exchange *exchange, const struct collective *collective, int64_t elements,
                                void **scratch, struct error *err)
 {
     enum error_code code = OK;
+    /* Each member asks for what it needs itself, which may be nothing. */
     *scratch = exchange_scratch(exchange, bytes_of(collective, elements));
     if (*scratch == NULL)
         code = fail(err, ERR_MEMORY, "%s: device %d has no memory for %llu bytes of scratch",
@@ -136,6 +150,7 @@ int64_t comb_length(const struct collective *collective, int P, struct comb comb
     return n;
 }
 
+/* Packed elements lie in the order of the comb's blocks, which may wrap round from P - 1 to 0. */
 void comb_pack(struct exchange *exchange, const struct collective *collective, struct comb comb, void *packed,
                const void *blocks)
 {
@@ -162,6 +177,7 @@ void comb_unpack(struct exchange *exchange, const struct collective *collective,
     }
 }
 
+/* The sum runs over blocks that lie apart on one side and packed on the other. */
 void comb_reduce(struct exchange *exchange, const struct collective *collective, struct comb comb, void *blocks,
                  const void *packed)
 {
@@ -179,15 +195,18 @@ void comb_reduce(struct exchange *exchange, const struct collective *collective,
 enum error_code wait_all(struct exchange *exchange, struct message *message, int number, struct error *err)
 {
     enum error_code code = OK;
+    /* One sleep for all messages is cheaper than one for each. */
     messages_meet(exchange->group->comm, message, number, true);
     for (int i = 0; i < number; i++) {
         const enum error_code one = message_wait(exchange->group->comm, message[i], code == OK ? err : NULL);
+        /* Every message is waited for, also after an error, because MPI still uses its buffer.  The first error
+         * counts. */
         if (code == OK) code = one;
     }
     return code;
 }
 
-/* The numbers only, each where it is.  `sum` is nobody's part. */
+/* Add numbers where the senders have them, without counting or charging.  `sum` is none of the parts. */
 static void add_where_they_are(struct exchange *exchange, const struct collective *collective, int me, int P,
                                struct message *message, const void *own, void *sum, int64_t n)
 {
@@ -221,6 +240,7 @@ static enum error_code wait_receives_first(struct exchange *exchange, struct mes
     return code;
 }
 
+/* to[i] = x0[i] + x1[i] + .. + x(P-1)[i], whatever the order in which messages arrive. */
 enum error_code add_in_order(struct exchange *exchange, const struct collective *collective, int me, int P,
                              struct message *message,
                              const void *own, void *blocks, void *to, int64_t n, struct error *err)
@@ -231,6 +251,7 @@ enum error_code add_in_order(struct exchange *exchange, const struct collective 
     const enum error_code code = there ? wait_receives_first(exchange, message, P - 1, err)
         : wait_all(exchange, message, 2 * P - 2, err);
     if (code != OK) return code;
+    /* Copies and sums are charged in the same way on both paths, so that the clock does not depend on the transport. */
     if (!there) copy_elements(exchange, collective, element(collective, blocks, n * me), own, n);
     else if (n > 0) charge_copy(exchange, collective, n);
     for (int i = 1; i < P; i++) {
@@ -243,6 +264,7 @@ enum error_code add_in_order(struct exchange *exchange, const struct collective 
     return OK;
 }
 
+/* Without counts, all blocks of an all-to-all have `count` elements; with counts, a block begins after those before. */
 const void *algorithm_given(const struct collective *collective, int d)
 {
     int64_t first = collective->counts == NULL ? d * collective->count : 0;
@@ -264,6 +286,7 @@ void keep_own(struct exchange *exchange, const struct collective *collective)
                   given_to(collective, r));
 }
 
+/* Only blocks for others are overwritten before they are sent; a member's own block stays where it is. */
 int64_t longest_to_keep(const struct collective *collective, int rank, int P)
 {
     int64_t longest = 0;

@@ -1,4 +1,8 @@
-/* algorithm.h -- shared by the files of this folder.  Private; users include collective.h. */
+/* algorithm.h -- shared by the files of this folder.  Private; users include collective.h.
+ *
+ * A new algorithm includes this header, and calls the steps that several algorithms share.  Functions that send
+ * return ERR_COMM; scratch_agreed returns ERR_MEMORY on every member.
+ */
 #ifndef ORRERY_ALGORITHM_H
 #define ORRERY_ALGORITHM_H
 

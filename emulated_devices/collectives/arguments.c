@@ -1,4 +1,8 @@
-/* arguments.c -- checks the arguments of a collective. */
+/* arguments.c -- checks the arguments of a collective.
+ *
+ * collective_run calls this file before a message is sent.  A wrong argument is ERR_USAGE, which names the argument
+ * and, for buffers, the device.
+ */
 #include "emulated_devices/collectives/sparse.h"
 #include <limits.h>
 
@@ -14,6 +18,7 @@ bool operation_has_blocks(enum operation op)
 
 bool operation_is_sparse(enum operation op) { return op == SPARSE_ALLGATHER || op == SPARSE_REDUCE_SCATTER; }
 
+/* At its end the walk has added up the elements of all own blocks and of all held blocks. */
 static void sparse_extents(enum operation op, const struct collective *collective, int r, int P, int64_t *in,
                            int64_t *out)
 {
@@ -30,6 +35,7 @@ static int64_t sum(const int64_t *counts, int64_t each, int P)
     return total;
 }
 
+/* The table in collective.h says the same in words. */
 void collective_extents(enum operation op, const struct collective *collective, int r, int P, int64_t *in, int64_t *out)
 {
     const bool root = r == collective->root;
@@ -43,6 +49,7 @@ void collective_extents(enum operation op, const struct collective *collective, 
     }
     if (operation_is_sparse(op)) sparse_extents(op, collective, r, P, in, out);
     if (!operation_has_blocks(op)) return;
+    /* Operations with blocks spread a vector over the members, or collect one. */
     const int64_t mine = block_length(collective, P, r), all = block_total(collective, P);
     const bool spread = op == REDUCE_SCATTER || op == SCATTER;
     *in = spread ? (op == SCATTER && !root ? 0 : all) : mine;
@@ -51,6 +58,7 @@ void collective_extents(enum operation op, const struct collective *collective, 
 
 /* ---- arguments that are equal on all members --------------------------------------------------------------------- */
 
+/* A negative count would make extents and addresses wrong, so it is refused before they are computed. */
 static enum error_code check_counts(const char *which, const int64_t *counts, int P, const char *op, struct error *err)
 {
     for (int b = 0; counts != NULL && b < P; b++)
@@ -59,6 +67,7 @@ static enum error_code check_counts(const char *which, const int64_t *counts, in
     return OK;
 }
 
+/* Each block has an owner inside the group, and their number fits an int. */
 static enum error_code check_placement(const struct block_placement *placement, int P, const char *op,
                                        struct error *err)
 {
@@ -71,6 +80,7 @@ static enum error_code check_placement(const struct block_placement *placement, 
     return OK;
 }
 
+/* All members see the same arguments here, so all return the same error without a message. */
 enum error_code arguments_check(enum operation op, const struct collective *collective, int P, struct error *err)
 {
     const char *name = operation_name(op);
@@ -152,6 +162,7 @@ static enum error_code check_own_counts(const struct collective *collective, con
     return OK;
 }
 
+/* The order matters: counts of an all-to-all are checked before extents are computed from them. */
 enum error_code own_arguments_check(enum operation op, const struct collective *collective, const struct group *group,
                                     struct error *err)
 {

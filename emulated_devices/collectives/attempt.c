@@ -3,6 +3,9 @@
  * The members' ranks are 0 .. P-1 here; their places on the cluster are those of the group.  Arrangements that a call
  * makes are not part of it: buffers are separate, and a broadcast's first copy is left out, which all algorithms share.
  * An allreduce's is part of it: some algorithms begin from `in`.
+ *
+ * auto.c and segments.c call this file.  An error of the attempt is no error of the call: attempt_time returns a
+ * negative time.
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include "emulated_devices/comm/crew.h"
@@ -23,6 +26,7 @@ bool attempt_is_cheap(const struct algorithm *algorithm, int P, const struct col
     return messages <= ATTEMPT_MOST_MESSAGES;
 }
 
+/* A device of the attempt allocates both buffers, and runs the algorithm as collective_run would. */
 static enum error_code run_here(struct comm *comm, const struct attempt *attempt, struct error *err)
 {
     struct group g;
@@ -48,6 +52,7 @@ static enum error_code run_here(struct comm *comm, const struct attempt *attempt
     return e;
 }
 
+/* The crew calls this once for each device, whose memory is of the backend that only counts. */
 static enum error_code be_tried(struct crew *crew, int rank, const void *asked, struct error *err)
 {
     struct attempt *t = (struct attempt *)(uintptr_t)asked;         /* each device writes its own end */
@@ -55,6 +60,7 @@ static enum error_code be_tried(struct crew *crew, int rank, const void *asked, 
     struct comm c;
     enum error_code e = device_open(&d, backend_find("count"), t->call->dtype, 0, err);
     if (e) return e;
+    /* The device stands where the group's member stands, so its links are those of the call. */
     d.clock.places = t->call->nodes.member;
     clock_restart(&d.clock, t->cluster, t->call->dtype);
     e = crew_join(&c, crew, rank, &d, err);

@@ -16,6 +16,9 @@
  * The choice depends only on values that all members know: operation, P, count, counts, dtype, root and cluster.  So
  * all members choose the same algorithm without messages.  The exception is an all-to-all with counts, which differ
  * between members: there the choice is the first algorithm that supports the call.
+ *
+ * collective_run calls algorithm_for for each call, and option parsers call algorithm_check, which reports ERR_USAGE
+ * for an unknown name.
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include "ref/io/options.h"
@@ -27,6 +30,7 @@ static uint64_t auto_larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 /* The links: between the members that are farthest apart, and inside nodes. */
 struct road { const struct link *outer, *inner; };
 
+/* The two links, and as a side effect the nodes of the call, which cost functions read. */
 static struct road road_of(const struct cluster *cluster, int P, struct collective *collective)
 {
     const struct span s = span_on(cluster, collective->nodes.member, P);
@@ -56,8 +60,11 @@ static uint64_t chain_of(const struct collective_cost *one, const struct link *l
     return waits && one->met > 0 ? one->met : one->depth;
 }
 
+/* Seconds for so many bytes at a rate in MB/s; a rate of 0 means no time. */
 static double seconds(double units, int64_t rate) { return rate > 0 ? units / (1e6 * (double)rate) : 0; }
 
+/* The members' costs are asked for twice: first for the group's steps and depth, then for the slowest member's
+ * bytes. */
 picoseconds collective_time(const struct algorithm *algorithm, int P, const struct collective *asked,
                             const struct cluster *cluster)
 {
@@ -107,9 +114,10 @@ static picoseconds deciding_time(const struct algorithm *algorithm, int P, const
     return tried >= 0 ? tried : collective_time(algorithm, P, &c, cluster);
 }
 
-/* What is not known to cost anything is taken only by its name. */
+/* An algorithm whose cost is not known is taken only by its name. */
 static bool cost_is_known(const struct algorithm *algorithm) { return algorithm->cost_formula[0] != '\0'; }
 
+/* Try all algorithms of the operation that support this call. */
 static const struct algorithm *least_time(enum operation op, int P, const struct collective *collective,
                                           const struct cluster *cluster)
 {
@@ -127,6 +135,7 @@ static const struct algorithm *least_time(enum operation op, int P, const struct
     return best;
 }
 
+/* This search ends, because every operation has an algorithm that supports every call. */
 static const struct algorithm *first_that_fits(enum operation op, int P, const struct collective *collective)
 {
     int i = 0;
@@ -139,6 +148,7 @@ static const struct algorithm *first_that_fits(enum operation op, int P, const s
 enum { REMEMBERED = 256 };
 static struct { uint64_t key; const struct algorithm *chosen; } remembered[REMEMBERED];
 
+/* FNV-1a, with a shift that brings high bits into the low ones, which index the tables. */
 static void auto_mix(uint64_t *h, const void *data, size_t bytes)
 {
     const unsigned char *b = data;
@@ -148,6 +158,7 @@ static void auto_mix(uint64_t *h, const void *data, size_t bytes)
 
 static void mix_number(uint64_t *h, int64_t x) { auto_mix(h, &x, sizeof x); }
 
+/* The hash covers every number of the cluster that a time depends on. */
 static void mix_cluster(uint64_t *h, const struct cluster *cluster, enum dtype dtype)
 {
     mix_number(h, cluster->memory_rate), mix_number(h, cluster->flop_rate[dtype]);
@@ -160,6 +171,7 @@ static void mix_cluster(uint64_t *h, const struct cluster *cluster, enum dtype d
     }
 }
 
+/* The key has every argument that a time depends on; the number of algorithms tells plug-ins apart. */
 uint64_t call_key(enum operation op, int P, const struct collective *collective, const struct cluster *cluster)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -178,6 +190,8 @@ uint64_t call_key(enum operation op, int P, const struct collective *collective,
     return h;
 }
 
+/* The choice for a call, remembered by its key.  A group of one, or counts that only a member knows, take the first
+ * that fits. */
 const struct algorithm *algorithm_choose(enum operation op, int P, const struct collective *asked,
                                          const struct cluster *cluster)
 {
@@ -187,6 +201,7 @@ const struct algorithm *algorithm_choose(enum operation op, int P, const struct 
     const bool blind = op == ALLTOALL && c.counts != NULL;      /* each member knows other counts */
     if (P == 1 || blind) return first_that_fits(op, P, &c);
     const uint64_t key = call_key(op, P, &c, &m);
+    /* Two calls with the same place in the table displace each other; the choice is then made again. */
     if (remembered[key % REMEMBERED].key != key || remembered[key % REMEMBERED].chosen == NULL) {
         remembered[key % REMEMBERED].chosen = least_time(op, P, &c, &m);
         remembered[key % REMEMBERED].key = key;

@@ -1,3 +1,5 @@
+/* circulant.c -- the distances of a circulant graph.  The all-gather, reduce-scatter and broadcast named circulant
+ * call this file; no function here can fail. */
 #include "emulated_devices/collectives/algorithm.h"
 
 struct skips circulant_skips(int P)

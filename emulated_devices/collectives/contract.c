@@ -3,6 +3,9 @@
  * Every message carries a hash of its sender's arguments.  A receiver with another hash does not use the data and ends
  * the job with one line, but that line cannot say what differs.  If the job checks calls (ORRERY_CHECK_CALLS, comm.h),
  * every member first sends its arguments to member 0, which compares them with its own and sends the result to all.
+ *
+ * collective_run (registry.c) calls contract_check if calls are checked, and contract_number for each call.  A
+ * difference is ERR_USAGE on every member.
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include <stdio.h>
@@ -38,6 +41,7 @@ static const char *const term_name[TERMS] = { "operation",
                                               "placement (by hash)" };
 struct terms { int64_t of[TERMS]; };
 
+/* Algorithms are compared by their place in the list, which is the same on every device. */
 static int64_t algorithm_number(const struct algorithm *algorithm)
 {
     for (int i = 0; algorithms[i] != NULL; i++)
@@ -45,6 +49,7 @@ static int64_t algorithm_number(const struct algorithm *algorithm)
     return -1;                          /* auto, or an unknown name */
 }
 
+/* FNV-1a over the owner and the holders of each block.  The shift keeps the number positive. */
 static int64_t placement_hash(const struct block_placement *placement, int P)
 {
     uint64_t hash = 1469598103934665603u;
@@ -55,6 +60,7 @@ static int64_t placement_hash(const struct block_placement *placement, int P)
     return (int64_t)(hash >> 1);
 }
 
+/* All values of one call.  Counts enter as a sum, which people can read, and as a hash, which tells their order. */
 static struct terms terms_of(enum operation op, const struct algorithm *algorithm,
                              const struct collective *collective, int P)
 {
@@ -63,6 +69,7 @@ static struct terms terms_of(enum operation op, const struct algorithm *algorith
                          (int64_t)collective->segment, collective->counts != NULL } };
     uint64_t hash = 1469598103934665603u;
     const int64_t blocks = collective->placement ? collective->placement->blocks : P;
+    /* Counts of an all-to-all differ between members, so they are not compared. */
     for (int64_t b = 0; b < blocks && collective->counts != NULL && op != ALLTOALL; b++) {
         t.of[COUNTS_SUM] += collective->counts[b];
         hash = (hash ^ (uint64_t)collective->counts[b]) * 1099511628211u;
@@ -81,6 +88,7 @@ uint64_t contract_number(enum operation op, const struct algorithm *algorithm,
     return hash | 1;                    /* 0: no call */
 }
 
+/* A value as people read it; values without a name are printed as numbers. */
 static const char *term_text(int term, int64_t x, char text[32])
 {
     if (term == OPERATION_OF) return operation_name((enum operation)x);
@@ -114,6 +122,7 @@ static enum error_code contract_compare(const struct group *group, enum operatio
     return OK;
 }
 
+/* Member 0 receives the values of all others, in the order of members. */
 static enum error_code contract_collect_pieces(struct exchange *exchange, struct terms *all, struct error *err)
 {
     enum error_code code = OK;
@@ -122,6 +131,7 @@ static enum error_code contract_collect_pieces(struct exchange *exchange, struct
     return code;
 }
 
+/* Member 0 compares and the others send; then all agree on the outcome.  Without memory member 0 ends the job. */
 enum error_code contract_check(struct group *group, enum operation op, const struct algorithm *algorithm,
                                const struct collective *collective, struct error *err)
 {

@@ -15,6 +15,9 @@
  * Groups with the same members share a communicator of NCCL, which their first call makes: member 0 tells the others
  * its name.  It lasts as long as the program.  What is in the host's memory is copied to the GPU for the call.  The
  * library is loaded when it is first asked for.  cuda-emulated has an NCCL of its own (device/cuda/emulated/nccl.c).
+ *
+ * Only a build with CUDA=1 has this file.  collective_run (registry.c) calls run_OP of the table at the end.  Errors
+ * are ERR_DEVICE for the library, ERR_MEMORY and ERR_USAGE; after the token an error ends the job.
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include "emulated_devices/device/cuda/operands.h"
@@ -35,6 +38,7 @@
 static struct { void *object; FUNCTIONS(X) } nccl;
 #undef X
 
+/* The name of the first function that the library lacks, or NULL.  The pointers of those before are set. */
 static const char *missing_function(void)
 {
 #define X(name)                                                                                                        \
@@ -45,6 +49,7 @@ static const char *missing_function(void)
     return NULL;
 }
 
+/* Load the library once in this process.  After an error nothing stays loaded, so that a later call tries again. */
 static enum error_code nccl_load(enum operation op, struct error *err)
 {
 #ifdef CUDA_EMULATED
@@ -62,6 +67,7 @@ static enum error_code nccl_load(enum operation op, struct error *err)
     return fail(err, ERR_DEVICE, "%s nccl: the library has no %s", operation_name(op), missing);
 }
 
+/* An error of NCCL as an error of this program.  Its text names the usual cause of an invalid use. */
 static enum error_code said(ncclResult_t r, enum operation op, struct error *err)
 {
     if (r == ncclSuccess) return OK;
@@ -75,7 +81,7 @@ enum { MADE_MOST = 64 };
 static struct { int size, *member; ncclComm_t comm; } made[MADE_MOST];
 static int makes;
 
-/* Member 0's name of the communicator, to all. */
+/* Member 0 tells all others its name of the communicator.  Every member has to call this. */
 static enum error_code share_name(struct group *group, ncclUniqueId *name, struct error *err)
 {
     struct exchange x = exchange_begin(group, CONTROL);
@@ -87,7 +93,7 @@ static enum error_code share_name(struct group *group, ncclUniqueId *name, struc
     return code;
 }
 
-/* Unless the user says which hosts there are. */
+/* Each process calls itself a host of its own, unless the user has set NCCL_HOSTID. */
 static void be_a_host(const struct comm *comm)
 {
     char name[32];
@@ -95,6 +101,8 @@ static void be_a_host(const struct comm *comm)
     setenv("NCCL_HOSTID", name, 0);
 }
 
+/* Make the communicator of a group.  All its members call this together.  Members agree twice: a member that fails
+ * alone would leave the others waiting inside NCCL. */
 static enum error_code nccl_make(struct group *group, enum operation op, ncclComm_t *comm, struct error *err)
 {
     const size_t bytes = sizeof *group->member * (size_t)group->size;
@@ -102,11 +110,14 @@ static enum error_code nccl_make(struct group *group, enum operation op, ncclCom
     ncclUniqueId name;
     enum error_code code = nccl_load(op, err);
     memset(&name, 0, sizeof name);
+    /* The table's places are never given back, so a program with more groups gets an error. */
     if (code == OK && (makes == MADE_MOST || member == NULL))
         code = fail(err, ERR_MEMORY, "%s nccl: no room for more than %d groups", operation_name(op), makes);
+    /* Only member 0 makes the name; the others get a copy. */
     if (code == OK && group->rank == 0) code = said(nccl.ncclGetUniqueId(&name), op, err);
     code = group_agree(group, code, err);
     if (code == OK) code = share_name(group, &name, err);
+    /* The name of a host has to stand in the environment before the communicator is made. */
     if (gpu_is_shared()) be_a_host(group->comm);
     if (code == OK) code = said(nccl.ncclCommInitRank(comm, group->size, name, group->rank), op, err);
     code = group_agree(group, code, err);
@@ -117,6 +128,7 @@ static enum error_code nccl_make(struct group *group, enum operation op, ncclCom
     return OK;
 }
 
+/* The communicator of a group: that of an earlier group with equal members, or a new one. */
 static enum error_code comm_of(struct group *group, enum operation op, ncclComm_t *comm, struct error *err)
 {
     for (int i = 0; i < makes; i++)
@@ -145,6 +157,7 @@ static int64_t gives(enum operation op, const struct collective *collective, int
     }
 }
 
+/* The cost is what one_block and the tell_ functions count, so that the ledgers of both agree. */
 static struct collective_cost nccl_cost(enum operation op, int r, int P, const struct collective *collective)
 {
     struct collective_cost cost = { .messages = 1, .steps = 1 };        /* the token */
@@ -155,6 +168,7 @@ static struct collective_cost nccl_cost(enum operation op, int r, int P, const s
 
 /* ---- a call ------------------------------------------------------------------------------------------------------ */
 
+/* These tables translate the program's formats and reductions.  reduce_finish divides an average, so NCCL only adds. */
 static const ncclDataType_t formats[DTYPE_COUNT] = {
     [F32] = ncclFloat32, [F64] = ncclFloat64, [F16] = ncclFloat16, [BF16] = ncclBfloat16, [I32] = ncclInt32,
     [I64] = ncclInt64, [U8] = ncclUint8,
@@ -179,6 +193,7 @@ struct call {
 static bool rehearsed(const struct call *call) { return call->x->group->comm->rehearsal != NULL; }
 #define TELL(k, function, ...) (rehearsed(k) ? ncclSuccess : nccl.function(__VA_ARGS__))
 
+/* Count elements sent to a member: into the rehearsal if this is one, else into the ledger. */
 static void nccl_count(const struct call *call, int to, size_t elements)
 {
     struct group *g = call->x->group;
@@ -188,6 +203,7 @@ static void nccl_count(const struct call *call, int to, size_t elements)
     else ledger_messages(&g->comm->counted, g, call->x->operation, to, bytes, 1);
 }
 
+/* A copy in the GPU's memory of what a member sends or gets.  Without memory the job ends. */
 static void *copy_of(struct call *call, const void *from, int64_t elements, struct error *err)
 {
     void *room = exchange_scratch(call->x, bytes_of(&call->c, elements) + 1);
@@ -198,7 +214,8 @@ static void *copy_of(struct call *call, const void *from, int64_t elements, stru
     return room;
 }
 
-/* Both on the GPU.  A member sends and receives at once, so an all-to-all in place sends what was there before. */
+/* Afterwards in and out are on the GPU.  A member sends and receives at once, so an all-to-all in place sends a
+ * copy. */
 static void copy_to_gpu(struct call *call, struct error *err)
 {
     const enum operation op = call->x->operation;
@@ -279,6 +296,7 @@ static ncclResult_t nccl_receive(struct call *call, void *into, int64_t n, int f
     return TELL(call, ncclRecv, into, (size_t)n, call->format, from, call->comm, NULL);
 }
 
+/* Tell NCCL the whole call at once where NCCL has a function for the call; else one block after another. */
 static ncclResult_t nccl_tell(struct call *call, int P, int r)
 {
     const size_t n = (size_t)call->c.count;
@@ -297,7 +315,7 @@ static ncclResult_t nccl_tell(struct call *call, int P, int r)
     return all_blocks(call, P, r);
 }
 
-/* What belongs to member b, in the order in which every member says it. */
+/* Tell NCCL what belongs to member b.  Every member goes through b in the same order, so that the calls match. */
 static ncclResult_t one_block(struct call *call, int P, int r, int b)
 {
     const struct collective *c = &call->c;
@@ -316,6 +334,7 @@ static ncclResult_t one_block(struct call *call, int P, int r, int b)
     return e;
 }
 
+/* All calls between ncclGroupStart and ncclGroupEnd run together, so sends and receives need no order. */
 static ncclResult_t all_blocks(struct call *call, int P, int r)
 {
     ncclResult_t e = TELL(call, ncclGroupStart, );
@@ -324,6 +343,7 @@ static ncclResult_t all_blocks(struct call *call, int P, int r)
     return e == ncclSuccess ? ended : e;
 }
 
+/* Elements that this member gives to no one in particular are counted as sent to the next member, as `gives` does. */
 static ncclResult_t tell_and_count(struct call *call, int P, int r)
 {
     call->passed_on = 0;
@@ -332,14 +352,14 @@ static ncclResult_t tell_and_count(struct call *call, int P, int r)
     return e;
 }
 
-/* Nobody tells NCCL anything before all are there. */
+/* Member r sends an empty message to r + 1 and waits for that of r - 1.  Nobody tells NCCL anything before. */
 static enum error_code nccl_meet(struct exchange *exchange, const struct collective *collective, int P, int r,
                                  struct error *err)
 {
     return exchange_both(exchange, imod(r + 1, P), collective->out, 0, imod(r - 1, P), collective->out, 0, err);
 }
 
-/* The block that a member keeps, where others are sent. */
+/* A member's block for itself is copied, since NCCL sends only the blocks for others. */
 static void keep_block(const struct call *call, int P, int r)
 {
     const enum operation op = call->x->operation;
@@ -350,12 +370,15 @@ static void keep_block(const struct call *call, int P, int r)
     if (op == SCATTER && r == c->root) copy_elements(call->x, c, c->out, const_block(c, c->in, P, r), n);
 }
 
+/* Whether this member holds a sum at the end, which an average still has to divide. */
 static bool has_a_sum(const struct call *call, int r)
 {
     const enum operation op = call->x->operation;
     return op == ALLREDUCE || op == REDUCE_SCATTER || (op == REDUCE && r == call->c.root);
 }
 
+/* Run a collective on this member; all members of the group call this function.  The order is: communicator, copies,
+ * token, NCCL, division of an average, copy back to the host. */
 static enum error_code nccl_run(struct group *group, enum operation op, const struct collective *collective,
                                 struct error *err)
 {
@@ -365,6 +388,7 @@ static enum error_code nccl_run(struct group *group, enum operation op, const st
     collective_extents(op, collective, group->rank, group->size, &k.in, &k.out);
     if (rehearsed(&k)) return (void)tell_and_count(&k, group->size, group->rank),
         nccl_meet(&x, collective, group->size, group->rank, err);
+    /* A crew's devices are threads of one process, which NCCL cannot tell apart. */
     if (group->comm->post != NULL)
         return fail(err, ERR_USAGE, "%s nccl: needs a process for each device", operation_name(op));
     enum error_code code = comm_of(group, op, &k.comm, err);
@@ -384,6 +408,7 @@ static enum error_code nccl_run(struct group *group, enum operation op, const st
 
 /* ---- the table: they add themselves where they are linked -------------------------------------------------------- */
 
+/* Say whether this backend can run NCCL.  NULL means that it can. */
 static const char *needs_cuda(int P, const struct collective *collective)
 {
     const char *backend = getenv("ORRERY_BACKEND");     /* device/device.h */
@@ -409,6 +434,7 @@ OPERATIONS_OF_NCCL(X)
 static const struct algorithm all[] = { OPERATIONS_OF_NCCL(X) };
 #undef X
 
+/* These algorithms join the list before main, so that every device has them in the same order. */
 __attribute__((constructor)) static void join_the_registry(void)
 {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) (void)algorithm_add(&all[i], NULL);

@@ -1,8 +1,14 @@
-/* nodes.c -- finds the members of a group that share a node, for the algorithms that use nodes. */
+/* nodes.c -- finds the members of a group that share a node, for the algorithms that use nodes.
+ *
+ * Algorithms by nodes, auto.c and quantised.c call this file through algorithm.h and collective.h.  No function here
+ * can fail; a group that does not fit is refused in words (needs_nodes, needs_even_nodes).
+ */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* Without a list, member m has rank m. */
 static int world_rank(const int *member, int m) { return member != NULL ? member[m] : m; }
 
+/* The farthest link from member 0 is that of the whole group, since levels of a cluster are nested. */
 struct span span_on(const struct cluster *cluster, const int *member, int P)
 {
     struct span s = { .outer = 0 };
@@ -37,6 +43,7 @@ static int near_root(int P)
     return q;
 }
 
+/* Members of a node are side by side, so the search ends at the first neighbour of another node. */
 int node_first(const struct collective *collective, int P, int m)
 {
     /* Where no nodes are known, groups of neighbours take their part. */
@@ -70,6 +77,7 @@ int largest_node(const struct collective *collective, int P)
     return largest;
 }
 
+/* The caller releases the list with exchange_small_end. */
 int *node_edges(struct exchange *exchange, const struct collective *collective)
 {
     const int P = exchange->group->size;
@@ -79,6 +87,7 @@ int *node_edges(struct exchange *exchange, const struct collective *collective)
     return edge;
 }
 
+/* This row is this member's node: consecutive members. */
 struct row row_in_node(const struct collective *collective, int rank, int P)
 {
     const int first = node_first(collective, P, rank);
@@ -86,12 +95,14 @@ struct row row_in_node(const struct collective *collective, int rank, int P)
                         .stride = 1 };
 }
 
+/* Member i of this row has this member's place in node i, so the stride is q, the members of a node. */
 struct row row_of_nodes(const struct collective *collective, int rank, int P)
 {
     const int q = node_end(collective, P, 0);
     return (struct row){ .size = P / q, .me = rank / q, .first = rank % q, .stride = q };
 }
 
+/* Leaders are the first members of nodes of any size, so the row needs a list. */
 struct row row_of_leaders(const struct collective *collective, int rank, int P, const int *edge)
 {
     int me = 0;
@@ -101,6 +112,7 @@ struct row row_of_leaders(const struct collective *collective, int rank, int P, 
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
+/* Whether the members of each node are consecutive in the group: no later member may be of an earlier node. */
 static bool side_by_side(const struct collective *collective, int P)
 {
     for (int first = 0, end; first < P; first = end) {
@@ -111,6 +123,7 @@ static bool side_by_side(const struct collective *collective, int P)
     return true;
 }
 
+/* Whether all nodes have as many members as the first. */
 static bool even(const struct collective *collective, int P)
 {
     const int q = node_end(collective, P, 0);
@@ -119,6 +132,7 @@ static bool even(const struct collective *collective, int P)
     return true;
 }
 
+/* Both functions return NULL for a group that fits, else a requirement in words for the error. */
 const char *needs_nodes(int P, const struct collective *collective)
 {
     if (collective->nodes.devices == 0) return NODES_NEEDED;

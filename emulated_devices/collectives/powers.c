@@ -1,4 +1,8 @@
-/* powers.c -- recursive halving and doubling, and folding any P onto a power of two. */
+/* powers.c -- recursive halving and doubling, and folding any P onto a power of two.
+ *
+ * The algorithms doubling, halving, rabenseifner, swing and some broadcasts and reduces call this file through
+ * algorithm.h.  Functions that send return ERR_COMM; fold_in comes first and fold_out last.
+ */
 #include "emulated_devices/collectives/algorithm.h"
 
 struct fold fold_of(int rank, int P)
@@ -21,6 +25,7 @@ enum error_code fold_in(struct exchange *exchange, const struct collective *coll
     if (fold.me < 0) return exchange_both(exchange, r + 1, data, bytes_of(collective, collective->count), -1,
                                           NULL, 0, err);
     if (!stands_for_two(fold)) return OK;
+    /* Afterwards only the core has numbers to add: each member of it has x of one member, or the sum of two. */
     return add_from(exchange, collective, r - 1, scratch, data, collective->count, err);
 }
 
@@ -33,6 +38,7 @@ enum error_code fold_out(struct exchange *exchange, const struct collective *col
     return stands_for_two(fold) ? exchange_both(exchange, r - 1, data, bytes, -1, NULL, 0, err) : OK;
 }
 
+/* The finished vector goes back to the members that gave theirs away. */
 void fold_cost(struct collective_cost *cost, const struct collective *collective, struct fold fold, int64_t n)
 {
     if (fold.me < 0 || stands_for_two(fold)) cost_send(cost, collective, n);
@@ -43,6 +49,7 @@ void fold_cost(struct collective_cost *cost, const struct collective *collective
 void fold_path(struct collective_cost *cost, const struct collective *collective, struct fold fold, int64_t n)
 {
     cost->path = cost->bytes + (stands_for_two(fold) ? bytes_of(collective, n) : 0);
+/* Folding costs a message of n elements there and one back, and two steps of the group. */
 }
 
 int64_t cut_edge(const struct collective *collective, struct cut cut, int part)
@@ -55,6 +62,7 @@ int64_t cut_edge(const struct collective *collective, struct cut cut, int part)
 /* One level: the parts [low, high) are halved; this member keeps the half with its own part, its peer the other. */
 struct level { int low, middle, high, peer; bool lower; };
 
+/* The first element of a core member's part.  Blocks of a core member that works for two are side by side. */
 static struct level level_of(struct fold fold, int half)
 {
     struct level l = { .low = fold.me / (2 * half) * (2 * half) };
@@ -65,6 +73,7 @@ static struct level level_of(struct fold fold, int half)
     return l;
 }
 
+/* x[part i] = sum over the core of x[part i], on core member i.  Each level halves what a member works on. */
 enum error_code halving_reduce_scatter(struct exchange *exchange, const struct collective *collective,
                                        struct cut cut, void *data, void *scratch, struct error *err)
 {
@@ -83,6 +92,7 @@ enum error_code halving_reduce_scatter(struct exchange *exchange, const struct c
     return code;
 }
 
+/* Core member i begins with part i, and doubles what it has in each level. */
 enum error_code doubling_allgather(struct exchange *exchange, const struct collective *collective,
                                    struct cut cut, void *data, struct error *err)
 {
@@ -101,6 +111,7 @@ enum error_code doubling_allgather(struct exchange *exchange, const struct colle
     return code;
 }
 
+/* Both directions cost the same messages; only reduce-scatter adds. */
 void halving_cost(struct collective_cost *cost, const struct collective *collective, struct cut cut, bool reduces)
 {
     for (int half = 1; half < cut.f.core; half *= 2) {
@@ -115,6 +126,7 @@ void halving_cost(struct collective_cost *cost, const struct collective *collect
     }
 }
 
+/* The largest message is that of the first level, where a member receives half of the vector. */
 int64_t halving_scratch(const struct collective *collective, struct cut cut)
 {
     if (cut.f.me < 0 || cut.f.core < 2) return 0;

@@ -1,3 +1,8 @@
+/* quantised.c -- all-gather and reduce-scatter of quantised pieces, in one step or inside nodes first.
+ *
+ * schemes/data/stages/codes.c calls this file for quantised weights and gradients, `orrery bench quantized` for its
+ * errors.  quantised.h states shapes, rounding and bounds.  Errors are ERR_MEMORY and ERR_COMM, on this member alone.
+ */
 #include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/collectives/algorithm.h"
 #include "emulated_devices/device/compute.h"
@@ -24,11 +29,13 @@ static enum error_code no_room(int64_t bytes, struct error *err)
 
 /* ---- all-gather -------------------------------------------------------------------------------------------------- */
 
+/* An all-gather of codes is one of bytes: each of the P members gives `bytes` of them. */
 static struct collective gather_call(const struct group *group, int64_t bytes)
 {
     return (struct collective){ .count = group->size * bytes, .dtype = U8 };
 }
 
+/* all [P, n] = decoded codes of every member's piece, also of this member's own. */
 enum error_code quantised_allgather(struct group *group, const char *algorithm, struct tensor own, struct tensor all,
                                     struct block_format format, struct error *err)
 {
@@ -37,6 +44,7 @@ enum error_code quantised_allgather(struct group *group, const char *algorithm, 
     char *codes = arena_alloc(&d->arena, BUFFERS, (uint64_t)(group->size * bytes));
     if (codes == NULL) return no_room(group->size * bytes, err);
     struct collective c = gather_call(group, bytes);
+    /* The all-gather is in place: a member's codes lie at their place among all. */
     c.in = codes + group->rank * bytes, c.out = codes;
     quantised_encode(d, codes + group->rank * bytes, own, format);
     const enum error_code e = collective_run(group, ALLGATHER, algorithm, &c, err);
@@ -53,6 +61,7 @@ struct account quantised_allgather_cost(const struct group *group, const char *a
     return group_cost(group, ALLGATHER, algorithm, &c);
 }
 
+/* Each piece passes through the same buffer of codes.  Without a device the numbers are read and written directly. */
 enum error_code quantised_as_gathered(struct device *device, struct tensor row, int64_t n, struct block_format format,
                                       struct error *err)
 {
@@ -71,6 +80,7 @@ enum error_code quantised_as_gathered(struct device *device, struct tensor row, 
 
 /* ---- groups of the two steps ------------------------------------------------------------------------------------- */
 
+/* Open the group of one row of members; the group copies the list of ranks. */
 static enum error_code open_row(struct group *group, const struct group *whole, struct row row, struct error *err)
 {
     int *ranks = malloc(sizeof *ranks * (size_t)row.size);
@@ -81,6 +91,7 @@ static enum error_code open_row(struct group *group, const struct group *whole, 
     return e;
 }
 
+/* A reduce-scatter takes two steps only where nodes have equally many members of consecutive ranks. */
 enum error_code quantised_group_open(struct quantised_group *group, struct group *whole, struct error *err)
 {
     const int P = whole->size;
@@ -116,6 +127,7 @@ struct leg {
     struct block_format format;
 };
 
+/* The all-to-all moves codes as bytes: `each` blocks to each member. */
 static struct collective step_call(int64_t each, int64_t bytes)
 {
     return (struct collective){ .count = each * bytes, .dtype = U8 };
@@ -126,12 +138,13 @@ static uint64_t step_additions(const struct group *group, int64_t n, int64_t eac
     return (uint64_t)((group->size - 1) * each * n);
 }
 
+/* Codes from a member lie together: block i of member m is number m each + i. */
 static const char *code_from(const struct leg *leg, const char *in, int member, int64_t i)
 {
     return in + (member * leg->each + i) * leg->bytes;
 }
 
-/* Adds in the order of members. */
+/* Y[i] = sum over members m of decoded block i from m, in the order of members. */
 static void add_up(const struct leg *leg, const char *in, struct tensor one)
 {
     struct device *d = leg->group->comm->device;
@@ -145,6 +158,7 @@ static void add_up(const struct leg *leg, const char *in, struct tensor one)
         }
 }
 
+/* y.exact = the sums without codes; y.bound = the errors of all received codes and of the sums. */
 static enum error_code track(const struct leg *leg, const char *codes, struct error *err)
 {
     const int64_t n = leg->n;
@@ -169,6 +183,8 @@ static enum error_code track(const struct leg *leg, const char *codes, struct er
     return e;
 }
 
+/* A step is: encode all blocks, all-to-all of codes, decode and add, track.  The expected ledger gets its additions
+ * before. */
 static enum error_code run_step(const struct leg *leg, struct error *err)
 {
     struct device *d = leg->group->comm->device;
@@ -178,6 +194,7 @@ static enum error_code run_step(const struct leg *leg, struct error *err)
     struct tensor one = device_tensor_in(d, BUFFERS, leg->Y.dtype, leg->n);
     enum error_code e = codes && one.data ? OK : no_room(2 * all, err);
     struct collective c = step_call(leg->each, leg->bytes);
+    /* Codes to send and codes received lie in two halves of the buffer. */
     c.in = codes, c.out = codes + all;
     for (int m = 0; m < P && !e; m++)
         for (int64_t i = 0; i < leg->each; i++)
@@ -208,6 +225,7 @@ static enum error_code run_steps(struct quantised_group *group, struct leg *leg,
                                  struct tracking kept, struct error *err)
 {
     struct leg first = *leg, second = *leg;
+    /* A group that is not on several nodes takes one step among all members. */
     if (!group->two_steps) return run_step(leg, err);
     first.group = &group->inside, first.each = group->between.size, first.Y = between, first.y = kept;
     second.group = &group->between, second.X = between, second.x = kept;
@@ -226,9 +244,11 @@ static void put_in_place(const struct quantised_group *group, struct tensor row,
     if (!tracked(tracking)) return;
     memcpy(to.exact, leg->y.exact, (size_t)leg->n * sizeof *to.exact);
     memcpy(to.bound, leg->y.bound, (size_t)leg->n * sizeof *to.bound);
+    /* A narrower format rounds the sum once more. */
     if (own.dtype != leg->Y.dtype) tracking_add_storing(group->whole->comm->device, to.bound, own);
 }
 
+/* Sums of both steps live in a buffer in the format of sums; the row's own block gets the result last. */
 enum error_code quantised_reduce_scatter(struct quantised_group *group, struct tensor row, struct block_format format,
                                          struct tracking tracking, struct error *err)
 {

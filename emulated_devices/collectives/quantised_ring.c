@@ -11,6 +11,8 @@
  *
  * P = 3     step 1     0 -Q(b2)-> 1    1 -Q(b0)-> 2    2 -Q(b1)-> 0
  *           step 2     0 -Q(b1 + received)-> 1 ..      then device r has block r
+ *
+ * `orrery bench quantized` and tests call this file.  Errors are ERR_MEMORY and ERR_COMM, on this member alone.
  */
 #include "emulated_devices/collectives/quantised.h"
 #include "emulated_devices/device/compute.h"
@@ -19,6 +21,7 @@
 
 static int around(int i, int P) { return (i % P + P) % P; }
 
+/* One member's state on its way round the ring. */
 struct hop {
     struct group *group;
     struct exchange exchange;
@@ -75,6 +78,8 @@ static void add_own(struct hop *hop, struct tensor row, struct tracking tracking
     tracking_add(hop->group->comm->device, hop->sums, tracking_from(tracking, b * n), hop->sum);
 }
 
+/* P - 1 hops: send the partial sum, receive that of the block before, add this device's part.  Tracking goes the
+ * same way. */
 static enum error_code go_round(struct hop *hop, struct tensor row, struct tracking tracking, struct error *err)
 {
     const int P = hop->group->size, r = hop->group->rank;
@@ -91,6 +96,7 @@ static enum error_code go_round(struct hop *hop, struct tensor row, struct track
         if (!e) add_own(hop, row, tracking, around(r - 1 - k, P));
     }
     if (e) return e;
+    /* The finished sum is stored in the row's format, which may round it once more. */
     struct tensor own = quantised_block(row, hop->n, r);
     device_convert(hop->group->comm->device, own, hop->sum);
     if (!tracked(tracking)) return OK;
@@ -100,6 +106,7 @@ static enum error_code go_round(struct hop *hop, struct tensor row, struct track
     return OK;
 }
 
+/* These entries serve the expected ledger and the cost function. */
 static void quantised_ring_enter(struct ledger *ledger, const struct group *group, int64_t n,
                                  struct block_format format)
 {
@@ -109,6 +116,7 @@ static void quantised_ring_enter(struct ledger *ledger, const struct group *grou
     ledger_additions(ledger, group, REDUCE_SCATTER, hops * (uint64_t)n);
 }
 
+/* All members call this function.  The row's block r becomes the sum; other blocks do not change. */
 enum error_code quantised_ring_reduce_scatter(struct group *group, struct tensor row, struct block_format format,
                                               struct tracking tracking, struct error *err)
 {
@@ -131,6 +139,7 @@ enum error_code quantised_ring_reduce_scatter(struct group *group, struct tensor
                             : fail(err, ERR_MEMORY, "no memory for %lld bytes of codes", (long long)(2 * bytes));
     if (!e && tracked(tracking)) e = tracking_open(&h.sums, n, err);
     if (!e && tracked(tracking)) e = tracking_open(&h.came_with, n, err);
+    /* The ledger expects the hops also after an error, because the step cannot go on then. */
     quantised_ring_enter(&group->comm->expected, group, n, format);
     if (!e) e = go_round(&h, row, tracking, err);
     tracking_close(&h.sums), tracking_close(&h.came_with);

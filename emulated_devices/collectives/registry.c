@@ -1,4 +1,8 @@
-/* registry.c -- the list of algorithms, and the functions that run them. */
+/* registry.c -- the list of algorithms, and the functions that run them.
+ *
+ * schemes/, model/, verify/, course/ and cli/ call collective_run; plug-ins and nccl.c call algorithm_add.  Errors
+ * are ERR_USAGE for a bad call, ERR_FORMAT and ERR_MEMORY for a bad plug-in, and those of the algorithm.
+ */
 #include "emulated_devices/collectives/algorithm.h"
 #include "emulated_devices/device/streams.h"
 #include <string.h>
@@ -35,6 +39,7 @@ const struct algorithm *algorithms[ALGORITHMS_MOST] = {
 #undef X
 };
 
+/* The first thing that a new algorithm lacks, in words, or NULL.  `orrery list` and `auto` need all of them. */
 static const char *registry_lacks(const struct algorithm *algorithm)
 {
     if (!algorithm->name || !algorithm->name[0]) return "a name";
@@ -44,7 +49,7 @@ static const char *registry_lacks(const struct algorithm *algorithm)
     return !algorithm->run ? "a function run" : !algorithm->cost ? "a function cost" : NULL;
 }
 
-/* Those of an operation stand together. */
+/* Algorithms of an operation stay together, so a new one goes behind the last of its operation. */
 enum error_code algorithm_add(const struct algorithm *algorithm, struct error *err)
 {
     const char *missing = algorithm->operation < OPERATION_COUNT ? registry_lacks(algorithm) : "an operation";
@@ -54,6 +59,7 @@ enum error_code algorithm_add(const struct algorithm *algorithm, struct error *e
     if (algorithm_find(algorithm->operation, algorithm->name))
         return fail(err, ERR_FORMAT, "%s %s: there is an algorithm of this name", operation_name(algorithm->operation),
                     algorithm->name);
+    /* Find the end of the list, and the place behind the operation's last algorithm. */
     for (; algorithms[count]; count++)
         if (algorithms[count]->operation == algorithm->operation) after = count + 1;
     if (count + 1 >= ALGORITHMS_MOST)
@@ -91,6 +97,7 @@ static bool nothing_to_do(enum operation op, const struct collective *collective
     return operation_has_blocks(op) ? block_total(collective, P) == 0 : collective->count == 0;
 }
 
+/* Broadcast, and most all-reduces, begin from the vector in `out`, so collective_run copies `in` there first. */
 static bool works_in_out(const struct algorithm *algorithm)
 {
     return algorithm->operation == BROADCAST || (algorithm->operation == ALLREDUCE && !algorithm->reads_in);
@@ -106,6 +113,7 @@ static void copy_in(struct exchange *exchange, const struct collective *collecti
     copy_elements(exchange, collective, collective->out, collective->in, in < out ? in : out);
 }
 
+/* In a group of one no message is sent, so no algorithm refuses. */
 const char *algorithm_refuses(const struct algorithm *algorithm, int P, const struct collective *collective)
 {
     return P > 1 && algorithm->refuses != NULL ? algorithm->refuses(P, collective) : NULL;
@@ -122,6 +130,8 @@ static enum error_code check_alone(struct group *group, enum operation op,
     return code;
 }
 
+/* Run one collective on this member; collective.h states errors and who calls.  Members check the call together,
+ * choose the algorithm, expect its cost, and run it. */
 enum error_code collective_run(struct group *group, enum operation op, const char *algorithm,
                                const struct collective *asked, struct error *err)
 {
@@ -146,16 +156,21 @@ enum error_code collective_run(struct group *group, enum operation op, const cha
     if (code != OK) return code;
     const bool in_line = !trivial && sending_in_line(&group->comm->device->clock);
     if (trivial || works_in_out(a)) copy_in(&here, c, group->size);
+    /* The algorithm must not read `in` any more, since the sum begins from the copy. */
     if (works_in_out(a)) call.in = call.out;
     if (!trivial) call.segment = group_segment(group, a, c);
+    /* The expected ledger is entered before the run; a check compares it with the counted one. */
     const struct traffic expected = collective_traffic(a, group, c);
     traffic_add(&group->comm->expected.of[group->kind].of[op], &expected);
+    /* Every message now carries a number for the call, so that a member with other arguments is noticed. */
     group->call = contract_number(op, a, c, group->size);
     group->turns = a->turns && a->turns(group->size, c);
+    /* Lists have numbers on every backend, so their scratch must have numbers, too. */
     group->lists = !device_holds_zeros(group->comm->device, c->in ? c->in : c->out);
     code = trivial ? OK : a->run(group, c, err);
     group->call = 0, group->turns = group->lists = false;
     if (in_line) sending_done(&group->comm->device->clock);
+    /* Other members wait for messages that will not come, so the job has to end. */
     if (code == ERR_COMM) comm_give_up(group->comm, err);
     return code;
 }

@@ -4,6 +4,9 @@
  * near.  Otherwise the algorithm is rehearsed: it runs on the same group, but its messages are recorded instead of
  * sent, nothing is copied, and no time passes.  The messages of an algorithm depend on rank, P, counts and nodes, never
  * on the data, so the rehearsal is exact.
+ *
+ * collective_run, schemes/ and model/ call this file to enter the expected ledger, plan/ and cli/ to predict traffic.
+ * No function here can fail.
  */
 #include "emulated_devices/collectives/algorithm.h"
 
@@ -19,6 +22,7 @@ static int common_level(const struct group *group)
     return level;
 }
 
+/* Run the algorithm with a comm whose `rehearsal` is set, which the functions of comm/ and copy_elements respect. */
 static void rehearse(const struct algorithm *algorithm, const struct group *group, const struct collective *collective,
                      struct traffic *traffic)
 {
@@ -36,6 +40,7 @@ static void rehearse(const struct algorithm *algorithm, const struct group *grou
 struct traffic collective_traffic(const struct algorithm *algorithm, const struct group *group,
                                   const struct collective *collective)
 {
+    /* Totals come from the cost function; a rehearsal says only over which links they go. */
     const struct collective_cost cost = collective_cost(algorithm, group->rank, group->size, collective);
     const int level = common_level(group);
     struct traffic t = { 0 };

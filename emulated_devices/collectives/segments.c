@@ -9,6 +9,8 @@
  * the smallest is taken: messages cost real time here.
  *
  * The choice depends on what all members know, like that of an algorithm (auto.c), and is remembered likewise.
+ *
+ * collective_run and auto.c call segment_choose; nothing here can fail, and the choice needs no message.
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include <math.h>
@@ -34,12 +36,14 @@ static uint64_t length_of(const struct search *search, int segments)
     return (n + k - 1) / k * each;
 }
 
+/* The time of a call with so many segments, from the cost functions. */
 static picoseconds predicted(struct search *search, int segments)
 {
     search->call.segment = length_of(search, segments);
     return collective_time(search->algorithm, search->P, &search->call, search->cluster);
 }
 
+/* The time of a call with so many segments, by an attempt.  Negative: the call has too many messages, or it failed. */
 static picoseconds measured(struct search *search, int segments)
 {
     search->call.segment = length_of(search, segments);
@@ -47,7 +51,7 @@ static picoseconds measured(struct search *search, int segments)
     return attempt_time(search->algorithm, search->P, &search->call, search->cluster);
 }
 
-/* Negative: not known. */
+/* The time by which numbers of segments are compared, remembered from an earlier question.  Negative: not known. */
 static picoseconds time_of(struct search *search, int segments)
 {
     for (int i = 0; i < search->tried; i++)
@@ -57,6 +61,7 @@ static picoseconds time_of(struct search *search, int segments)
     return time;
 }
 
+/* A number whose time is not known is better than none, and any known time is better than an unknown one. */
 static bool is_better(struct search *search, int segments, int than)
 {
     const picoseconds one = time_of(search, segments), other = time_of(search, than);
@@ -68,7 +73,7 @@ static int clipped(const struct search *search, double segments)
     return segments < 1 ? 1 : segments > search->most ? search->most : (int)lround(segments);
 }
 
-/* Of 1, 2^(1/4), 2^(2/4), .. the one that is predicted to take the least time. */
+/* The guess is one of 1, 2^(1/4), 2^(2/4), ..: that with the least predicted time. */
 static int guess(struct search *search)
 {
     int best = 1;
@@ -120,10 +125,13 @@ static int fewest(struct search *search, int best)
     return found;
 }
 
+/* The number of segments to take.  The steps are: a predicted start, few segments, segments just short enough to be
+ * eager, a climb, a search near the top. */
 static int best_of(struct search *search)
 {
     const struct cluster *m = search->cluster;
     int best = guess(search);
+    /* Attempts decide only if the first one succeeds; else predictions decide everywhere. */
     search->attempts = search->P <= ATTEMPT_MOST_DEVICES && measured(search, best) >= 0;
     for (int few = 1; few <= few_of(search) && few <= search->most; few++)
         if (is_better(search, few, best)) best = few;
@@ -141,6 +149,7 @@ static int best_of(struct search *search)
 enum { REMEMBERED = 256 };
 static struct { uint64_t key, segment; } remembered[REMEMBERED];
 
+/* Search among 1 .. `most` segments, and give the bytes of one. */
 static uint64_t segments_choose(const struct algorithm *algorithm, int P, const struct collective *collective,
                                 const struct cluster *cluster)
 {
@@ -151,6 +160,7 @@ static uint64_t segments_choose(const struct algorithm *algorithm, int P, const 
     return length_of(&s, best_of(&s));
 }
 
+/* A segment that the call has already, or a call of one element, needs no search. */
 uint64_t segment_choose(const struct algorithm *algorithm, int P, const struct collective *asked,
                         const struct cluster *cluster)
 {
@@ -160,6 +170,7 @@ uint64_t segment_choose(const struct algorithm *algorithm, int P, const struct c
     const struct cluster m = cluster_for_all(cluster);
     c.nodes = nodes_on(&m, c.nodes.member, P);
     const uint64_t key = call_key(algorithm->operation, P, &c, &m) ^ (uint64_t)(uintptr_t)algorithm;
+    /* A slot may hold another call's key, whose choice is then forgotten. */
     if (remembered[key % REMEMBERED].key != key || remembered[key % REMEMBERED].segment == 0) {
         const uint64_t segment = segments_choose(algorithm, P, &c, &m);
         remembered[key % REMEMBERED].key = key;

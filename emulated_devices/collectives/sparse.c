@@ -1,5 +1,11 @@
+/* sparse.c -- walks over the blocks of a sparse collective: owners, holders, their trees and places in buffers.
+ *
+ * The algorithms in sparse/, and arguments.c, call this file; sparse.h declares its functions.  No function here
+ * sends or can fail.
+ */
 #include "emulated_devices/collectives/sparse.h"
 
+/* Without a placement there is a block for each member, which all members hold. */
 static int64_t sparse_blocks_of(const struct collective *collective, int P)
 {
     return collective->placement ? collective->placement->blocks : P;
@@ -66,6 +72,7 @@ bool sparse_part(const struct exchange *exchange, const struct collective *colle
     return holders->count > 1 && holder_level(holders->me) == level;
 }
 
+/* The longest chain is that of the block with most holders; empty blocks are not sent. */
 uint64_t sparse_depth(const struct collective *collective, int P)
 {
     int most = 1;
@@ -77,6 +84,7 @@ uint64_t sparse_depth(const struct collective *collective, int P)
     return (uint64_t)ceil_log2(most);
 }
 
+/* The walk stops at the first own block with elements; held_at is then its place among the held ones. */
 int64_t sparse_first_owned(const struct collective *collective, int P, int member)
 {
     struct sparse_walk w = { .b = -1 };
@@ -84,6 +92,7 @@ int64_t sparse_first_owned(const struct collective *collective, int P, int membe
     return w.held_at;
 }
 
+/* Whether this member's call is in place.  The larger buffer is `out` of an all-gather and `in` of a reduce-scatter. */
 struct own_blocks sparse_own_blocks(const struct exchange *exchange, const struct collective *collective)
 {
     const int64_t first = sparse_first_owned(collective, exchange->group->size, exchange->group->rank);

@@ -1,8 +1,14 @@
+/* tracking.c -- exact sums and error bounds of numbers that collectives quantise, in the host's memory.
+ *
+ * quantised.c, quantised_ring.c and schemes/data/ call this file where a check tracks errors; tracking.h says which
+ * bounds.  Errors are ERR_MEMORY and ERR_COMM, on this member alone.
+ */
 #include "emulated_devices/collectives/tracking.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* A single allocation holds both arrays, so that a message can carry sums and bounds together. */
 enum error_code tracking_open(struct tracking *tracking, int64_t n, struct error *err)
 {
     double *both = calloc(2 * (size_t)n + 1, sizeof *both);
@@ -47,6 +53,7 @@ static double stored(struct tensor x, int64_t i)
     return u / (1 - u) * fabs(tensor_get(x, i)) + (x.dtype == F16 ? 0x1p-25 : 0);
 }
 
+/* The bound grows by the rounding of each stored number, which the stored number itself bounds. */
 void tracking_add_storing(struct device *device, double *bound, struct tensor x)
 {
     struct views v = views_of(device);
@@ -80,6 +87,7 @@ void tracking_add_codes(double *bound, double *magnitude, const void *code, stru
     }
 }
 
+/* The factor m u / (1 - m u) bounds m roundings of relative size u, one after another. */
 void tracking_add_rounding(double *bound, const double *magnitude, int64_t n, int m, enum dtype dtype)
 {
     const double mu = m * dtype_unit(dtype), underflow = dtype == F16 ? m * 0x1p-25 : 0;
@@ -97,6 +105,7 @@ static void tracking_pack(double *out, struct tracking tracking, int64_t n, int6
     }
 }
 
+/* Add the received sums and bounds of `count` elements to this member's. */
 static void add_packed(struct tracking tracking, const double *in, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -105,6 +114,7 @@ static void add_packed(struct tracking tracking, const double *in, int64_t count
     }
 }
 
+/* The direct algorithm: in step k each member sends to the k-th after it, and adds what came from the k-th before. */
 enum error_code tracking_scatter(struct group *group, struct tracking x, int64_t n, int64_t each, struct tracking y,
                                  struct error *err)
 {
@@ -134,6 +144,7 @@ static void add_sum(struct tracking tracking, double *magnitude, const double *i
     add_packed(tracking, in, n);
 }
 
+/* Each member receives the numbers of all others and adds them itself, in the order of the list. */
 enum error_code tracking_sum(struct exchange *control, int members, const int *member, struct tracking tracking,
                              struct tensor sum, struct error *err)
 {

@@ -1,6 +1,11 @@
-/* trees.c -- chains, binary and binomial trees; sends vectors along them in segments. */
+/* trees.c -- chains, binary and binomial trees; sends vectors along them in segments.
+ *
+ * Algorithms of broadcast, reduce, allreduce, scatter, gather and barrier call this file; algorithm.h declares its
+ * functions.  Functions that send return ERR_COMM if a message failed; the caller then closes its flows.
+ */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* Member v of the chain sends to v + 1; v counts from the root. */
 struct tree tree_chain(int rank, int P, int root)
 {
     const int v = imod(rank - root, P);
@@ -16,6 +21,8 @@ static struct tree tree_in_order(int v, int P)
     struct tree t = { .parent = -1 };
     int bit = 1;
     while (bit < P && !(v & bit)) bit <<= 1;
+    /* The parent is v + bit or v - bit, so that its lowest bit is 2 bit.  If v + bit does not exist, v - bit is the
+     * parent. */
     if (v != 0) {
         t.parent = (v ^ bit) | (bit << 1);
         if (t.parent >= P) t.parent = v ^ bit;
@@ -26,6 +33,7 @@ static struct tree tree_in_order(int v, int P)
         return t;
     }
     if (below > 0) t.child[t.children++] = v - below;
+    /* The upper child may not exist; then the largest smaller distance whose member exists takes its place. */
     while (below > 0 && v + below >= P) below >>= 1;
     if (below > 0) t.child[t.children++] = v + below;
     return t;
@@ -36,6 +44,7 @@ static int renumber(int rank, int P, int which)
 {
     return which == 0 ? rank : P % 2 == 0 ? P - 1 - rank : imod(rank - 1, P);
 }
+/* This is the inverse of renumber: from a place in a tree to a member. */
 static int original(int v, int P, int which) { return which == 0 ? v : P % 2 == 0 ? P - 1 - v : imod(v + 1, P); }
 
 struct tree tree_double(int rank, int P, int which)
@@ -75,6 +84,7 @@ struct flow flow_open(struct tree tree, void *data, int64_t n)
     return (struct flow){ .tree = tree, .data = data, .n = n, .up = nothing, .down = { nothing, nothing } };
 }
 
+/* A vector of n elements has so many segments.  An empty vector still goes as a segment without bytes. */
 int flow_segments(const struct collective *collective, int64_t n)
 {
     const uint64_t bytes = bytes_of(collective, n), segment = collective->segment > 0 ? collective->segment
@@ -94,10 +104,11 @@ int64_t flow_of_half(int P, const struct collective *collective)
     return (collective->count + 1) / 2;
 }
 
+/* The scratch is for the longest segment, which is the first. */
 int64_t flow_scratch(const struct collective *collective,
                      int64_t n) { return part_length(n, flow_segments(collective, n), 0); }
 
-/* Send after the previous message on this edge is complete. */
+/* Send after the previous message on this edge is complete.  So each edge has at most a segment under way. */
 static enum error_code trees_pass(struct exchange *exchange, struct message *last, int to, const void *data,
                                   uint64_t bytes, struct error *err)
 {
@@ -107,6 +118,7 @@ static enum error_code trees_pass(struct exchange *exchange, struct message *las
     return code;
 }
 
+/* Segment s of S covers elements block_start(n, S, s) .. block_start(n, S, s + 1) - 1 of the flow's part. */
 static void *segment_at(const struct collective *collective, const struct flow *flow, int segment, int64_t *length)
 {
     const int S = flow_segments(collective, flow->n);
@@ -114,6 +126,7 @@ static void *segment_at(const struct collective *collective, const struct flow *
     return element(collective, flow->data, block_start(flow->n, S, segment));
 }
 
+/* A segment goes up: x = x + x(child 0) + x(child 1), then the sum is sent to the parent. */
 enum error_code flow_up(struct exchange *exchange, const struct collective *collective, struct flow *flow, int segment,
                         void *scratch, struct error *err)
 {
@@ -128,6 +141,8 @@ enum error_code flow_up(struct exchange *exchange, const struct collective *coll
     return code;
 }
 
+/* A segment comes down: the parent's copy overwrites this member's, and is sent on to both children.  The send
+ * of this segment upwards has to end first, because it reads the place that is overwritten. */
 enum error_code flow_down(struct exchange *exchange, const struct collective *collective,
                           struct flow *flow, int segment, struct error *err)
 {
@@ -148,6 +163,7 @@ enum error_code flow_down(struct exchange *exchange, const struct collective *co
     return code;
 }
 
+/* Wait for the flow's last sends.  Algorithms call this before they free scratch, also after an error. */
 enum error_code flow_close(struct exchange *exchange, struct flow *flow, struct error *err)
 {
     enum error_code code = OK;
@@ -160,6 +176,7 @@ enum error_code flow_close(struct exchange *exchange, struct flow *flow, struct 
     return code;
 }
 
+/* Messages, bytes and additions of this member in one tree: S segments over each of its edges. */
 void flow_cost(struct collective_cost *cost, const struct collective *collective, struct tree tree, int64_t n,
                bool up, bool down)
 {
@@ -172,6 +189,7 @@ void flow_cost(struct collective_cost *cost, const struct collective *collective
 
 /* ---- binomial ---------------------------------------------------------------------------------------------------- */
 
+/* The lowest bit set in v; for v = 0 the smallest power of two that is not below P. */
 int binomial_bit(int v, int P)
 {
     int bit = 1;
@@ -179,6 +197,8 @@ int binomial_bit(int v, int P)
     return bit;
 }
 
+/* v is this member's number from the root.  Its parent is v without its lowest bit; its children are v + smaller
+ * bits. */
 enum error_code binomial_broadcast(struct exchange *exchange, const struct collective *collective, int root,
                                    void *data, int64_t n, struct error *err)
 {
@@ -192,6 +212,7 @@ enum error_code binomial_broadcast(struct exchange *exchange, const struct colle
     return code;
 }
 
+/* The sum climbs the same tree: a member adds its children's vectors, then sends one message to its parent. */
 enum error_code binomial_reduce(struct exchange *exchange, const struct collective *collective, int root,
                                 void *data, int64_t n, void *scratch, struct error *err)
 {
@@ -205,6 +226,7 @@ enum error_code binomial_reduce(struct exchange *exchange, const struct collecti
     return code;
 }
 
+/* Messages and bytes are those of this member; steps are those of the group, the depth of the tree. */
 void binomial_cost(struct collective_cost *cost, const struct collective *collective, int rank, int P,
                    int root, int64_t n, bool reduces)
 {
@@ -220,19 +242,21 @@ void binomial_cost(struct collective_cost *cost, const struct collective *collec
 
 /* ---- scatter and gather on a binomial tree ----------------------------------------------------------------------- */
 
+/* Parts lie in the order of the tree, from the root on, so those of a subtree are side by side. */
 int64_t part_edge(const struct collective *collective, struct parts parts, int v)
 {
     return parts.by_device ? comb_length(collective, parts.P, (struct comb){ parts.root, 1, v })
            : block_start(collective->count, parts.P, v);
 }
 
+/* The subtree of v has parts v .. v + bit - 1, bit the lowest one set in v, as far as there are members. */
 int subtree_end(int v, int P)
 {
     const int end = v + binomial_bit(v, P);
     return v == 0 || end > P ? P : end;
 }
 
-/* Elements of the subtree of v; start of a child's part in it. */
+/* The elements of the subtree of v, and the start of a child's part among them. */
 static int64_t subtree_length(const struct collective *collective, struct parts parts, int v)
 {
     return part_edge(collective, parts, subtree_end(v, parts.P)) - part_edge(collective, parts, v);
@@ -242,6 +266,7 @@ static void *trees_part_of(const struct collective *collective, struct parts par
     return element(collective, data, part_edge(collective, parts, child) - part_edge(collective, parts, v));
 }
 
+/* A member gets the parts of its subtree in one message, and sends each child those of the child's subtree. */
 enum error_code binomial_scatter(struct exchange *exchange, const struct collective *collective,
                                  struct parts parts, void *data, struct error *err)
 {
@@ -258,6 +283,7 @@ enum error_code binomial_scatter(struct exchange *exchange, const struct collect
     return code;
 }
 
+/* Children with small subtrees are done first, so their parts are received first. */
 enum error_code binomial_gather(struct exchange *exchange, const struct collective *collective,
                                 struct parts parts, void *data, struct error *err)
 {
@@ -273,11 +299,13 @@ enum error_code binomial_gather(struct exchange *exchange, const struct collecti
     return code;
 }
 
+/* A scatter sends a member's subtree to its children; a gather sends the whole subtree up in one message. */
 void binomial_parts_cost(struct collective_cost *cost, const struct collective *collective,
                          struct parts parts, int rank, bool scatters)
 {
     const int v = imod(rank - parts.root, parts.P);
     cost->steps += (uint64_t)ceil_log2(parts.P);
+    /* The root of a gather receives all parts but its own; any other member's port is as long busy with sending. */
     if (!scatters) {
         const int64_t below = part_edge(collective, parts, subtree_end(v, parts.P)) - part_edge(collective,
                                                                                                 parts, v + 1),

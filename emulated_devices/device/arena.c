@@ -1,3 +1,8 @@
+/* arena.c -- allocates, counts and frees the memory of a device, with guards and poison in debug builds.
+ *
+ * device.c, comm/, collectives/, model/ and schemes/ call this file; arena.h declares its functions.  NULL means that
+ * the backend has no memory.  A guard that was overwritten ends the program with abort().
+ */
 #include "emulated_devices/device/arena.h"
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/device/trace.h"
@@ -32,6 +37,7 @@ const char *arena_tag_name(enum arena_tag tag)
     return tag < ARENA_TAG_COUNT ? name[tag] : "unknown";
 }
 
+/* The pass comes first, then microbatch, part, layer and tensor, as far as they are known. */
 const char *doing_describe(const struct doing *doing, char *text, size_t size)
 {
     char micro[40] = "", layer[24] = "";
@@ -51,6 +57,7 @@ void arena_open(struct arena *arena, struct device *device, uint64_t budget)
 #endif
 }
 
+/* Give a block's memory back to the backend, or to the C library for a list of a backend without numbers. */
 static void arena_give_back(struct arena *arena, struct arena_block *block)
 {
     if (block->on_host) free(block->data - GUARD);
@@ -70,6 +77,7 @@ void arena_close(struct arena *arena)
         }
 }
 
+/* The top 6 bits of the product select one of 64 lists, for addresses and for sizes. */
 static int list_of(uint64_t key) { return (int)(key * 0x9E3779B97F4A7C15u >> 58); }
 
 /* The pointer to the block with this address in the list of held blocks.  @return NULL if there is none. */
@@ -95,6 +103,7 @@ static struct arena_block *take_spare(struct arena *arena, uint64_t bytes, bool 
     return NULL;
 }
 
+/* A new block from the backend; the caller fills in all fields but the address. */
 static struct arena_block *take_new(struct arena *arena, uint64_t bytes, bool on_host)
 {
     struct arena_block *b = bytes <= SIZE_MAX - 3 * GUARD ? malloc(sizeof *b) : NULL;
@@ -110,7 +119,8 @@ static struct arena_block *take_new(struct arena *arena, uint64_t bytes, bool on
     return b;
 }
 
-/* Held and spare blocks together never exceed the device's peak. */
+/* Keep a freed block for its size, or give its memory back.  Held and spare blocks together never exceed the
+ * device's peak. */
 static void keep_or_free(struct arena *arena, struct arena_block *block)
 {
     if (arena->poison || arena->now.total + arena->spare_bytes + block->bytes > arena->peak.total) {
@@ -129,6 +139,7 @@ static unsigned char *own_view(const struct arena *arena, void *data, uint64_t b
     return arena->device->backend->host_write(arena->device, data, (size_t)bytes);
 }
 
+/* The last bytes get the beginning of the pattern. */
 void arena_poison(const struct arena *arena, void *data, uint64_t bytes)
 {
     if (bytes == 0) return;
@@ -178,12 +189,14 @@ static bool guards_intact(struct arena *arena, const struct arena_block *block, 
     return front == GUARD && back == GUARD;
 }
 
+/* A trace has the arena's use at this time as a band for each tag. */
 static void arena_note(const struct arena *arena)
 {
     const struct clock *c = &arena->device->clock;
     if (c->trace != NULL) trace_arena(c->trace, c->now, &arena->now);
 }
 
+/* Count a new block, and remember the state at the highest total. */
 static void arena_count(struct arena *arena, enum arena_tag tag, uint64_t bytes)
 {
     arena->now.tag[tag] += bytes;
@@ -200,6 +213,7 @@ static void arena_count(struct arena *arena, enum arena_tag tag, uint64_t bytes)
     arena_note(arena);
 }
 
+/* A block comes from the spare ones of exactly its size, or is new.  A block counts as the bytes asked for. */
 static void *alloc(struct arena *arena, enum arena_tag tag, uint64_t bytes, bool on_host)
 {
     struct arena_block *b = take_spare(arena, bytes, on_host);
@@ -226,6 +240,7 @@ void *arena_alloc_list(struct arena *arena, enum arena_tag tag, uint64_t bytes)
     return alloc(arena, tag, bytes, !arena->device->backend->has_numbers);
 }
 
+/* The order matters: messages and flight are told while the content is still there; then guards are checked. */
 void arena_free(struct arena *arena, void *data)
 {
     if (data == NULL) return;
@@ -259,6 +274,7 @@ const void *arena_look(const struct arena *arena, const void *p, enum arena_tag 
     return NULL;
 }
 
+/* The network has the block's memory now; arena_free still ends its life. */
 void arena_hand_over(struct arena *arena, void *data)
 {
     struct arena_block *b = *held_at(arena, data);
@@ -270,6 +286,7 @@ void arena_hand_over(struct arena *arena, void *data)
     arena_note(arena);
 }
 
+/* The budget is compared with the peak, because a short excess counts, too. */
 bool arena_over(const struct arena *arena)
 {
     return arena->budget != 0 && arena->peak.total > arena->budget;

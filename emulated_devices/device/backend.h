@@ -104,7 +104,7 @@ enum { REDUCE_MOST = 8 };               /* parts of one reduction */
 #define T struct tensor
 #define UNPACK(...) __VA_ARGS__
 
-/* What a backend has asked its device's library for so far. */
+/* These are the calls that a backend has made to its device's library so far. */
 struct backend_calls {
     uint64_t launches, products;        /* of its own kernels; of the library's */
     uint64_t copies;                    /* of memory, or filled */
@@ -160,7 +160,8 @@ struct backend {
 #undef X
 };
 
-/* generic.c: what stands in for an OPTIONAL operation of ops.def that a backend leaves NULL, and for such an entry. */
+/* generic.c has a function for each OPTIONAL operation of ops.def, and for each such entry, that a backend leaves
+ * NULL. */
 #define GENERIC_REQUIRED(name, operands)
 #define GENERIC_OPTIONAL(name, operands) void generic_##name(struct device *d, LIST_OF(PARAMETER, operands));
 #define OPERATION(name, need, operands, cost) GENERIC_##need(name, operands)
@@ -231,7 +232,8 @@ struct views {
 
 static inline struct views views_of(struct device *device) { return (struct views){ .device = device }; }
 
-/** The same tensor, its data where the host can read or write them.  One without data stays without. */
+/** A view has the tensor's shape, and its data where the host can read or write them.  A tensor without data stays
+ * without. */
 struct tensor view_read(struct views *, struct tensor);
 struct tensor view_write(struct views *, struct tensor);
 

@@ -1,3 +1,8 @@
+/* cache.c -- which blocks the host's memory keeps of a slower drive, by how often they were asked for.
+ *
+ * tier.c calls this file.  No function here moves bytes: the caller is told which moves are due.  No function here
+ * can fail.
+ */
 #include "emulated_devices/device/cache.h"
 
 /* The kept block with the least count; -1: none. */
@@ -9,6 +14,7 @@ static int cache_least(const struct cache *cache)
     return found;
 }
 
+/* A changed block has to be written to the drive before its room is used. */
 static void let_go(struct cache *cache, int block, struct cache_moves *moves)
 {
     struct cache_block *b = &cache->block[block];
@@ -34,6 +40,7 @@ static void decay(struct cache *cache)
     for (int b = 0; b < cache->blocks; b++) cache->block[b].count *= cache->decay;
 }
 
+/* Count the request, and take the block if it fits or others make way. */
 struct cache_moves cache_request(struct cache *cache, int block)
 {
     struct cache_block *b = &cache->block[block];

@@ -13,6 +13,8 @@
  * What the paper leaves open: of equal counts the lowest number makes way; blocks differ in size, so several may have
  * to go; one that is larger than all room passes by.  A changed block is written to the drive when it makes way.  A
  * write is no request: it changes a block that is kept, and else goes to the drive.
+ *
+ * tier.c calls this file and does what it says; nothing here moves bytes.
  */
 #ifndef ORRERY_CACHE_H
 #define ORRERY_CACHE_H

@@ -1,3 +1,8 @@
+/* clock.c -- the virtual time of a device: streams, engines and ports.
+ *
+ * backend.h charges operations to a clock, comm/ messages, tier.c copies; clock.h states the model.  No function
+ * here can fail: without memory an interval or event counts as lost.  Times are picoseconds.
+ */
 #include "emulated_devices/device/clock.h"
 #include "emulated_devices/device/flight.h"
 #include "emulated_devices/device/events.h"
@@ -15,10 +20,12 @@ void clock_open(struct clock *clock, const struct cluster *cluster, enum dtype d
 
 void clock_reset(struct clock *clock)
 {
+    /* The cluster is copied first, because the restart overwrites the clock. */
     const struct cluster m = clock->cluster;
     clock_restart(clock, &m, clock->dtype);
 }
 
+/* Flight, events, places and streams belong to the device and stay; time, ports and trace start anew. */
 void clock_restart(struct clock *clock, const struct cluster *cluster, enum dtype dtype)
 {
     struct flight *const flight = clock->flight;
@@ -32,6 +39,7 @@ void clock_restart(struct clock *clock, const struct cluster *cluster, enum dtyp
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
+/* Note an interval in which the first pass computes, for the second pass beside it. */
 static void device_clock_note(struct pass_work *pass_work, picoseconds start, picoseconds end)
 {
     if (start == end || pass_work->lost) return;
@@ -40,6 +48,7 @@ static void device_clock_note(struct pass_work *pass_work, picoseconds start, pi
         pass_work->span[pass_work->count - 1].end = end;
         return;
     }
+    /* Without memory the notes are lost, and the second pass begins after the first. */
     if (pass_work->count == pass_work->room) {
         const int room = pass_work->room > 0 ? 2 * pass_work->room : 64;
         struct busy *span = realloc(pass_work->span, sizeof *span * (size_t)room);
@@ -56,6 +65,7 @@ static picoseconds clock_fill(struct clock *clock, const char *what, struct op_c
     const struct pass_work *w = clock->noted;
     picoseconds at = clock->now;
     for (int i = 0; left > 0; i++) {
+        /* Behind the last interval all time is free. */
         const bool last = i == w->count;
         if (!last && w->span[i].end <= at) continue;
         /* The gap before the next interval of the first pass takes a piece of the work. */
@@ -68,11 +78,13 @@ static picoseconds clock_fill(struct clock *clock, const char *what, struct op_c
     return at;
 }
 
+/* The current stream is busy; a trace and a replay's list get the same interval. */
 void clock_compute(struct clock *clock, const char *what, struct op_cost cost)
 {
     const picoseconds start = clock->now, takes = kernel_time(&clock->cluster, clock->dtype, what, cost);
     /* A pass beside another one computes only while that one does not. */
     clock->now = clock->current == BESIDE ? clock_fill(clock, what, cost, takes) : start + takes;
+    /* Counts for reports are of all streams together. */
     clock->flops += cost.flops;
     clock->computing += takes;
     if (clock->noted && clock->current == COMPUTE) device_clock_note(clock->noted, start, clock->now);
@@ -83,6 +95,7 @@ void clock_compute(struct clock *clock, const char *what, struct op_cost cost)
         trace_work(clock->trace, (int)clock->current, what, cost, start, clock->now);
 }
 
+/* A job of an engine: the current stream goes on at once. */
 static picoseconds job(struct clock *clock, enum stream engine, const char *what, picoseconds from, picoseconds takes,
                        struct op_cost cost)
 {
@@ -117,6 +130,7 @@ picoseconds clock_host(struct clock *clock, const char *what, picoseconds from, 
                cost);
 }
 
+/* Another stream becomes current.  Its time is at least now, since its work is issued now. */
 void clock_begin(struct clock *clock, enum stream stream)
 {
     if (clock->events) events_after(clock->events, (int)stream, (int)clock->current,
@@ -128,9 +142,11 @@ void clock_begin(struct clock *clock, enum stream stream)
     flight_enter(clock->flight, stream);
 }
 
+/* The stream that was current keeps its time for a join, and the home stream goes on where it was. */
 void clock_end(struct clock *clock)
 {
     const bool second = clock->current == BESIDE;
+    /* A second pass puts no results aside; its home and its notes end here. */
     if (second) clock->home = COMPUTE, clock->noted = NULL;
     else flight_leave(clock->flight);
     clock->stream[clock->current] = clock->now;
@@ -138,6 +154,7 @@ void clock_end(struct clock *clock)
     clock->now = clock->stream[clock->home];
 }
 
+/* The caller runs the first pass, then calls clock_beside for the second. */
 void clock_note(struct clock *clock, struct pass_work *pass_work)
 {
     pass_work->from = clock->now, pass_work->count = 0, pass_work->lost = false;
@@ -165,6 +182,7 @@ void clock_join(struct clock *clock, enum stream stream)
     if (stream != clock->current) flight_join(clock->flight, stream);
 }
 
+/* Waiting takes no time if the moment has passed; what ended by then is no longer in flight. */
 void clock_wait(struct clock *clock, picoseconds until)
 {
     if (clock->events) events_until(clock->events, (int)clock->current, clock->now, until);
@@ -227,14 +245,17 @@ static picoseconds clock_take(struct clock *clock, struct port *port, int row, p
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
+/* The time that a message occupies a port, d = gap + bytes / rate. */
 static picoseconds on_the_port(const struct clock *clock, const struct passage *passage)
 {
     return clock->cluster.link[passage->level].gap + time_at_rate(passage->bytes,
                                                                   clock->cluster.link[passage->level].rate);
 }
 
+/* Ranks of a trial are numbered from 0, wherever its devices are on the cluster. */
 static int place_of_rank(const struct clock *clock, int rank) { return clock->places ? clock->places[rank] : rank; }
 
+/* Both sides of a message compute the same level and the same answer about rendezvous. */
 static struct passage passage(const struct clock *clock, int from, int to, uint64_t bytes)
 {
     struct passage p = { .charged = true,
@@ -246,6 +267,7 @@ static struct passage passage(const struct clock *clock, int from, int to, uint6
     return p;
 }
 
+/* An event about a message; a receive that is posted cannot know yet which message will come. */
 static uint32_t clock_tell(struct clock *clock, const struct passage *passage, enum event_kind kind, int peer)
 {
     return events_add(clock->events, (int)clock->current,
@@ -274,6 +296,7 @@ bool clock_has_rendezvous(const struct clock *clock)
     return false;
 }
 
+/* The stamp travels with the message: it is the earliest arrival of the last byte. */
 struct passage clock_send(struct clock *clock, int from, int to, uint64_t bytes)
 {
     struct passage p = passage(clock, from, to, bytes);
@@ -294,6 +317,7 @@ void clock_sent(struct clock *clock, const struct passage *passage)
     if (clock->events) clock_tell(clock, passage, EVENT_SENT, 0);
 }
 
+/* The posting does not occupy the port; clock_receive does. */
 struct passage clock_post(struct clock *clock, int from, int to, uint64_t bytes)
 {
     struct passage p = passage(clock, from, to, bytes);
@@ -302,6 +326,7 @@ struct passage clock_post(struct clock *clock, int from, int to, uint64_t bytes)
     return p;
 }
 
+/* The port is busy for d until the arrival, or later if other messages were there. */
 void clock_receive(struct clock *clock, const struct passage *passage)
 {
     const picoseconds d = on_the_port(clock, passage);

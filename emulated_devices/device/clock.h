@@ -140,7 +140,6 @@ bool clock_has_rendezvous(const struct clock *);
 struct passage clock_send(struct clock *, int from, int to, uint64_t bytes);
 
 /** The sender waits for its message: takes no time, except for a rendezvous, which ends when its last byte has left.
-
  *  @param passage  with .ready. */
 void clock_sent(struct clock *, const struct passage *passage);
 

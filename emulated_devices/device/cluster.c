@@ -1,3 +1,8 @@
+/* cluster.c -- reads descriptions of clusters, finds them by name or file, and checks them against a mesh.
+ *
+ * device.c and the subcommands in cli/ call this file; cluster.h states the errors.  Input is JSON, output a struct
+ * cluster in picoseconds and 10^6 bytes a second.  A file has nanoseconds, MB/s and GFLOP/s.
+ */
 #include "emulated_devices/device/cluster.h"
 #include "ref/io/json.h"
 #include "ref/io/options.h"
@@ -17,6 +22,7 @@ static enum error_code refuse_unknown(const cJSON *object, const char *where, co
 {
     for (const cJSON *c = object->child; c != NULL; c = c->next) {
         size_t n = 0, i = 0;
+        /* Keys are few, so each is looked for in the whole list. */
         while (known[n] != NULL) n++;
         while (i < n && strcmp(known[i], c->string) != 0) i++;
         if (i < n) continue;
@@ -27,6 +33,7 @@ static enum error_code refuse_unknown(const cJSON *object, const char *where, co
     return OK;
 }
 
+/* Copy a text that the key must have, of 1 to room - 1 bytes. */
 static enum error_code read_text(const cJSON *object, const char *where, const char *key, char *out, size_t room,
                                  struct error *err)
 {
@@ -66,6 +73,7 @@ static enum error_code read_flops(int64_t flop_rate[DTYPE_COUNT], const cJSON *d
     const cJSON *rates;
     const char *formats[DTYPE_COUNT + 1] = { NULL };
     char inside[256];
+    /* Without the table all formats take no time (0); with one, formats that it leaves out are not known (-1). */
     for (int t = 0; t < DTYPE_COUNT; t++) {
         flop_rate[t] = json_has(device, "GFLOP_per_second") ? -1 : 0;
         formats[t] = dtype_name(t);
@@ -78,11 +86,13 @@ static enum error_code read_flops(int64_t flop_rate[DTYPE_COUNT], const cJSON *d
     for (int t = 0; t < DTYPE_COUNT && !e; t++) {
         if (!json_has(rates, formats[t])) continue;
         e = json_int(rates, inside, formats[t], 1, MOST_RATE / 1000, &flop_rate[t], err);
+        /* A file has GFLOP/s; rates here are 10^6 operations a second. */
         flop_rate[t] *= 1000;
     }
     return e;
 }
 
+/* Devices may differ in speed: rank i has percent[i mod speeds] of the rates. */
 static enum error_code read_percent(struct cluster *cluster, const cJSON *device, const char *where, struct error *err)
 {
     const cJSON *list;
@@ -102,6 +112,7 @@ static enum error_code read_percent(struct cluster *cluster, const cJSON *device
     return OK;
 }
 
+/* The device's rates and memory.  Its source is required, because a number without one cannot be checked. */
 static enum error_code read_device(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
     static const char *const known[] = {
@@ -137,6 +148,7 @@ static enum error_code read_host(struct cluster *cluster, const cJSON *root, con
     snprintf(inside, sizeof inside, "%s: host", where);
     e = refuse_unknown(host, inside, known, err);
     if (!e) e = read_flops(cluster->host.flop_rate, host, inside, err);
+    /* Optimizers on the host step in fp32 or fp64, whatever format the device computes in. */
     if (!e && (cluster->host.flop_rate[F32] < 0 || cluster->host.flop_rate[F64] < 0))
         e = fail(err, ERR_FORMAT, "%s: \"GFLOP_per_second\" must have fp32 and fp64, which optimizers step in", inside);
     if (!e) e = read_number(host, inside, "memory_MB_per_second", MOST_RATE, 0, &cluster->host.memory_rate, err);
@@ -152,9 +164,11 @@ static enum error_code read_named(struct kernels *k, const cJSON *kernels, const
     if (!json_has(kernels, "operations")) return OK;
     enum error_code e = json_object(kernels, where, "operations", &named, err);
     snprintf(inside, sizeof inside, "%s: operations", where);
+    /* Each operation has a share of the memory's rate, in thousandths. */
     for (const cJSON *c = e ? NULL : named->child; c != NULL && !e; c = c->next) {
         if (k->named == CLUSTER_MOST_NAMED)
             return fail(err, ERR_FORMAT, "%s: at most %d can be named", inside, CLUSTER_MOST_NAMED);
+        /* The key of an operation is its name in traces, so no list of known keys is asked. */
         struct named_share *s = &k->share[k->named++];
         if (strlen(c->string) >= sizeof s->name)
             return fail(err, ERR_FORMAT, "%s: \"%s\" has more than %zu bytes", inside, printable(c->string).text,
@@ -174,6 +188,7 @@ static enum error_code read_shares(struct kernels *k, const cJSON *kernels, cons
     if (!e) e = read_number(kernels, where, "half_depth", 1 << 20, 0, &k->half_depth, err);
     if (!e) e = json_int(kernels, where, "matrix_permille", 1, 1000, &k->matrix_permille, err);
     if (!e) e = json_int(kernels, where, "memory_permille", 1, 1000, &k->memory_permille, err);
+    /* Unless the file says otherwise, other operations reach the share of products. */
     k->other_permille = k->matrix_permille;
     if (!e && json_has(kernels, "other_permille"))
         e = json_int(kernels, where, "other_permille", 1, 1000, &k->other_permille, err);
@@ -200,6 +215,7 @@ static enum error_code read_kernels(struct kernels *k, const cJSON *root, const 
     if (e) return e;
     snprintf(inside, sizeof inside, "%s: kernels", where);
     e = refuse_unknown(kernels, inside, known, err);
+    /* Any key besides launch_ns and source makes the others required, which read_shares says. */
     for (int i = OF_LAUNCH; known[i]; i++) shares = shares || json_has(kernels, known[i]);
     if (!e && shares) e = read_shares(k, kernels, inside, err);
     if (!e) e = shares ? read_number(kernels, inside, "launch_ns", MOST_NS, 0, &k->launch, err)
@@ -208,6 +224,7 @@ static enum error_code read_kernels(struct kernels *k, const cJSON *root, const 
     return e ? e : read_text(kernels, inside, "source", k->source, sizeof k->source, err);
 }
 
+/* A level of links.  Rate and latency are required; without eager_bytes no message waits for its receiver. */
 static enum error_code read_link(struct link *l, const cJSON *link, const char *where, struct error *err)
 {
     static const char *const known[] = { "level",         "devices",     "latency_ns", "gap_ns",
@@ -223,6 +240,7 @@ static enum error_code read_link(struct link *l, const cJSON *link, const char *
     if (!e) e = read_number(link, where, "eager_bytes", INT64_C(1) << 52, -1, &eager, err);
     if (!e) e = read_text(link, where, "source", l->source, sizeof l->source, err);
     if (e) return e;
+    /* Latencies of a file are nanoseconds; those of a link are picoseconds. */
     l->devices = (int)devices;
     l->latency = latency * 1000;
     l->gap = gap * 1000;
@@ -246,6 +264,7 @@ static enum error_code check_levels(const struct cluster *cluster, const char *w
     return OK;
 }
 
+/* The levels stand in the file from the nearest to the farthest. */
 static enum error_code read_links(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
     const cJSON *links;
@@ -273,6 +292,7 @@ static enum error_code read_torus(struct shared_link *shared_link, const cJSON *
     enum error_code e = json_array(link, where, "torus", &sizes, err);
     if (!e) e = read_number(link, where, "hop_ns", MOST_NS, 0, &hop, err);
     if (e) return e;
+    /* Hops after the first have a latency of their own. */
     shared_link->kind = SHARED_TORUS, shared_link->hop = hop * 1000;
     shared_link->dimensions = cJSON_GetArraySize(sizes);
     if (shared_link->dimensions < 1 || shared_link->dimensions > TORUS_MOST_DIMENSIONS)
@@ -287,11 +307,13 @@ static enum error_code read_torus(struct shared_link *shared_link, const cJSON *
     return OK;
 }
 
+/* A shared link is a torus, or it says which messages of a unit use it. */
 static enum error_code read_kind(struct shared_link *shared_link, const cJSON *link, const char *where,
                                  struct error *err)
 {
     static const char *const words[] = { "leaving", "inside" };
     const char *word;
+    /* A link with both, or with neither, could not be placed. */
     if (json_has(link, "torus") == json_has(link, "messages"))
         return fail(err, ERR_FORMAT, "%s: it must have either \"messages\" or \"torus\"", where);
     if (!json_has(link, "messages")) return read_torus(shared_link, link, where, err);
@@ -305,6 +327,7 @@ static enum error_code read_kind(struct shared_link *shared_link, const cJSON *l
     return fail(err, ERR_FORMAT, "%s: \"messages\" is '%s'; it must be leaving or inside", where, printable(word).text);
 }
 
+/* A link that several devices share, with its unit of devices. */
 static enum error_code read_shared_link(struct shared_link *shared_link, const cJSON *link, const char *where,
                                         struct error *err)
 {
@@ -323,6 +346,7 @@ static enum error_code read_shared_link(struct shared_link *shared_link, const c
     return e;
 }
 
+/* All shared links, and whether messages share them fairly or one after another. */
 static enum error_code read_shared(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
     const cJSON *list;
@@ -334,6 +358,7 @@ static enum error_code read_shared(struct cluster *cluster, const cJSON *root, c
     enum error_code e = json_array(root, where, "shared", &list, err);
     if (!e && json_has(root, "sharing")) e = json_string(root, where, "sharing", &turns, err);
     if (e) return e;
+    /* "fair" is the usual way; "in order" lets the first message have the link alone. */
     cluster->in_order = strcmp(turns, "in order") == 0;
     if (!cluster->in_order && strcmp(turns, "fair") != 0)
         return fail(err, ERR_FORMAT, "%s: \"sharing\" is '%s'; it must be fair or in order", where,
@@ -349,6 +374,7 @@ static enum error_code read_shared(struct cluster *cluster, const cJSON *root, c
     return e;
 }
 
+/* How much slower work gets while messages move, in percent of its usual time: 100 means not at all. */
 static enum error_code read_contention(struct contention *k, const cJSON *root, const char *where, struct error *err)
 {
     static const char *const known[] = { "compute_percent", "source", NULL };
@@ -375,6 +401,7 @@ static enum error_code read_progress(struct cluster *cluster, const cJSON *root,
     if (!cluster->no_progress && strcmp(word, "always") != 0)
         return fail(err, ERR_FORMAT, "%s: \"progress\" is '%s'; it must be always or none", where,
                     printable(word).text);
+    /* Without a rendezvous anywhere, no_progress would change nothing, so it is refused. */
     for (int l = 0; l < cluster->levels; l++) waits = waits || cluster->link[l].eager != ALWAYS_EAGER;
     if (cluster->no_progress && !waits)
         return fail(err, ERR_FORMAT, "%s: \"progress\" is none, but no link has \"eager_bytes\": no message waits",
@@ -396,6 +423,7 @@ static enum error_code check_shared(const struct cluster *cluster, int devices, 
     return OK;
 }
 
+/* Read the parts in the order of struct cluster, and stop at the first error, which names file and key. */
 static enum error_code read_cluster(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
     static const char *const known[] = { "name", "description", "device", "kernels", "host", "links", "shared",
@@ -414,6 +442,7 @@ static enum error_code read_cluster(struct cluster *cluster, const cJSON *root, 
     return e ? e : read_progress(cluster, root, where, err);
 }
 
+/* The tree is freed also after an error; a failed json_parse has set it to NULL. */
 enum error_code cluster_parse(struct cluster *cluster, const char *text, const char *where, struct error *err)
 {
     cJSON *root;
@@ -425,6 +454,7 @@ enum error_code cluster_parse(struct cluster *cluster, const char *text, const c
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
+/* An error in a file names the file as it can be printed. */
 static enum error_code read_file(struct cluster *cluster, const char *path, struct error *err)
 {
     cJSON *root;
@@ -434,6 +464,7 @@ static enum error_code read_file(struct cluster *cluster, const char *path, stru
     return e;
 }
 
+/* A word with a slash, or one that ends in .json, is a file; any other is a name. */
 static bool is_file(const char *word)
 {
     const size_t n = strlen(word);
@@ -448,14 +479,18 @@ static enum error_code shipped(size_t n, const struct cluster **cluster, struct 
     if (read[n].levels == 0) e = cluster_parse(&read[n], cluster_texts[n], "a shipped cluster", err);
     if (e) read[n].levels = 0;
     *cluster = &read[n];
+    /* A description that failed is read again next time, since `levels` says whether it was read. */
     return e;
 }
 
+/* A word is a file or the name of a shipped cluster.  Clusters are parsed as far as the search needs. */
 enum error_code cluster_find(struct cluster *cluster, const char *word, struct error *err)
 {
     const char *names[MOST_NAMES];
     size_t n = 0;
+    /* A file is read each time, since it may change between two commands. */
     if (is_file(word)) return fail_about(err, read_file(cluster, word, err), "--cluster");
+    /* Names are collected on the way, for the message about an unknown one. */
     for (; cluster_texts[n] != NULL && n < MOST_NAMES; n++) {
         const struct cluster *one;
         const enum error_code e = shipped(n, &one, err);
@@ -468,8 +503,10 @@ enum error_code cluster_find(struct cluster *cluster, const char *word, struct e
     return fail_unknown_name(err, "--cluster", word, names, n);
 }
 
+/* Plans call this before devices open, so that a mesh that is too large is refused at once. */
 enum error_code cluster_check(const struct cluster *cluster, int devices, enum dtype dtype, struct error *err)
 {
+    /* The last level holds the largest unit; 0 devices mean that any number fits. */
     const int most = cluster->link[cluster->levels - 1].devices;
     if (most > 0 && devices > most)
         return fail(err, ERR_PLAN, "--cluster %s: it has %d devices; the mesh has %d", cluster->name, most, devices);
@@ -508,11 +545,13 @@ static int64_t cluster_part_of(int64_t rate, int percent)
     return part > 0 ? part : 1;
 }
 
+/* Shares are taken of rates, never of latencies, which belong to links. */
 struct cluster cluster_of_rank(const struct cluster *cluster, int rank)
 {
     struct cluster own = *cluster;
     const int percent = cluster_percent(cluster, rank);
     for (int t = 0; t < DTYPE_COUNT; t++) own.flop_rate[t] = cluster_part_of(cluster->flop_rate[t], percent);
+    /* Choices of algorithms use the stated rate, so that all ranks choose alike. */
     if (percent < 100) own.stated_memory_rate = cluster->memory_rate;
     own.memory_rate = cluster_part_of(cluster->memory_rate, percent);
     return own;

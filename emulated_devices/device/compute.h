@@ -5,6 +5,8 @@
  * computing backend must provide REQUIRED operations; the host runs OPTIONAL ones that a backend leaves NULL
  * (backend.h).  Charged are floating-point operations as in ref/ops, and each tensor once for every time it is read or
  * written: the row in ops.def says what.
+ *
+ * model/run/ and schemes/ call dev_NAME with tensors of one device.  Operations cannot fail.
  */
 #ifndef ORRERY_COMPUTE_H
 #define ORRERY_COMPUTE_H
@@ -92,7 +94,7 @@ static inline struct op_cost scores_cost(struct tensor queries, struct tensor ke
     return attention_scores_cost(scores, tensor_rows(queries), tensor_rows(keys), attention, dtype);
 }
 
-/* What turns of queries and keys once each way, values not at all. */
+/* Queries and keys turn, so they are read and written once; values are not touched. */
 static inline struct op_cost rotary_cost(struct tensor QKV, struct tensor table, struct attention attention,
                                          enum dtype dtype)
 {

@@ -1,3 +1,8 @@
+/* contention.c -- replays the events of all devices in one order of time.
+ *
+ * orrery train, search/ and tests call contention_replay after a run.  An actor is a stream or engine of a device; a
+ * heap has those that can go on.  Errors are ERR_MEMORY, and ERR_FORMAT where an actor waits for ever.
+ */
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/device/clock.h"
 #include "emulated_devices/device/network.h"
@@ -39,6 +44,7 @@ struct run {
 
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
 
+/* Actors at one time go in the order of their numbers, so that a replay is the same each time. */
 static bool contention_before(const struct run *run, int a, int b)
 {
     const picoseconds x = run->actor[a].now, y = run->actor[b].now;
@@ -47,6 +53,7 @@ static bool contention_before(const struct run *run, int a, int b)
 
 static void contention_set(struct run *run, int i, int a) { run->heap[i] = a, run->actor[a].place = i; }
 
+/* The heap's root is the earliest actor; `place` says where in the heap an actor is. */
 static void rise(struct run *run, int i)
 {
     const int a = run->heap[i];
@@ -67,6 +74,7 @@ static void sink(struct run *run, int i)
     contention_set(run, i, a);
 }
 
+/* An actor that is in the heap already stays where it is. */
 static void contention_put(struct run *run, int a)
 {
     if (run->actor[a].place >= 0) return;
@@ -92,6 +100,7 @@ static struct known *message_of(struct run *run, int sender, uint32_t serial)
     return &run->message[run->first[sender] + serial];
 }
 
+/* The message leaves for the network, which names it by its place in run->message. */
 static void depart(struct run *run, picoseconds at, int from, int to, const struct event *event)
 {
     const uint64_t name = (uint64_t)(message_of(run, from, event->serial) - run->message);
@@ -105,6 +114,7 @@ static void wake(struct run *run, int *actor)
     *actor = -1;
 }
 
+/* The network says when the last byte left and arrived; whoever waits for that goes on. */
 static void contention_arrive(struct run *run, const struct change *change)
 {
     struct known *m = &run->message[change->name];
@@ -180,6 +190,7 @@ static void hear_of(struct run *run, const struct change *change)
     count_message(run, change->at, change->to, change->begins ? 1 : -1);
 }
 
+/* Work begins at its usual time or another pace, and goes into the heap with its expected end. */
 static void begin_work(struct run *run, int number, picoseconds takes)
 {
     struct actor *a = &run->actor[number];
@@ -199,6 +210,7 @@ static bool works_on(const struct actor *actor)
     return actor->at + 1 < actor->list->count && actor->list->event[actor->at + 1].kind == EVENT_WORK;
 }
 
+/* Work has ended: the compute stream's stops to hold up other streams, unless more work follows at once. */
 static void end_work(struct run *run, int number)
 {
     struct actor *a = &run->actor[number];
@@ -208,6 +220,7 @@ static void end_work(struct run *run, int number)
     if (compute) a->list->event[a->at].takes = a->now - a->began;
     if (!compute || !run->cluster->no_progress || works_on(a)) return;
     network_busy(run->network, a->now, number / EVENT_ACTORS, false);
+    /* Streams that were put off go on not before the end of the work. */
     for (int i = number; i < number + EVENT_ACTORS; i++) {
         struct actor *other = &run->actor[i];
         if (!other->put_off) continue;
@@ -227,7 +240,7 @@ static bool put_off(const struct run *run, int number, const struct event *event
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
-/* The message is one side of a rendezvous: it departs when both have come. */
+/* A rendezvous departs when both sides have come, at the time of the later one, which calls this. */
 static void contention_meet(struct run *run, const struct actor *actor, struct known *known, bool *own,
                             int from, int to, const struct event *event)
 {
@@ -235,7 +248,7 @@ static void contention_meet(struct run *run, const struct actor *actor, struct k
     if (known->sent && known->posted) depart(run, actor->now, from, to, event);
 }
 
-/* Whether its pace depends on others. */
+/* Whether the pace of an actor's work depends on others: that of the two passes does. */
 static bool is_pass(int number) { return number % EVENT_ACTORS == COMPUTE || number % EVENT_ACTORS == BESIDE; }
 
 /* Do an actor's next event.  @return whether it could. */
@@ -259,10 +272,12 @@ static bool do_event(struct run *run, int number)
         if (a->works) end_work(run, number);
         else a->now += v->takes;
         break;
+    /* The actor goes on when the other one has done so many of its events. */
     case EVENT_AFTER:
         if (other->at < v->place) return false;
         a->now = later(a->now, other->done[v->place - 1]);
         break;
+    /* An eager message leaves at once; a rendezvous waits for the posted receive. */
     case EVENT_SEND:
         if (v->rendezvous) contention_meet(run, a, m, &m->sent, device, v->peer, v);
         else depart(run, a->now, device, v->peer, v);
@@ -270,23 +285,26 @@ static bool do_event(struct run *run, int number)
     case EVENT_POST:
         if (v->rendezvous) contention_meet(run, a, m, &m->posted, v->peer, device, v);
         break;
+    /* The sender waits until the last byte has left. */
     case EVENT_SENT:
         m->sender = m->arrived ? -1 : number;
         if (!m->arrived) return false;
         a->now = later(a->now, m->left);
         break;
+    /* The receiver waits until the last byte has arrived. */
     case EVENT_RECEIVE:
         m->receiver = m->arrived ? -1 : number;
         if (!m->arrived) return false;
         a->now = later(a->now, m->at);
         break;
     }
+    /* Others wait for this time, and the list keeps it for traces. */
     a->done[a->at] = a->now;
     a->list->event[a->at++].at = a->now;
     return true;
 }
 
-/* Others of the device may wait for this actor. */
+/* Do one event of an actor.  Afterwards other actors of its device may go on, if they waited for this event. */
 static void contention_step(struct run *run, int number)
 {
     const int first = number / EVENT_ACTORS * EVENT_ACTORS;
@@ -302,11 +320,13 @@ static void contention_step(struct run *run, int number)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
+/* Changes of the network that are not later than the earliest actor come first. */
 static bool next_changes(struct run *run, struct change *change)
 {
     return network_next(run->network, run->waiting > 0 ? run->actor[run->heap[0]].now : INT64_MAX, change);
 }
 
+/* The replay: all actors start, then network and actors go on in order of time until nobody can. */
 static void go(struct run *run)
 {
     struct change c;
@@ -318,6 +338,7 @@ static void go(struct run *run)
         else if (run->waiting > 0) contention_step(run, contention_take(run));
         else break;
     }
+    /* An actor that has not done all its events waits for an event that never comes. */
     for (int i = 0; i < run->actors && !run->e; i++)
         if (run->actor[i].at < run->actor[i].list->count)
             run->e = fail(run->err, ERR_FORMAT, "device %d waits in its event %u for what no device does",
@@ -335,6 +356,7 @@ static uint64_t messages_of(const struct events *events)
     return most;
 }
 
+/* A second pass makes work depend on the first, so paces are needed also without contention. */
 static bool open_actors(struct run *run, struct events *const *events)
 {
     bool opened = true;
@@ -349,6 +371,7 @@ static bool open_actors(struct run *run, struct events *const *events)
     return opened;
 }
 
+/* All arrays of a replay.  On a failure the caller frees those that there are. */
 static bool open_run(struct run *run, struct events *const *events)
 {
     uint64_t messages = 0;
@@ -372,6 +395,7 @@ enum error_code contention_replay(const struct cluster *cluster, struct events *
                      .paces = cluster->contention.compute_percent > 0 || cluster->no_progress };
     if (open_run(&r, events)) go(&r);
     else r.e = fail(err, ERR_MEMORY, "no memory to replay %d devices on shared links", devices);
+    /* The time of a device is that of its compute stream. */
     for (int d = 0; d < devices && !r.e; d++) end[d] = r.actor[d * EVENT_ACTORS].now;
     for (int i = 0; i < r.actors && r.actor; i++) free(r.actor[i].done);
     free(r.actor), free(r.heap), free(r.first), free(r.talks), free(r.message);

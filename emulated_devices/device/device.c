@@ -1,3 +1,8 @@
+/* device.c -- opens and closes a device: its backend, arena and clock; allocates its tensors.
+ *
+ * cli/, model/, course/, collectives/attempt.c and tests call this file. device_open returns ERR_USAGE for an
+ * unknown backend or a format that the backend lacks, and what the backend says.
+ */
 #include "emulated_devices/device/backend.h"
 #include <stdlib.h>
 
@@ -7,6 +12,7 @@
 #define USUAL "discrete"
 #endif
 
+/* ORRERY_BACKEND, else cpu; debug builds have discrete, which finds accesses that do not ask. */
 static enum error_code usual_backend(const struct backend **backend, struct error *err)
 {
     const char *named = getenv("ORRERY_BACKEND");
@@ -16,6 +22,7 @@ static enum error_code usual_backend(const struct backend **backend, struct erro
     return e;
 }
 
+/* The steps are: backend, format, cluster, backend's own opening, arena, clock.  After an error nothing is open. */
 enum error_code device_open(struct device *device, const struct backend *backend, enum dtype dtype, uint64_t budget,
                             struct error *err)
 {
@@ -27,7 +34,9 @@ enum error_code device_open(struct device *device, const struct backend *backend
                  dtype < DTYPE_COUNT ? dtype_name(dtype) : "an unknown format");
     if (!e) e = cluster_find(&usual, CLUSTER_USUAL, err);
     if (e) return e;
+    /* Without numbers `ops` is NULL, so that operations are only charged. */
     *device = (struct device){ .backend = backend, .dtype = dtype, .ops = backend->has_numbers ? ops : NULL };
+    /* The backend opens before the arena, which allocates from it. */
     if (backend->open != NULL && (e = backend->open(device, err)) != OK) return e;
     arena_open(&device->arena, device, budget);
 #ifndef NDEBUG
@@ -43,6 +52,7 @@ void device_close(struct device *device)
     if (device->backend->close != NULL) device->backend->close(device);
 }
 
+/* Tensors without memory have data NULL; the caller checks that. */
 struct tensor device_tensor_1d(struct device *device, enum arena_tag tag, int64_t n)
 {
     return device_tensor_in(device, tag, device->dtype, n);
@@ -69,6 +79,7 @@ struct tensor device_tensor_2d(struct device *device, enum arena_tag tag, int64_
     return t;
 }
 
+/* Statistics of a row, such as a mean, are kept in fp32 or fp64. */
 struct tensor device_statistics(struct device *device, enum arena_tag tag, int64_t rows, int64_t cols)
 {
     const enum dtype t = dtype_wide(device->dtype);

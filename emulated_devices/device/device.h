@@ -1,4 +1,8 @@
-/* device.h -- one emulated device: memory, time and a backend that computes (backend.h). */
+/* device.h -- one emulated device: memory, time and a backend that computes (backend.h).
+ *
+ * device.c defines these functions; cli/, model/, collectives/attempt.c and tests open devices.  Every device is a
+ * rank, and functions here concern that device alone: none is collective.
+ */
 #ifndef ORRERY_DEVICE_H
 #define ORRERY_DEVICE_H
 

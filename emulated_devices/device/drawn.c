@@ -1,3 +1,8 @@
+/* drawn.c -- random numbers of a parameter, drawn run by run for the part of it that a device holds.
+ *
+ * The entries draw, move_along and step_along of a backend call this file (generic.c).  A number depends on its place
+ * in the whole parameter, so devices need no messages to agree.  No function here can fail.
+ */
 #include "emulated_devices/device/drawn.h"
 #include "ref/model/mezo.h"
 #include "ref/numeric/convert.h"
@@ -13,6 +18,7 @@ struct drawing {
     struct step step;
 };
 
+/* Elements first .. first + n - 1 of a tensor. */
 static struct tensor drawn_elements(struct tensor w, int64_t first, int64_t n)
 {
     return tensor_1d((char *)w.data + (size_t)first * dtype_size(w.dtype), w.dtype, n);
@@ -45,6 +51,7 @@ void drawn_weights(struct tensor w, struct drawn drawn, uint64_t seed)
 
 /* ---- directions -------------------------------------------------------------------------------------------------- */
 
+/* w += along * z for a run, z the direction with this key. */
 static void move_run(void *context, struct run run)
 {
     const struct drawing *d = context;
@@ -57,6 +64,7 @@ void drawn_move(struct tensor w, struct drawn drawn, uint64_t key, double along)
     each_run(w, drawn, move_run, &(struct drawing){ .w = w, .spec = drawn.spec, .key = key, .along = along });
 }
 
+/* w steps along the direction z as along a gradient, with an optimizer that has no states. */
 static void step_run(void *context, struct run run)
 {
     const struct drawing *d = context;

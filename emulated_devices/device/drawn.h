@@ -3,6 +3,9 @@
  *
  * A drawn number is a pure function of a seed, the parameter's name and the element's place in the whole parameter, so
  * every device that has the element draws the same.
+ *
+ * A backend's entries draw, move_along and step_along call this file, for initial weights and for training without a
+ * backward pass.
  */
 #ifndef ORRERY_DRAWN_H
 #define ORRERY_DRAWN_H
@@ -12,7 +15,7 @@
 
 struct param_spec;
 
-/* Which elements of a parameter a tensor holds: elements `first` .. of the piece that a layout cuts out. */
+/* A tensor holds these elements of a parameter: from `first` on, of the piece that a layout cuts out. */
 struct drawn { const struct param_spec *spec; const struct layout *layout; int64_t first; };
 
 /** w = the initial weights, rounded from the format of their masters: so every weight is its rounded master, also if

@@ -1,9 +1,15 @@
+/* events.c -- lists of what a device's streams and engines do, for a replay in contention.c.
+ *
+ * clock.c adds events; orrery train, search/ and calibrate keep and free the lists.  Without memory `lost` is set,
+ * and a replay refuses the lists.
+ */
 #include "emulated_devices/device/events.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { KEPT = sizeof(((struct events *)0)->ended) / sizeof(struct ended) };
 
+/* The lists of all devices may share a limit, `left`, counted in events. */
 static bool events_grow(struct event_list *list, int64_t *left)
 {
     const uint32_t room = list->room > 0 ? 2 * list->room : 64;
@@ -29,6 +35,7 @@ uint32_t events_add(struct events *events, int actor, struct event what)
     return l->count++;
 }
 
+/* The actor goes on only after all that the other one has done so far. */
 void events_after(struct events *events, int actor, int other, picoseconds at)
 {
     if (actor == other || events->of[other].count == 0) return;
@@ -37,6 +44,7 @@ void events_after(struct events *events, int actor, int other, picoseconds at)
                               .place = events->of[other].count, .at = at });
 }
 
+/* The last few jobs are remembered, because whoever waits for a job knows only its end. */
 static const struct ended *ended_at(const struct events *events, picoseconds at)
 {
     for (uint32_t i = 0; i < KEPT && i < events->jobs; i++) {
@@ -46,6 +54,7 @@ static const struct ended *ended_at(const struct events *events, picoseconds at)
     return NULL;
 }
 
+/* An engine that waits for its own job needs no event, since it works in order. */
 static void after_job(struct events *events, int actor, const struct ended *ended, picoseconds at)
 {
     if (ended->actor != actor)
@@ -76,6 +85,7 @@ static uint32_t done_at(const struct event_list *list, picoseconds at)
     return first > 0 && list->event[first - 1].at == at ? first : 0;
 }
 
+/* A wait until a time is a wait for the job or event that ended then.  Without one, nothing is noted. */
 void events_until(struct events *events, int stream, picoseconds now, picoseconds until)
 {
     const struct ended *j = ended_at(events, until);

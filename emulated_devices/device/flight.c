@@ -1,3 +1,9 @@
+/* flight.c -- the list of transfers that have not been waited for, and what the program must not see of them yet.
+ *
+ * clock.c, arena.c, tier.c, comm/ and the backend discrete (flight_hash) call this file; flight.h says what is
+ * followed.  No function here reports an error: comm_agree asks flight_trouble.  Without memory a transfer counts as
+ * done early.
+ */
 #include "emulated_devices/device/flight.h"
 #include "emulated_devices/device/streams.h"
 #include "emulated_devices/device/backend.h"
@@ -33,6 +39,7 @@ struct flight {
     char trouble[200];
 };
 
+/* ORRERY_STREAMS in words; the seed may be any whole number without a sign. */
 enum error_code flight_mode_parse(struct flight_mode *mode, const char *text, struct error *err)
 {
     static const char *const word[] = {
@@ -41,6 +48,7 @@ enum error_code flight_mode_parse(struct flight_mode *mode, const char *text, st
     static const char prefix[] = "random:";
     for (enum flight_when w = FLIGHT_OFF; w <= FLIGHT_LATEST; w++)
         if (strcmp(text, word[w]) == 0) return mode->when = w, OK;
+    /* After the prefix there must be digits alone. */
     const char *digits = text + sizeof prefix - 1;
     if (strncmp(text, prefix, sizeof prefix - 1) == 0 && *digits != '\0' &&
         strspn(digits, "0123456789") == strlen(digits)) {
@@ -50,6 +58,7 @@ enum error_code flight_mode_parse(struct flight_mode *mode, const char *text, st
     return fail(err, ERR_USAGE, "ORRERY_STREAMS is neither off, earliest, latest nor random:SEED with a whole number");
 }
 
+/* Seed and rank are mixed, so that devices of one run draw differently and a run can be repeated. */
 struct flight *flight_open(struct flight_mode mode, int rank, const struct arena *arena)
 {
     struct flight *f = calloc(1, sizeof *f);
@@ -68,6 +77,7 @@ void flight_close(struct flight *flight)
     free(flight);
 }
 
+/* The mode decides, or the next bit of splitmix64. */
 bool flight_late(struct flight *flight)
 {
     if (flight == NULL || flight->mode.when != FLIGHT_RANDOM)
@@ -101,6 +111,7 @@ static inline void take_words(struct lanes *lanes, const char *from)
     }
 }
 
+/* The result is the same on every machine with the same byte order, whatever vector instructions there are. */
 uint64_t flight_hash(const void *data, uint64_t bytes)
 {
     enum { BLOCK = LANES * (int)sizeof(uint64_t) };
@@ -140,6 +151,7 @@ static uint64_t hash_of(const struct flight *flight, const void *data, uint64_t 
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
+/* Ranges of bytes meet if they share a byte; `within` asks whether the first lies in the second. */
 static bool meets(const char *a, uint64_t n, const char *b, uint64_t m)
 {
     return a != NULL && b != NULL && a < b + m && b < a + n;
@@ -168,6 +180,7 @@ static struct pending *flight_add(struct flight *flight, struct pending pending)
     return &flight->list[flight->count++];
 }
 
+/* A source must still have the hash it had when its stream stopped.  Only the first trouble is kept. */
 static void judge_source(struct flight *flight, const struct pending *pending)
 {
     enum arena_tag tag;
@@ -181,6 +194,7 @@ static void judge_source(struct flight *flight, const struct pending *pending)
              stream_name(pending->stream), picoseconds_format((double)pending->done).text);
 }
 
+/* A transfer ends: a source is judged, a result or copy gets to its destination. */
 static void land(struct flight *flight, int i)
 {
     const struct pending *p = &flight->list[i];
@@ -189,8 +203,11 @@ static void land(struct flight *flight, int i)
     flight_drop(flight, i);
 }
 
+/* A question to the list: entries that end by `until`, of a stream (STREAMS: of any), at some memory. */
 struct which { picoseconds until; enum stream stream; const char *to, *from; uint64_t bytes; };
 
+/* Open entries are in place already.  Without bytes every entry that is due is meant; else those that meet the
+ * memory. */
 static bool asked_for(const struct pending *pending, const struct which *which)
 {
     if (pending->open || pending->done > which->until || (which->stream != STREAMS && pending->stream != which->stream))
@@ -216,6 +233,7 @@ static void land_all(struct flight *flight, struct which which)
 
 /* ---- what the clock tells ---------------------------------------------------------------------------------------- */
 
+/* Whether a job of this stream ends exactly at this time, so that a wait until then is for that stream. */
 static bool ends_at(const struct flight *flight, enum stream stream, picoseconds when)
 {
     for (int i = 0; i < flight->count; i++)
@@ -244,6 +262,7 @@ void flight_wait(struct flight *flight, picoseconds until)
 {
     bool found = false;
     if (flight == NULL) return;
+    /* A wait names only a time, so each stream is asked whether a job of it ends then. */
     for (enum stream s = COMPUTE; s < STREAMS; s++)
         if (ends_at(flight, s, until)) found = true, land_stream(flight, s, until);
     if (!found) land_all(flight, (struct which){ .until = until, .stream = STREAMS });
@@ -259,12 +278,14 @@ void flight_settle(struct flight *flight)
     if (flight != NULL) land_all(flight, (struct which){ .until = INT64_MAX, .stream = STREAMS });
 }
 
+/* A stream continues: its results come back from aside, and its sources have to be unchanged. */
 void flight_enter(struct flight *flight, enum stream stream)
 {
     if (flight == NULL) return;
     flight->at_work = stream;
     for (int i = 0; i < flight->count; i++) {
         struct pending *p = &flight->list[i];
+        /* Copies belong to engines, and are in memory or late whatever stream runs. */
         if (p->stream != stream || p->kind == COPY || p->kind == MARK) continue;
         if (p->kind == SOURCE) judge_source(flight, p);
         else flight_move(flight, p->to, p->aside, p->bytes);
@@ -272,6 +293,7 @@ void flight_enter(struct flight *flight, enum stream stream)
     }
 }
 
+/* Whether memory belongs to a result that the current stream has in place. */
 static bool is_result(const struct flight *flight, const char *data, uint64_t bytes)
 {
     for (int i = 0; i < flight->count; i++)
@@ -280,6 +302,7 @@ static bool is_result(const struct flight *flight, const char *data, uint64_t by
     return false;
 }
 
+/* A mark keeps start and end only, so that a wait finds the job. */
 static void make_mark(struct pending *pending)
 {
     *pending = (struct pending){ .kind = MARK, .stream = pending->stream, .start = pending->start,
@@ -291,6 +314,7 @@ static void flight_choose(struct flight *flight)
 {
     for (int i = flight->count - 1; i >= 0; i--) {
         struct pending *p = &flight->list[i];
+        /* A source that the stream has also written is a result, not a source. */
         if (!p->open || p->kind != SOURCE) continue;
         if (is_result(flight, p->from, p->bytes)) flight_drop(flight, i);
         else p->hash = hash_of(flight, p->from, p->bytes), p->open = false;
@@ -300,7 +324,8 @@ static void flight_choose(struct flight *flight)
         if (flight->list[i].open && flight->list[i].fresh && !late) make_mark(&flight->list[i]);
 }
 
-/* All results are moved aside before the first is poisoned, because they may overlap. */
+/* A stream stops: what it has written is put aside and replaced by poison.  All results move before the first is
+ * poisoned, because they may overlap. */
 void flight_leave(struct flight *flight)
 {
     if (flight == NULL) return;
@@ -309,6 +334,7 @@ void flight_leave(struct flight *flight)
     for (int i = flight->count - 1; i >= 0; i--) {
         struct pending *p = &flight->list[i];
         if (!p->open) continue;
+        /* A result that continues has its memory already. */
         if (p->aside == NULL) p->aside = malloc((size_t)p->bytes);
         if (p->aside == NULL) flight_drop(flight, i);
         else flight_move(flight, p->aside, p->to, p->bytes);
@@ -320,6 +346,7 @@ void flight_leave(struct flight *flight)
         }
 }
 
+/* Entries of the stream that lie inside the memory of a message to come are given up. */
 void flight_reuse(struct flight *flight, enum stream stream, const void *data, uint64_t bytes)
 {
     for (int i = flight != NULL ? flight->count - 1 : -1; i >= 0; i--) {
@@ -330,6 +357,7 @@ void flight_reuse(struct flight *flight, enum stream stream, const void *data, u
     }
 }
 
+/* First the bytes as they are in memory, then over them those of the stream's own results that lie aside. */
 void flight_snapshot(const struct flight *flight, enum stream stream, void *to, const void *data, uint64_t bytes)
 {
     const char *const first = data, *const last = first + bytes;
@@ -363,6 +391,7 @@ uint64_t flight_hash_sent(const struct flight *flight, enum stream stream, const
 
 /* ---- what is read and written ------------------------------------------------------------------------------------ */
 
+/* Only what another stream than COMPUTE does in the arena can be in flight. */
 static bool followed(const struct flight *flight, const void *data, uint64_t bytes)
 {
     enum arena_tag tag;
@@ -370,6 +399,7 @@ static bool followed(const struct flight *flight, const void *data, uint64_t byt
     return flight != NULL && flight->at_work != COMPUTE && bytes > 0 && arena_look(flight->arena, data, &tag, &block);
 }
 
+/* The stream wrote memory: a result that covers it stays, those inside it are replaced by a new one. */
 void flight_wrote(struct flight *flight, picoseconds now, void *data, uint64_t bytes)
 {
     bool known = false;
@@ -391,6 +421,7 @@ void flight_wrote(struct flight *flight, picoseconds now, void *data, uint64_t b
                                  .fresh = true });
 }
 
+/* The stream read memory: an entry of exactly these bytes gets the new time. */
 void flight_read(struct flight *flight, picoseconds now, const void *data, uint64_t bytes)
 {
     if (!followed(flight, data, bytes)) return;
@@ -414,6 +445,7 @@ void flight_before_copy(struct flight *flight, picoseconds start, void *to, cons
     if (flight != NULL && bytes > 0) land_all(flight, (struct which){ start, STREAMS, to, from, bytes });
 }
 
+/* A late copy leaves poison at its destination until somebody waits. */
 void flight_copied(struct flight *flight, enum stream engine, picoseconds start, picoseconds done, void *to,
                    const void *from, uint64_t bytes)
 {
@@ -441,6 +473,7 @@ static void read_now(struct flight *flight, int i)
     p->from = NULL;
 }
 
+/* Memory is about to be freed: results in it are dropped, copies from it are read now, sources are judged. */
 void flight_freed(struct flight *flight, const void *data, uint64_t bytes)
 {
     for (int i = flight != NULL ? flight->count - 1 : -1; i >= 0; i--) {

@@ -1,5 +1,9 @@
 /* generic.c -- operations that a backend does not have, computed by the host through views, with the one-device model's
- * bits. */
+ * bits.
+ *
+ * Backends call generic_NAME for what they do not do themselves; everybody else calls device_NAME, which asks the
+ * backend.  Operations cannot fail.  A view has to end before the device may use its memory again.
+ */
 #include "emulated_devices/device/compute.h"
 #include "ref/numeric/convert.h"
 #include "ref/optim/galore.h"
@@ -27,6 +31,7 @@ void views_end(struct views *views)
     views->count = 0;
 }
 
+/* Watched memory tells comm of each row that a copy reads or writes. */
 static void tell_of_rows(const struct device *device, const char *to, uint64_t to_pitch, const char *from,
                          uint64_t from_pitch, uint64_t width, int64_t rows)
 {
@@ -57,6 +62,7 @@ static void clear(struct tensor y)
     if (tensor_bytes(y) > 0) memset(y.data, 0, tensor_bytes(y));
 }
 
+/* Products of a list one after another; those of no rows are left out. */
 static void one_by_one(struct device *device, enum product_pass pass, const struct device_product *list, int count)
 {
     if (device->ops == NULL) return;
@@ -79,6 +85,7 @@ static void squares_of_each(struct device *device, struct exact_sum *sum, const 
     }
 }
 
+/* into = part[0] (op) part[1] (op) .. through views. */
 static void reduce_seen(struct views *seen, enum reduction how, enum dtype dtype, void *into, const void *const *part,
                         int parts, int64_t n)
 {

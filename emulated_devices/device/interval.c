@@ -1,7 +1,13 @@
+/* interval.c -- lists of ranges of whole numbers, such as rows of a matrix that a device has.
+ *
+ * The model, plan/ and schemes/ call this file.  A list without memory is lost (intervals_lost), which its owner has
+ * to ask.
+ */
 #include "emulated_devices/device/interval.h"
 #include <assert.h>
 #include <stdlib.h>
 
+/* The list doubles when it is full. */
 static bool interval_make_room(struct intervals *intervals)
 {
     if (intervals->count < intervals->room) return true;
@@ -17,6 +23,7 @@ static bool interval_make_room(struct intervals *intervals)
     return true;
 }
 
+/* Ranges that touch become one, so that a list stays short. */
 void intervals_add(struct intervals *intervals, struct interval more)
 {
     assert(more.first >= 0 && more.count >= 0);
@@ -26,6 +33,7 @@ void intervals_add(struct intervals *intervals, struct interval more)
     else if (interval_make_room(intervals)) intervals->at[intervals->count++] = more;
 }
 
+/* Elements of `of` are counted through; `part` are those counted, and added are those that they stand for. */
 void intervals_add_part(struct intervals *intervals, const struct intervals *of, struct interval part)
 {
     int64_t before = 0;

@@ -1,5 +1,9 @@
 /* interval.h -- ranges of one dimension: of rows, columns, elements, tokens, sequences, heads, devices; and lists of
- * ranges. */
+ * ranges.
+ *
+ * model/, plan/, schemes/ and verify/ use this file.  Only lists need memory; one that has none is lost
+ * (intervals_lost), which its owner asks before it uses the list.
+ */
 #ifndef ORRERY_INTERVAL_H
 #define ORRERY_INTERVAL_H
 

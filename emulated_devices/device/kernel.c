@@ -1,3 +1,8 @@
+/* kernel.c -- the time of an operation on a device whose kernels stay below its rates.
+ *
+ * clock.c calls kernel_time for each operation; plan/megatron.c and calibrate ask for products alone.  Results are
+ * picoseconds, rounded up once.  No function here can fail.
+ */
 #include "emulated_devices/device/kernel.h"
 #include <math.h>
 #include <string.h>
@@ -21,11 +26,13 @@ static double padded(const struct kernels *kernels, struct product product)
            * (double)(product.depth + kernels->half_depth);
 }
 
+/* Without units all rates are reached, so the share is the whole. */
 static int64_t memory_permille(const struct kernels *kernels)
 {
     return kernels->units > 0 ? kernels->memory_permille : 1000;
 }
 
+/* Arithmetic and memory traffic overlap: the slower one decides. */
 picoseconds kernel_product(const struct cluster *cluster, enum dtype dtype, struct product product)
 {
     const struct kernels *k = &cluster->kernels;
@@ -62,10 +69,12 @@ static picoseconds other_time(const struct cluster *cluster, enum dtype dtype, c
     return (cost.running ? 0 : k->launch) + (picoseconds)ceil(kernel_larger(work, memory));
 }
 
+/* Operations of products have a shape (rows, columns, depth); others have only sums. */
 picoseconds kernel_time(const struct cluster *cluster, enum dtype dtype, const char *what, struct op_cost cost)
 {
     const struct kernels *k = &cluster->kernels;
     if (cost.flops == 0 && cost.bytes == 0) return 0;
+    /* A cluster without kernels' shares computes in whole numbers, exactly. */
     if (k->units == 0) {
         const picoseconds arithmetic = time_at_rate(whole_units(cost.flops), cluster->flop_rate[dtype]);
         const picoseconds memory = time_at_rate(whole_units(cost.bytes), cluster->memory_rate);

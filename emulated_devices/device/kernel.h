@@ -8,6 +8,9 @@
  * operations one of their own; every kernel takes a while to start.  Without more than that, and without "kernels", an
  * operation takes the longer of arithmetic and memory traffic at the stated rates.  What a collective adds and copies
  * is part of its kernel, and starts nothing.
+ *
+ * clock.c asks for the time of each operation, plan/megatron.c and cli/calibrate/ for products.  Times are
+ * picoseconds; no function here can fail.
  */
 #ifndef ORRERY_KERNEL_H
 #define ORRERY_KERNEL_H

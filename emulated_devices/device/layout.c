@@ -1,3 +1,8 @@
+/* layout.c -- lists of boxes: which part of a tensor a device holds, as contiguous runs.
+ *
+ * The model, schemes/tensor/ and verify/ call this file to cut and paste tensors.  No function here can fail; a box
+ * outside the tensor is a mistake of the caller, which assert() reports in debug builds.
+ */
 #include "emulated_devices/device/layout.h"
 #include <assert.h>
 #include <string.h>
@@ -9,6 +14,7 @@ struct layout layout_none(int ndim, const int64_t dim[])
     return l;
 }
 
+/* A box that is cut in one dimension and whole in all others. */
 void layout_add(struct layout *layout, int dimension, int64_t start, int64_t extent)
 {
     assert(layout->boxes < LAYOUT_MAX_BOXES && start >= 0 && extent >= 0 && start + extent <= layout->dim[dimension]);
@@ -19,6 +25,7 @@ void layout_add(struct layout *layout, int dimension, int64_t start, int64_t ext
     }
 }
 
+/* A box that may be cut in every dimension. */
 void layout_add_box(struct layout *layout, const int64_t start[], const int64_t extent[])
 {
     assert(layout->boxes < LAYOUT_MAX_BOXES);
@@ -51,6 +58,7 @@ int64_t layout_count(const struct layout *layout)
     return n;
 }
 
+/* All boxes of a layout have the same width, so the first one's counts. */
 int64_t layout_cols(const struct layout *layout) { return layout->boxes ? layout->box[0].extent[layout->ndim - 1] : 0; }
 
 int64_t layout_rows(const struct layout *layout)
@@ -84,6 +92,7 @@ static void each_run_of_box(const struct layout *layout, const struct box *box, 
     }
 }
 
+/* Boxes lie in the piece one after another, in the order of the list. */
 void layout_each_run(const struct layout *layout, void (*f)(void *, struct run), void *context)
 {
     int64_t piece = 0;
@@ -95,6 +104,7 @@ void layout_each_run(const struct layout *layout, void (*f)(void *, struct run),
 
 struct within { int64_t first, count; void (*f)(void *, struct run); void *context; };
 
+/* The part of a run that lies in elements first .. first + count - 1 of the piece. */
 static void clip_run(void *context, struct run run)
 {
     const struct within *w = context;
@@ -112,12 +122,14 @@ void layout_each_run_within(const struct layout *layout, int64_t first, int64_t 
     layout_each_run(layout, clip_run, &w);
 }
 
+/* A copy in one direction: cut takes from the whole, else the piece is pasted into the whole. */
 struct copy { char *whole, *piece; size_t size; bool cut; };
 
 static void copy_run(void *context, struct run run)
 {
     const struct copy *c = context;
     char *whole = c->whole + (size_t)run.whole * c->size, *piece = c->piece + (size_t)run.piece * c->size;
+    /* One run is contiguous on both sides, so a single copy moves it. */
     memcpy(c->cut ? piece : whole, c->cut ? whole : piece, (size_t)run.length * c->size);
 }
 

@@ -4,6 +4,9 @@
  * another, each row-major.  Contiguous and uneven splits, fused projections cut by heads, padded vocabularies,
  * sequences in zigzag order: all are lists of boxes.  Initial values, comparison, checkpoints and resharding work on
  * boxes: all functions here walk over the runs of elements that are contiguous both in the piece and in the whole.
+ *
+ * model/collect.c, schemes/tensor/, cli/train and verify/ use this file.  A layout is a value without memory of its
+ * own.
  */
 #ifndef ORRERY_LAYOUT_H
 #define ORRERY_LAYOUT_H

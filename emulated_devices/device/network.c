@@ -1,3 +1,8 @@
+/* network.c -- fluid messages on ports and shared links, which share each link fairly or in order.
+ *
+ * contention.c calls this file for a replay, draw/simgrid.c for the ways of messages.  Times are picoseconds, sizes
+ * bytes, rates bytes a picosecond.  Errors are ERR_MEMORY, and NULL from network_open.
+ */
 #include "emulated_devices/device/network.h"
 #include <math.h>
 #include <stdlib.h>
@@ -31,6 +36,7 @@ struct network {
 
 /* ---- links ------------------------------------------------------------------------------------------------------- */
 
+/* Ports are numbered by level, then by device; the port that receives comes before the one that sends. */
 static int port_of(const struct network *network, int level, int device, bool sends)
 {
     return 2 * (level * network->devices + device) + sends;
@@ -51,6 +57,7 @@ static int links_of(const struct network *network, const struct shared_link *lin
     return 2 * units_of(network, link) * (link->kind == SHARED_TORUS ? link->dimensions : 1);
 }
 
+/* A link counts once, also if a way meets it twice. */
 static void add_link(struct message_way *way, int link)
 {
     for (int i = 0; i < way->count; i++)
@@ -76,6 +83,7 @@ static void torus_way(const struct shared_link *link, int first, int a, int b, s
     }
 }
 
+/* The links of shared link i that a message uses, if any. */
 static void shared_way(const struct network *network, int i, int from, int to, struct message_way *way)
 {
     const struct shared_link *s = &network->cluster->shared[i];
@@ -89,6 +97,7 @@ static void shared_way(const struct network *network, int i, int from, int to, s
     if (s->kind == SHARED_TORUS && a != b) torus_way(s, first, a, b, way);
 }
 
+/* The hops of torus_way, without the links. */
 static int torus_hops(const struct shared_link *link, int a, int b)
 {
     int stride = 1, hops = 0;
@@ -111,6 +120,7 @@ static picoseconds latency_of(const struct network *network, int level, int from
     return sum;
 }
 
+/* A way begins with the two ports; struct message_way in network.h says the rest. */
 void network_way(const struct network *network, int from, int to, struct message_way *way)
 {
     way->count = 0;
@@ -126,14 +136,17 @@ double network_rate(const struct network *network, int link) { return network->r
 
 static double per_picosecond(int64_t rate) { return rate > 0 ? (double)rate * 1e-6 : INFINITY; }
 
+/* Links get their numbers here: ports first, then each shared link's units and directions. */
 struct network *network_open(const struct cluster *cluster, int devices)
 {
     struct network *n = calloc(1, sizeof *n);
     if (n == NULL) return NULL;
+    /* Ports are the first links: two for each level and device. */
     *n = (struct network){ .cluster = cluster, .devices = devices, .links = 2 * cluster->levels * devices,
                            .first = calloc((size_t)cluster->shares + 1, sizeof *n->first) };
     for (int i = 0; i < cluster->shares && n->first; i++)
         n->first[i] = n->links, n->links += links_of(n, &cluster->shared[i]);
+    /* All arrays are asked for before any is checked; network_close frees those that there are. */
     n->rate = calloc((size_t)n->links, sizeof *n->rate);
     n->room = calloc((size_t)n->links, sizeof *n->room);
     n->users = calloc((size_t)n->links, sizeof *n->users);
@@ -226,6 +239,7 @@ static void take_turns(struct network *network)
     }
 }
 
+/* Every message moves at its rate until this time. */
 static void move_to(struct network *network, picoseconds at)
 {
     for (struct flow *f = network->here; f; f = f->next)
@@ -235,6 +249,7 @@ static void move_to(struct network *network, picoseconds at)
     network->now = at;
 }
 
+/* Rates are computed again only after a message came or went, or a device changed. */
 static void network_share(struct network *network)
 {
     if (!network->changed) return;
@@ -254,6 +269,7 @@ static picoseconds done_at(const struct network *network, const struct flow *flo
     return flow->rate > 0 ? network->now + (picoseconds)ceil(flow->left / flow->rate - 1e-6) : -1;
 }
 
+/* The earliest message to be done; of equals the one that arrived first. */
 static struct flow *first_done(const struct network *network)
 {
     struct flow *first = NULL;
@@ -267,6 +283,7 @@ static void admit(struct network *network, struct change *out)
 {
     struct flow *f = network->coming, **end = &network->here;
     move_to(network, f->enters);
+    /* The list is in the order of arrival, which decides turns and ties. */
     while (*end) end = &(*end)->next;
     network->coming = f->next, *end = f, f->next = NULL;
     network->changed = true;
@@ -291,6 +308,7 @@ static double network_size_of(const struct link *link, uint64_t bytes)
     return (double)bytes + (link->rate > 0 ? (double)link->gap * per_picosecond(link->rate) : 0);
 }
 
+/* The message has its latency first, and waits in `coming` until then. */
 enum error_code network_send(struct network *network, picoseconds at, int from, int to, uint64_t bytes, uint64_t name,
                              bool both, struct error *err)
 {
@@ -312,6 +330,7 @@ enum error_code network_send(struct network *network, picoseconds at, int from, 
     return OK;
 }
 
+/* Rates change from this time on, so all messages move up to it first. */
 void network_busy(struct network *network, picoseconds at, int device, bool busy)
 {
     if (network->busy[device] == busy) return;
@@ -321,7 +340,7 @@ void network_busy(struct network *network, picoseconds at, int device, bool busy
     network->changed = true;
 }
 
-/* Those that come at one time share the links once. */
+/* Messages that come at the same time share the links once. */
 bool network_next(struct network *network, picoseconds until, struct change *out)
 {
     const struct flow *coming = network->coming;

@@ -7,6 +7,9 @@
  *
  * Fair sharing is fluid: rates change only when a message comes or is done.  The model is that of D. Bertsekas and
  * R. Gallager, Data Networks, section 6.5; SimGrid's default is the same.
+ *
+ * contention.c sends the messages of a replay, draw/simgrid.c asks for ways.  Times are picoseconds.  Without memory
+ * there is no network (NULL) or an error (ERR_MEMORY).
  */
 #ifndef ORRERY_NETWORK_H
 #define ORRERY_NETWORK_H

@@ -42,6 +42,7 @@ void outward_step(struct tensor theta, struct tensor anchor, struct tensor momen
                   struct outward outward)
 {
     const int64_t n = tensor_count(anchor);
+    /* The sum over replicas becomes their mean. */
     const double share = 1.0 / replicas;
     if (anchor.dtype == F32)
         step_f32(n, theta.data, anchor.data, momentum.data, sum.data, (float)share, outward);

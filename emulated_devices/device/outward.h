@@ -1,4 +1,8 @@
-/* outward.h -- the outer step of replicas that train apart, as devices make it; on memory of the host. */
+/* outward.h -- the outer step of replicas that train apart, as devices make it; on memory of the host.
+ *
+ * schemes/data/ reach these functions through device_outward_way and device_outward_step (generic.c).  No function
+ * here can fail.
+ */
 #ifndef ORRERY_OUTWARD_H
 #define ORRERY_OUTWARD_H
 

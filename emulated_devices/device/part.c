@@ -1,3 +1,8 @@
+/* part.c -- the rows and columns of a matrix that a device has, as contiguous runs.
+ *
+ * check/dump/, cli/ and verify/ call this file, where a part is a list of ranges in both dimensions.  No function here
+ * can fail.
+ */
 #include "emulated_devices/device/part.h"
 #include <string.h>
 
@@ -9,9 +14,11 @@ void part_free(struct part *part)
 
 int64_t part_count(const struct part *part) { return intervals_total(&part->rows) * intervals_total(&part->cols); }
 
+/* Call f for each run of the part's rows that lie in `rows`; `piece` counts elements of the part. */
 void part_each_run_in(const struct part *part, struct interval rows, void (*f)(void *, struct run), void *context)
 {
     const int64_t width = intervals_total(&part->cols);
+    /* Whole rows that follow each other are a single run. */
     const bool whole = part->cols.count == 1 && part->cols.at[0].first == 0 && part->cols.at[0].count == part->dim[1];
     int64_t before = 0;                                                 /* rows of the part */
     for (int r = 0; r < part->rows.count; r++) {

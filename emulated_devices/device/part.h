@@ -3,6 +3,8 @@
  * Activations are cut like this: rows by microbatches and copies of the model (and by position, in a cut sequence),
  * columns by heads, by feed-forward columns or by the vocabulary.  Every row has the same columns, and the part is
  * stored row by row; a list of boxes (layout.h), which are stored one after another, could not describe this.
+ *
+ * check/dump/, schemes/tensor/ and model/probe.h use parts; the maker of a part frees its lists with part_free.
  */
 #ifndef ORRERY_PART_H
 #define ORRERY_PART_H

@@ -1,3 +1,8 @@
+/* pool.c -- memory of a process that other processes of the machine can map: a file without a name.
+ *
+ * backends/cpu.c allocates large blocks here, comm/ takes messages out of the pools of others.  pool_open returns
+ * false where the machine cannot do it; then memory comes from the C library.
+ */
 #if defined(__linux__)
 #define _GNU_SOURCE                     /* memfd_create */
 #endif
@@ -54,7 +59,7 @@ static int make_file(void) { return -1; }
 
 #endif
 
-/* The file stays open, for processes that map it later. */
+/* Make the pool of this process once.  The file stays open, for processes that map it later. */
 bool pool_open(void)
 {
     if (pool.range.base != NULL) return true;
@@ -67,9 +72,11 @@ bool pool_open(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     struct pool_place *p = &pool.place;
+    /* Others open the file through /proc, and know it by machine and token. */
     snprintf(p->path, sizeof p->path, "/proc/%ld/fd/%d", (long)getpid(), file);
     p->machine = machine;
     p->token = ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) << 20 ^ (uint64_t)getpid();
+    /* The first block is the token, so no other block has offset 0. */
     memcpy(range_take(&pool.range, sizeof p->token), &p->token, sizeof p->token);
     return true;
 }
@@ -98,6 +105,7 @@ bool pool_give(void *at, size_t bytes)
 
 enum { POOL_LEAST = 1 << 16, ALIGNMENT = 64 };          /* bytes */
 
+/* Small blocks are not worth a page; large ones come from the pool if there is one. */
 void *host_block_take(size_t bytes)
 {
     if (bytes > SIZE_MAX - ALIGNMENT) return NULL;
@@ -110,6 +118,7 @@ void host_block_give(void *at, size_t bytes)
     if (!pool_give(at, bytes)) free(at);
 }
 
+/* The place of a block in this process's pool, by which others find it; 0: the block is in no pool. */
 uint64_t pool_offset(const void *at, size_t bytes)
 {
     if (pool.range.base == NULL || !range_holds(&pool.range, at)) return 0;
@@ -126,11 +135,13 @@ struct pool_place pool_place(void)
 
 /* ---- the pools of others ----------------------------------------------------------------------------------------- */
 
+/* Map another process's pool.  NULL: the pool is of another machine or has gone, or the system refuses. */
 char *pool_map(const struct pool_place *place)
 {
     if (place->path[0] == '\0' || place->machine != this_machine()) return NULL;
     const int file = open(place->path, O_RDWR | O_CLOEXEC);
     if (file < 0) return NULL;
+    /* A file of another size is no pool. */
     const bool right_size = lseek(file, 0, SEEK_END) == (off_t)ADDRESSES;
     char *at = right_size ? mmap(NULL, ADDRESSES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0)
                           : MAP_FAILED;

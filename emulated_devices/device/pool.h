@@ -5,6 +5,9 @@
  * come with the first access; when their block is given back they go, but for some that the next block gets.
  *
  * One pool a process; not for several threads at once.
+ *
+ * backends/cpu.c takes blocks here; comm/ finds a block's place and maps the pools of others.  Where there is no
+ * pool, memory comes from the C library.
  */
 #ifndef ORRERY_POOL_H
 #define ORRERY_POOL_H

@@ -1,3 +1,8 @@
+/* reduction.c -- element-wise reductions of arrays on the host, in all number formats.
+ *
+ * generic.c calls this file for backends without a reduction of their own, which is how collectives add.  No function
+ * here can fail.
+ */
 #include "emulated_devices/device/reduction.h"
 #include "ref/numeric/float16.h"
 #include <stdbool.h>
@@ -62,6 +67,7 @@ REDUCE(i32, int32_t, uint32_t, SAME, (int32_t))
 REDUCE(i64, int64_t, uint64_t, SAME, (int64_t))
 REDUCE(u8, uint8_t, unsigned, SAME, (uint8_t))
 
+/* into[i] = into[i] (op) from[i], rounded to the format after each pair. */
 void reduction_apply(enum reduction how, enum dtype dtype, void *into, const void *from, int64_t n)
 {
     switch (dtype) {
@@ -93,13 +99,16 @@ static void reduction_add(enum dtype dtype, void *into, const void *const *part,
     }
 }
 
+/* into = part[0] (op) part[1] (op) .., in this order.  Sums read up to five arrays at once, with the same roundings. */
 void reduction_all(enum reduction how, enum dtype dtype, void *into, const void *const *part, int parts, int64_t n)
 {
     const bool adds = how == SUM || how == AVERAGE;
     if (n == 0) return;
+    /* Only sums begin from two parts at once; others begin from a copy of the first. */
     if ((!adds || parts == 1) && into != part[0]) memcpy(into, part[0], (size_t)n * dtype_size(dtype));
     for (int i = 1; i < parts && !adds; i++) reduction_apply(how, dtype, into, part[i], n);
     for (int i = 1, more; i < parts && adds; i += more) {
+        /* The first group begins with part 0, each later one with the sum so far. */
         const void *group[1 + MORE] = { i == 1 ? part[0] : into };
         more = parts - i < MORE ? parts - i : MORE;
         for (int k = 0; k < more; k++) group[1 + k] = part[i + k];
@@ -107,6 +116,7 @@ void reduction_all(enum reduction how, enum dtype dtype, void *into, const void 
     }
 }
 
+/* x[i] = x[i] / by, rounded once; integers round toward zero. */
 void reduction_divide(enum dtype dtype, void *x, int64_t n, int by)
 {
     switch (dtype) {

@@ -1,4 +1,8 @@
-/* reduction.h -- element-wise arithmetic of collectives, on memory of the host. */
+/* reduction.h -- element-wise arithmetic of collectives, on memory of the host.
+ *
+ * generic.c calls this file for backends without a reduction of their own; collectives/ use its names.  No function
+ * here can fail.
+ */
 #ifndef ORRERY_REDUCTION_H
 #define ORRERY_REDUCTION_H
 

@@ -1,3 +1,8 @@
+/* streams.c -- the stream of each kind of message, by the number of communication streams of a device.
+ *
+ * schemes/ and collectives/registry.c ask which stream sends; flight.c and trace.c ask for names.  No function here
+ * can fail.
+ */
 #include "emulated_devices/device/streams.h"
 
 /* Each column divides what the one before it has in line, so that no two of a later column are in line that an earlier
@@ -17,7 +22,7 @@ enum stream sending_stream(const struct clock *clock, enum sending sending)
     return streams[sending][clock->comm_streams - 1];
 }
 
-/* Not what is on a communication stream already: a collective inside another. */
+/* A collective inside another one is on a communication stream already, so it does not change the stream. */
 bool sending_in_line(struct clock *clock)
 {
     const enum stream s = sending_stream(clock, SENDS_AND_WAITS);
@@ -30,6 +35,7 @@ void sending_done(struct clock *clock)
 {
     clock_end(clock);
     clock_join(clock, sending_stream(clock, SENDS_AND_WAITS));
+/* The device continues when the collective is complete. */
 }
 
 const char *stream_name(enum stream stream)

@@ -2,13 +2,16 @@
  *
  * A communicator of NCCL has a stream: what is on one is sent in the order of the program, and what is on two may be
  * sent together.  How many there are changes times, never numbers or messages.
+ *
+ * schemes/ ask where to send, collectives/registry.c before each collective, reports and traces for names.  No
+ * function here can fail.
  */
 #ifndef ORRERY_STREAMS_H
 #define ORRERY_STREAMS_H
 
 #include "emulated_devices/device/clock.h"
 
-/* What is sent beside computing; and collectives for which the device waits at once. */
+/* A device sends these beside computing; for the last kind it waits at once. */
 enum sending { SENDS_WEIGHTS, SENDS_GRADIENTS, SENDS_SUMS, SENDS_ROWS, SENDS_AND_WAITS, SENDINGS };
 
 /** The stream of this clock that sends it; COMPUTE: what computes also sends. */

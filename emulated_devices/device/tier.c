@@ -1,3 +1,8 @@
+/* tier.c -- homes of offloaded tensors in the host's memory or a file, and the copies to and from them.
+ *
+ * schemes/data/ and model/away.c call this file.  Errors are ERR_MEMORY and ERR_FILE.  Each copy takes virtual time on
+ * the engines FETCH and FLUSH, and on DRIVE for what the host's cache does not keep.
+ */
 #include "emulated_devices/device/tier.h"
 #include "emulated_devices/device/backend.h"
 #include "ref/io/output.h"
@@ -10,6 +15,7 @@
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
+/* Read or write all bytes; a call may move fewer than asked for, or be interrupted. */
 static enum error_code transfer(int file, bool writes, void *memory, uint64_t bytes, uint64_t at, struct error *err)
 {
     for (char *next = memory; bytes > 0;) {
@@ -49,6 +55,7 @@ static enum error_code tier_map(struct tier *tier, struct error *err)
     return OK;
 }
 
+/* The file has no name any more once it is open, so it vanishes with the process. */
 static enum error_code tier_open_file(struct tier *tier, const char *folder, struct error *err)
 {
     char path[4096], about[200];
@@ -80,6 +87,7 @@ static void free_host_memory(const struct tier *tier)
     else if (tier->memory) tier->device->backend->release(tier->device, tier->memory, (size_t)tier->size + 1);
 }
 
+/* A device without numbers never writes a file, but its copies take the time of a drive. */
 enum error_code tier_open(struct tier *tier, struct device *device, const char *folder, uint64_t bytes,
                           struct error *err)
 {
@@ -96,7 +104,7 @@ enum error_code tier_open(struct tier *tier, struct device *device, const char *
 void tier_close(struct tier *tier)
 {
     if (tier->device == NULL) return;                       /* never opened */
-    /* after an error copies may still be in flight, to memory that is freed here */
+    /* After an error copies may still be in flight, to memory that is freed here. */
     for (enum stream s = FETCH; s < STREAMS; s++) clock_join(&tier->device->clock, s);
     if (tier->file >= 0) {
         if (tier->memory) munmap(tier->memory, (size_t)tier->size);
@@ -115,6 +123,7 @@ struct tensor tier_place(struct tier *tier, enum dtype format, int64_t n)
 
 /* ---- moving ------------------------------------------------------------------------------------------------------ */
 
+/* The drive does one job at a time; its traffic is counted apart from that of the tier. */
 static picoseconds drive(struct tier *tier, const char *what, uint64_t bytes, picoseconds from)
 {
     const bool reads = what[0] == 'r';
@@ -138,6 +147,7 @@ static uint64_t tier_place_of(const struct tier *tier, struct tensor home)
     return (uint64_t)((char *)home.data - tier->memory);
 }
 
+/* Without memory for the list, the part is not cached, which only costs time. */
 void tier_cut(struct tier *tier, struct tensor part)
 {
     struct cache *c = &tier->cache;
@@ -155,9 +165,10 @@ void tier_cut(struct tier *tier, struct tensor part)
 /* The part of a home that is in a block, or in none: from byte `at` to the next border. */
 struct stretch_of_home { int block; uint64_t bytes; };
 
+/* A binary search over the blocks, which tier_cut has added in order of places. */
 static struct stretch_of_home stretch_at(const struct tier *tier, uint64_t at, uint64_t end)
 {
-    /* the last block that begins at or before `at` is low - 1 */
+    /* The search ends with low - 1 as the last block that begins at or before `at`. */
     int low = 0, high = tier->cache.blocks;
     while (low < high) {
         const int middle = (low + high) / 2;
@@ -204,6 +215,7 @@ static uint64_t not_kept(struct tier *tier, struct tensor home)
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
+/* Move the numbers: by a copy, or between the file and a view of the device's memory. */
 static enum error_code tier_move(struct tier *tier, bool writes, struct tensor home, void *device, struct error *err)
 {
     const uint64_t bytes = tensor_bytes(home);
@@ -220,11 +232,13 @@ static enum error_code tier_move(struct tier *tier, bool writes, struct tensor h
     return e;
 }
 
+/* *when is the earliest start; afterwards it is the time of arrival, for clock_wait. */
 enum error_code tier_read(struct tier *tier, struct tensor to, struct tensor home, picoseconds *when, struct error *err)
 {
     const uint64_t bytes = tensor_bytes(home);
     if (bytes == 0) return OK;
     tier->traffic.reads++, tier->traffic.bytes_read += bytes;
+    /* The copy reads what its source is at the start, so what ends by then has to land first. */
     const picoseconds start = *when;
     flight_before_copy(tier->device->clock.flight, start, to.data, home.data, bytes);
     *when = clock_copy(&tier->device->clock, FETCH, *when, bytes);
@@ -233,6 +247,7 @@ enum error_code tier_read(struct tier *tier, struct tensor to, struct tensor hom
     return e;
 }
 
+/* *when is the earliest start; afterwards it is the end of the last copy, on the drive if there is one. */
 enum error_code tier_write(struct tier *tier, struct tensor home, struct tensor from, picoseconds *when,
                            struct error *err)
 {

@@ -14,6 +14,8 @@
  * into this machine.
  *
  * A file is removed as soon as it is open, so nothing of it remains after any end of the program.
+ *
+ * schemes/data/ offload states and weights here, model/ activations.  Errors are ERR_MEMORY and ERR_FILE.
  */
 #ifndef ORRERY_TIER_H
 #define ORRERY_TIER_H

@@ -1,3 +1,8 @@
+/* trace.c -- records spans of work and messages, and writes them in Chrome's trace format.
+ *
+ * clock.c and arena.c record, comm/ names messages, draw/trace_file.c calls trace_format.  Only trace_format reports
+ * an error, ERR_MEMORY; a trace that is full drops what comes later and says so (`full`).
+ */
 #include "emulated_devices/device/trace.h"
 #include "emulated_devices/device/streams.h"
 #include <inttypes.h>
@@ -21,6 +26,7 @@ static struct span *next_span(struct trace *trace)
     return &trace->span[trace->count++];
 }
 
+/* The next spans on ports belong to this message, until another is announced. */
 void trace_announce(struct trace *trace, const char *name, const char *scheme, uint64_t bytes, int peer, int64_t flow)
 {
     trace->label = (struct trace_label){ .scheme = scheme, .bytes = bytes, .peer = peer, .flow = flow };
@@ -28,6 +34,7 @@ void trace_announce(struct trace *trace, const char *name, const char *scheme, u
     trace->fresh = true;
 }
 
+/* The device's pass and microbatch; what is recorded from now on carries them. */
 void trace_enter_action(struct trace *trace, const char *pass, int micro)
 {
     if (trace != NULL) trace->place = (struct trace_place){ .pass = pass, .micro = micro };
@@ -63,6 +70,7 @@ void trace_arena(struct trace *trace, picoseconds at, const struct arena_use *us
     trace->memory[trace->memories++] = (struct trace_memory){ at, *use };
 }
 
+/* A span of a stream or engine, row = its number. */
 void trace_work(struct trace *trace, int row, const char *name, struct op_cost cost, picoseconds start, picoseconds end)
 {
     struct span *s = next_span(trace);
@@ -94,6 +102,7 @@ void trace_free(struct trace *trace)
 #define TIME "%" PRId64 ".%06" PRId64
 #define TIME_OF(ps) (int64_t)((ps) / 1000000), (int64_t)((ps) % 1000000)
 
+/* Rows are streams, engines and ports; a port's row is named by direction and level. */
 static void write_row_name(FILE *file, const struct clock *clock, int device, int row)
 {
     char name[40];
@@ -107,12 +116,14 @@ static void write_row_name(FILE *file, const struct clock *clock, int device, in
             device, row, row);
 }
 
+/* Only rows with spans get a name, so that the viewer shows no empty ones. */
 static void write_names(FILE *file, const struct trace *trace, const struct clock *clock, int device, const char *place)
 {
     fprintf(file, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"device %d  %s\"}},\n",
             device, device, place);
     fprintf(file, "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"args\":{\"sort_index\":%d}},\n", device,
             device);
+    /* Streams and engines come first, then two ports for each level of links. */
     for (int row = 0; row < STREAMS + 2 * CLUSTER_LEVELS; row++) {
         bool used = false;
         for (size_t i = 0; i < trace->count && !used; i++) used = trace->span[i].row == row;
@@ -138,6 +149,7 @@ static void write_name(FILE *file, const struct trace *trace, const struct span 
     fprintf(file, "\"");
 }
 
+/* An event of the format for a span, and for a message's first span the end of its arrow. */
 static void write_span(FILE *file, const struct trace *trace, const struct span *span, int device)
 {
     const bool message = span->row >= STREAMS, receives = message && (span->row - STREAMS) % 2;
@@ -169,6 +181,7 @@ static void write_memory(FILE *file, const struct trace_memory *memory, int devi
     fprintf(file, "}},\n");
 }
 
+/* The text is the device's part of the file; the caller frees it, and joins those of all devices. */
 enum error_code trace_format(const struct trace *trace, const struct clock *clock, int device,
                              const char *place, char **text, size_t *length, struct error *err)
 {
@@ -178,6 +191,7 @@ enum error_code trace_format(const struct trace *trace, const struct clock *cloc
         write_names(f, trace, clock, device, place);
         for (size_t i = 0; i < trace->count; i++) write_span(f, trace, &trace->span[i], device);
         for (size_t i = 0; i < trace->memories; i++) write_memory(f, &trace->memory[i], device);
+        /* Errors of single prints show here, all at once. */
         const bool good = !ferror(f);
         if (fclose(f) == 0 && good) return OK;
     }

@@ -2,6 +2,8 @@
  *
  * A clock with a trace records every operation, and for each message the times at which it kept a port busy.  Without
  * one nothing is recorded.  Memory is bounded: at TRACE_LIMIT spans recording ends, and says so.
+ *
+ * clock.c and arena.c record, comm/exchange.c announces messages, and draw/trace_file.c writes the file.
  */
 #ifndef ORRERY_TRACE_H
 #define ORRERY_TRACE_H

@@ -1,3 +1,8 @@
+/* batch.c -- reads batches of ids and labels from a safetensors file, and checks them.
+ *
+ * cli/golden/, cli/bench/check.c and cli/dump.c call this file.  Errors are ERR_USAGE with the place of a wrong token,
+ * ERR_FORMAT, ERR_FILE and ERR_MEMORY; the caller frees ids and labels with golden_close.
+ */
 #include "ref/golden/batch.h"
 #include "ref/model/transformer.h"
 #include <stdlib.h>
@@ -5,6 +10,7 @@
 
 enum { IGNORED_IN_PYTORCH = -100 };
 
+/* Room for ids and labels [steps, B, S]. */
 enum error_code batch_allocate(struct golden *golden, struct error *err)
 {
     const size_t bytes = (size_t)(golden->steps * golden->B * golden->S) * sizeof *golden->ids + 1;
@@ -37,6 +43,7 @@ static enum error_code check_labels(const struct golden *golden, const char *whe
     return OK;
 }
 
+/* Labels of -100 mean "ignored" in PyTorch, and become our own sign for that. */
 enum error_code batch_check(struct golden *golden, const char *where, struct error *err)
 {
     const int64_t n = golden->steps * golden->B * golden->S, V = golden->config.V;
@@ -92,6 +99,7 @@ static enum error_code batch_fill(struct golden *golden, const struct safetensor
     return e;
 }
 
+/* A file may have [B, S] for all steps, or [steps, B, S]. */
 enum error_code batch_read(struct golden *golden, const char *path, int64_t steps, struct error *err)
 {
     struct safetensors file;

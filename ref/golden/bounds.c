@@ -1,3 +1,8 @@
+/* bounds.c -- measures how far runs with disturbed roundings get from the truth, and stores that as bounds.
+ *
+ * make.c, golden_list.c and cli/golden/ call this file.  Errors are those of replays and of JSON files, and
+ * ERR_MEMORY.
+ */
 #include "ref/golden/bounds.h"
 #include "ref/io/json.h"
 #include "ref/numeric/distance.h"
@@ -23,6 +28,7 @@ static double three_digits(double x)
     return rounded;
 }
 
+/* Formats of 16 bits differ more from twin to twin, so these formats have more twins. */
 int bound_twins(enum dtype dtype) { return dtype_is_narrow(dtype) ? 64 : 16; }
 
 struct perturbation bound_twin(enum dtype dtype)
@@ -49,6 +55,7 @@ static enum error_code furthest(const struct replay *plain, enum dtype dtype, st
         for (int i = 0; i < plain->records && !e; i++) {
             const int64_t count = tensor_count(plain->record[i].values);
             const double d = relative_when_stored(sqrt(apart[i]), size[i], count, dtype);
+            /* A distance of NaN counts as the largest. */
             if (exceeds(d, bound[i])) bound[i] = d;
         }
         if (watch && !e) watch->twin(watch->context, dtype, seed);
@@ -57,6 +64,7 @@ static enum error_code furthest(const struct replay *plain, enum dtype dtype, st
     return e;
 }
 
+/* bound[i] = the largest relative distance of record i over all twins, rounded up to three digits. */
 enum error_code bounds_measure(const struct replay *plain, enum dtype dtype, struct perturbation disturb,
                                double bound[], const struct bounds_watch *watch, struct error *err)
 {
@@ -83,6 +91,7 @@ struct bounds_path bounds_beside(const char *golden_path)
     return p;
 }
 
+/* A bound of null means any number: the tensor's twins got to infinity. */
 enum error_code bounds_read(const struct replay *plain, enum dtype dtype, double bound[], struct error *err)
 {
     const struct bounds_path path = bounds_beside(plain->golden->file.path);
@@ -93,6 +102,7 @@ enum error_code bounds_read(const struct replay *plain, enum dtype dtype, double
     e = json_object(root, path.text, dtype_name(dtype), &format, err);
     if (!e) e = json_object(format, path.text, "bounds", &list, err);
     for (int i = 0; i < plain->records && !e; i++) {
+        /* A bound of null stands for infinity, which JSON has no number for. */
         bound[i] = INFINITY;
         if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(list, plain->record[i].name))) continue;
         e = json_double(list, path.text, plain->record[i].name, &bound[i], err);
@@ -104,6 +114,7 @@ enum error_code bounds_read(const struct replay *plain, enum dtype dtype, double
     return e;
 }
 
+/* Measure the bounds of one format and add them to the document. */
 enum error_code bounds_add(cJSON *root, const struct golden *golden, enum dtype dtype, const struct bounds_watch *watch,
                            struct error *err)
 {
@@ -135,6 +146,7 @@ cJSON *bounds_document(const char *golden_path)
     return NULL;
 }
 
+/* The bounds of all formats are measured, and the file is written at once. */
 enum error_code bounds_write(const struct golden *golden, const struct bounds_watch *watch, struct error *err)
 {
     const struct bounds_path path = bounds_beside(golden->file.path);

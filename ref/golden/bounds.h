@@ -21,6 +21,8 @@
  *
  *     { "golden": "NAME.safetensors", "lambda": 10, "parts": 2,
  *       "fp32": { "twins": 16, "bounds": { "act/embedding": 1.3e-6, ... } }, "fp64": ..., "bf16": ..., "fp16": ... }
+ *
+ * make.c and cli/golden/ measure and store bounds; golden_list.c reads them.
  */
 #ifndef ORRERY_BOUNDS_H
 #define ORRERY_BOUNDS_H

@@ -1,3 +1,8 @@
+/* golden.c -- opens golden files and reads their tensors, checked by their hashes.
+ *
+ * replay.c, make.c, check/ and cli/ call this file; golden.h declares its functions with seal.h.  Errors are
+ * ERR_FORMAT, ERR_FILE and ERR_MEMORY, which name the file.  After a failed open there is nothing to close.
+ */
 #include "ref/golden/seal.h"
 #include "ref/io/json.h"
 #include "ref/model/balance.h"
@@ -7,12 +12,14 @@
 
 static bool begins(const char *name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
 
+/* Everything else in the file is a result, which a run has to compute. */
 bool golden_is_input(const char *name)
 {
     return strcmp(name, "ids") == 0 || strcmp(name, "labels") == 0 || begins(name, "init/") || begins(name, "start/")
            || begins(name, "mask/") || (strlen(name) > 3 && strcmp(name + strlen(name) - 3, "/lr") == 0);
 }
 
+/* A hash is of the stored bytes, so it is checked only if nothing was converted. */
 enum error_code golden_read(const struct golden *golden, const char *name, enum dtype dtype, int64_t count, void *out,
                             struct error *err)
 {
@@ -27,6 +34,7 @@ enum error_code golden_read(const struct golden *golden, const char *name, enum 
            : seal_check(golden, name, out, (size_t)e->bytes, err);
 }
 
+/* Elements first .. first + count - 1 of a tensor of any shape, as one row. */
 enum error_code golden_read_some(const struct golden *golden, const char *name, int64_t first,
                                  int64_t count, double *out, struct error *err)
 {
@@ -38,6 +46,7 @@ enum error_code golden_read_some(const struct golden *golden, const char *name, 
     return safetensors_read_box(&golden->file, &row, &first, &count, false, F64, out, err);
 }
 
+/* The tensor passes in pieces, so that it need not fit into memory; its hash is complete at the end. */
 enum error_code golden_each(const struct golden *golden, const char *name,
                             void (*f)(void *context, const double *values, int64_t count), void *context,
                             struct error *err)
@@ -46,6 +55,7 @@ enum error_code golden_each(const struct golden *golden, const char *name,
     const struct safetensors_entry *entry = safetensors_find(&golden->file, name);
     double *some = malloc(SOME * sizeof *some);
     enum error_code e = some ? OK : fail(err, ERR_MEMORY, "no memory to read %s", name);
+    /* The hash of the pieces is that of the whole tensor in fp64. */
     uint64_t hash = seal_begin(entry ? (size_t)entry->bytes : 0);
     if (!e && entry == NULL) e = golden_read_some(golden, name, 0, 0, some, err);
     for (int64_t at = 0; !e && at < entry->count; at += SOME) {
@@ -68,6 +78,7 @@ static enum error_code read_tokens(struct golden *golden, const char *name, int3
     return golden_read(golden, name, I32, count, *out, err);
 }
 
+/* The shape of ids is that of the batches: steps, sequences, tokens. */
 static enum error_code read_batches(struct golden *golden, struct error *err)
 {
     const struct safetensors_entry *ids = safetensors_find(&golden->file, "ids");
@@ -82,6 +93,7 @@ static enum error_code read_batches(struct golden *golden, struct error *err)
     return e ? e : read_tokens(golden, "labels", &golden->labels, err);
 }
 
+/* A file that does not say over what balance losses are has them over the whole batch. */
 enum error_code golden_take_conventions(struct golden *golden, const char *as, struct error *err)
 {
     const bool balances = golden->config.mlp == MLP_MIXTURE && golden->config.mixture.balance_coefficient > 0;
@@ -96,6 +108,7 @@ enum error_code golden_take_conventions(struct golden *golden, const char *as, s
     return e;
 }
 
+/* An error of the file's conventions is ERR_FORMAT, not a wrong option. */
 static enum error_code read_conventions(struct golden *golden, struct error *err)
 {
     const char *as = safetensors_metadata(&golden->file, "as");
@@ -105,7 +118,7 @@ static enum error_code read_conventions(struct golden *golden, struct error *err
                 printable_path(golden->file.path).text, printable(as ? as : "").text, why.text);
 }
 
-/* What else the file has: microbatches, every step, and whose steps they are. */
+/* Read the file's extent: its microbatches, whether it has every step, and whose steps they are. */
 static enum error_code read_extent(struct golden *golden, struct error *err)
 {
     const char *micros = safetensors_metadata(&golden->file, "microbatches"),
@@ -118,6 +131,7 @@ static enum error_code read_extent(struct golden *golden, struct error *err)
                     (long long)golden->B);
 }
 
+/* The order matters: the model's shape is needed for batches, and batches for microbatches. */
 enum error_code golden_open(struct golden *golden, const char *path, struct error *err)
 {
     *golden = (struct golden){ 0 };
@@ -144,6 +158,7 @@ void golden_close(struct golden *golden)
     *golden = (struct golden){ 0 };
 }
 
+/* Labels that count in a loss, of sequences first .. first + count - 1 of the first step. */
 int64_t golden_labels(const struct golden *golden, int64_t first, int64_t count)
 {
     int64_t labels = 0;
@@ -165,6 +180,7 @@ static double golden_number(const struct golden *golden, const char *optimizer, 
     return text ? strtod(text, NULL) : 0;
 }
 
+/* A number that is missing in the metadata is 0. */
 struct hyperparameters golden_hyperparameters(const struct golden *golden, const char *o)
 {
     return (struct hyperparameters){ .beta1 = golden_number(golden, o, "beta1"),
@@ -176,6 +192,7 @@ struct hyperparameters golden_hyperparameters(const struct golden *golden, const
                                      .as = golden->as };
 }
 
+/* Start with list NULL; the result is the rest of the list, NULL at its end. */
 const char *golden_next_optimizer(const struct golden *golden, const char *list, char name[32])
 {
     const char *all = safetensors_metadata(&golden->file, "optimizers");
@@ -187,6 +204,7 @@ const char *golden_next_optimizer(const struct golden *golden, const char *list,
     return list + n;
 }
 
+/* bias gets the biases of all layers side by side, E for each; layers without them keep what is there. */
 enum error_code golden_read_biases(const struct golden *golden, double *bias, struct error *err)
 {
     enum error_code e = OK;

@@ -1,6 +1,8 @@
 /* golden.h -- a golden file: inputs and results of an independent implementation of a small model.
  *
  * golden/README.md lists the tensors of a file and their names.
+ *
+ * replay.h runs a model from such a file; check/, verify/ and cli/ compare with these functions.
  */
 #ifndef ORRERY_GOLDEN_H
 #define ORRERY_GOLDEN_H

@@ -1,3 +1,8 @@
+/* golden_list.c -- the tensors of a golden file with their bounds, stored or measured.
+ *
+ * check/report/ and verify/reference/ call this file.  Errors are ERR_CHECK if our model does not reproduce the file,
+ * and those of bounds.c.
+ */
 #include "ref/golden/golden_list.h"
 #include "ref/io/json.h"
 #include <math.h>
@@ -5,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Stored bounds serve unless this run adds up more parts than they were measured with; a missing file is no error. */
 static enum error_code bounds_of(const struct replay *plain, enum dtype dtype, int parts, int gradient_parts,
                                  double bound[], struct error *err)
 {
@@ -72,6 +78,7 @@ static enum error_code take_bounds(const struct golden *golden, const cJSON *bou
                                                path, list->count, computed);
 }
 
+/* Read the bounds that stand beside the file, for one format. */
 enum error_code golden_stored(const struct golden *golden, enum dtype dtype, struct golden_list *list,
                               struct error *err)
 {
@@ -89,10 +96,12 @@ enum error_code golden_stored(const struct golden *golden, enum dtype dtype, str
     return e;
 }
 
+/* With hashes the stored bounds are trusted; else the model runs, and has to agree with the file first. */
 enum error_code golden_measure(const struct golden *golden, enum dtype dtype, int parts, int gradient_parts,
                                struct golden_list *list, struct error *err)
 {
     struct replay plain;
+    /* Parts are sums stored in 16 bits; wide formats have none. */
     if (!dtype_is_narrow(dtype)) parts = gradient_parts = 1;
     *list = (struct golden_list){ 0 };
     if (golden->seal && parts <= BOUND_PARTS && gradient_parts <= BOUND_PARTS)

@@ -1,6 +1,8 @@
 /* golden_list.h -- the tensors of a golden file in order of execution, each with its bound for a number format.
  *
  * Serial.  The bounds are stored beside the file; if not, they are measured as in bounds.h.
+ *
+ * check/report/checker.c and verify/reference/ ask for the list and free it.
  */
 #ifndef ORRERY_GOLDEN_BOUNDS_H
 #define ORRERY_GOLDEN_BOUNDS_H

@@ -1,3 +1,8 @@
+/* make.c -- computes a golden file for a model and batches, with bounds, in fp64 on one device.
+ *
+ * cli/golden/make.c and cli/bench/ call golden_make; replay.c computes, bounds.c measures.  Errors are ERR_PLAN for
+ * a model whose file would not be valid, ERR_DIVERGED, ERR_FILE and ERR_MEMORY; no file is left then.
+ */
 #include "ref/golden/make.h"
 #include "ref/golden/bounds.h"
 #include "ref/golden/seal.h"
@@ -12,6 +17,7 @@
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
+/* The list owns the tensor's memory, which is zeros. */
 enum error_code golden_tensors_add(struct golden_tensors *list, const char *name, struct tensor like,
                                    struct tensor *tensor, struct error *err)
 {
@@ -56,6 +62,7 @@ void golden_tensors_free(struct golden_tensors *list)
 
 enum { MOST_PAIRS = 12 + 8 * GOLDEN_MOST_OPTIMIZERS };
 
+/* The metadata of the file, whose texts live here. */
 struct notes {
     struct safetensors_pair pair[MOST_PAIRS];
     struct { char key[48], value[400]; } text[MOST_PAIRS];
@@ -80,6 +87,7 @@ static void note_number(struct notes *notes, double x, const char *optimizer, co
     if (x != 0) make_note(notes, value, full);           /* what is missing reads as 0 */
 }
 
+/* The hyperparameters as golden_hyperparameters reads them. */
 static void note_optimizer(struct notes *notes, const struct optimizer *optimizer, const struct hyperparameters *hyper)
 {
     note_number(notes, hyper->beta1, optimizer->name, "beta1");
@@ -95,7 +103,7 @@ static bool drops(const struct model_config *config)
     return config->dropout_embedding > 0 || config->dropout_residual > 0 || config->dropout_attention > 0;
 }
 
-/* What a reader needs to know of the numbers. */
+/* These notes tell a reader where the numbers come from. */
 static enum error_code make_describe(struct notes *notes, const struct golden *golden,
                                      const struct golden_request *request, struct error *err)
 {
@@ -128,6 +136,7 @@ static enum error_code make_describe(struct notes *notes, const struct golden *g
 
 /* ---- the inputs -------------------------------------------------------------------------------------------------- */
 
+/* Start weights are drawn from the seed or loaded; biases of routers are not parameters, so they come after. */
 static enum error_code add_start(struct golden_tensors *list, const struct golden *golden, const char *weights,
                                  struct error *err)
 {
@@ -150,6 +159,7 @@ static enum error_code add_start(struct golden_tensors *list, const struct golde
     return e;
 }
 
+/* The inputs are ids and labels [steps, B, S], a learning rate for each step, and the start weights. */
 static enum error_code add_inputs(struct golden_tensors *list, const struct golden *golden,
                                   const struct golden_request *request, struct error *err)
 {
@@ -195,6 +205,8 @@ static bool labels_are_even(const struct golden *golden)
     return even;
 }
 
+/* Gradients of microbatches have to add up to those of the batch, and dropped elements need masks.  These models
+ * cannot have that. */
 static enum error_code check_request(const struct golden *golden, struct error *err)
 {
     const struct model_config *c = &golden->config;
@@ -210,6 +222,7 @@ static enum error_code check_request(const struct golden *golden, struct error *
     return OK;
 }
 
+/* A number that is not finite has no distance, so it would have no bound. */
 static enum error_code check_finite(const struct replay *replay, struct error *err)
 {
     for (int i = 0; i < replay->records; i++)
@@ -244,7 +257,7 @@ static void make_say(const struct golden_request *request, const char *what)
     if (request->progress) request->progress(request->context, what);
 }
 
-/* The same bound for all.  @param computed  [count] */
+/* Every record gets this bound.  @param computed  [count] */
 static enum error_code give_bounds(cJSON *root, const struct record *computed, int count, double bound,
                                    struct error *err)
 {
@@ -257,6 +270,7 @@ static enum error_code give_bounds(cJSON *root, const struct record *computed, i
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the bounds of %d tensors", count);
 }
 
+/* Bounds are measured by twins in every format, unless the request states one for all. */
 static enum error_code make_measure(const struct golden *inputs, const struct golden_request *request,
                                     const struct record *computed, int count, cJSON **bounds, struct error *err)
 {
@@ -274,6 +288,7 @@ static enum error_code make_measure(const struct golden *inputs, const struct go
     return e;
 }
 
+/* The true results are those of a run in fp64, then the masks of dropout. */
 static enum error_code make_compute(struct golden_tensors *list, const struct golden *inputs, int *tensors,
                                     struct error *err)
 {
@@ -287,6 +302,7 @@ static enum error_code make_compute(struct golden_tensors *list, const struct go
     return e ? e : golden_add_masks(list, inputs, err);
 }
 
+/* The inputs go through a file and back, so that results are those of exactly these numbers. */
 static enum error_code ref_golden_make(const struct golden *golden, const struct golden_request *request,
                                        struct golden_tensors *list,
                                        const struct notes *notes, int *tensors, struct error *err)
@@ -296,6 +312,7 @@ static enum error_code ref_golden_make(const struct golden *golden, const struct
     enum error_code e = add_inputs(list, golden, request, err);
     if (!e) e = open_inputs(&inputs, list, notes, request->path, err);
     if (e) return e;
+    /* Behind the inputs come the results, which have bounds. */
     const int first = list->count;
     make_say(request, "every tensor in fp64");
     e = make_compute(list, &inputs, tensors, err);
@@ -307,6 +324,7 @@ static enum error_code ref_golden_make(const struct golden *golden, const struct
     return e;
 }
 
+/* Check the request, describe it, compute, measure, write. */
 enum error_code golden_make(const struct golden *golden, const struct golden_request *request, int *tensors,
                             struct error *err)
 {

@@ -3,6 +3,8 @@
  * The file is like those of golden/README.md, and everything that reads these reads it.  Besides their tensors it has
  * gradients, weights and states of every step, the gradient that each microbatch adds, and masks of dropout.  Its
  * bounds are measured once and stored beside it (bounds.h).
+ *
+ * cli/golden/make.c and cli/bench/ call golden_make; masks.c adds the masks of dropout.
  */
 #ifndef ORRERY_MAKE_H
 #define ORRERY_MAKE_H

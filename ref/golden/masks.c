@@ -1,3 +1,7 @@
+/* masks.c -- the dropout masks of a golden file: a byte for each element, 1 if it is kept.
+ *
+ * make.c calls golden_add_masks after the results are computed.  Errors are ERR_MEMORY.
+ */
 #include "ref/golden/make.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +24,7 @@ static enum error_code add_mask(struct golden_tensors *list, const char *name, i
     return e;
 }
 
+/* A layer has masks of both branches [B S, D] and of the attention probabilities [B H S, S]. */
 static enum error_code add_layer(struct golden_tensors *list, const struct golden *golden, int64_t step, int layer,
                                  struct error *err)
 {
@@ -38,6 +43,7 @@ static enum error_code add_layer(struct golden_tensors *list, const struct golde
                             dropout_at(c->dropout_attention, seed, layer, "probabilities", 0, 0, golden->S), err);
 }
 
+/* Masks of all steps, which a reader without our generator needs to repeat the run. */
 enum error_code golden_add_masks(struct golden_tensors *list, const struct golden *golden, struct error *err)
 {
     const struct model_config *c = &golden->config;

@@ -1,3 +1,7 @@
+/* records_write.c -- writes recorded tensors as a safetensors file.
+ *
+ * make.c, cli/dump.c and cli/train/ call this file.  Errors are those of safetensors_write.c; no file is left then.
+ */
 #include "ref/golden/replay.h"
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +14,7 @@ enum error_code records_write(const struct record *record, int count,
     return e ? e : safetensors_commit(&w, err);
 }
 
+/* All tensors are written, and the file waits for its name: safetensors_commit gives it. */
 enum error_code records_start(struct safetensors_writer *writer, const struct record *record, int count,
                               const struct safetensors_pair *metadata, int pairs, const char *path, struct error *err)
 {

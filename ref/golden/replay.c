@@ -1,3 +1,8 @@
+/* replay.c -- runs the one-device model from the inputs of a golden file, and records or compares its tensors.
+ *
+ * bounds.c, make.c, golden_list.c, cli/golden/ and cli/dump.c call this file.  Errors are those of the model,
+ * ERR_FORMAT, ERR_CHECK and ERR_MEMORY; after a failed run everything is freed.
+ */
 #include "ref/golden/replay.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/convert.h"
@@ -10,7 +15,7 @@
 
 /* ---- recording --------------------------------------------------------------------------------------------------- */
 
-/* The same tensors come in the same order in every run of a file. */
+/* The tensors come in an order that every run of a file has. */
 static void keep_distance(struct replay *replay, struct tensor t, double scale)
 {
     const struct record *k = &replay->follow->record[replay->records];
@@ -50,11 +55,13 @@ static void replay_keep(struct replay *replay, const char *name, struct tensor t
     replay->records++;
 }
 
+/* Losses and norms are recorded in fp64, whatever the run computes in. */
 static void keep_numbers(struct replay *replay, const char *name, double *x, int64_t n)
 {
     replay_keep(replay, name, tensor_1d(x, F64, n), 1);
 }
 
+/* Whether the name ends with these letters. */
 static bool replay_ends(const char *name, const char *with)
 {
     const size_t n = strlen(name), m = strlen(with);
@@ -126,16 +133,19 @@ static enum error_code follow_choices(struct replay *replay, int32_t **route, st
     return OK;
 }
 
-/* A tensor inside a block is announced with the layer as an argument; a parameter has it in its name. */
+/* The model announces each tensor here.  A tensor inside a block comes with the layer as an argument; a parameter
+ * has it in its name. */
 static void replay_see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct replay *r = context;
     const bool parameter = replay_ends(name, ".weight") || replay_ends(name, ".bias"),
                in_block = layer >= 0 && layer < r->model.config.L && !parameter;
     char full[RECORD_NAME];
+    /* A disturbance changes the tensor before it is recorded or used. */
     if (r->disturb.see) r->disturb.see(r->disturb.context, name, layer, gradient, t, terms);
     if (!gradient && r->keeping && r->follow && !is_told(r) && strcmp(name, "router.logits") == 0)
         make_choose(t, r->follow->choice + r->choices, r->model.config.mixture.k);
+    /* The choices are known when the weights of the chosen experts are. */
     if (!gradient && strcmp(name, "router.weights") == 0) note_choice(r, r->model.block[layer].experts);
     if (!r->keeping) return;
     if (in_block) snprintf(full, sizeof full, "%s/h.%d.%s", gradient ? "grad" : "act", layer, name);
@@ -178,6 +188,7 @@ static enum error_code replay_start(struct replay *replay, struct error *err)
     return e;
 }
 
+/* One batch forward and backward; its dropout is drawn for this step. */
 static enum error_code forward_backward(struct replay *replay, int64_t step, double *loss, struct error *err)
 {
     const struct golden *g = replay->golden;
@@ -196,6 +207,7 @@ static double gradient_norm(const struct replay *replay)
     return transformer_gradient_norm(&replay->model) / replay->model.loss_scale;
 }
 
+/* A pass over the first batch, of which every tensor is recorded, then its losses and norm. */
 static enum error_code one_pass(struct replay *replay, struct error *err)
 {
     double loss = 0;
@@ -218,6 +230,7 @@ static enum error_code one_pass(struct replay *replay, struct error *err)
 
 enum { FOLDER = RECORD_NAME - PARAM_NAME };     /* "momentum/64/momentum_buffer" */
 
+/* A list of parameters in a folder of names; `stride` picks one of several states. */
 static void keep_parameters(struct replay *replay, const char *folder, const struct tensor *of, int stride,
                             double scale)
 {
@@ -228,8 +241,8 @@ static void keep_parameters(struct replay *replay, const char *folder, const str
     }
 }
 
-/* What each microbatch adds to the gradients.  A label counts the same in every microbatch, so the parts add up to the
- * gradients of the whole batch however unevenly labels are ignored. */
+/* Record the part of the gradients that each microbatch adds.  A label counts the same in every microbatch.  So the
+ * parts add up to the gradients of the whole batch, also if labels are ignored unevenly. */
 static enum error_code microbatches(struct replay *replay, struct error *err)
 {
     const struct golden *g = replay->golden;
@@ -259,10 +272,12 @@ static enum error_code microbatches(struct replay *replay, struct error *err)
     return e;
 }
 
+/* w, states = the optimizer's step from the gradients, which are unscaled and clipped first. */
 static void replay_update(struct replay *replay, const struct optimizer *optimizer, const struct hyperparameters *hyper,
                           int64_t t, double lr, double norm)
 {
     for (int i = 0; i < replay->model.params; i++) {
+        /* Clipping and the loss scale are one factor of the gradients. */
         const struct step s = { .lr = lr,
                                 .t = t,
                                 .gradient_scale = clip_scale(hyper, norm) / replay->model.loss_scale,
@@ -295,6 +310,7 @@ static enum error_code one_step(struct replay *replay, const struct optimizer *o
     char at[8], folder[FOLDER];
     enum error_code e = forward_backward(replay, step, loss, err);
     if (e) return e;
+    /* The norm is that of the gradients before clipping. */
     *norm = gradient_norm(replay);
     snprintf(at, sizeof at, "/%d", (int)(step + 1) % 100);
     snprintf(folder, sizeof folder, "%s%s/grad", optimizer->name, at);
@@ -305,6 +321,7 @@ static enum error_code one_step(struct replay *replay, const struct optimizer *o
     return OK;
 }
 
+/* All steps with one optimizer, from the start again.  Losses and norms of all steps are recorded at the end. */
 static enum error_code some_steps(struct replay *replay, const char *optimizer, struct error *err)
 {
     const struct golden *g = replay->golden;
@@ -327,10 +344,12 @@ static enum error_code some_steps(struct replay *replay, const char *optimizer, 
     return OK;
 }
 
+/* Masters are the weights themselves, or copies in a wide format if the weights have 16 bits. */
 static bool make_masters(struct replay *replay)
 {
     replay->master = calloc((size_t)replay->model.params, sizeof *replay->master);
     for (int i = 0; replay->master && i < replay->model.params; i++) {
+        /* Without 16-bit weights a master is the weight itself, with the same memory. */
         replay->master[i] = replay->model.w[i];
         if (!is_mixed(replay)) continue;
         replay->master[i].dtype = dtype_wide(replay->model.w[i].dtype);
@@ -353,6 +372,7 @@ static bool name_microbatches(struct replay *replay)
     return replay->micro_of != NULL;
 }
 
+/* Open the model, its masters and states.  After a failure the caller frees what there is. */
 static enum error_code open_replay(struct replay *replay, enum dtype dtype, struct error *err)
 {
     enum error_code e = transformer_open(&replay->model, &replay->golden->config, dtype, replay->golden->seed, err);
@@ -371,6 +391,7 @@ static enum error_code open_replay(struct replay *replay, enum dtype dtype, stru
     return ok ? OK : fail(err, ERR_MEMORY, "no memory to run %s", replay->golden->config.name);
 }
 
+/* The order of these runs is that of the records, which a following run relies on. */
 static enum error_code run_from_start(struct replay *replay, const struct perturbation *disturb, struct error *err)
 {
     const struct golden *g = replay->golden;
@@ -387,6 +408,7 @@ static enum error_code run_from_start(struct replay *replay, const struct pertur
     return e;
 }
 
+/* A new replay that owns its model; a failed one is freed. */
 static enum error_code golden_replay_run(struct replay *replay, const struct golden *golden, enum dtype dtype,
                                          const struct perturbation *disturb,
                                          const struct replay *follow, struct error *err)
@@ -451,6 +473,7 @@ void replay_free(struct replay *replay)
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
+/* relative = |got - want| / |want|, in fp64.  The worst element is that with the largest difference. */
 struct apart tensor_apart(struct tensor got, struct tensor want)
 {
     double difference = 0, size = 0, most = -1;
@@ -465,6 +488,7 @@ struct apart tensor_apart(struct tensor got, struct tensor want)
     return a;
 }
 
+/* The caller frees want->data, also after an error. */
 enum error_code replay_compare(const struct replay *replay, int record, struct apart *apart, struct tensor *want,
                                struct error *err)
 {
@@ -478,6 +502,7 @@ enum error_code replay_compare(const struct replay *replay, int record, struct a
     return e;
 }
 
+/* Every result of the file has to be computed exactly once. */
 enum error_code replay_covers(const struct replay *replay, struct error *err)
 {
     const struct safetensors *file = &replay->golden->file;

@@ -1,4 +1,7 @@
-/* replay.h -- runs our model from the inputs of a golden file and records every tensor that the file has. */
+/* replay.h -- runs our model from the inputs of a golden file and records every tensor that the file has.
+ *
+ * bounds.c, make.c, golden_list.c, cli/golden/ and cli/dump.c call this file, on one device.
+ */
 #ifndef ORRERY_REPLAY_H
 #define ORRERY_REPLAY_H
 

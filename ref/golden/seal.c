@@ -1,3 +1,8 @@
+/* seal.c -- hashes of a golden file's tensors, which stand in the file of its bounds.
+ *
+ * golden.c checks what it reads with these hashes, make.c adds the hashes.  A mismatch is ERR_FORMAT; a golden file
+ * without hashes is taken as it is.
+ */
 #include "ref/golden/seal.h"
 #include "ref/golden/bounds.h"
 #include "ref/io/json.h"
@@ -33,12 +38,14 @@ uint64_t seal_end(uint64_t h, const void *rest, size_t bytes)
     return seal_mix(h, word);
 }
 
+/* Whole words first, then the rest with zeros behind it; the length is in the first step. */
 uint64_t seal_hash(const void *data, size_t bytes)
 {
     const size_t words = bytes / sizeof (uint64_t), whole = words * sizeof (uint64_t);
     return seal_end(seal_more(seal_begin(bytes), data, words), (const char *)data + whole, bytes - whole);
 }
 
+/* One hash of 16 hexadecimal digits for each tensor, by its name. */
 enum error_code seal_add(cJSON *root, const struct record *all, int count, struct error *err)
 {
     cJSON *list = cJSON_AddObjectToObject(root, "tensors");
@@ -51,6 +58,7 @@ enum error_code seal_add(cJSON *root, const struct record *all, int count, struc
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the hashes of %d tensors", count);
 }
 
+/* The hashes are detached, so that the large list of bounds can go. */
 cJSON *seal_read(const char *golden_path)
 {
     const struct bounds_path path = bounds_beside(golden_path);

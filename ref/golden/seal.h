@@ -5,6 +5,8 @@
  *
  * `orrery golden make` writes it.  Files of other programs have none: our model computes them again (replay.h).  The
  * hash notices damage and edits, not intent.
+ *
+ * golden.c checks what it reads, make.c adds hashes to the bounds.
  */
 #ifndef ORRERY_SEAL_H
 #define ORRERY_SEAL_H

@@ -1,3 +1,8 @@
+/* bundle.c -- a folder of files that are replaced together, as bundle.h describes.
+ *
+ * model/checkpoint/ calls this file for checkpoints.  Errors are ERR_FILE, ERR_FORMAT for a damaged list or file, and
+ * ERR_MEMORY. bundle_end has to follow bundle_begin in every case, and frees the lock.
+ */
 #include "ref/io/bundle.h"
 #include "ref/io/disk.h"
 #include "ref/io/output.h"
@@ -49,11 +54,13 @@ static void print_list(const struct bundle_kind *kind, const struct sha256_text 
     snprintf(text + used, LIST_LIMIT - (size_t)used, "# %s of the lines above\n", sha256_of(text, (size_t)used).text);
 }
 
+/* The list is read by its sums alone; printing it again shows whether every byte is as it was written. */
 static bool read_list(struct bundle *bundle, const char *text, size_t count)
 {
     char again[LIST_LIMIT];
     const char *line = strchr(text, '\n');
     for (int i = 0; bundle->kind->name[i]; i++) {
+        /* Line i + 1 has the sum of file i; the first line is the title. */
         if (line == NULL || sscanf(line + 1, "%64[0-9a-f]", bundle->sum[i].text) != 1) return false;
         line = strchr(line + 1, '\n');
     }
@@ -61,6 +68,7 @@ static bool read_list(struct bundle *bundle, const char *text, size_t count)
     return strlen(again) == count && memcmp(again, text, count) == 0;
 }
 
+/* Without a list there is no bundle (*there is false), and that is no error. */
 enum error_code bundle_open(struct bundle *bundle, const struct bundle_kind *kind, const char *dir, bool *there,
                             struct error *err)
 {
@@ -70,6 +78,7 @@ enum error_code bundle_open(struct bundle *bundle, const struct bundle_kind *kin
     *there = false;
     enum error_code e = check_length(dir, err);
     if (e) return e;
+    /* Without a list files are taken as they are. */
     if (!is_there(bundle_join(path, dir, kind->list, ""))) return OK;
     *there = true;
     e = file_read_all(path, LIST_LIMIT, &text, &count, err);
@@ -81,6 +90,7 @@ enum error_code bundle_open(struct bundle *bundle, const struct bundle_kind *kin
     return e;
 }
 
+/* The name has to be one of the kind's; callers have them from there. */
 static int bundle_place_of(const struct bundle *bundle, const char *name)
 {
     int i = 0;
@@ -123,6 +133,7 @@ enum error_code bundle_check(const struct bundle *bundle, const char *name, stru
     return e;
 }
 
+/* The bytes are checked in memory, so that nothing can change between check and use. */
 enum error_code bundle_read(const struct bundle *bundle, const char *name, int64_t limit, char **bytes, size_t *count,
                             struct error *err)
 {
@@ -161,6 +172,7 @@ static enum error_code lock(struct bundle_writer *writer, struct error *err)
     return OK;
 }
 
+/* Step 3: each NAME.new becomes NAME.  A process that is killed here leaves the rest to the next writer. */
 static enum error_code give_names(const struct bundle_writer *writer, struct error *err)
 {
     char from[BUNDLE_PATH], to[BUNDLE_PATH];
@@ -186,6 +198,7 @@ static enum error_code bundle_complete(const struct bundle_writer *writer, struc
     return pending ? give_names(writer, err) : OK;
 }
 
+/* Leftovers are NAME.new, and temporary files of output.c for a NAME or for the list. */
 static bool is_left_over(const struct bundle_kind *kind, const char *entry)
 {
     for (int i = 0; kind->name[i]; i++) {
@@ -198,6 +211,7 @@ static bool is_left_over(const struct bundle_kind *kind, const char *entry)
     return strncmp(entry, kind->list, n) == 0 && strncmp(entry + n, ".tmp.", 5) == 0;
 }
 
+/* Remove leftovers of writers that were killed before their list was in place. */
 static void sweep(const struct bundle_writer *writer)
 {
     DIR *d = opendir(writer->dir);
@@ -220,6 +234,7 @@ static enum error_code check_names(const struct bundle_writer *writer, struct er
     return OK;
 }
 
+/* Begin: make the folder, refuse what cannot be replaced, take the lock, finish and clean up after earlier writers. */
 enum error_code bundle_begin(struct bundle_writer *writer, const struct bundle_kind *kind, const char *dir,
                              struct error *err)
 {
@@ -228,6 +243,7 @@ enum error_code bundle_begin(struct bundle_writer *writer, const struct bundle_k
     enum error_code e = check_length(dir, err);
     if (e) return e;
     strcpy(writer->dir, dir);
+    /* bundle_end removes the folder again only if this call has made it. */
     writer->made = disk_make_folder(dir) == 0;
     if (!writer->made && !(errno == EEXIST && stat(dir, &st) == 0 && S_ISDIR(st.st_mode))) {
         if (errno == EEXIST) errno = ENOTDIR;
@@ -249,6 +265,7 @@ char *bundle_new_path(const struct bundle_writer *writer, const char *name, char
     return bundle_join(path, writer->dir, name, ".new");
 }
 
+/* The list is written like any other file: aside, flushed, then renamed. */
 static enum error_code write_list(const struct bundle_writer *writer, const struct sha256_text sum[], struct error *err)
 {
     char text[LIST_LIMIT], path[BUNDLE_PATH];
@@ -270,11 +287,13 @@ enum error_code bundle_commit(struct bundle_writer *writer, struct error *err)
     /* The list comes last: until it is in place, the old files are the valid ones. */
     if (!e) e = write_list(writer, sum, err);
     if (e) return e;
+    /* From here on the new files are the valid ones, whatever fails later. */
     writer->committed = true;
     if (disk_flush_folder(writer->dir) != 0) return fail_errno(err, writer->dir, "cannot be flushed to the disk");
     return give_names(writer, err);
 }
 
+/* A writer that did not commit leaves no file behind, nor the folder that it has made. */
 void bundle_end(struct bundle_writer *writer)
 {
     if (writer->kind == NULL) return;

@@ -9,6 +9,8 @@
  * other leftovers.  A lock on the folder, where the file system supports locks, lets one writer work at a time.
  *
  * `sha256sum -c` can read the list; its last line is its own checksum.
+ *
+ * model/checkpoint/ reads and writes checkpoints as bundles.
  */
 #ifndef ORRERY_BUNDLE_H
 #define ORRERY_BUNDLE_H

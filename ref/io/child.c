@@ -1,3 +1,8 @@
+/* child.c -- starts processes that do not outlive this one, and waits for or stops them.
+ *
+ * cli/launch/, cli/ and course/ call this file. child_start returns -1 as fork does; nothing else fails.  Signal
+ * handlers are installed while there is a child, if child_take_signals was called.
+ */
 #define _GNU_SOURCE                     /* wait4, prctl.h */
 #include "ref/io/child.h"
 #include <errno.h>
@@ -25,6 +30,7 @@ static struct sigaction before[STOPPING];
 static void child_pass_on(int number)
 {
     const int error = errno;
+    /* A first signal is passed on, and the alarm is set for children that do not end. */
     if (number != SIGALRM) caught = number, alarm(CHILD_PATIENCE);
     for (int i = 0; i < MOST; i++)
         if (running[i] > 0) kill(number == SIGALRM ? running[i] : -running[i], number == SIGALRM ? SIGKILL : number);
@@ -50,6 +56,7 @@ void child_take_signals(void (*stopped)(int number)) { when_stopped = stopped; }
 
 /* ---- the children ------------------------------------------------------------------------------------------------ */
 
+/* A child beyond MOST is counted but gets no signals. */
 static void child_remember(pid_t child)
 {
     for (int i = 0; i < MOST; i++)
@@ -74,6 +81,7 @@ static void child_forget(pid_t child)
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
+/* A parent that has ended already cannot send the signal any more, so the child looks once itself. */
 void child_ends_with(pid_t parent)
 {
 #if defined(__linux__)
@@ -82,6 +90,7 @@ void child_ends_with(pid_t parent)
     if (getppid() != parent) _exit(127);
 }
 
+/* The child has no children, handlers or list of its parent. */
 static void become_child(pid_t parent)
 {
     if (when_stopped != NULL) child_give_back();
@@ -93,6 +102,7 @@ static void become_child(pid_t parent)
     child_ends_with(parent);
 }
 
+/* All signals wait until the child is in the list, so that none is lost between. */
 pid_t child_start(void)
 {
     sigset_t all, usual;
@@ -141,6 +151,7 @@ bool child_wait(pid_t child, double limit, struct child_end *end)
     return true;
 }
 
+/* The child has CHILD_PATIENCE seconds to end, then it is killed. */
 void child_stop(pid_t child, struct child_end *end)
 {
     kill(-child, SIGTERM);

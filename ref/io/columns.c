@@ -1,10 +1,15 @@
-/* columns.c -- see columns.h. */
+/* columns.c -- see columns.h.
+ *
+ * Subcommands and draw/ call this file, as the example in columns.h does.  Output goes to the stream of columns_start;
+ * no function here can fail.
+ */
 #include "ref/io/columns.h"
 #include "ref/io/terminal.h"
 #include <stdarg.h>
 
 struct columns columns_start(FILE *out) { return (struct columns){ .out = out }; }
 
+/* The first pass measures; later ones print the columns of their part. */
 void columns_add(struct columns *columns, enum alignment alignment, const char *fmt, ...)
 {
     va_list ap, again;

@@ -10,6 +10,8 @@
  * The loop runs twice: first to measure the rows, then to print them.  So no row has to be stored.  If the table is
  * wider than the terminal, it runs again for each further part of the columns, which are printed below each other; each
  * part begins with the first `keys` columns, which say what a row is about.
+ *
+ * Subcommands and draw/ call this file for tables that need not go into a document; table.h is for those that do.
  */
 #ifndef ORRERY_COLUMNS_H
 #define ORRERY_COLUMNS_H

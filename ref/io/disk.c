@@ -1,3 +1,7 @@
+/* disk.c -- system calls that change files, each of which tests can let fail.
+ *
+ * output.c, bundle.c and cli/ call this file.  Results and errno are those of the system.
+ */
 #include "ref/io/disk.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -58,6 +62,7 @@ int disk_remove(const char *path) { return fails(NULL) ? -1 : unlink(path); }
 int disk_make_folder(const char *path) { return fails(NULL) ? -1 : mkdir(path, 0777); }
 int disk_remove_folder(const char *path) { return fails(NULL) ? -1 : rmdir(path); }
 
+/* A folder that cannot be flushed on this file system is no error. */
 int disk_flush_folder(const char *path)
 {
     if (fails(NULL)) return -1;

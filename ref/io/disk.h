@@ -6,6 +6,8 @@
  *
  * If the variable is unset, they are the plain system calls.  Each process counts its own calls.  Results and errno are
  * those of the system calls.
+ *
+ * output.c and bundle.c call these instead of the system; so do subcommands that write files of their own.
  */
 #ifndef ORRERY_DISK_H
 #define ORRERY_DISK_H

@@ -1,4 +1,8 @@
-/* document.c -- see document.h. */
+/* document.c -- see document.h.
+ *
+ * Subcommands call document_open at their start and document_close at their end; table.c adds rows.  Errors are
+ * ERR_FILE and ERR_MEMORY.
+ */
 #define _DEFAULT_SOURCE
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -44,6 +48,7 @@ static void remember_terminal(void)
     setenv(TERMINAL_VARIABLE, columns, 1);
 }
 
+/* The standard output goes into a file without a name until the document is closed. */
 static enum error_code keep_output(struct error *err)
 {
     remember_terminal();
@@ -70,9 +75,11 @@ void document_verdict(const char *line)
 
 /* ---- opening and closing ----------------------------------------------------------------------------------------- */
 
+/* The path is tried at once, so that a wrong one is found before the work. */
 enum error_code document_open(const char *command, int argc, char *const argv[], const char *path, bool quiet,
                               struct error *err)
 {
+    /* A process has one document; without a path nothing is kept unless the command is quiet. */
     if (now.open || (path == NULL && !quiet)) return OK;
     char format[100];
     now.open = true, now.quiet = quiet, now.path = path;
@@ -123,6 +130,8 @@ static void remove_colours(char *line)
     *to = '\0';
 }
 
+/* Each line that was printed becomes a string of the document, and is shown unless the document is all that is
+ * wanted. */
 static void show_kept(cJSON *text)
 {
     char *line = NULL;
@@ -138,6 +147,7 @@ static void show_kept(cJSON *text)
     free(line);
 }
 
+/* The document is written also after an error of the command; `status` says how the command ended. */
 enum error_code document_close(int status, struct error *err)
 {
     if (!now.open) return OK;
@@ -150,6 +160,7 @@ enum error_code document_close(int status, struct error *err)
         cJSON_AddItemToObject(now.root, "tables", now.tables);
         cJSON_AddItemToObject(now.root, "data", now.data);
         cJSON_AddItemToObject(now.root, "text", text);
+        /* The root owns both from here on. */
         now.tables = now.data = NULL;
         e = json_write(now.path, now.root, err);
     }
@@ -187,6 +198,7 @@ static const char *key_of_row(const char *title)
     return key;
 }
 
+/* A cell that is a plain number becomes a number, any other a string. */
 void document_cell(const char *title, const char *value)
 {
     char *end;

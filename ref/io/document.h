@@ -7,6 +7,8 @@
  * A process has one standard output, and so one document.  While it is open, the standard output goes into a file;
  * document_close puts its lines into the document, and prints them unless FILE is "-".  docs/using/json.md has the keys
  * of each format.
+ *
+ * Subcommands open and close the document; table.c and others put rows and data into it.
  */
 #ifndef ORRERY_DOCUMENT_H
 #define ORRERY_DOCUMENT_H
@@ -36,8 +38,8 @@ enum error_code document_close(int status, struct error *);
 /** Give the standard output back, as if no document had been asked for. */
 void document_leave(void);
 
-/** The same, if processes that are started now run the document's command: one of them writes it.
- *  @param command  the word after "orrery". */
+/** Leave the document as document_leave does, if processes that are started now run the document's command: one of
+ * them writes the document. @param command  the word after "orrery". */
 void document_leave_to(const char *command);
 
 /** The object "data", for what is no table; NULL: no document is open. */

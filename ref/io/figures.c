@@ -1,3 +1,8 @@
+/* figures.c -- numbers with units for people, and sizes that people write.
+ *
+ * All rooms that print call this file; figures.h has the rules.  No function here can fail, but for size_parse, which
+ * returns false.
+ */
 #include "ref/io/figures.h"
 #include <ctype.h>
 #include <inttypes.h>
@@ -26,6 +31,7 @@ static struct figure scaled(double x, double base, const char *const *unit, int 
         snprintf(s.text, sizeof s.text, "%g", x);
         return s;
     }
+    /* The limit is that of the rounded number: 999.96 has the next unit. */
     while (k + 1 < units && fabs(x) >= base - 0.05) x /= base, k++;
     if (fabs(x) >= 1e6) snprintf(s.text, sizeof s.text, "%.3g%s%s", x, *unit[k] ? blank : "", unit[k]);
     else snprintf(s.text, sizeof s.text, "%.*f%s%s", decimals_of(x), x, *unit[k] ? blank : "", unit[k]);
@@ -67,6 +73,7 @@ static void two_units(struct figure *figure, double seconds, double small, doubl
     snprintf(figure->text, sizeof figure->text, names, whole, parts - whole * (large / small));
 }
 
+/* Two units for times from two minutes on: minutes and seconds, hours and minutes, days and hours. */
 static struct figure long_time(double seconds)
 {
     struct figure s, negative = { "-" };
@@ -91,6 +98,7 @@ struct figure picoseconds_format(double ps)
 
 struct figure time_format(double seconds) { return picoseconds_format(1e12 * seconds); }
 
+/* A time with all its digits: the largest unit that leaves a whole part, and a fraction without zeros at its end. */
 struct figure picoseconds_exact(int64_t ps)
 {
     static const char *const unit[] = { "ps", "ns", "us", "ms", "s" };
@@ -101,6 +109,7 @@ struct figure picoseconds_exact(int64_t ps)
     for (; k < 4 && all / per >= DECIMAL; k++) per *= DECIMAL;
     used = snprintf(s.text, sizeof s.text, "%s%" PRIu64, ps < 0 ? "-" : "", all / per);
     uint64_t rest = all % per;
+    /* Zeros at the end of the fraction are left out. */
     for (digits = 3 * k; rest > 0 && rest % 10 == 0; digits--) rest /= 10;
     if (rest > 0) used += snprintf(s.text + used, sizeof s.text - (size_t)used, ".%0*" PRIu64, digits, rest);
     snprintf(s.text + used, sizeof s.text - (size_t)used, " %s", ps == 0 ? "s" : unit[k]);
@@ -200,6 +209,7 @@ static size_t number_length(const char *text, bool *whole)
     return n;
 }
 
+/* A size is a number and a unit; the result must fit 64 bits, and must be whole if the unit is a byte. */
 bool size_parse(const char *text, uint64_t *bytes)
 {
     bool whole;
@@ -249,6 +259,7 @@ struct figure_scale size_scale(uint64_t most)
     return figures_scale_of((double)most, BINARY, unit, 5);
 }
 
+/* A value that is too small for the unit's decimals is printed as "<0.001", not as zero. */
 struct figure scale_format(const struct figure_scale *scale, double value)
 {
     struct figure s;

@@ -1,3 +1,8 @@
+/* json.c -- strict reading of JSON by cJSON, getters with errors that name the key, exact writing.
+ *
+ * Readers of goldens, configs, clusters and results call this file.  Errors are ERR_FORMAT with line and column,
+ * ERR_FILE and ERR_MEMORY.  A tree belongs to the caller, who frees it with cJSON_Delete.
+ */
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include <math.h>
@@ -39,6 +44,7 @@ static const char *bad_byte(const char *text, size_t length, size_t *at)
     return NULL;
 }
 
+/* Lines and columns count from 1, bytes from 0. */
 static enum error_code fail_at(struct error *err, const char *where, const char *text, size_t at, const char *what)
 {
     size_t line = 1, column = 1;
@@ -88,6 +94,7 @@ static const char *why_not(const char *text, size_t at)
     return depth >= CJSON_NESTING_LIMIT ? "is nested too deeply" : "is not JSON";
 }
 
+/* The checks come in this order: bytes, cJSON's grammar, the end, duplicate keys. */
 enum error_code json_parse(const char *text, size_t length, const char *where, cJSON **root, struct error *err)
 {
     size_t at;
@@ -95,6 +102,7 @@ enum error_code json_parse(const char *text, size_t length, const char *where, c
     *root = NULL;
     if (fault != NULL) return fail_at(err, where, text, at, fault);
     *root = cJSON_ParseWithLengthOpts(text, length, &end, 0);
+    /* cJSON says where it stopped, which is the place of the error. */
     at = end == NULL ? 0 : (size_t)(end - text);
     if (at > length) at = length;
     if (*root == NULL) return fail_at(err, where, text, at, why_not(text, at));
@@ -134,6 +142,7 @@ bool json_whole(const cJSON *value, int64_t *out)
     return true;
 }
 
+/* A key with null counts as absent. */
 bool json_has(const cJSON *object, const char *key)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
@@ -159,11 +168,13 @@ static enum error_code fail_type(struct error *err, const char *where, const cha
     return fail(err, ERR_FORMAT, "%s: \"%s\" is %s; it must be %s", where, printable(key).text, found(v).text, want);
 }
 
+/* The getters below leave *out as it was where the value is missing or has another type. */
 enum error_code json_int(const cJSON *object, const char *where, const char *key, int64_t min, int64_t max,
                          int64_t *out, struct error *err)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
     int64_t x;
+    /* The value is stored only if it is in range. */
     if (json_whole(v, &x) && x >= min && x <= max) {
         *out = x;
         return OK;
@@ -226,6 +237,7 @@ static bool is_exact(double x)
     return !isfinite(x) || strtod(text, NULL) == x;
 }
 
+/* Most trees need no copy, because 15 digits say their numbers exactly. */
 static bool all_exact(const cJSON *value)
 {
     if (cJSON_IsNumber(value)) return is_exact(value->valuedouble);
@@ -250,6 +262,7 @@ static bool spell_out(cJSON *value)
     return true;
 }
 
+/* @return text for cJSON_free, or NULL without memory.  Only a copy of the tree is changed. */
 char *json_text(const cJSON *root, bool formatted)
 {
     char *(*const print)(const cJSON *) = formatted ? cJSON_Print : cJSON_PrintUnformatted;
@@ -260,6 +273,7 @@ char *json_text(const cJSON *root, bool formatted)
     return text;
 }
 
+/* The file ends with a line end, and replaces an older one as a whole. */
 enum error_code json_write(const char *path, const cJSON *root, struct error *err)
 {
     struct output file;

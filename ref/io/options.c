@@ -1,3 +1,9 @@
+/* options.c -- parses a command line by a table of options, and prints the help from that table.
+ *
+ * Every subcommand in cli/ calls this file, and settings.c for files of settings; options.h has an example.  The
+ * outputs are the destinations of the table.  Errors are ERR_USAGE; destinations before the wrong word are set by
+ * then.
+ */
 #include "ref/io/options.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
@@ -45,10 +51,12 @@ static struct printable options_wanted(const struct option *option)
     return s;
 }
 
+/* A whole number without blanks before or letters behind; strtol alone would take both. */
 static bool set_int(const struct option *option, const char *value)
 {
     char *end;
     errno = 0;
+    /* strtol skips blanks and stops at letters, so both ends are checked. */
     const long x = strtol(value, &end, 10);
     if (isspace((unsigned char)*value) || end == value || *end != '\0' || errno != 0) return false;
     if (x < INT_MIN || x > INT_MAX || !in_range(option, (double)x)) return false;
@@ -66,6 +74,7 @@ static bool set_uint64(const struct option *option, const char *value)
     return true;
 }
 
+/* A finite number: "inf" and "nan" are refused here. */
 static bool set_double(const struct option *option, const char *value)
 {
     char *end;
@@ -89,12 +98,14 @@ static bool set_bool(const struct option *option, const char *value)
     static const char *const words[] = { "no", "yes", "off", "on", "false", "true", "0", "1" };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(value, words[i]) == 0) {
+            /* Words stand in pairs: the first of each pair means no. */
             *(bool *)option->to = i % 2 == 1;
             return true;
         }
     return false;
 }
 
+/* The destination gets the table's own word, which lives as long as the table. */
 static enum error_code set_choice(const struct option *option, const char *value, struct error *err)
 {
     size_t n = 0;
@@ -106,6 +117,7 @@ static enum error_code set_choice(const struct option *option, const char *value
     return fail_unknown_name(err, option->name, value, option->choices, n);
 }
 
+/* Set the destination of an option by its kind.  A value that does not fit leaves the destination as it was. */
 static enum error_code set_value(const struct option *option, const char *value, struct error *err)
 {
     bool good = true;
@@ -150,6 +162,7 @@ static const struct option *find_flag(const struct option *table, const char *wo
     return NULL;
 }
 
+/* The message names the nearest flag, or else the help of the command. */
 static enum error_code fail_unknown(const char *command, const struct option *table, const char *word,
                                     struct error *err)
 {
@@ -158,6 +171,7 @@ static enum error_code fail_unknown(const char *command, const struct option *ta
     for (const struct option *o = table; o->kind != OPTION_END; o++)
         if (is_flag(o)) names[n++] = o->name;
     struct printable flag = printable(word);
+    /* The message has the flag alone, without its value. */
     flag.text[strcspn(flag.text, "=")] = '\0';
     const char *near = nearest_name(flag.text, names, n);
     if (near != NULL) return fail(err, ERR_USAGE, "%s is not a flag of %s; did you mean %s?", flag.text, command, near);
@@ -177,8 +191,10 @@ static enum error_code take_flag(const char *command, int argc, char *const argv
     const char *value;
     const struct option *o = find_flag(table, argv[*i], &value);
     if (o == NULL) return fail_unknown(command, table, argv[*i], err);
+    /* A second value would silently replace the first. */
     if (seen[o - table]) return fail(err, ERR_USAGE, "%s is given twice", o->name);
     seen[o - table] = true;
+    /* A switch is set by its name alone. */
     if (o->kind == OPTION_SWITCH) {
         if (value != NULL) return fail(err, ERR_USAGE, "%s takes no value, not %s", o->name, printable(value).text);
         return set_value(o, "", err);
@@ -188,6 +204,7 @@ static enum error_code take_flag(const char *command, int argc, char *const argv
     return set_value(o, value, err);
 }
 
+/* A word that is no flag goes to the first position of the table that has none yet. */
 static enum error_code take_position(const char *command, const char *word, const struct option *table, bool *seen,
                                      struct error *err)
 {
@@ -200,6 +217,7 @@ static enum error_code take_position(const char *command, const char *word, cons
                 command);
 }
 
+/* Help is asked for anywhere before "--", also where other words are wrong. */
 bool options_ask_for_help(int argc, char *const argv[])
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -207,15 +225,18 @@ bool options_ask_for_help(int argc, char *const argv[])
     return false;
 }
 
+/* Words go one by one to their option; required options are looked for at the end, and `given` is told for all. */
 enum error_code options_parse(const char *command, int argc, char *const argv[], const struct option *table, bool *help,
                               struct error *err)
 {
     bool seen[OPTIONS_MOST] = { false }, only_positions = false;
     const size_t n = table_count(table);
     enum error_code e = OK;
+    /* With --help nothing else is read, so mistakes beside it do not matter. */
     *help = options_ask_for_help(argc, argv);
     if (*help) return OK;
     for (int i = 0; i < argc && e == OK; i++) {
+        /* After "--" every word is a position, also one that begins with a dash. */
         if (!only_positions && strcmp(argv[i], "--") == 0) only_positions = true;
         else if (!only_positions && looks_like_flag(argv[i])) e = take_flag(command, argc, argv, &i, table, seen, err);
         else e = take_position(command, argv[i], table, seen, err);
@@ -229,6 +250,7 @@ enum error_code options_parse(const char *command, int argc, char *const argv[],
     return e;
 }
 
+/* A word is compared with the name up to its end or to "=". */
 bool options_given(int argc, char *const argv[], const char *name)
 {
     const size_t n = strlen(name);
@@ -244,6 +266,7 @@ enum error_code options_set(const struct option *table, const char *name, const 
     return fail(err, ERR_USAGE, "%s is not a flag", printable(name).text);
 }
 
+/* The value as a file of settings has it.  @return false for a value outside the range, which means "not set". */
 bool options_value(const struct option *option, char *text, size_t size)
 {
     const char *word;
@@ -296,6 +319,7 @@ static struct printable standing(const struct option *option)
     return s;
 }
 
+/* Choices stand before the default in the help text. */
 void options_explain(const struct option *option, char *text, size_t size)
 {
     const char *help = option->help != NULL ? option->help : "", *last = strstr(help, "; default:");
@@ -313,6 +337,7 @@ void option_describe(const struct option *option, char text[OPTION_TEXT])
         snprintf(text + n, OPTION_TEXT - n, "%s", standing(option).text);
 }
 
+/* Lines break at blanks, and a longer word is cut. */
 void print_wrapped_at(FILE *to, int left, int columns, const char *text)
 {
     const int room = columns - left;
@@ -332,6 +357,7 @@ void print_wrapped(FILE *to, int left, const char *text)
     print_wrapped_at(to, left, columns > left && columns < HELP_COLUMNS ? columns : HELP_COLUMNS, text);
 }
 
+/* The help has a heading for each group, and for each option its name, its value and its text. */
 void options_print_help(FILE *to, const struct option *table)
 {
     for (const struct option *o = table; o->kind != OPTION_END; o++) {

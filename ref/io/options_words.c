@@ -1,4 +1,8 @@
-/* options_words.c -- the part of options.h that needs no table: nearest names and numbers. */
+/* options_words.c -- the part of options.h that needs no table: nearest names and numbers.
+ *
+ * options.c and other rooms call this file for messages about unknown names; settings and results print numbers with
+ * real_format. fail_unknown_name returns ERR_USAGE.
+ */
 #include "ref/io/options.h"
 #include "ref/io/output.h"
 #include <limits.h>
@@ -32,6 +36,7 @@ static int edit_distance(const char *a, const char *b)
 /* A name without its leading dashes. */
 static const char *letters(const char *name) { return name + strspn(name, "-"); }
 
+/* The first of equally near names is taken; names that are too far are no help. */
 const char *nearest_name(const char *word, const char *const *names, size_t n)
 {
     const char *best = NULL;
@@ -65,6 +70,7 @@ enum error_code fail_unknown_name(struct error *err, const char *flag, const cha
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
+/* The fewest digits that are read back as the same number. */
 struct real_text real_format(double x)
 {
     struct real_text s;

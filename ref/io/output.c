@@ -1,3 +1,8 @@
+/* output.c -- writes files atomically, and reads whole files or parts.
+ *
+ * Nearly every room that reads or writes a file calls this file.  Errors are ERR_FILE (from the system), ERR_FORMAT
+ * (too long) and ERR_MEMORY; each names the file.  A failed output removes its temporary file.
+ */
 #include "ref/io/output.h"
 #include "ref/io/plain.h"
 #include "ref/io/disk.h"
@@ -12,6 +17,7 @@
 
 static bool inside_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }      /* of UTF-8 */
 
+/* Text from outside may move a terminal's cursor, so control characters become "?". */
 static void copy_shown(char *to, const char *from, size_t n)
 {
     memcpy(to, from, n);
@@ -19,6 +25,7 @@ static void copy_shown(char *to, const char *from, size_t n)
     plain_text(to);
 }
 
+/* A long name keeps its beginning, whole characters of UTF-8. */
 struct printable printable(const char *name)
 {
     enum { MOST = 80 };
@@ -28,12 +35,14 @@ struct printable printable(const char *name)
         copy_shown(s.text, name, n);
         return s;
     }
+    /* The cut moves back to the beginning of a character. */
     for (n = MOST - 3; n > 0 && inside_character(name[n]); n--);
     copy_shown(s.text, name, n);
     strcpy(s.text + n, "...");
     return s;
 }
 
+/* A long path keeps its end, where its file is. */
 struct printable printable_path(const char *path)
 {
     enum { MOST = 160 };
@@ -44,6 +53,7 @@ struct printable printable_path(const char *path)
         return s;
     }
     const char *from = path + n - (MOST - 3);
+    /* The cut moves on to the beginning of a character. */
     while (inside_character(*from)) from++;
     copy_shown(s.text + 3, from, strlen(from));
     return s;
@@ -69,6 +79,7 @@ static void output_forget(struct output *output)
     *output = (struct output){ .fd = -1 };
 }
 
+/* The message is made before the abort, which forgets the path and may change errno. */
 static enum error_code give_up(struct output *output, struct error *err, const char *what)
 {
     const enum error_code e = fail_errno(err, output->path, what);
@@ -76,6 +87,7 @@ static enum error_code give_up(struct output *output, struct error *err, const c
     return e;
 }
 
+/* A stream is written directly, since a pipe or device cannot be renamed over. */
 static enum error_code open_stream(struct output *output, struct error *err)
 {
     output->stream = true;
@@ -83,6 +95,7 @@ static enum error_code open_stream(struct output *output, struct error *err)
     return output->fd < 0 ? give_up(output, err, "cannot be written") : OK;
 }
 
+/* Open the temporary file beside the final one, so that the renaming stays within a file system. */
 enum error_code output_create(struct output *output, const char *path, struct error *err)
 {
     struct stat st;
@@ -93,12 +106,14 @@ enum error_code output_create(struct output *output, const char *path, struct er
         output_forget(output);
         return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     }
+    /* A folder cannot be replaced by a file. */
     if (exists && S_ISDIR(st.st_mode)) {
         output_forget(output);
         return fail(err, ERR_FILE, "%s: cannot be written: it is a folder", printable_path(path).text);
     }
     if (strcmp(path, "-") == 0 || (exists && !S_ISREG(st.st_mode))) return open_stream(output, err);
 
+    /* The process's number keeps two writers of one path apart. */
     snprintf(output->temp, room, "%s.tmp.%ld", path, (long)getpid());
     output->fd = disk_create(output->temp, O_RDWR | O_TRUNC);
     if (output->fd >= 0) return OK;
@@ -107,6 +122,7 @@ enum error_code output_create(struct output *output, const char *path, struct er
     return e;
 }
 
+/* Other processes write their parts into the temporary file of its owner, who renames it. */
 enum error_code output_join(struct output *output, const char *path, const char *temp, struct error *err)
 {
     *output = (struct output){ .fd = -1, .path = strdup(path), .temp = strdup(temp) };
@@ -127,9 +143,11 @@ enum error_code output_resize(struct output *output, int64_t bytes, struct error
     return disk_resize(output->fd, bytes) != 0 ? give_up(output, err, "making room failed") : OK;
 }
 
+/* Write all bytes; a call may write fewer.  A stream takes them only in order. */
 enum error_code output_write(struct output *output, const void *data, size_t bytes, int64_t at, struct error *err)
 {
     if (output->fd < 0) return fail(err, ERR_FILE, "a file was written to after it had failed or was finished");
+    /* A stream cannot go back. */
     if (output->stream && at != output->written) {
         errno = ESPIPE;
         return give_up(output, err, "cannot be written in pieces");
@@ -156,6 +174,7 @@ bool output_reader_has_left(int fd)
     return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
 }
 
+/* The probe makes the temporary file and removes it: a wrong path is found before hours of work. */
 enum error_code output_probe(const char *path, struct error *err)
 {
     struct stat st;
@@ -172,10 +191,12 @@ enum error_code output_flush(struct output *output, struct error *err)
     return !output->stream && disk_flush(output->fd) != 0 ? give_up(output, err, "flushing to the disk failed") : OK;
 }
 
+/* After a commit the output is forgotten; after a failure the temporary file is gone, and the old file stays. */
 enum error_code output_commit(struct output *output, struct error *err)
 {
     const enum error_code e = output_flush(output, err);
     if (e != OK) return e;
+    /* Some file systems report a full disk only when a file is closed. */
     const int closed = close(output->fd);
     output->fd = -1;
     if (closed != 0) return give_up(output, err, "closing failed");
@@ -204,6 +225,7 @@ void output_abort(struct output *output)
 
 /* ---- input ------------------------------------------------------------------------------------------------------- */
 
+/* A file or, where `pipes` allows it, a pipe.  Folders and devices are refused by name. */
 static enum error_code open_to_read(const char *path, bool pipes, int *fd, int64_t *size, struct error *err)
 {
     struct stat st;
@@ -211,6 +233,7 @@ static enum error_code open_to_read(const char *path, bool pipes, int *fd, int64
     if (stat(path, &st) != 0) return fail_errno(err, path, "cannot be opened");
     if (S_ISDIR(st.st_mode))
         return fail(err, ERR_FILE, "%s: is a folder, a file was expected", printable_path(path).text);
+    /* Opening a pipe or device could wait for ever, so the kind is looked at first. */
     if (!S_ISREG(st.st_mode) && !(pipes && S_ISFIFO(st.st_mode)))
         return fail(err, ERR_FILE, "%s: is a %s, a file was expected", printable_path(path).text,
                     S_ISFIFO(st.st_mode) ? "pipe" : "device");
@@ -231,6 +254,7 @@ enum error_code file_open(const char *path, int *fd, int64_t *size, struct error
     return open_to_read(path, false, fd, size, err);
 }
 
+/* Read exactly so many bytes: a file that has become shorter is an error. */
 enum error_code file_read_at(int fd, const char *path, void *out, size_t bytes, int64_t at, struct error *err)
 {
     char *to = out;
@@ -265,6 +289,7 @@ static enum error_code read_to_end(int fd, const char *path, int64_t size, int64
     size_t room = size > 0 ? (size_t)size + 1 : 4096;           /* a byte more, to see that nothing follows */
     *count = 0;
     for (;;) {
+        /* One byte always stays free, for the 0 at the end. */
         char *more = *bytes && *count + 1 < room ? *bytes : realloc(*bytes, *bytes ? room *= 2 : ++room);
         if (more == NULL) return fail(err, ERR_MEMORY, "%s: no memory for its bytes", printable_path(path).text);
         *bytes = more;
@@ -279,6 +304,7 @@ static enum error_code read_to_end(int fd, const char *path, int64_t size, int64
     }
 }
 
+/* A byte 0 follows the bytes, which `count` does not count.  The caller frees them. */
 enum error_code file_read_all(const char *path, int64_t limit, char **bytes, size_t *count, struct error *err)
 {
     int fd;
@@ -299,6 +325,7 @@ enum error_code file_read_all(const char *path, int64_t limit, char **bytes, siz
         return e;
     }
     (*bytes)[*count] = '\0';
+    /* A pipe that was read is empty now, which somebody may have to know. */
     if (stat(path, &st) == 0 && S_ISFIFO(st.st_mode)) pipe_read = printable_path(path);
     return OK;
 }

@@ -3,6 +3,9 @@
  * Output goes to a temporary file (path.tmp.PID), is flushed to the disk, and is then renamed to the final name.  A
  * crash, a full disk or an abort leaves the previous file unchanged.  Pipes, devices such as /dev/null and the standard
  * output, "-", cannot be replaced: they are streams, written directly from start to end.
+ *
+ * Every room that reads or writes files calls this file.  Errors are ERR_FILE, ERR_FORMAT and ERR_MEMORY, which name
+ * the file.
  */
 #ifndef ORRERY_OUTPUT_H
 #define ORRERY_OUTPUT_H

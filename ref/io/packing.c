@@ -1,3 +1,8 @@
+/* packing.c -- packs samples into sequences by best-fit decreasing, in time proportional to samples and S.
+ *
+ * samples.c calls this file.  Errors are ERR_USAGE for a length outside 1 ..  S, and ERR_MEMORY; then there is nothing
+ * to free.
+ */
 #include "ref/io/packing.h"
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +68,7 @@ static void packing_place(struct packing *packing, struct lists *by_length, stru
         }
 }
 
+/* Samples of a sequence are listed in their order in the text. */
 static enum error_code put_in_order(struct packing *packing, const int64_t *of, struct error *err)
 {
     packing->first = calloc((size_t)packing->sequences + 2, sizeof *packing->first);
@@ -75,6 +81,7 @@ static enum error_code put_in_order(struct packing *packing, const int64_t *of, 
     return OK;
 }
 
+/* packing->order lists samples by sequences: those of sequence s are order[first[s]] .. order[first[s + 1] - 1]. */
 enum error_code packing_make(struct packing *packing, const int64_t *length, int64_t samples, int64_t S,
                              struct error *err)
 {

@@ -3,6 +3,8 @@
  * The samples are taken from the longest to the shortest.  Each goes into the sequence in which the fewest tokens stay
  * free, or into a new one (D. S. Johnson et al., "Worst-case performance bounds for simple one-dimensional packing
  * algorithms", SIAM J. Comput. 3(4), 1974: at most 11/9 of the fewest possible sequences, and 4 more).
+ *
+ * samples.c packs samples with these functions; struct text keeps the result.
  */
 #ifndef ORRERY_PACKING_H
 #define ORRERY_PACKING_H

@@ -1,3 +1,5 @@
+/* pair.c -- prints two numbers with as many digits as tell them apart.  Reports and verify/ call this file; no
+ * function here can fail. */
 #include "ref/io/pair.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,8 @@
-/* plain.c -- see plain.h. */
+/* plain.c -- see plain.h.
+ *
+ * printable() and others call this file for names and texts from outside.  The function changes the text in place,
+ * never its length.
+ */
 #include "ref/io/plain.h"
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,7 @@
-/* plain.h -- makes text from outside safe for a line on a terminal. */
+/* plain.h -- makes text from outside safe for a line on a terminal.
+ *
+ * output.c, ref/text/generate.c and the printing of errors call this file.
+ */
 #ifndef ORRERY_PLAIN_H
 #define ORRERY_PLAIN_H
 

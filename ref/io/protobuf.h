@@ -2,6 +2,9 @@
  *
  * A message is a list of fields: a key, which is the field's number and how its value is stored, and the value.  A
  * message inside another is a field of bytes.  There is no reader: what is written here is for other programs.
+ *
+ * tfevents.c and draw/ write their files with these functions.  Nothing here can fail: the caller knows that there is
+ * room.
  */
 #ifndef ORRERY_PROTOBUF_H
 #define ORRERY_PROTOBUF_H

@@ -1,3 +1,8 @@
+/* safetensors.c -- opens a safetensors file and checks its whole header.
+ *
+ * ref/model, ref/golden, check/dump/ and cli/ call this file; safetensors_box.c reads the numbers.  Errors are
+ * ERR_FORMAT, which names file and tensor, ERR_FILE and ERR_MEMORY.  A failed open leaves nothing to close.
+ */
 #include "ref/io/safetensors.h"
 #include "ref/io/json.h"
 #include "ref/io/safetensors_box.h"
@@ -22,6 +27,7 @@ static int whole_list(const cJSON *list, int64_t *out, int most)
     return n;
 }
 
+/* A tensor has exactly these three keys. */
 static enum error_code check_keys(const char *path, const cJSON *item, struct error *err)
 {
     static const char *const keys[] = { "dtype", "shape", "data_offsets" };
@@ -33,6 +39,7 @@ static enum error_code check_keys(const char *path, const cJSON *item, struct er
         if (k == 3)
             return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has an unknown key \"%s\"", printable_path(path).text,
                         printable(item->string).text, printable(c->string).text);
+        /* A bit for each key that is there. */
         known |= 1 << k;
     }
     for (int k = 0; k < 3; k++)
@@ -64,6 +71,7 @@ static enum error_code parse_entry(const char *path, const cJSON *item, int64_t 
     if (fault != NULL) return fail_tensor(err, path, entry->name, fault);
     if (whole_list(cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), offset, 2) != 2)
         return fail_tensor(err, path, entry->name, "has \"data_offsets\" that are not two whole numbers >= 0");
+    /* Offsets are checked before they become addresses in the file. */
     if (offset[1] < offset[0] || offset[1] > data_bytes)
         return fail(err, ERR_FORMAT, "%s: tensor \"%s\" has data_offsets [%lld,%lld], outside the %lld bytes of data%s",
                     printable_path(path).text, printable(entry->name).text, (long long)offset[0], (long long)offset[1],
@@ -107,6 +115,7 @@ static enum error_code check_cover(const struct safetensors *st, int64_t data_at
     return OK;
 }
 
+/* Metadata are pairs of strings, which belong to the tree of the header. */
 static enum error_code parse_metadata(struct safetensors *st, const cJSON *object, struct error *err)
 {
     int n = 0;
@@ -130,12 +139,14 @@ static int by_pointed_name(const void *a, const void *b)
     return strcmp((*(struct safetensors_entry *const *)a)->name, (*(struct safetensors_entry *const *)b)->name);
 }
 
+/* Tensors are sorted twice: by offset, to check that they cover the data, and by name, to find them. */
 static enum error_code parse_header(struct safetensors *st, int64_t data_at, int64_t end, struct error *err)
 {
     const cJSON *root = st->header;
     enum error_code e = OK;
     if (!cJSON_IsObject(root))
         return fail(err, ERR_FORMAT, "%s: the header must be an object", printable_path(st->path).text);
+    /* One place too many if there are metadata, and never none. */
     const size_t room = (size_t)cJSON_GetArraySize(root) + 1;
     st->entry = calloc(room, sizeof *st->entry);
     st->by_name = calloc(room, sizeof *st->by_name);
@@ -154,6 +165,7 @@ static enum error_code parse_header(struct safetensors *st, int64_t data_at, int
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
+/* The length of the header is checked before memory is taken for it. */
 static enum error_code read_header(struct safetensors *st, int64_t size, struct error *err)
 {
     unsigned char length[8];
@@ -204,6 +216,7 @@ void safetensors_close(struct safetensors *st)
     *st = (struct safetensors){ .fd = -1 };
 }
 
+/* A binary search in by_name. */
 const struct safetensors_entry *safetensors_find(const struct safetensors *st, const char *name)
 {
     int low = 0, high = st->count;

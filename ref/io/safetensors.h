@@ -9,6 +9,9 @@
  * A file is not trusted: opening it checks the whole header.  The size of every tensor must match its offsets, and
  * together the tensors must cover the data without a hole or an overlap.  Reading a box reads only its bytes: so a
  * device reads its shard of a large model.
+ *
+ * ref/model, ref/golden, check/dump/ and subcommands call this file.  Every error names the file and, if there is one,
+ * the tensor.
  */
 #ifndef ORRERY_SAFETENSORS_H
 #define ORRERY_SAFETENSORS_H

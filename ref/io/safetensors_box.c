@@ -1,3 +1,8 @@
+/* safetensors_box.c -- walks over the runs of a box, and reads them with conversion.
+ *
+ * safetensors_read and safetensors_write.c call this file.  Errors are ERR_USAGE for a box outside the tensor,
+ * ERR_FORMAT for a dtype that cannot be converted, and those of reading.
+ */
 #include "ref/io/safetensors_box.h"
 #include "ref/numeric/float8.h"
 #include "ref/numeric/tensor.h"
@@ -7,7 +12,7 @@
 
 /* Every dtype of the file format; `least`: our smallest dtype that it converts to, DTYPE_COUNT if none. */
 static const struct format { const char *name; int bits; enum dtype least; } formats[] = {
-    /* conversions to narrower formats round */
+    /* Conversions to narrower formats round. */
     { "F64", 64, F32 }, { "F32", 32, F32 }, { "F16", 16, F32 }, { "BF16", 16, F32 },
     { "I64", 64, I64 }, { "I32", 32, I32 }, { "I16", 16, I32 }, { "I8", 8, I32 },
     { "U64", 64, DTYPE_COUNT }, { "U32", 32, I64 }, { "U16", 16, I32 }, { "U8", 8, U8 }, { "BOOL", 8, U8 },
@@ -29,6 +34,7 @@ int safetensors_dtype_bits(const char *dtype)
     return f != NULL ? f->bits : 0;
 }
 
+/* Count elements and bytes of a shape; the result is what is wrong with it, or NULL. */
 const char *entry_measure(struct safetensors_entry *entry)
 {
     const int bits = safetensors_dtype_bits(entry->dtype);
@@ -48,6 +54,7 @@ const char *entry_measure(struct safetensors_entry *entry)
 
 /* ---- boxes ------------------------------------------------------------------------------------------------------- */
 
+/* start and extent are in the caller's order; for a transposed matrix they are exchanged first. */
 enum error_code box_open(struct box *box, const char *path, const struct safetensors_entry *entry, const int64_t *start,
                          const int64_t *extent, bool transposed, struct error *err)
 {
@@ -80,6 +87,7 @@ enum error_code box_open(struct box *box, const char *path, const struct safeten
     return OK;
 }
 
+/* The index counts on like an odometer over the outer dimensions; each count is one run. */
 bool box_next(struct box *box)
 {
     if (box->done) return false;
@@ -152,6 +160,7 @@ static void convert_numbers(const struct format *from, enum dtype want, const vo
     }
 }
 
+/* A format converts to any real format, or to whole numbers that hold all its values. */
 static bool converts(const struct format *from, enum dtype want)
 {
     if (strcmp(from->name, dtype_file_name(want)) == 0) return true;
@@ -163,6 +172,7 @@ static bool converts(const struct format *from, enum dtype want)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
+/* A piece of CHUNK elements is read and converted at a time. */
 static enum error_code read_run(const struct safetensors *st, const struct safetensors_entry *entry, struct run run,
                                 const struct format *from, enum dtype want, void *out, struct error *err)
 {

@@ -1,4 +1,7 @@
-/* safetensors_box.h -- cuts a box of a tensor into runs of consecutive elements of its file.  Inside ref/io only. */
+/* safetensors_box.h -- cuts a box of a tensor into runs of consecutive elements of its file.  Inside ref/io only.
+ *
+ * safetensors_write.c and safetensors_box.c use this file; a fuzz test tries the conversions.
+ */
 #ifndef ORRERY_SAFETENSORS_BOX_H
 #define ORRERY_SAFETENSORS_BOX_H
 

@@ -1,3 +1,8 @@
+/* safetensors_write.c -- writes safetensors files, by one process or by several at once.
+ *
+ * ref/model, ref/golden, model/checkpoint/ and cli/ call this file.  Errors are ERR_USAGE (a tensor that cannot be
+ * written), ERR_FILE and ERR_MEMORY.  After an error the temporary file is gone, and only abort is allowed.
+ */
 #include "ref/io/json.h"
 #include "ref/io/safetensors.h"
 #include "ref/io/safetensors_box.h"
@@ -19,6 +24,7 @@ static int by_layout(const void *a, const void *b)
     return bits != 0 ? bits : strcmp(x->name, y->name);
 }
 
+/* Names and shapes come from the caller, so a wrong one is ERR_USAGE. */
 static enum error_code check_entries(const char *path, struct safetensors_entry *entry, int n, struct error *err)
 {
     for (int i = 0; i < n; i++) {
@@ -34,6 +40,7 @@ static enum error_code check_entries(const char *path, struct safetensors_entry 
     return OK;
 }
 
+/* Add a tensor's entry to the header.  @return false: no memory. */
 static bool add_entry(cJSON *root, const struct safetensors_entry *entry)
 {
     char list[SAFETENSORS_MAX_DIMS * 21 + 3];
@@ -120,10 +127,12 @@ static enum error_code safetensors_write_start(struct safetensors_writer *writer
     *writer = (struct safetensors_writer){ .file.fd = -1, .count = n,
                                           .entry = malloc(((size_t)n + 1) * sizeof *writer->entry) };
     if (writer->entry == NULL) return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
+    /* The caller's list is copied; its names have to live until the end. */
     if (n > 0) memcpy(writer->entry, tensors, (size_t)n * sizeof *writer->entry);
     return check_entries(path, writer->entry, n, err);
 }
 
+/* Lay out the tensors and write the header; the file has its full length then, and reads as zeros. */
 enum error_code safetensors_create(struct safetensors_writer *writer, const char *path,
                                    const struct safetensors_entry *tensors, int n,
                                    const struct safetensors_pair *metadata, int pairs, struct error *err)
@@ -149,6 +158,7 @@ static bool same_shape(const struct safetensors_entry *a, const struct safetenso
     return same;
 }
 
+/* A process that joins takes the offsets from the owner's file, and checks that both mean the same tensors. */
 enum error_code safetensors_join(struct safetensors_writer *writer, const char *path, const char *temp,
                                  const struct safetensors_entry *tensors, int n, struct error *err)
 {
@@ -171,6 +181,7 @@ enum error_code safetensors_join(struct safetensors_writer *writer, const char *
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+/* Consecutive elements are written at once; elements at a distance are gathered piece by piece first. */
 static enum error_code write_run(struct safetensors_writer *writer, struct run run, size_t size, int64_t offset,
                                  const char *data, struct error *err)
 {
@@ -188,6 +199,7 @@ static enum error_code write_run(struct safetensors_writer *writer, struct run r
     return e;
 }
 
+/* The box is a part of the tensor; `data` has its elements in row-major order, or transposed. */
 enum error_code safetensors_write_box(struct safetensors_writer *writer, int tensor, const int64_t *start_at,
                                       const int64_t *extent, bool transposed, const void *data, struct error *err)
 {

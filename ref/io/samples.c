@@ -1,3 +1,8 @@
+/* samples.c -- cuts a text into samples of given or drawn lengths, and makes batches of packed sequences.
+ *
+ * cli/train/data/ calls it (--pack).  Errors are ERR_FORMAT and ERR_USAGE with the line of the file of lengths, and
+ * ERR_MEMORY.
+ */
 #include "ref/io/samples.h"
 #include "ref/io/output.h"
 #include "ref/model/sample_mask.h"
@@ -49,6 +54,7 @@ static enum error_code samples_parse(struct lengths *lengths, const char *path, 
     return e;
 }
 
+/* The text needs a byte 0 at its end, for strtoll. */
 static enum error_code read_lengths(struct lengths *lengths, const char *path, int64_t S, struct error *err)
 {
     char *bytes;
@@ -65,6 +71,7 @@ static enum error_code read_lengths(struct lengths *lengths, const char *path, i
     return e;
 }
 
+/* The length of a sample depends on seed and number only, so every device draws the same. */
 static int64_t drawn_length(int64_t S, uint64_t seed, int64_t sample)
 {
     const double normal = random_normal(seed, random_stream("length of a sample"), (uint64_t)sample);
@@ -89,6 +96,7 @@ static enum error_code samples_cut(struct lengths *all, const struct lengths *gi
     return e;
 }
 
+/* The text keeps the packing; text_free frees it. */
 enum error_code samples_pack(struct text *text, const char *lengths, int64_t S, uint64_t seed, struct error *err)
 {
     struct lengths given = { 0 }, all = { 0 };
@@ -112,6 +120,7 @@ static void fill_sample(const uint8_t *bytes, int64_t n, int32_t *ids, int32_t *
     }
 }
 
+/* ids, labels and within [count, S]: the samples of a drawn sequence, then padding. */
 void samples_batch(const struct text *text, uint64_t seed, int64_t step, int64_t b0, int64_t count, int32_t *ids,
                    int32_t *labels, int32_t *within)
 {

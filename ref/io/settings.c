@@ -1,3 +1,8 @@
+/* settings.c -- turns a file of settings into words of the command line, and prints settings.
+ *
+ * cli/train/ and cli/report/ call this file.  Errors are ERR_USAGE with file and line, and ERR_MEMORY.  Words of the
+ * file come first, so that the command line overrides them.
+ */
 #include "ref/io/settings.h"
 #include "ref/io/output.h"
 #include <stdlib.h>
@@ -31,6 +36,7 @@ static enum error_code settings_refuse(const char *where, const struct yaml *yam
                 printable(yaml->key).text, why);
 }
 
+/* A key that is no setting gets the nearest one in the message. */
 static enum error_code refuse_key(const char *command, const struct option *table, const struct yaml *yaml,
                                   const char *where, struct error *err)
 {
@@ -55,6 +61,7 @@ static enum error_code set_value(const struct option *option, const struct yaml 
     return fail(err, ERR_USAGE, "%s: line %d: %s", printable_path(where).text, yaml->line, why.text);
 }
 
+/* A setting that belongs to another command is passed over; a wrong value is an error of this file. */
 enum error_code settings_check(const char *command, const struct option *table, const struct option *all,
                              const struct yaml *yaml, const char *where, bool *passed, struct error *err)
 {
@@ -70,6 +77,7 @@ enum error_code settings_check(const char *command, const struct option *table, 
                       yaml->line, printable(yaml->key).text, printable(yaml->text).text);
 }
 
+/* A switch that is false gives an empty word, which the caller drops. */
 char *settings_word(const struct option *option, const struct yaml *yaml)
 {
     char *const word = calloc(1, strlen(option->name) + strlen(yaml->text) + 2);
@@ -99,12 +107,13 @@ static int settings_count_of(const struct yaml *root)
     return n;
 }
 
-/* One setting of the file. */
+/* Take a setting of the file, unless the command line has the flag. */
 static enum error_code settings_take(struct settings_words *words, const char *command, const struct option *table,
                                      const struct option *all, const struct yaml *yaml, const char *file, int argc,
                                      char *const argv[], struct error *err)
 {
     bool passed;
+    /* This key says who wrote the file, and sets nothing. */
     if (strcmp(yaml->key, SETTINGS_WRITTEN_BY) == 0) return OK;
     const enum error_code e = settings_check(command, table, all, yaml, file, &passed, err);
     if (e || passed) return e;
@@ -117,6 +126,7 @@ static enum error_code settings_take(struct settings_words *words, const char *c
     return OK;
 }
 
+/* The digest says whether two runs had the same words from their files. */
 static enum error_code make_digest(struct settings_words *words, struct error *err)
 {
     char *all = NULL;
@@ -129,6 +139,7 @@ static enum error_code make_digest(struct settings_words *words, struct error *e
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the words of --config");
 }
 
+/* All settings of the file become words before those of the command line; the caller frees them with settings_free. */
 enum error_code settings_expand(struct settings_words *words, const char *command, const struct option *table,
                               const struct option *all, int argc, char *const argv[], struct error *err)
 {
@@ -136,6 +147,7 @@ enum error_code settings_expand(struct settings_words *words, const char *comman
     struct yaml *root = NULL;
     *words = (struct settings_words){ .argc = 0 };
     enum error_code e = file ? settings_read(file, &root, err) : OK;
+    /* A pipe can be read once; processes that start later cannot read it again. */
     words->once = file_pipe_taken(NULL, 0);
     const int most = argc + (root ? settings_count_of(root) : 0);
     if (!e && (words->argv = calloc((size_t)most + 1, sizeof *words->argv)) == NULL)
@@ -150,12 +162,14 @@ enum error_code settings_expand(struct settings_words *words, const char *comman
     return OK;
 }
 
+/* Ranks that are started later get the words, not the file, which may be a pipe. */
 void settings_drop_file(struct settings_words *words)
 {
     int kept = 0;
     bool flags = true;
     for (int i = 0; i < words->argc; i++) {
         const char *const word = words->argv[i];
+        /* Behind "--" a word like the flag is a position. */
         if (strcmp(word, "--") == 0) flags = false;
         if (flags && strcmp(word, file_flag) == 0) i++;                         /* and its value */
         else if (!flags || strncmp(word, file_flag, sizeof file_flag - 1) != 0 || word[sizeof file_flag - 1] != '=')
@@ -192,6 +206,7 @@ static void print_comment(FILE *to, const char *text)
     }
 }
 
+/* A setting that was not given is printed as a comment, with its default. */
 static void print_setting(FILE *to, const struct option *option, bool given, bool comments)
 {
     char text[TEXT_ROOM];

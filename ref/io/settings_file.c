@@ -1,5 +1,8 @@
 /* settings_file.c -- settings out of a file: one of settings, or what a run has written: its JSON, its log, or a page
- * that has its settings. */
+ * that has its settings.
+ *
+ * settings.c calls settings_read.  Errors are ERR_FORMAT, ERR_FILE and ERR_MEMORY; the caller frees the tree.
+ */
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/io/settings.h"
@@ -74,6 +77,7 @@ static void unescape(char *text)
     *to = '\0';
 }
 
+/* A page of a run has its settings in a <pre> with a known name; a page about several runs is refused. */
 static enum error_code from_page(char *text, const char *path, struct yaml **root, struct error *err)
 {
     const struct printable where = printable_path(path);
@@ -87,6 +91,7 @@ static enum error_code from_page(char *text, const char *path, struct yaml **roo
     return yml_parse(begin, strlen(begin), path, root, err);
 }
 
+/* The first sign of the file tells what the file is: { a result or a log, < a page, any other settings. */
 enum error_code settings_read(const char *path, struct yaml **root, struct error *err)
 {
     char *text;

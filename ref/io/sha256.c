@@ -1,3 +1,7 @@
+/* sha256.c -- SHA-256 of bytes and of files.
+ *
+ * bundle.c, settings.c, plan/ and cli/ call this file.  Only sha256_file can fail: ERR_FILE and ERR_MEMORY.
+ */
 #include "ref/io/sha256.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -26,6 +30,7 @@ static uint32_t read_word(const uint8_t *b)
     return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
+/* The compression function: 64 rounds on the state h with a block of 64 bytes. */
 static void add_block(uint32_t h[8], const uint8_t *block)
 {
     uint32_t w[64], s[8];
@@ -56,6 +61,7 @@ struct sha256 sha256_begin(void)
                                    0x5be0cd19 } };
 }
 
+/* Bytes are collected until a block is full. */
 void sha256_add(struct sha256 *sha256, const void *data, size_t bytes)
 {
     const uint8_t *from = data;
@@ -88,6 +94,7 @@ struct sha256_text sha256_of(const void *data, size_t bytes)
     return sha256_end(&s);
 }
 
+/* The file is read in pieces, so its size does not matter. */
 enum error_code sha256_file(const char *path, struct sha256_text *out, struct error *err)
 {
     enum { AT_ONCE = 1 << 18 };

@@ -1,6 +1,8 @@
 /* sha256.h -- the checksum of a file, as sha256sum prints it.
  *
  * Source  FIPS 180-4, sections 5 and 6.2.
+ *
+ * bundle.c, settings.c, plan/, ref/text/ and subcommands call this file.  Only sha256_file can fail.
  */
 #ifndef ORRERY_SHA256_H
 #define ORRERY_SHA256_H

@@ -1,3 +1,8 @@
+/* table.c -- keeps the rows of a table, chooses widths and units, and prints them.
+ *
+ * cli/bench/, cli/calibrate/ and draw/ call this file.  This file prints to the standard output and to the document of
+ * --json.  Rows without memory are lost, and the table is printed as far as it is there.
+ */
 /* table.c -- see table.h. */
 #include "ref/io/table.h"
 #include "ref/io/document.h"
@@ -13,6 +18,7 @@ enum { GAP = 2, NARROWEST = 16, ROW = 4000 };
 
 /* ---- keeping rows ------------------------------------------------------------------------------------------------ */
 
+/* Row 0 is the head; all rows are kept as they were given, with tabs. */
 static void table_keep(struct table *table, const char *text)
 {
     if (table->rows == table->room) {
@@ -59,6 +65,7 @@ static struct cell cell_of(const char *row, int c)
     return (struct cell){ row, n };
 }
 
+/* Cells beyond TABLE_COLUMNS are not printed. */
 static int count_columns(const struct table *table)
 {
     int most = 0;
@@ -79,6 +86,7 @@ static bool looks_like_number(struct cell cell)
     return begins && (unit <= 2 || (unit <= 4 && cell.text[cell.length - 1] == 'B'));
 }
 
+/* Cells that are empty or "-" say nothing about a column. */
 static bool is_of_numbers(const struct table *table, int c)
 {
     int numbers = 0;
@@ -101,6 +109,7 @@ static double unit_of_title(struct cell title)
     return end[-2] == 'u' ? 1e-6 : end[-2] == 'm' ? 1e-3 : 0;
 }
 
+/* The longest time of a column decides its unit. */
 static double longest_of(const struct table *table, int c)
 {
     double longest = 0;
@@ -131,6 +140,7 @@ static void choose_unit(struct table *table, int c)
     const struct cell title = cell_of(table->row[0], c);
     const double unit = unit_of_title(title), longest = longest_of(table, c);
     if (unit == 0 || longest < 999.95) return;
+    /* One unit for the whole column, by its longest time. */
     const struct figure_scale scale = time_scale(unit * longest);
     char text[TABLE_CELL];
     snprintf(text, sizeof text, "%.*s%s", title.length - 2, title.text, scale.name);
@@ -139,6 +149,7 @@ static void choose_unit(struct table *table, int c)
         const struct cell cell = cell_of(table->row[i], c);
         char *rest;
         const double time = strtod(cell.text, &rest);
+        /* Cells without a number stay as they are. */
         if (cell.length == 0 || rest == cell.text || !isfinite(time)) continue;
         snprintf(text, sizeof text, "%s%.*s", scale_format(&scale, unit * time).text,
                  (int)(cell.text + cell.length - rest), rest);
@@ -187,6 +198,7 @@ static bool print_line(const struct table *table, const struct layout *layout, s
     return more;
 }
 
+/* A row takes as many lines as its tallest cell. */
 static void print_part(const struct table *table, const struct layout *layout)
 {
     for (int i = 0; i < table->rows; i++) {
@@ -212,6 +224,7 @@ static void fold_words(struct layout *layout, int room)
     }
 }
 
+/* A part has the key columns and as many others as fit, at least one. */
 static void choose_part(const struct table *table, struct layout *layout, int first, int room)
 {
     int used = 0;
@@ -219,16 +232,19 @@ static void choose_part(const struct table *table, struct layout *layout, int fi
     layout->first = layout->last = first;
     for (int c = first; c < layout->columns; c++) {
         used += GAP + layout->width[c];
+        /* The first column of a part is printed also where it does not fit. */
         if (room > 0 && used > room && c > first) return;
         layout->last = c;
     }
 }
 
+/* Measure all cells, fold words if the terminal is narrow, and print part by part. */
 static void print_table(const struct table *table)
 {
     struct layout l = { .columns = count_columns(table) };
     const int room = terminal_columns(stdout);
     for (int c = 0; c < l.columns; c++) {
+        /* Numbers stand to the right, words to the left. */
         l.right[c] = is_of_numbers(table, c);
         for (int i = 0; i < table->rows; i++)
             if (cell_of(table->row[i], c).length > l.width[c]) l.width[c] = cell_of(table->row[i], c).length;
@@ -243,6 +259,7 @@ static void print_table(const struct table *table)
 
 /* ---- the document ------------------------------------------------------------------------------------------------ */
 
+/* The document gets the numbers before units are chosen, as they were given. */
 static void table_add_to_document(const struct table *table)
 {
     const int columns = count_columns(table);

@@ -9,6 +9,9 @@
  * On a terminal that is too narrow the widest column of words is folded; if that is not enough, the columns are printed
  * in parts below each other, each of which begins with the same first columns.  In a file or a pipe nothing is folded.
  * Rows can be printed only when all are known: what takes minutes should say on stderr how far it is.
+ *
+ * Benchmarks, cli/calibrate/ and draw/ print their tables with these functions.  Without memory rows are missing;
+ * nothing else fails.
  */
 #ifndef ORRERY_TABLE_H
 #define ORRERY_TABLE_H

@@ -1,4 +1,7 @@
-/* terminal.c -- see terminal.h. */
+/* terminal.c -- see terminal.h.
+ *
+ * All commands that print call this file.  No function here can fail: without a terminal nothing is folded.
+ */
 #define _DEFAULT_SOURCE
 #include "ref/io/terminal.h"
 #include "ref/io/document.h"
@@ -19,6 +22,7 @@ static int terminal_columns_of(int fd)
     return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : UNKNOWN;
 }
 
+/* TERMINAL_VARIABLE tells the width where the standard output is kept for a document. */
 int terminal_columns(FILE *to)
 {
     const int fd = to == NULL ? -1 : fileno(to);
@@ -44,6 +48,7 @@ static int widest_line(const char *text)
     return widest;
 }
 
+/* A text that is too wide is printed as one paragraph, folded at blanks after its title. */
 void say(FILE *to, int left, const char *format, ...)
 {
     char text[SENTENCE];
@@ -58,7 +63,7 @@ void say(FILE *to, int left, const char *format, ...)
     }
     for (char *c = text; *c; c++)
         if (*c == '\n') *c = ' ';
-    /* what stands left of the text is its title: it is not a place to fold */
+    /* The text's title stands left of it, so no line is folded there. */
     fprintf(to, "%.*s", left, text);
     print_wrapped_at(to, left, columns, text + left);
 }
@@ -70,6 +75,7 @@ bool terminal_has_colours(FILE *to)
     return terminal_columns(to) > 0 && (off == NULL || *off == '\0') && (kind == NULL || strcmp(kind, "dumb") != 0);
 }
 
+/* The word before the colon is coloured; a document that is quiet shows verdicts nevertheless. */
 void say_verdict(FILE *to, enum news news, const char *text)
 {
     const int word = (int)strcspn(text, ":"), columns = terminal_columns(to);

@@ -1,6 +1,8 @@
 /* terminal.h -- how wide a terminal is, and text that fits it.
  *
  * Nothing is folded in a file or a pipe: there a line is a line, for programs to read.
+ *
+ * All rooms that print sentences or pictures ask these functions for the width.  No function here can fail.
  */
 #ifndef ORRERY_TERMINAL_H
 #define ORRERY_TERMINAL_H

@@ -1,3 +1,8 @@
+/* text.c -- loads texts of bytes, and cuts batches out of them at drawn places.
+ *
+ * orrery train, golden and other subcommands call this file.  Errors are ERR_FILE, ERR_FORMAT (no text), ERR_MEMORY,
+ * and ERR_USAGE for a text that is too short.  A failed load leaves nothing to free.
+ */
 #include "ref/io/text.h"
 #include "ref/io/output.h"
 #include "ref/numeric/philox.h"
@@ -14,6 +19,7 @@ static const int64_t NO_LIMIT = INT64_C(1) << 40;       /* bytes: more than fits
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
+/* The limit cuts the last file. */
 static enum error_code text_append(struct text *text, const char *path, int64_t limit, struct error *err)
 {
     char *bytes;
@@ -34,6 +40,7 @@ static enum error_code text_append(struct text *text, const char *path, int64_t 
     return OK;
 }
 
+/* All files become one text, in this order; nine tenths of it are for training. */
 static enum error_code io_text_load(struct text *text, const char *const *paths, int n, int64_t limit,
                                     struct error *err)
 {
@@ -50,6 +57,7 @@ enum error_code text_load(struct text *text, const char *const *paths, int n, st
 {
     *text = (struct text){ 0 };
     assert(n >= 1);
+    /* The name is for messages: the first file, and how many more. */
     const struct printable first = printable_path(paths[0]);
     if (n == 1) snprintf(text->name, sizeof text->name, "%s", first.text);
     else snprintf(text->name, sizeof text->name, "%s and %d more", first.text, n - 1);
@@ -64,6 +72,7 @@ enum error_code text_load_own(struct text *text, struct error *err)
         *text = (struct text){ 0 };
         return fail(err, ERR_MEMORY, "no memory for the program's own text");
     }
+    /* The text is copied, so that text_free serves all texts alike. */
     memcpy(text->bytes, text_plays, text_plays_bytes);
     text->train = text->count - text->count / 10;
     return OK;
@@ -158,6 +167,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* All files of the tree in the order of their names, up to `limit` bytes. */
 enum error_code text_load_tree(struct text *text, const char *root, int64_t limit, struct error *err)
 {
     struct path_list list = { 0 };
@@ -174,6 +184,7 @@ enum error_code text_load_tree(struct text *text, const char *root, int64_t limi
     return e;
 }
 
+/* A folder is a tree of sources, NULL is the program's own text, any other path is a file. */
 enum error_code text_load_named(struct text *text, const char *path, struct error *err)
 {
     struct stat st;
@@ -193,6 +204,7 @@ static int64_t split_count(const struct text *text, enum text_split split)
     return split == TEXT_TRAIN ? text->train : text->count - text->train;
 }
 
+/* A split needs S + 2 tokens: S inputs, a label for the last one, and two places to draw from. */
 enum error_code text_check_length(const struct text *text, int64_t S, struct error *err)
 {
     static const char *const what[] = { "training", "validation" };
@@ -204,8 +216,10 @@ enum error_code text_check_length(const struct text *text, int64_t S, struct err
     return OK;
 }
 
+/* The offset is a pure function of its arguments, so every device draws the same without messages. */
 int64_t text_offset(const struct text *text, enum text_split split, uint64_t seed, int64_t step, int64_t b, int64_t S)
 {
+    /* Every place from which S tokens and a label can be read. */
     const uint64_t places = (uint64_t)(split_count(text, split) - S);
     const uint32_t counter[4] = { (uint32_t)b, (uint32_t)((uint64_t)b >> 32), (uint32_t)step,
                                   (uint32_t)((uint64_t)step >> 32) };
@@ -219,6 +233,7 @@ int64_t text_offset(const struct text *text, enum text_split split, uint64_t see
     return split_start(text, split) + (int64_t)(((uint64_t)w[1] << 32 | w[0]) % places);
 }
 
+/* inputs [count, S] and labels [count, S]: a label is the byte after its input. */
 void text_batch(const struct text *text, enum text_split split, uint64_t seed, int64_t step, int64_t S, int64_t b0,
                 int64_t count, int32_t *inputs, int32_t *labels)
 {

@@ -3,6 +3,8 @@
  * The first nine tenths of a text are for training, the last tenth for validation.  Philox draws the offset of sequence
  * b of step t from (seed, split, t, b).  There is no state and no order: a device fills only its own sequences, and
  * every mesh gets the same batch.  Offsets are drawn with replacement.
+ *
+ * cli/train/, cli/golden/ and ref/io/samples.c read text through these functions.
  */
 #ifndef ORRERY_TEXT_H
 #define ORRERY_TEXT_H

@@ -1,3 +1,7 @@
+/* tfevents.c -- writes numbers of a training run as event files of TensorBoard.
+ *
+ * orrery train calls it (--tensorboard); it writes at once, so that a viewer can follow.  Errors are ERR_FILE.
+ */
 #include "ref/io/tfevents.h"
 #include "ref/io/output.h"
 #include "ref/io/protobuf.h"
@@ -9,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The sum of a record, bit by bit, without a table: records are short and rare. */
 uint32_t crc32c(const void *bytes, size_t count)
 {
     const uint8_t *const b = bytes;
@@ -32,6 +37,7 @@ static enum error_code fail_errno(const struct tfevents *tfevents, const char *w
     return fail(err, ERR_FILE, "%s: %s: %s", printable_path(tfevents->path).text, what, strerror(errno));
 }
 
+/* A call may write fewer bytes than asked for, so the loop goes on until all are written. */
 static enum error_code write_record(struct tfevents *tfevents, const struct proto *event, struct error *err)
 {
     struct proto r = { .used = 0 };
@@ -67,6 +73,7 @@ static void name_file(struct tfevents *tfevents, const char *dir)
              (long long)time(NULL), host, (long)getpid());
 }
 
+/* A run that continues begins with a session start at its first step, so that the viewer drops later steps. */
 enum error_code tfevents_open(struct tfevents *tfevents, const char *dir, int64_t first, struct error *err)
 {
     static const char version[] = "brain.Event:2";

@@ -1,3 +1,8 @@
+/* yaml.c -- reads a small part of YAML into a tree, and prints texts so that they are read back.
+ *
+ * settings_file.c and cli/sweep.c call this file.  Errors are ERR_FORMAT with the line, ERR_FILE and ERR_MEMORY.  The
+ * caller frees the tree with yml_free.
+ */
 #include "ref/io/yaml.h"
 #include "ref/io/output.h"
 #include <ctype.h>
@@ -64,6 +69,7 @@ static enum error_code yaml_add_node(struct reader *reader, enum yaml_kind kind,
         free(text);
         return fail(err, ERR_MEMORY, "%s: no memory to read it", reader->where);
     }
+    /* An error about a value names the line of its key. */
     *y = (struct yaml){ .kind = kind, .line = reader->key ? reader->key_line : line, .key = reader->key, .text = text };
     reader->key = NULL;
     if (parent == NULL) reader->root = y;
@@ -80,6 +86,7 @@ static bool wants_key(const struct reader *reader)
     return reader->depth > 0 && reader->open[reader->depth - 1]->kind == YAML_MAPPING && reader->key == NULL;
 }
 
+/* A key may stand once in a mapping; the message names the line of the first. */
 static enum error_code take_key(struct reader *reader, char *text, int line, struct error *err)
 {
     const struct yaml *const before = yml_find(reader->open[reader->depth - 1], text);
@@ -93,6 +100,7 @@ static enum error_code take_key(struct reader *reader, char *text, int line, str
     return e;
 }
 
+/* A text is a key or a value, by what the open node waits for. */
 static enum error_code take_text(struct reader *reader, const yaml_event_t *v, struct error *err)
 {
     const char *const value = (const char *)v->data.scalar.value;
@@ -100,6 +108,7 @@ static enum error_code take_text(struct reader *reader, const yaml_event_t *v, s
     const bool plain = v->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (v->data.scalar.anchor || v->data.scalar.tag)
         return yaml_refuse(reader, yaml_line_of(v), "there can be no anchors (&) and no tags (!)", err);
+    /* A byte 0 would cut the text short. */
     if (memchr(value, 0, n)) return yaml_refuse(reader, yaml_line_of(v), "a text has a byte 0", err);
     if (n == 0 && plain && !wants_key(reader))
         return fail(err, ERR_FORMAT, "%s: line %d: %s has no value", printable_path(reader->where).text,
@@ -115,6 +124,7 @@ static enum error_code take_text(struct reader *reader, const yaml_event_t *v, s
            : yaml_add_node(reader, YAML_TEXT, yaml_line_of(v), text, err);
 }
 
+/* Only mappings may stand at the top, and only words may be keys. */
 static enum error_code open_node(struct reader *reader, const yaml_event_t *v, enum yaml_kind kind, bool named,
                                  struct error *err)
 {
@@ -125,6 +135,7 @@ static enum error_code open_node(struct reader *reader, const yaml_event_t *v, e
     return yaml_add_node(reader, kind, yaml_line_of(v), NULL, err);
 }
 
+/* libyaml says events: beginnings, ends and texts.  What this part of YAML lacks is refused by name. */
 static enum error_code take_event(struct reader *reader, const yaml_event_t *v, struct error *err)
 {
     switch (v->type) {
@@ -145,6 +156,7 @@ static enum error_code take_event(struct reader *reader, const yaml_event_t *v, 
     }
 }
 
+/* An empty file is an empty mapping. */
 static enum error_code read_events(struct reader *reader, struct error *err)
 {
     yaml_event_t event;
@@ -159,6 +171,7 @@ static enum error_code read_events(struct reader *reader, struct error *err)
     return e;
 }
 
+/* The parser's memory is freed in every case; a tree that is not complete is freed, too. */
 enum error_code yml_parse(const char *text, size_t length, const char *where, struct yaml **root, struct error *err)
 {
     struct reader r = { .where = where };

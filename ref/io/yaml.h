@@ -7,6 +7,8 @@
  *
  * Mappings, sequences and texts, and nothing that surprises: one document; no anchors, aliases or tags; no key twice; a
  * value after each key; no byte 0.  (Names that begin with yaml_ are libyaml's.)
+ *
+ * settings_file.c and cli/sweep.c read files with these functions.
  */
 #ifndef ORRERY_YAML_H
 #define ORRERY_YAML_H

@@ -1,3 +1,7 @@
+/* cgroup.c -- finds the folder of this process's control group, and walks up from it.
+ *
+ * cores.c and cli/launch/ call this file.  Functions return false where there is no such group; nothing is an error.
+ */
 #include "ref/machine/cgroup.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +71,7 @@ static const char *path_below(const char *group, const char *top)
     return group[n] == '/' && group[n + 1] != '\0' ? group + n : "";
 }
 
+/* Version 2 has one tree (controller NULL); version 1 has one for each controller. */
 bool cgroup_own(struct cgroup *cgroup, const char *root, const char *controller)
 {
     char group[CGROUP_PATH], top[CGROUP_PATH], at[CGROUP_PATH];
@@ -78,6 +83,7 @@ bool cgroup_own(struct cgroup *cgroup, const char *root, const char *controller)
            (int)(sizeof cgroup->folder - (size_t)n);
 }
 
+/* The folder loses its last part; false at the top of what is mounted. */
 bool cgroup_up(struct cgroup *cgroup)
 {
     char *last = strrchr(cgroup->folder + cgroup->top, '/');

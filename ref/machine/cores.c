@@ -1,3 +1,8 @@
+/* cores.c -- the cores that this process may use, by its binding and by its control groups.
+ *
+ * cli/, comm/ and benchmarks call this file.  No function here can fail: without an answer of the system, all cores
+ * count.
+ */
 #if defined(__linux__)
 #define _GNU_SOURCE                     /* sched_getaffinity */
 #endif
@@ -49,6 +54,7 @@ static double granted(const char *root)
     return least;
 }
 
+/* A grant of less than a core is still one. */
 int cores_of(int bound, const char *root)
 {
     const double least = fmin(bound, floor(granted(root)));
@@ -64,6 +70,7 @@ static int bound_to(void)
 #endif
 }
 
+/* The answer is asked for once in a process. */
 int cores_usable(void)
 {
     static int found;
@@ -71,6 +78,7 @@ int cores_usable(void)
     return found;
 }
 
+/* Without an answer the process may use every core. */
 void cores_bound(struct cores *cores)
 {
     memset(cores, 0, sizeof *cores);

@@ -1,3 +1,8 @@
+/* threads.c -- the number of threads of OpenMP and of the BLAS in this process.
+ *
+ * cli/ sets the number at the start of a command; optim/galore.c changes the BLAS's for a while.  No function here
+ * can fail.
+ */
 #include "ref/machine/threads.h"
 #include <cblas.h>
 #include <stdio.h>
@@ -26,6 +31,7 @@ static int threads_told(void)
     return threads > 0 && threads <= THREADS_MOST ? (int)threads : 0;
 }
 
+/* The order of wishes is: --threads, OMP_NUM_THREADS, the cores. */
 int threads_use(int cores)
 {
     const int told = threads_asked > 0 ? threads_asked : threads_told();
@@ -34,6 +40,7 @@ int threads_use(int cores)
     return threads;
 }
 
+/* Returns the number before, for setting it back. */
 int threads_set_blas(int threads)
 {
     const int before = openblas_get_num_threads();
@@ -41,6 +48,7 @@ int threads_set_blas(int threads)
     return before;
 }
 
+/* Processes that are started later read the number from the environment. */
 void threads_pass_on(void)
 {
     char text[16];
@@ -49,6 +57,7 @@ void threads_pass_on(void)
     setenv("OMP_NUM_THREADS", text, 1);
 }
 
+/* Bits of results depend on these, so reports name them. */
 struct arithmetic arithmetic_now(void)
 {
     struct arithmetic a = { .threads = openblas_get_num_threads() };

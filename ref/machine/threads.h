@@ -2,6 +2,9 @@
  *
  * The order of every sum is fixed but for those inside matrix products: there the BLAS chooses it, by its kernel for
  * this processor and by its number of threads.  Who compares bits has to compare these two.
+ *
+ * Commands set the number at their start; ref/optim/galore.c changes the number of the BLAS for a while, checkpoints
+ * note what is in use.
  */
 #ifndef ORRERY_THREADS_H
 #define ORRERY_THREADS_H

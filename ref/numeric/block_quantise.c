@@ -1,3 +1,8 @@
+/* block_quantise.c -- codes of 8 or 4 bits with a scale for each block, and bounds of their errors.
+ *
+ * collectives/ and generic.c call this file for quantised messages.  No function here can fail; formats that do not
+ * exist are mistakes that assert() finds.
+ */
 #include "ref/numeric/block_quantise.h"
 #include "ref/numeric/convert.h"
 #include <assert.h>
@@ -37,6 +42,7 @@ static uint32_t block_quantise_largest(const float *x, int64_t n)
     return most;
 }
 
+/* The largest code of b bits is 2^(b-1) - 1; the least is one further away from 0. */
 static int largest_code(int bits) { return (1 << (bits - 1)) - 1; }
 
 /* DeepSpeed's 2^b / (2 max), but without doubling max, which could overflow. */
@@ -48,6 +54,7 @@ static float factor_of(uint32_t largest_bits, int bits)
     return factor < 0x1p126f ? factor : 0x1p126f;
 }
 
+/* Codes of n numbers with one factor. */
 static void block_quantise_encode(uint8_t *code, const float *x, int64_t n, float factor, int bits)
 {
     int8_t q[CHUNK + 1];
@@ -63,6 +70,7 @@ static void block_quantise_encode(uint8_t *code, const float *x, int64_t n, floa
     else for (int64_t i = 0; i < n; i += 2) code[i / 2] = (uint8_t)((unsigned)q[i] << 4 | (q[i + 1] & 15));
 }
 
+/* A block is read twice: for its largest magnitude, and for its codes. */
 static void quantise_one(float *scale, uint8_t *code, struct tensor X, struct block_format format,
                          int64_t first, int64_t n)
 {
@@ -86,6 +94,7 @@ static void quantise_one(float *scale, uint8_t *code, struct tensor X, struct bl
     }
 }
 
+/* Blocks are independent, so threads share them. */
 void block_quantise(void *code, struct tensor X, struct block_format format)
 {
     const int64_t n = tensor_count(X), blocks = block_quantise_blocks_of(format, n);
@@ -113,6 +122,7 @@ static void decode(float *x, const uint8_t *code, int64_t n, float scale, int bi
     for (int64_t i = 0; i < n; i++) x[i] = (float)code_at(code, i, bits) * scale;
 }
 
+/* Y = codes times scales, block by block. */
 void block_dequantise(struct tensor Y, const void *code, struct block_format format)
 {
     const int64_t n = tensor_count(Y), blocks = block_quantise_blocks_of(format, n);
@@ -136,6 +146,7 @@ void block_dequantise(struct tensor Y, const void *code, struct block_format for
 
 /* ---- error bounds ------------------------------------------------------------------------------------------------ */
 
+/* A block whose scale is 1 may also have numbers, so its codes are looked at. */
 static bool all_zero(const uint8_t *code, int64_t n, int bits)
 {
     for (int64_t i = 0; i < n; i++)
@@ -143,6 +154,7 @@ static bool all_zero(const uint8_t *code, int64_t n, int bits)
     return true;
 }
 
+/* bound[i] grows by the largest error that element i can have. */
 void block_add_bounds(double *bound, const void *code, struct block_format format, int64_t n)
 {
     const int64_t blocks = block_quantise_blocks_of(format, n);

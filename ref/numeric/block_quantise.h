@@ -33,6 +33,8 @@
  *             2^b u (1 + u) s; and 1/f <= s / (1 - u).
  *           - The sum of all these errors is below 2^(b+2) u = e.  A block of zeros (all codes 0, s = 1) is exact.
  * fp64      the bound is for the numbers after rounding to fp32.
+ *
+ * Quantised collectives and their checks use this file, on the host or through a device's backend.
  */
 #ifndef ORRERY_BLOCK_QUANTISE_H
 #define ORRERY_BLOCK_QUANTISE_H

@@ -1,3 +1,8 @@
+/* convert.c -- loops that convert arrays between the four floating-point formats.
+ *
+ * Tensors, samples and messages are converted here, by the model and by devices.  No function here can fail; integers
+ * are a mistake of the caller.
+ */
 #include "ref/numeric/convert.h"
 #include "ref/numeric/float16_lanes.h"
 #include <assert.h>
@@ -39,6 +44,7 @@ static void (*const loop[DTYPE_COUNT][DTYPE_COUNT])(void *to, const void *from, 
     [F16] = { [F32] = fp16_from_f32, [F64] = fp16_from_f64, [BF16] = fp16_from_bf16 },
 };
 
+/* The arrays must not overlap. */
 void convert_numbers(void *to, enum dtype to_format, const void *from, enum dtype from_format, int64_t n)
 {
     assert(dtype_unit(to_format) > 0 && dtype_unit(from_format) > 0);

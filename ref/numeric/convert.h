@@ -1,4 +1,8 @@
-/* convert.h -- converts arrays from one floating-point format to another. */
+/* convert.h -- converts arrays from one floating-point format to another.
+ *
+ * Devices, ref/model, ref/golden and verify/ call this file.  No function here can fail, and uses all cores for long
+ * arrays.
+ */
 #ifndef ORRERY_CONVERT_H
 #define ORRERY_CONVERT_H
 

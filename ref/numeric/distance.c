@@ -1,3 +1,7 @@
+/* distance.c -- squared distances of tensors, in fp64 and in a fixed order, and relative distances.
+ *
+ * Golden files, verify/ and check/report/ compare with these functions.  No function here can fail.
+ */
 #include "ref/numeric/distance.h"
 #include "ref/numeric/convert.h"
 #include <math.h>
@@ -9,6 +13,7 @@ static const void *distance_element(struct tensor t, int64_t i)
     return (const char *)t.data + (size_t)i * dtype_size(t.dtype);
 }
 
+/* A quotient is rounded to fp32 if the tensor's wide format is fp32. */
 static void distance_divide(double *x, int64_t n, double divisor, bool single)
 {
     for (int64_t i = 0; i < n; i++) x[i] /= divisor;
@@ -56,12 +61,14 @@ double squared_distance_of_quotient(struct tensor a, double divisor, struct tens
     return sum;
 }
 
+/* The rounding of stored numbers is added, so that a bound holds for a run that rounds otherwise. */
 double relative_when_stored(double far, double size, int64_t count, enum dtype dtype)
 {
     const double steps = size > 0 ? dtype_step(dtype) * sqrt((double)count) / size : 0;
     return (far == 0 ? 0 : far / size) + 2 * dtype_unit(dtype) + steps;
 }
 
+/* A tensor of zeros has no relative distance, so its absolute one counts. */
 double relative_or_absolute(double far, double size, int64_t count, enum dtype dtype)
 {
     if (size != 0) return relative_when_stored(far, size, count, dtype);

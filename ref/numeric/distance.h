@@ -1,4 +1,7 @@
-/* distance.h -- the distance of two tensors. */
+/* distance.h -- the distance of two tensors.
+ *
+ * Golden files, verify/reference/ and check/report/ compare tensors with these functions.
+ */
 #ifndef ORRERY_DISTANCE_H
 #define ORRERY_DISTANCE_H
 

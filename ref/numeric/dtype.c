@@ -1,3 +1,5 @@
+/* dtype.c -- properties of number formats, from the table DTYPES in dtype.h.  All rooms use this file; no function
+ * here can fail. */
 #include "ref/numeric/dtype.h"
 #include <string.h>
 
@@ -16,6 +18,7 @@ enum dtype dtype_wide(enum dtype dtype) { return dtype == BF16 || dtype == F16 ?
 
 bool dtype_is_narrow(enum dtype dtype) { return dtype_wide(dtype) != dtype; }
 
+/* An unknown name gives DTYPE_COUNT. */
 enum dtype dtype_by_name(const char *name)
 {
     int t = 0;

@@ -1,4 +1,7 @@
-/* dtype.h -- number formats: their names, sizes and rounding units. */
+/* dtype.h -- number formats: their names, sizes and rounding units.
+ *
+ * All rooms include this file; no function here can fail.
+ */
 #ifndef ORRERY_DTYPE_H
 #define ORRERY_DTYPE_H
 

@@ -1,3 +1,8 @@
+/* dynamic_code.c -- the table of 8-bit codes of bitsandbytes, and the code of a number.
+ *
+ * optim/galore_codes.c calls this file.  No function here can fail; the table is computed, since it has only 256
+ * numbers.
+ */
 #include "ref/numeric/dynamic_code.h"
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +22,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Values are sorted, so that codes ascend with them; middle[c] separates code c from code c + 1. */
 struct dynamic_table dynamic_table_of(bool has_signs)
 {
     struct dynamic_table t = { .has_signs = has_signs };

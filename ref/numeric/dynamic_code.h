@@ -15,6 +15,8 @@
  *         block-wise quantization", arXiv:2110.02861
  * Differs there x / factor is a GPU's approximate quotient, which can move a number near the middle of two values to
  *         the other one
+ *
+ * ref/optim/galore_codes.c keeps moments in such codes.
  */
 #ifndef ORRERY_DYNAMIC_CODE_H
 #define ORRERY_DYNAMIC_CODE_H

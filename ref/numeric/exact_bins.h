@@ -1,4 +1,7 @@
-/* exact_bins.h -- squares of fp32 numbers that were added up elsewhere without rounding, by their exponents. */
+/* exact_bins.h -- squares of fp32 numbers that were added up elsewhere without rounding, by their exponents.
+ *
+ * exact_sum.c and the CUDA backend include this file.
+ */
 #ifndef ORRERY_EXACT_BINS_H
 #define ORRERY_EXACT_BINS_H
 

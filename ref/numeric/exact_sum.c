@@ -1,3 +1,8 @@
+/* exact_sum.c -- sums of squares as long fixed-point numbers, without rounding.
+ *
+ * model/trainer.c and schemes/data/ call this file for the norm of gradients, so that every mesh gets the same bits.
+ * No function here can fail.
+ */
 #include "ref/numeric/exact_bins.h"
 #include "ref/numeric/convert.h"
 #include <math.h>
@@ -16,6 +21,7 @@ static void add_at(struct exact_sum *exact_sum, uint64_t v, int power)
     exact_sum->limb[i + 2] += (int64_t)(high >> LIMB_BITS);
 }
 
+/* Carries move up, so that each limb but the last has 32 bits again. */
 static void carry(struct exact_sum *exact_sum)
 {
     for (int i = 0; i + 1 < EXACT_LIMBS; i++) {
@@ -25,6 +31,7 @@ static void carry(struct exact_sum *exact_sum)
     }
 }
 
+/* s += t; carries follow at once, since limbs have room for few additions only. */
 void exact_add(struct exact_sum *s, const struct exact_sum *t)
 {
     for (int i = 0; i < EXACT_LIMBS; i++) s->limb[i] += t->limb[i];
@@ -58,6 +65,7 @@ static void add_floats(struct exact_sum *exact_sum, const float *x, int64_t n)
         if (!isfinite(x[i])) exact_sum->infinite += (double)x[i] * (double)x[i];
 }
 
+/* The GPU's kernel has added squares by exponents; low and high are two halves of those sums. */
 void exact_add_bins(struct exact_sum *exact_sum, const uint64_t *low, const uint64_t *high)
 {
     for (int e = 0; e < EXACT_BINS - 1; e++) {
@@ -81,6 +89,7 @@ static void add_doubles(struct exact_sum *exact_sum, const double *x, int64_t n)
     }
 }
 
+/* A block of one format: 16-bit numbers are widened first, which is exact. */
 static void add_block(struct exact_sum *exact_sum, struct tensor x, int64_t first, int64_t n)
 {
     const char *data = (const char *)x.data + (size_t)first * dtype_size(x.dtype);
@@ -95,6 +104,7 @@ static void add_block(struct exact_sum *exact_sum, struct tensor x, int64_t firs
     carry(exact_sum);
 }
 
+/* The sum grows by the squares of all elements of x. */
 void exact_add_squares(struct exact_sum *exact_sum, struct tensor x)
 {
     const int64_t n = tensor_count(x), blocks = (n + AT_ONCE - 1) / AT_ONCE;
@@ -129,6 +139,7 @@ void exact_to_numbers(const struct exact_sum *exact_sum, double number[])
     number[EXACT_LIMBS - 1] += exact_sum->infinite;
 }
 
+/* The numbers are sums over devices of what exact_to_numbers gave. */
 void exact_from_numbers(struct exact_sum *exact_sum, const double number[])
 {
     /* A last number that is not finite carried the infinities; the limb behind it is lost. */

@@ -1,4 +1,7 @@
-/* finite.h -- whether numbers are neither NaN nor infinite, without a branch for each. */
+/* finite.h -- whether numbers are neither NaN nor infinite, without a branch for each.
+ *
+ * check/report/ asks these functions about every tensor that it compares.
+ */
 #ifndef ORRERY_FINITE_H
 #define ORRERY_FINITE_H
 

@@ -1,9 +1,15 @@
+/* permutation.c -- item i of a permutation of 0 .. n - 1 that seed, stream and number decide.
+ *
+ * text/corpus.c and ref/model/load.c call this file.  No function here can fail; an i outside is a mistake that
+ * assert() finds.
+ */
 #include "ref/numeric/permutation.h"
 #include "ref/numeric/philox.h"
 #include <assert.h>
 
 enum { ROUNDS = 4 };
 
+/* A permutation of numbers of 2 half bits, whatever the round function is. */
 static uint64_t permute(uint64_t x, int half, const uint32_t key[2], uint64_t number)
 {
     const uint64_t mask = (UINT64_C(1) << half) - 1;

@@ -1,5 +1,10 @@
+/* philox.c -- random numbers as functions of seed, stream and index.
+ *
+ * Initial weights, dropout, batches and sampling draw here, on one device and on many.  No function here can fail.
+ */
 #include "ref/numeric/philox.h"
 
+/* Ten rounds, as the paper recommends; the key changes from round to round. */
 void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
@@ -34,6 +39,7 @@ static void block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4
     philox4x32(counter, key, out);
 }
 
+/* n blocks of four words, in a loop that becomes vector instructions. */
 void random_words(uint32_t *restrict w, int64_t n, uint64_t seed, uint64_t stream, uint64_t first)
 {
     for (int64_t i = 0; i < n; i++) {

@@ -1,3 +1,7 @@
+/* rounding.c -- bounds of rounding errors of sums, worst or likely.
+ *
+ * check/recompute/ and cli/check.c compare recomputed results with these bounds.  No function here can fail.
+ */
 #include "ref/numeric/rounding.h"
 #include <math.h>
 

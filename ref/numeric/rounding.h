@@ -9,6 +9,8 @@
  *
  * A subnormal number is off by up to half the smallest step of its format, whatever its size.  Sums of subnormal
  * numbers are exact; products are not.
+ *
+ * check/recompute/ and cli/check.c bound recomputed results with these functions.
  */
 #ifndef ORRERY_ROUNDING_H
 #define ORRERY_ROUNDING_H

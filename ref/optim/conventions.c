@@ -1,3 +1,8 @@
+/* conventions.c -- the table of conventions by profile, and texts such as "torch,decay-place=after" (--as).
+ *
+ * cli/train/, cli/check.c and golden files parse texts here; optimizers ask for values with convention().  Errors are
+ * ERR_USAGE, which names the flag, the row and the nearest name.
+ */
 #include "ref/optim/conventions.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
@@ -128,6 +133,7 @@ const struct convention_row convention_rows[CONVENTIONS] = {
         .value = { AT_LEAST_STAYS, AT_LEAST_STAYS, AT_LEAST_STAYS, AT_LEAST_STOPS, AT_LEAST_STAYS } },
 };
 
+/* Zeros in memory are orrery's own conventions, so a struct that nobody has parsed is valid. */
 double convention(const struct conventions *conventions, enum convention row)
 {
     return conventions->text[0] ? conventions->value[row] : convention_rows[row].value[AS_ORRERY];
@@ -162,6 +168,7 @@ static size_t conventions_count(const char *const names[])
     return n;
 }
 
+/* The row of a name, or -1 with an error. */
 static int find_row(const char *word, struct error *err)
 {
     const char *names[CONVENTIONS];
@@ -173,6 +180,7 @@ static int find_row(const char *word, struct error *err)
     return -1;
 }
 
+/* Rows without choices take numbers in a range, some of them whole. */
 static enum error_code take_number(struct conventions *conventions, int row, const char *word, struct error *err)
 {
     const struct convention_row *r = &convention_rows[row];
@@ -205,6 +213,7 @@ static enum error_code take_row(struct conventions *conventions, char *word, str
     return OK;
 }
 
+/* The text is a profile, then rows that differ from it.  After an error the conventions are not to be used. */
 enum error_code conventions_parse(struct conventions *conventions, const char *text, struct error *err)
 {
     char copy[CONVENTIONS_TEXT], *rest = copy;
@@ -247,6 +256,7 @@ static void drop_row(const char *text, const char *row, char out[CONVENTIONS_TEX
     out[used] = '\0';
 }
 
+/* A flag of its own, such as --balance-over, replaces a row of the text. */
 enum error_code conventions_change(struct conventions *conventions, enum convention row, const char *value,
                                    struct error *err)
 {

@@ -3,6 +3,8 @@
  * A profile is a column: the package whose steps are meant.  `orrery` is what this program does by itself.  The rows,
  * with the files of the released code, are in conventions.c; `orrery list profiles` prints them;
  * golden/make_profiles.py runs the packages, and tests/ref/test_profiles.c holds each column to what they compute.
+ *
+ * Optimizers, the loss scale and the model ask for values; cli/ and golden files have the text.
  */
 #ifndef ORRERY_CONVENTIONS_H
 #define ORRERY_CONVENTIONS_H

@@ -1,3 +1,7 @@
+/* factors.c -- the factors of a step of AdamW, SGD or momentum, by the conventions.
+ *
+ * adamw.c, sgd.c, the CUDA backend and check/recompute/ use them, so that all step with the same numbers.
+ */
 #include "ref/optim/factors.h"
 #include <math.h>
 
@@ -8,6 +12,7 @@ static double factors_rounded(double x, bool narrow)
     return narrow ? (double)narrowed : x;
 }
 
+/* Everything that depends on the step alone is computed once here, not for each element. */
 struct adam_factors adam_factors(struct step step)
 {
     const struct hyperparameters *h = step.hyper;
@@ -36,6 +41,7 @@ struct adam_factors adam_factors(struct step step)
                                   .c2 = c2 };
 }
 
+/* Coupled decay is added to the gradient; decoupled decay multiplies the weight. */
 struct sgd_factors sgd_factors(struct step step)
 {
     const bool coupled = convention(&step.hyper->as, SGD_DECAY) == SGD_COUPLED;

@@ -1,4 +1,8 @@
-/* galore.c -- shapes and the computation of P.  The arithmetic of a step, once per format, is in galore_step.c. */
+/* galore.c -- shapes and the computation of P.  The arithmetic of a step, once per format, is in galore_step.c.
+ *
+ * schemes/data/, device/ and verify/reference/ call this file. galore_refresh returns ERR_CHECK if LAPACK fails;
+ * nothing else can fail.
+ */
 #define REAL F64
 #include "ref/optim/galore.h"
 #include "ref/numeric/convert.h"
@@ -79,6 +83,7 @@ static void put_vector(struct tensor P, int64_t k, const double *v)
     for (int64_t i = 0; i < a; i++) tensor_set(P, i * r + k, v[most] < 0 ? -v[i] : v[i]);
 }
 
+/* P [a, r] = the singular vectors of G with the largest singular values, by the eigenvectors of G G' [a, a]. */
 enum error_code galore_refresh(struct low_rank low_rank, struct tensor P, struct tensor G, void *scratch,
                                double *square, struct error *err)
 {
@@ -118,6 +123,7 @@ void galore_project(struct low_rank low_rank, struct tensor G, struct tensor P, 
     (G.dtype == F32 ? galore_project_f32 : galore_project_f64)(low_rank, G, P, scratch);
 }
 
+/* Parameters without a projection step as with AdamW. */
 void galore_step(const struct optimizer *optimizer, struct low_rank low_rank, struct tensor w, struct tensor g,
                  const struct tensor state[], struct step step)
 {

@@ -1,7 +1,12 @@
-/* galore_parts.c -- a parameter that is several matrices in the published model: each is projected separately. */
+/* galore_parts.c -- a parameter that is several matrices in the published model: each is projected separately.
+ *
+ * schemes/data/ and verify/reference/ call this file for fused projections, such as q, k and v in a matrix.  No
+ * function here can fail; more parts than LOW_RANK_MOST_PARTS are a mistake that assert() finds.
+ */
 #include "ref/optim/table.h"
 #include <assert.h>
 
+/* Each part is projected by its own rows [rows, n]. */
 struct low_rank_parts low_rank_parts_of(const struct optimizer *optimizer,
                                         const struct hyperparameters *hyper, bool linear,
                                         const int64_t rows[], int parts, int64_t n)
@@ -19,6 +24,7 @@ struct low_rank_parts low_rank_parts_of(const struct optimizer *optimizer,
     return all;
 }
 
+/* The numbers of the projected gradients of all parts. */
 int64_t low_rank_reduced(const struct low_rank_parts *all)
 {
     int64_t n = 0;
@@ -26,6 +32,7 @@ int64_t low_rank_reduced(const struct low_rank_parts *all)
     return n;
 }
 
+/* Rows of a part: also of a tensor without memory, whose shape alone is asked for. */
 struct tensor low_rank_rows(struct low_rank_part part, struct tensor w)
 {
     const int64_t row = w.ndim == 2 ? w.dim[1] : 1;
@@ -50,6 +57,7 @@ struct tensor low_rank_parts_state(const struct optimizer *optimizer, const stru
     return one.ndim == 0 ? tensor_none : tensor_1d(NULL, one.dtype, n);
 }
 
+/* The state of a part begins behind those of the parts before it. */
 struct tensor low_rank_part_state(const struct optimizer *optimizer, const struct hyperparameters *hyper,
                                   const struct low_rank_parts *all, int part, struct tensor w, struct tensor state,
                                   int k)
@@ -83,6 +91,7 @@ int64_t low_rank_numbers(const struct optimizer *optimizer, const struct hyperpa
     return n;
 }
 
+/* States that are numbers are returned as they are; codes are decoded into `room`. */
 struct tensor low_rank_read(const struct optimizer *optimizer, const struct hyperparameters *hyper,
                             const struct low_rank_parts *all, struct tensor w, int k, struct tensor state, void *room)
 {

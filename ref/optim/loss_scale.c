@@ -1,7 +1,13 @@
+/* loss_scale.c -- the loss scale of fp16 training: what it begins with, and how it changes.
+ *
+ * model/trainer.c and verify/reference/ call this file after each backward pass, with an `overflow` on which all
+ * devices have agreed.  No function here can fail; `exhausted` says that the run should end.
+ */
 #include "ref/optim/loss_scale.h"
 #include <assert.h>
 #include <math.h>
 
+/* Formats with the exponents of fp32 need no scale: theirs is 1 and never changes. */
 struct loss_scale loss_scale_of(const struct conventions *conventions, enum dtype dtype)
 {
     const struct loss_scale fixed = { .scale = 1, .growth = 1, .backoff = 1 };
@@ -32,6 +38,7 @@ static void overflowed(struct loss_scale *scale)
     else scale->scale = fmax(scale->scale * scale->backoff, fmax(scale->least, LOSS_SCALE_LEAST));
 }
 
+/* Returns whether the step may be taken. */
 bool loss_scale_update(struct loss_scale *scale, bool overflow)
 {
     if (scale->interval == 0) return true;

@@ -1,3 +1,8 @@
+/* optimizer.c -- the registry of optimizers, and a step of any of them on tensors of any format.
+ *
+ * Devices (backend.h), ref/model, ref/golden and verify/ call optimizer_step; plug-ins call optimizer_add.  Errors
+ * are ERR_USAGE for an unknown name, ERR_FORMAT and ERR_MEMORY for a plug-in.
+ */
 #include "ref/optim/optimizer.h"
 #include "ref/io/options.h"
 #include "ref/numeric/convert.h"
@@ -65,6 +70,7 @@ const struct optimizer no_optimizer = { .name = "none", .description = "inferenc
 
 const struct optimizer *optimizers[OPTIMIZERS_MOST] = { &adamw, &sgd, &momentum, &galore, &natural_galore, &mezo };
 
+/* An optimizer of a plug-in steps element by element; those with projections have code of their own. */
 static const char *optimizer_lacks(const struct optimizer *optimizer)
 {
     if (!optimizer->name || !optimizer->name[0] || !optimizer->description || !optimizer->source)
@@ -78,6 +84,7 @@ static const char *optimizer_lacks(const struct optimizer *optimizer)
     return optimizer->operations > 0 ? NULL : "operations, the number for an element, for virtual time";
 }
 
+/* The new optimizer is the last of the list; the caller keeps its memory. */
 enum error_code optimizer_add(const struct optimizer *optimizer, struct error *err)
 {
     const struct optimizer *taken;
@@ -88,12 +95,14 @@ enum error_code optimizer_add(const struct optimizer *optimizer, struct error *e
     if (optimizer_find(&taken, optimizer->name, NULL) == OK)
         return fail(err, ERR_FORMAT, "%s: there is an optimizer of this name", optimizer->name);
     while (optimizers[count]) count++;
+    /* The last place stays NULL, which ends the list. */
     if (count + 1 >= OPTIMIZERS_MOST)
         return fail(err, ERR_MEMORY, "%s: there are %d optimizers, the most that there can be", optimizer->name, count);
     optimizers[count] = optimizer;
     return OK;
 }
 
+/* Names of those before are collected for the message about an unknown one. */
 enum error_code optimizer_find(const struct optimizer **found, const char *name, struct error *err)
 {
     const char *names[OPTIMIZERS_MOST];
@@ -134,6 +143,7 @@ static void widen_and_step(const struct optimizer *optimizer, struct tensor w, s
     }
 }
 
+/* w and states change; g does not.  An element's step needs no other element. */
 void optimizer_step(const struct optimizer *optimizer, struct tensor w, struct tensor g, const struct tensor state[],
                     struct step step)
 {
@@ -143,6 +153,7 @@ void optimizer_step(const struct optimizer *optimizer, struct tensor w, struct t
     else (w.dtype == F32 ? optimizer->step_f32 : optimizer->step_f64)(w, g, state, step);
 }
 
+/* Matrices decay always, other parameters only if the convention says so. */
 double weight_decay_of(const struct hyperparameters *hyper, bool matrix)
 {
     return matrix || convention(&hyper->as, DECAYED) == DECAYED_ALL ? hyper->weight_decay : 0;

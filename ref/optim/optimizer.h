@@ -1,4 +1,7 @@
-/* optimizer.h -- optimizers.  They work element by element, so that any shard of a tensor can be stepped alone. */
+/* optimizer.h -- optimizers.  They work element by element, so that any shard of a tensor can be stepped alone.
+ *
+ * Devices, ref/model, ref/golden and verify/ step with these functions; options and plans look optimizers up by name.
+ */
 #ifndef ORRERY_OPTIMIZER_H
 #define ORRERY_OPTIMIZER_H
 

@@ -1,3 +1,8 @@
+/* outer.c -- the outer step of replicas, as their papers have it: averaging and Nesterov momentum.
+ *
+ * ref/model/local.c and verify/reference/ call this file; outer_slow_momentum.c has a third rule.  No function here
+ * can fail.
+ */
 #include "ref/optim/outer.h"
 
 static void average(const struct outer *outer, double rate, double g, double *anchor, double *m)

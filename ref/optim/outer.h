@@ -10,7 +10,7 @@
  * The inner optimizers keep their states.  How the anchor is stepped is a rule: a value, which a data scheme names.
  *
  * This is what golden files hold and what devices are compared with.  Devices do not call it: they have their own
- * (emulated_devices/schemes/data/outward.c), so that a mistake in either is seen.
+ * (emulated_devices/device/outward.c), so that a mistake in either is seen.
  *
  * Source  S. U. Stich, "Local SGD converges fast and communicates little", arXiv:1805.09767, algorithm 1;
  *         A. Douillard et al., "DiLoCo: distributed low-communication training of language models", arXiv:2311.08105,

@@ -1,3 +1,7 @@
+/* rates.c -- the learning rate of a step by its schedule.
+ *
+ * model/, schemes/data/ and verify/reference/ call learning_rate for each step.  No function here can fail.
+ */
 #include "ref/optim/optimizer.h"
 #include "ref/optim/rates.h"
 #include <math.h>
@@ -8,6 +12,7 @@ const char *const rate_schedule_names[] = {
     [RATE_WSD_COSINE] = "wsd-cosine", [RATE_WSD_SQRT] = "wsd-sqrt", [RATE_SCHEDULES] = NULL,
 };
 
+/* The name has to be one of the list; options have checked it. */
 enum rate_schedule rate_schedule_named(const char *name)
 {
     int s = 0;
@@ -15,7 +20,7 @@ enum rate_schedule rate_schedule_named(const char *name)
     return (enum rate_schedule)s;
 }
 
-/* f of rates.h. */
+/* The function f of rates.h: from 1 at x = 0 to 0 at x = 1. */
 static double falling(enum rate_schedule schedule, double x)
 {
     const double pi = 3.14159265358979323846;
@@ -39,6 +44,7 @@ double learning_rate(const struct hyperparameters *hyper, int64_t t)
     return hyper->min_lr + (hyper->lr - hyper->min_lr) * falling(hyper->schedule, x < 1 ? x : 1);
 }
 
+/* The least rate that the schedule has after the warm-up; a rate of 0 would divide by zero in SlowMo. */
 double learning_rate_least(const struct hyperparameters *hyper)
 {
     return hyper->schedule != RATE_CONSTANT && hyper->steps > hyper->warmup

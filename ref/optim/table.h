@@ -1,4 +1,7 @@
-/* table.h -- prototypes of the optimizers' step functions, one per number format. */
+/* table.h -- prototypes of the optimizers' step functions, one per number format.
+ *
+ * The files of this folder, and the CUDA backend, which knows optimizers by these functions, include this file.
+ */
 #ifndef ORRERY_OPTIM_TABLE_H
 #define ORRERY_OPTIM_TABLE_H
 

@@ -1,3 +1,8 @@
+/* registry.c -- the list of routers, fitted to a mixture's experts, and the check of a rule.
+ *
+ * cli/train/options/, ref/model/config.c and verify/cases/ call this file.  Errors are ERR_USAGE for an unknown name
+ * and ERR_PLAN for a rule that cannot be.
+ */
 #include "ref/routers/router.h"
 #include "ref/io/options.h"
 #include <math.h>
@@ -40,6 +45,7 @@ struct router_rule router_fit(const struct router *router, int64_t E, int64_t k)
     return rule;
 }
 
+/* Two rules are equal if every number that ref/ops/route.c reads is. */
 bool router_same(const struct router_rule *a, const struct router_rule *b)
 {
     return a->scores == b->scores && a->normalized == b->normalized && a->scale == b->scale && a->biased == b->biased &&
@@ -48,8 +54,10 @@ bool router_same(const struct router_rule *a, const struct router_rule *b)
            a->top_p == b->top_p && a->near == b->near;
 }
 
+/* Each refusal is a rule that route.c does not compute, or that config.json cannot say. */
 enum error_code router_check(const struct router_rule *rule, int64_t E, int64_t zero, int64_t k, struct error *err)
 {
+    /* 0 and 1 groups both mean that there are none. */
     const int64_t groups = rule->groups > 1 ? rule->groups : 1;
     if (!(rule->scale > 0) || !isfinite(rule->scale))
         return fail(err, ERR_PLAN, "model: scale %g of the router's weights; it must be above 0", rule->scale);

@@ -2,6 +2,8 @@
  *
  * A rule is a value (struct router_rule), made of what ref/ops/route.c computes: scores, a bias, groups, normalisation,
  * a scale.  A new one is a file here and a line in registry.c.
+ *
+ * ref/model, options and plans look routers up here; router_move_bias is called by training after each step.
  */
 #ifndef ORRERY_ROUTER_H
 #define ORRERY_ROUTER_H

@@ -1,3 +1,8 @@
+/* convolution.c -- the sparse filter of a local convolution on the sphere, applied and transposed.
+ *
+ * schemes/spatial/ and verify/cases/ call this file.  Only filter_open can fail: ERR_USAGE and ERR_MEMORY, with
+ * nothing to close.
+ */
 #include "ref/sphere/convolution.h"
 #include <math.h>
 #include <stdlib.h>
@@ -69,6 +74,7 @@ static void normalise(struct filter *filter, const double weight[])
     }
 }
 
+/* Points are counted first, then the arrays are made and filled. */
 enum error_code filter_open(struct filter *filter, enum sphere_grid grid, int64_t nlat, int64_t nlon, int radial,
                             int angular, double cutoff, struct error *err)
 {
@@ -109,6 +115,7 @@ static void add_turned(double *y, double a, const double *x, int64_t j, int64_t 
     for (int64_t p = n - j; p < n; p++) y[p] += a * x[p + j - n];
 }
 
+/* x [n, rows of `inputs`, nlon] and y [n, K, rows of `outputs`, nlon]: a device may have only some rows of both. */
 void filter_apply(const struct filter *filter, int64_t n, struct range inputs, const double *x, struct range outputs,
                   double *y)
 {
@@ -126,6 +133,7 @@ void filter_apply(const struct filter *filter, int64_t n, struct range inputs, c
                 }
 }
 
+/* d_x is the transpose of filter_apply: each point of the filter sends d_y back to the row that it read. */
 void filter_apply_transposed(const struct filter *filter, int64_t n, struct range inputs, double *d_x,
                              struct range outputs, const double *d_y)
 {
@@ -144,6 +152,7 @@ void filter_apply_transposed(const struct filter *filter, int64_t n, struct rang
 
 /* ---- channels ---------------------------------------------------------------------------------------------------- */
 
+/* A product over channels and basis functions at every point: out [B, out, points]. */
 void mixing_forward(struct mixing mixing, const double *y, const double *weight, double *out)
 {
     const int64_t columns = mixing.in * mixing.K;
@@ -157,6 +166,7 @@ void mixing_forward(struct mixing mixing, const double *y, const double *weight,
                         weight[o * columns + i] * y[(b * columns + i) * mixing.points + p];
 }
 
+/* Both gradients of mixing_forward; they are set, not added to. */
 void mixing_backward(struct mixing mixing, const double *y, const double *weight, const double *d_out, double *d_y,
                      double *d_weight)
 {

@@ -10,6 +10,8 @@
  *
  * psi is sparse: (i, j) are the points within the cutoff angle of point (t, 0); it contains the quadrature's weights.
  * Next to a pole these are points of all longitudes.
+ *
+ * schemes/spatial/ applies filters on a device's rows; verify/cases/ applies them whole.
  */
 #ifndef ORRERY_SPHERE_CONVOLUTION_H
 #define ORRERY_SPHERE_CONVOLUTION_H

@@ -1,3 +1,7 @@
+/* crps.c -- the score of an ensemble at each point, summed by channel, and its gradient.
+ *
+ * schemes/spatial/ and tests call this file.  No function here can fail.
+ */
 #include "ref/sphere/crps.h"
 #include <math.h>
 
@@ -14,12 +18,14 @@ static double standing(struct crps crps, const double *forecast, int64_t member,
     return rank;
 }
 
+/* The weight of an unordered pair of members; one member has no pair. */
 static double crps_pairs(struct crps crps)
 {
     const double E = (double)crps.members;
     return crps.members > 1 ? (E - 1 + crps.alpha) / (E * E * (E - 1)) : 0;
 }
 
+/* loss [channels] from forecast [members, channels, points] and observation [channels, points]. */
 void crps_forward(struct crps crps, const double *forecast, const double *observation, const double *weight,
                   double *loss)
 {
@@ -41,6 +47,7 @@ void crps_forward(struct crps crps, const double *forecast, const double *observ
     }
 }
 
+/* d_forecast has the shape of forecast; an observation that is missing gives 0. */
 void crps_backward(struct crps crps, const double *forecast, const double *observation, const double *weight,
                    const double *d_loss, double *d_forecast)
 {

@@ -7,6 +7,8 @@
  *
  * alpha 1 is the fair score, 0 that of the ensemble as a distribution.  Of one member it is |f - o|.  A point whose
  * observation is NaN counts as 0.
+ *
+ * schemes/spatial/ scores the points of a device.  No function here can fail.
  */
 #ifndef ORRERY_SPHERE_CRPS_H
 #define ORRERY_SPHERE_CRPS_H

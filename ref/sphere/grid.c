@@ -1,8 +1,13 @@
+/* grid.c -- latitudes of a grid, and their quadrature weights.
+ *
+ * convolution.c and harmonics.c call sphere_rows.  The function returns ERR_USAGE for fewer than two rows.
+ */
 #include "ref/sphere/grid.h"
 #include <math.h>
 
 static const double pi = 3.14159265358979323846;
 
+/* Rows at equal angles, both poles included. */
 static void clenshaw_curtis(int64_t nlat, double cosine[], double weight[])
 {
     const int64_t n = nlat - 1;
@@ -16,7 +21,7 @@ static void clenshaw_curtis(int64_t nlat, double cosine[], double weight[])
     }
 }
 
-/* Newton's iteration for one root of P_n. */
+/* Rows at the roots of P_n, which Newton's iteration finds one by one. */
 static void legendre_gauss(int64_t n, double cosine[], double weight[])
 {
     for (int64_t k = 0; k < n; k++) {

@@ -5,6 +5,8 @@
  *         doi:10.1007/s10543-006-0045-4
  *
  * All of ref/sphere computes in double.  Row 0 is the north pole, or next to it; longitudes 2 pi j / nlon are periodic.
+ *
+ * convolution.c and harmonics.c call sphere_rows.
  */
 #ifndef ORRERY_SPHERE_GRID_H
 #define ORRERY_SPHERE_GRID_H

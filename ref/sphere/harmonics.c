@@ -1,3 +1,8 @@
+/* harmonics.c -- spherical harmonic transforms: along rows by Fourier sums, along columns by Legendre sums.
+ *
+ * schemes/spatial/ calls the single steps on the orders or rows that a device has; tests call the whole transforms.
+ * Errors are ERR_USAGE and ERR_MEMORY.
+ */
 #include "ref/sphere/harmonics.h"
 #include <math.h>
 #include <stdlib.h>
@@ -7,6 +12,7 @@ static const double pi = 3.14159265358979323846;
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
+/* A table of one turn serves every order, since angles repeat. */
 static void longitudes(struct harmonics *harmonics)
 {
     for (int64_t j = 0; j < harmonics->nlon; j++) {
@@ -15,6 +21,7 @@ static void longitudes(struct harmonics *harmonics)
     }
 }
 
+/* The values of P_l^m at all latitudes lie side by side. */
 static double *harmonics_of(const struct harmonics *harmonics, int64_t m, int64_t l)
 {
     return harmonics->legendre + (m * harmonics->degrees + l) * harmonics->nlat;
@@ -37,6 +44,7 @@ static void legendre_of_order(struct harmonics *harmonics, int64_t m, int64_t k,
     }
 }
 
+/* The number of degrees is cut to what rows and longitudes can tell apart. */
 enum error_code harmonics_open(struct harmonics *harmonics, enum sphere_grid grid, int64_t nlat, int64_t nlon,
                                int64_t degrees, struct error *err)
 {
@@ -70,12 +78,14 @@ void harmonics_close(struct harmonics *harmonics)
 
 /* ---- along rows: a discrete Fourier transform, term by term ------------------------------------------------------ */
 
+/* The factor of an order in an analysis, or in a synthesis, where negative orders are not stored. */
 static double factor(const struct harmonics *harmonics, enum transform transform, int64_t m)
 {
     if (transform == ANALYSIS) return 2 * pi / (double)harmonics->nlon;
     return m == 0 || 2 * m == harmonics->nlon ? 1 : 2;
 }
 
+/* modes [rows, degrees] of complex numbers from x [rows, nlon]. */
 void harmonics_orders(const struct harmonics *harmonics, enum transform transform, int64_t rows, const double *x,
                       double *modes)
 {
@@ -108,11 +118,13 @@ void harmonics_longitudes(const struct harmonics *harmonics, enum transform tran
 
 /* ---- along columns: the Legendre transform ----------------------------------------------------------------------- */
 
+/* Only an analysis integrates over latitudes. */
 static double harmonics_weight(const struct harmonics *harmonics, enum transform transform, int64_t k)
 {
     return transform == ANALYSIS ? harmonics->weight[k] : 1;
 }
 
+/* c [n, degrees, orders] from modes [n, nlat, orders], both of complex numbers. */
 void harmonics_degrees(const struct harmonics *harmonics, enum transform transform, struct range orders, int64_t n,
                        const double *modes, double *c)
 {
@@ -130,6 +142,7 @@ void harmonics_degrees(const struct harmonics *harmonics, enum transform transfo
             }
 }
 
+/* modes [n, nlat, orders] from c [n, degrees, orders], both of complex numbers. */
 void harmonics_latitudes(const struct harmonics *harmonics, enum transform transform, struct range orders, int64_t n,
                          const double *c, double *modes)
 {
@@ -149,6 +162,7 @@ void harmonics_latitudes(const struct harmonics *harmonics, enum transform trans
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 
+/* Room for the orders of all rows of n fields; NULL comes with an error. */
 static double *modes_of(const struct harmonics *harmonics, int64_t n, struct error *err)
 {
     double *const modes = calloc((size_t)(n * harmonics->nlat * harmonics->degrees * 2 + 1), sizeof *modes);

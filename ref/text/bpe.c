@@ -1,3 +1,8 @@
+/* bpe.c -- merges the characters of a word into tokens, and remembers words.
+ *
+ * tokenizer.c and tokenizer_read.c call this file.  Errors are ERR_FORMAT and ERR_MEMORY while the tables are built;
+ * later a bool says whether there was memory.
+ */
 #include "ref/text/bpe.h"
 #include "ref/text/utf8.h"
 #include <stdio.h>
@@ -6,6 +11,7 @@
 
 /* ---- letters of bytes -------------------------------------------------------------------------------------------- */
 
+/* These bytes have a letter of their own in Latin-1. */
 static bool printable_byte(int b) { return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE; }
 
 uint32_t byte_letter(uint8_t byte)
@@ -17,6 +23,7 @@ uint32_t byte_letter(uint8_t byte)
     return next;
 }
 
+/* The inverse of byte_letter. */
 int letter_byte(uint32_t letter)
 {
     uint32_t next = 0x100;
@@ -58,6 +65,7 @@ struct bpe {
     size_t symbols_room, heap_room;
 };
 
+/* The text is hashed 8 bytes at a time; its length is part of the last word. */
 static uint32_t hash(const char *text, size_t bytes)
 {
     uint64_t h = 0x9E3779B97F4A7C15u;
@@ -72,12 +80,14 @@ static uint32_t hash(const char *text, size_t bytes)
     return (uint32_t)(h ^ h >> 32);
 }
 
+/* A pair of ids is one 64-bit number, whose product with an odd constant is a hash. */
 static uint32_t hash_pair(int32_t left, int32_t right)
 {
     const uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
     return (uint32_t)(h ^ h >> 29);
 }
 
+/* The list doubles when it is full. */
 bool token_ids_add(struct token_ids *token_ids, int32_t id)
 {
     if (token_ids->count == token_ids->room) {
@@ -96,6 +106,7 @@ void token_ids_free(struct token_ids *token_ids)
     *token_ids = (struct token_ids){ 0 };
 }
 
+/* Tables have at least twice as many slots as tokens, so that searches are short. */
 struct bpe *bpe_open(int32_t tokens)
 {
     struct bpe *b = calloc(1, sizeof *b);
@@ -143,6 +154,7 @@ const char *bpe_name(const struct bpe *bpe, int32_t id, size_t *bytes)
     return bpe->store + bpe->name[id].at;
 }
 
+/* A name and an id belong to each other: neither may come twice. */
 enum error_code bpe_token(struct bpe *bpe, const char *name, size_t bytes, int32_t id, struct error *err)
 {
     int32_t *slot = slot_of(bpe, name, bytes);
@@ -176,6 +188,7 @@ static struct merge *merge_of(const struct bpe *bpe, int32_t left, int32_t right
     return &bpe->merge[i];
 }
 
+/* Double the table of merges when it is half full. */
 static enum error_code more_merges(struct bpe *bpe, struct error *err)
 {
     struct merge *old = bpe->merge;
@@ -191,6 +204,7 @@ static enum error_code more_merges(struct bpe *bpe, struct error *err)
     return OK;
 }
 
+/* Merges get their rank by the order of these calls. */
 enum error_code bpe_merge(struct bpe *bpe, const char *left, size_t left_bytes, const char *right, size_t right_bytes,
                           struct error *err)
 {
@@ -211,6 +225,7 @@ enum error_code bpe_merge(struct bpe *bpe, const char *left, size_t left_bytes, 
     return OK;
 }
 
+/* All names are known by now, so each byte gets its token or -1. */
 void bpe_set_rule(struct bpe *bpe, struct bpe_rule rule)
 {
     bpe->rule = rule;
@@ -232,6 +247,7 @@ struct candidate { int32_t rank, at, made; };
 
 static bool sooner(struct candidate a, struct candidate b) { return a.rank != b.rank ? a.rank < b.rank : a.at < b.at; }
 
+/* The heap never has more entries than three for each symbol. */
 static bool room_for(struct bpe *bpe, size_t symbols)
 {
     if (symbols > bpe->symbols_room) {
@@ -247,6 +263,7 @@ static bool room_for(struct bpe *bpe, size_t symbols)
     return true;
 }
 
+/* An id below 0 adds no symbol. */
 static int32_t add_symbol(struct bpe *bpe, int32_t n, int32_t id)
 {
     if (id < 0) return n;
@@ -270,6 +287,7 @@ static int32_t add_unknown(struct bpe *bpe, int32_t n, const char *character, in
     return n;
 }
 
+/* Symbols of a word: one for each byte, or for each character, or for its bytes if the character has no token. */
 static int32_t symbols_of(struct bpe *bpe, const char *word, size_t bytes)
 {
     int32_t n = 0;
@@ -308,6 +326,7 @@ static void merge_few(struct bpe *bpe)
     }
 }
 
+/* The heap has the merge with the lowest rank at its root. */
 static void push(struct candidate *heap, size_t *n, struct candidate candidate)
 {
     size_t i = (*n)++;
@@ -315,6 +334,7 @@ static void push(struct candidate *heap, size_t *n, struct candidate candidate)
     heap[i] = candidate;
 }
 
+/* The last entry takes the root's place and sinks. */
 static struct candidate pop(struct candidate *heap, size_t *n)
 {
     const struct candidate first = heap[0], last = heap[--*n];
@@ -328,6 +348,7 @@ static struct candidate pop(struct candidate *heap, size_t *n)
     return first;
 }
 
+/* Put the merge of a symbol and its right neighbour into the heap, if there is one. */
 static void consider(struct bpe *bpe, size_t *n, int32_t at)
 {
     const struct symbol *s = bpe->symbol;
@@ -368,6 +389,7 @@ static int32_t bpe_whole(const struct bpe *bpe, const char *word, size_t bytes)
     return bpe_find(bpe, letters, n);
 }
 
+/* A word that is a token as a whole is not merged, if the file says so. */
 static bool bpe_encode(struct bpe *bpe, const char *word, size_t bytes, struct token_ids *to)
 {
     const int32_t one = bpe->rule.whole_first ? bpe_whole(bpe, word, bytes) : -1;
@@ -375,6 +397,7 @@ static bool bpe_encode(struct bpe *bpe, const char *word, size_t bytes, struct t
     if (!room_for(bpe, bytes)) return false;
     const int32_t n = symbols_of(bpe, word, bytes);
     if (n == 0) return true;
+    /* Looking at all neighbours each time is faster up to about 48 symbols. */
     if (n <= 48) merge_few(bpe);
     else merge_many(bpe, n);
     for (int32_t i = 0; i >= 0; i = bpe->symbol[i].next)
@@ -382,6 +405,7 @@ static bool bpe_encode(struct bpe *bpe, const char *word, size_t bytes, struct t
     return true;
 }
 
+/* Without memory for the ids the word is not remembered, which only costs time. */
 static void bpe_remember(struct bpe *bpe, struct known *known, const char *word, size_t bytes,
                          const struct token_ids *to, int64_t from)
 {
@@ -393,6 +417,7 @@ static void bpe_remember(struct bpe *bpe, struct known *known, const char *word,
     bpe->words_stored += bytes, bpe->words++;
 }
 
+/* Encode a word, or copy the tokens that the word had before. */
 bool bpe_word(struct bpe *bpe, const char *word, size_t bytes, struct token_ids *to)
 {
     const int64_t from = to->count;

@@ -4,6 +4,8 @@
  *          arXiv:1508.07909; on bytes: A. Radford et al., "Language models are unsupervised multitask learners", 2019.
  * Method   A word is its characters.  Of all neighbours that the list of merges has, those merge that stand first in
  *          the list, from left to right; until there are none.
+ *
+ * tokenizer.c and tokenizer_read.c use this file; the corpus and files of tokens use its list of ids.
  */
 #ifndef ORRERY_BPE_H
 #define ORRERY_BPE_H

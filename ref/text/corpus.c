@@ -1,3 +1,9 @@
+/* corpus.c -- mixes files of tokens in given shares, and cuts windows of S tokens out of them.
+ *
+ * cli/train/data/ calls this file.  Errors are ERR_USAGE (too few tokens, shares that are too fine) and ERR_MEMORY;
+ * after a failure there is nothing to close.  Sequence n depends on n and the seed only, so every device finds it
+ * without messages.
+ */
 #include "ref/text/corpus.h"
 #include "ref/numeric/permutation.h"
 #include "ref/numeric/philox.h"
@@ -35,6 +41,7 @@ static enum error_code make_groups(struct corpus *corpus, const char *use, struc
     return OK;
 }
 
+/* Each turn goes to the group that is furthest behind its share, of equals to the first. */
 static void take_turns(struct corpus *corpus)
 {
     for (int r = 0; r < corpus->period; r++) {
@@ -49,6 +56,7 @@ static void take_turns(struct corpus *corpus)
     }
 }
 
+/* After `period` turns each group has had exactly its share. */
 static enum error_code make_turns(struct corpus *corpus, struct error *err)
 {
     int64_t period = 0;
@@ -85,6 +93,7 @@ void corpus_close(struct corpus *corpus)
     *corpus = (struct corpus){ 0 };
 }
 
+/* The nth window of a group: every pass over its windows has another order, drawn by the seed. */
 int64_t corpus_window(const struct corpus *corpus, int64_t n, int *part)
 {
     const struct corpus_turn turn = corpus->turn[n % corpus->period];
@@ -97,6 +106,7 @@ int64_t corpus_window(const struct corpus *corpus, int64_t n, int *part)
     return corpus->part[at].first + (w - corpus->part[at].before) * corpus->S;
 }
 
+/* inputs [count, S] and labels [count, S]: a label is the token after its input. */
 void corpus_fill(const struct corpus *corpus, int64_t n, int64_t count, int32_t *inputs, int32_t *labels)
 {
     for (int64_t i = 0; i < count; i++) {

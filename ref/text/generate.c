@@ -1,3 +1,8 @@
+/* generate.c -- draws tokens after a prompt, and shows them as text.
+ *
+ * cli/sample.c and cli/train/sample.c call this file.  Errors are those of the model, ERR_DIVERGED of sampling,
+ * ERR_USAGE of the tokenizer, and ERR_MEMORY.
+ */
 #include "ref/text/generate.h"
 #include "ref/io/plain.h"
 #include "ref/model/past.h"
@@ -39,6 +44,7 @@ static int64_t window_start(int64_t start, int64_t length, int64_t S)
     return start;
 }
 
+/* The loop draws a token, adds it, tells it, and ends early at one of the stop tokens. */
 enum error_code generate(struct transformer *model, struct token_ids *ids, int64_t tokens,
                          const struct sampling *sampling,
                          const int32_t *stop, int stops, void (*tell)(void *context, int32_t token), void *context,
@@ -97,6 +103,7 @@ static size_t unfinished(const char *text, size_t bytes)
     return 0;
 }
 
+/* Control characters become "?", lines are indented, and no character is cut in two. */
 static void generate_show(FILE *out, const char *indent, const char *text, size_t bytes)
 {
     char line[256];
@@ -115,6 +122,7 @@ static void generate_show(FILE *out, const char *indent, const char *text, size_
     fflush(out);
 }
 
+/* All tokens are decoded again each time, because a tokenizer may join a token with those before it. */
 static enum error_code decode_all(struct text_stream *stream, struct error *err)
 {
     char *text = NULL;
@@ -158,6 +166,7 @@ static enum error_code generate_forget(struct text_stream *stream, struct error 
     return e;
 }
 
+/* Only whole characters are shown; the rest waits for the next token. */
 enum error_code text_stream_add(struct text_stream *stream, int32_t token, struct error *err)
 {
     enum error_code e = generate_forget(stream, err);

@@ -1,3 +1,8 @@
+/* patterns.c -- rewrites the expressions of tokenizer files for PCRE2, compiles and matches them.
+ *
+ * tokenizer_read.c opens patterns, tokenizer.c matches them.  The library `tokenizers` matches with Oniguruma, which
+ * has other classes of characters; classes.h has its tables.  Errors are ERR_FORMAT and ERR_MEMORY.
+ */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "ref/text/patterns.h"
 #include "ref/text/classes.h"
@@ -23,6 +28,7 @@ struct rewriting {
     bool full;                          /* out of memory */
 };
 
+/* Without memory `full` is set, and rewrite() reports it at its end. */
 static void patterns_put(struct rewriting *rewriting, const char *text, size_t n)
 {
     if (rewriting->count + n + 1 > rewriting->room) {
@@ -35,6 +41,7 @@ static void patterns_put(struct rewriting *rewriting, const char *text, size_t n
     rewriting->out[rewriting->count += n] = '\0';
 }
 
+/* A class becomes its ranges of code points, for the inside of brackets. */
 static void put_ranges(struct rewriting *rewriting, const struct character_class *class)
 {
     char range[40];
@@ -123,6 +130,7 @@ static size_t rewrite_braces(struct rewriting *rewriting, const char *t)
     return n + 1;
 }
 
+/* The expression is copied sign by sign; `atom` is where the last repeatable part begins. */
 static enum error_code rewrite(struct rewriting *rewriting, struct error *err)
 {
     for (const char *t = rewriting->text; *t && !rewriting->full;) {
@@ -153,6 +161,7 @@ static enum error_code rewrite(struct rewriting *rewriting, struct error *err)
 
 /* ---- compiling and matching -------------------------------------------------------------------------------------- */
 
+/* A plain text as an expression: each sign with a meaning gets a backslash. */
 static char *literal(const char *text)
 {
     char *out = malloc(2 * strlen(text) + 1), *to = out;
@@ -164,6 +173,7 @@ static char *literal(const char *text)
     return out;
 }
 
+/* An expression that PCRE2 does not understand is an error of the file, in PCRE2's words. */
 enum error_code pattern_open(struct pattern **out, const char *text, bool plain, const char *where, struct error *err)
 {
     struct rewriting r = { .text = text, .where = where };
@@ -198,6 +208,7 @@ void pattern_close(struct pattern *pattern)
     free(pattern);
 }
 
+/* A match is never empty.  A pattern that runs out of steps finds nothing, and remembers that. */
 bool pattern_next(struct pattern *pattern, const char *text, size_t bytes, size_t from, size_t *begin, size_t *end)
 {
     const int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY,
@@ -211,6 +222,7 @@ bool pattern_next(struct pattern *pattern, const char *text, size_t bytes, size_
     return true;
 }
 
+/* The caller asks after each text; the answer is forgotten with that. */
 bool pattern_gave_up(struct pattern *pattern)
 {
     const bool it_did = pattern->gave_up;
@@ -218,6 +230,7 @@ bool pattern_gave_up(struct pattern *pattern)
     return it_did;
 }
 
+/* The name has to be one of the table's. */
 bool is_in_class(uint32_t c, const char *name)
 {
     const struct character_class *k = class_of(name, strlen(name));

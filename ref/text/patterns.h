@@ -3,6 +3,8 @@
  * They are written for Oniguruma, and PCRE2 matches them here.  Where the two differ they are rewritten: classes of
  * characters are tables of our own (classes.h), since the libraries know different versions of Unicode; X{1,3}+, which
  * is possessive for PCRE2 alone, becomes (?:X{1,3})+.  A class that there is no table for is refused.
+ *
+ * tokenizer_read.c opens patterns and tokenizer.c matches them.
  */
 #ifndef ORRERY_PATTERNS_H
 #define ORRERY_PATTERNS_H

@@ -1,3 +1,7 @@
+/* sampling.c -- the probabilities of the next token, and a draw from them.
+ *
+ * generate.c calls this file.  Errors are ERR_DIVERGED and ERR_MEMORY; p is undefined then.
+ */
 #include "ref/text/sampling.h"
 #include <math.h>
 #include <stdbool.h>
@@ -22,7 +26,7 @@ static int64_t cut_to_k(const struct candidate *candidate, int64_t n, int64_t k)
     return k;
 }
 
-/* Those go, the smallest first, whose sum is not above 1 - p. */
+/* Tokens go, the smallest first, while the sum of those that go is not above 1 - p. */
 static int64_t cut_to_p(const struct candidate *candidate, int64_t n, double top_p)
 {
     double total = 0, gone = 0;
@@ -37,6 +41,7 @@ static int64_t cut_to_p(const struct candidate *candidate, int64_t n, double top
     return n;
 }
 
+/* The first of equal logits is taken, as with temperature 0 in other programs. */
 static int64_t sampling_largest(struct tensor logits, int64_t row)
 {
     const int64_t V = tensor_cols(logits);
@@ -46,6 +51,7 @@ static int64_t sampling_largest(struct tensor logits, int64_t row)
     return best;
 }
 
+/* A logit of minus infinity is a token that cannot come; NaN or plus infinity is an error. */
 static enum error_code check_logits(struct tensor logits, int64_t row, struct error *err)
 {
     const int64_t V = tensor_cols(logits);
@@ -59,6 +65,7 @@ static enum error_code check_logits(struct tensor logits, int64_t row, struct er
     return any ? OK : fail(err, ERR_DIVERGED, "no logit is finite");
 }
 
+/* p [V] from row `row` of logits [rows, V]: divide by the temperature, cut, softmax over those that stay. */
 enum error_code sampling_distribution(const struct sampling *sampling, struct tensor logits, int64_t row, double *p,
                                       struct error *err)
 {

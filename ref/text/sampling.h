@@ -4,6 +4,8 @@
  * the temperature; of them the k largest stay, and those equal to the smallest of these; of these the fewest that have
  * the probability p together, and at least one. A token is then drawn by random_uniform(seed, "sample", i) for the i-th
  * that is drawn, from 0: the first whose probability, with those of all smaller tokens, is above that number.
+ *
+ * generate.c calls both functions for each token.
  */
 #ifndef ORRERY_SAMPLING_H
 #define ORRERY_SAMPLING_H

@@ -1,3 +1,8 @@
+/* token_file.c -- writes files of tokens for nanoGPT or llm.c.
+ *
+ * cli/tokenize.c calls this file.  Errors are ERR_USAGE for a layout that cannot hold the tokens, ERR_FILE and
+ * ERR_MEMORY; the previous file stays then.
+ */
 #include "ref/text/token_file.h"
 #include "ref/io/output.h"
 #include <stdlib.h>
@@ -12,6 +17,7 @@ static void token_file_put(uint8_t *to, uint32_t x, int bytes)
     for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(x >> 8 * i);
 }
 
+/* The whole file is made in memory and written at once. */
 enum error_code token_file_write(const char *path, const char *layout, const struct token_ids *ids, int32_t vocabulary,
                                  struct error *err)
 {
@@ -26,6 +32,7 @@ enum error_code token_file_write(const char *path, const char *layout, const str
     const size_t before = head ? HEAD : 0, bytes = before + (size_t)ids->count * (size_t)each;
     uint8_t *all = calloc(bytes + 1, 1);
     if (all == NULL) return fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)ids->count);
+    /* The head has the magic number, the version and the count; its other words are 0. */
     if (head) {
         token_file_put(all, wide ? 20240801 : 20240520, 4), token_file_put(all + 4, wide ? 7 : 1, 4);
         token_file_put(all + 8, (uint32_t)ids->count, 4);

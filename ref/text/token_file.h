@@ -1,4 +1,7 @@
-/* token_file.h -- files of tokens, as other programs for training read and write them. */
+/* token_file.h -- files of tokens, as other programs for training read and write them.
+ *
+ * cli/tokenize.c writes such files, cli/train/data/ reads them.
+ */
 #ifndef ORRERY_TOKEN_FILE_H
 #define ORRERY_TOKEN_FILE_H
 

@@ -1,4 +1,8 @@
-/* token_file_read.c -- reads files of tokens.  They are mapped, not copied: what is not used is not read. */
+/* token_file_read.c -- reads files of tokens.  They are mapped, not copied: what is not used is not read.
+ *
+ * corpus.c reads tokens through this file, cli/train/data/ opens the files.  Errors are ERR_FILE and ERR_FORMAT;
+ * after a failure there is nothing to close.
+ */
 #include "ref/io/output.h"
 #include "ref/text/token_file.h"
 #include <errno.h>
@@ -16,6 +20,7 @@ bool token_file_is(const char *path)
     return n > 4 && strcmp(path + n - 4, ".bin") == 0;
 }
 
+/* The file is mapped read-only; the mapping stays when the file is closed. */
 static enum error_code token_file_read_map(struct token_file *file, const char *path, struct error *err)
 {
     int fd;
@@ -34,6 +39,7 @@ static enum error_code token_file_read_map(struct token_file *file, const char *
     return OK;
 }
 
+/* Number i of the head, of 4 bytes. */
 static int32_t word(const uint8_t *head, int i)
 {
     return token_file_get(&(struct token_file){ .at = head, .bytes = 4 }, i);
@@ -47,6 +53,7 @@ static bool has_head(const struct token_file *file)
     return file->mapped >= HEAD && memcmp(file->at + 12, zeros, sizeof zeros) == 0 && word(file->at, 0) != 0;
 }
 
+/* The head has to be complete, of a known version, and its count has to be that of the file. */
 static enum error_code read_head(struct token_file *file, struct error *err)
 {
     const bool wide = word(file->at, 0) == WIDE_MAGIC;
@@ -69,6 +76,7 @@ static enum error_code read_head(struct token_file *file, struct error *err)
     return OK;
 }
 
+/* Without a head a file has tokens of 16 bits. */
 enum error_code token_file_open(struct token_file *file, const char *path, struct error *err)
 {
     enum error_code e = token_file_read_map(file, path, err);
@@ -90,6 +98,7 @@ enum error_code token_file_open_text(struct token_file *file, const char *path, 
     return OK;
 }
 
+/* The array gets the byte order of files, so that token_file_get reads both alike. */
 void token_file_take(struct token_file *file, const char *path, struct token_ids *ids)
 {
     *file = (struct token_file){ .bytes = 4, .count = ids->count };
@@ -110,6 +119,7 @@ void token_file_close(struct token_file *file)
     *file = (struct token_file){ 0 };
 }
 
+/* Every token is looked at once, before training, so that none is outside the model's table. */
 enum error_code token_file_check(const struct token_file *file, int64_t vocabulary, struct error *err)
 {
     if (file->bytes == 1 && vocabulary > UINT8_MAX) return OK;
@@ -129,6 +139,7 @@ int64_t token_file_find(const struct token_file *file, int32_t token)
     return -1;
 }
 
+/* A large file is hashed in blocks spread over it, which takes a moment instead of minutes. */
 void token_file_digest(const struct token_file *file, struct sha256 *to)
 {
     const int64_t bytes = file->count * file->bytes, all = (bytes + TOKEN_BLOCK - 1) / TOKEN_BLOCK;

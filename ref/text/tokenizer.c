@@ -1,3 +1,9 @@
+/* tokenizer.c -- turns texts into tokens and back, by the parts that tokenizer_read.c has read.
+ *
+ * cli/tokenize.c, cli/sample.c and cli/train/data/ call this file.  A text goes through added tokens, normalizers and
+ * splitters; words go to bpe.c.  Functions with a bool return whether there was memory; those at the end return
+ * errors, as tokenizer.h says.
+ */
 #include "ref/text/tokenizer.h"
 #include "ref/text/tokenizer_parts.h"
 #include "ref/text/utf8.h"
@@ -12,6 +18,7 @@ struct encoding { struct tokenizer *t; struct token_ids *to; };
 /* A text that is made; the caller frees it. */
 struct made { char *text; size_t bytes; };
 
+/* A text may have bytes 0, so all lengths are given. */
 static bool starts_with(const char *text, size_t bytes, const char *with)
 {
     const size_t n = strlen(with);
@@ -24,6 +31,7 @@ static bool replace_all(struct made *made, const char *before, const char *text,
 {
     const size_t from_bytes = strlen(from), to_bytes = strlen(to);
     size_t most = strlen(before) + bytes + 1;
+    /* The text grows only where the new text is longer. */
     if (to_bytes > from_bytes) most += bytes / from_bytes * (to_bytes - from_bytes);
     char *at = made->text = malloc(most);
     if (at == NULL) return false;
@@ -49,6 +57,7 @@ static bool tokenizer_append(struct made *made, const char *text, size_t bytes)
     return true;
 }
 
+/* The stretch is composed by itself: nothing in it moves across its ends. */
 static bool append_composed(struct made *made, const char *text, size_t bytes)
 {
     utf8proc_uint8_t *composed = NULL;
@@ -79,6 +88,7 @@ static bool compose(struct made *made, const char *text, size_t bytes)
     return ok && append_composed(made, text + from, bytes - from);
 }
 
+/* The normalizers change the whole text, one after the other; the caller frees made->text also after a failure. */
 static bool normalize(const struct tokenizer *tokenizer, struct made *made, const char *text, size_t bytes)
 {
     *made = (struct made){ malloc(bytes + 1), bytes };
@@ -87,6 +97,7 @@ static bool normalize(const struct tokenizer *tokenizer, struct made *made, cons
     for (int i = 0; i < tokenizer->normals; i++) {
         const struct normal *n = &tokenizer->normal[i];
         const struct made old = *made;
+        /* An empty text stays empty, also before a normalizer that would put something in front. */
         if (made->bytes == 0) break;
         made->text = NULL;
         const bool ok = n->kind == NORMAL_NFC ? compose(made, old.text, old.bytes)
@@ -109,6 +120,7 @@ static size_t before_space(const char *text, size_t bytes)
     return at;
 }
 
+/* Words can be cut at META_SPACE only if no token has one after another character. */
 static bool cuts(const struct tokenizer *tokenizer)
 {
     size_t bytes;
@@ -171,6 +183,7 @@ static void unite(struct part_list *part_list, enum split_match how)
     part_list->count = kept;
 }
 
+/* Matches and what is between them are listed first, because some of them go together. */
 static bool by_list(struct encoding *encoding, int step, const char *text, size_t bytes, bool first)
 {
     const struct split *s = &encoding->t->split[step];
@@ -206,6 +219,7 @@ static bool as_found(struct encoding *encoding, int step, const char *text, size
     return at == bytes || through(encoding, step + 1, text + at, bytes - at, first && at == 0);
 }
 
+/* A splitter without a pattern passes the whole text on. */
 static bool split(struct encoding *encoding, int step, const char *text, size_t bytes, bool first)
 {
     const struct split *s = &encoding->t->split[step];
@@ -221,10 +235,12 @@ static bool through(struct encoding *encoding, int step, const char *text, size_
     bool ok;
     if (step == encoding->t->splits) return word_of(encoding, text, bytes);
     const struct split *s = &encoding->t->split[step];
+    /* Metaspace writes its own sign for blanks, and puts one before a text that begins without. */
     if (s->kind == SPLIT_METASPACE) {
         const bool there = starts_with(text, bytes, s->space) || starts_with(text, bytes, " ");
         const bool put = !there && (s->prepend == PREPEND_ALWAYS || (s->prepend == PREPEND_FIRST && first));
         ok = replace_all(&m, put ? s->space : "", text, bytes, " ", s->space);
+    /* ByteLevel may want a blank before the first letter. */
     } else if (s->space_first && !starts_with(text, bytes, " "))
         ok = replace_all(&m, " ", text, bytes, "\n", "\n");
     else return split(encoding, step, text, bytes, first);
@@ -235,6 +251,7 @@ static bool through(struct encoding *encoding, int step, const char *text, size_
 
 /* ---- added tokens ------------------------------------------------------------------------------------------------ */
 
+/* Added tokens are sorted by length, so that the first that fits is the longest. */
 static const struct added *added_at(const struct tokenizer *tokenizer, const char *text, size_t bytes, bool normalized)
 {
     if (!tokenizer->begins[(uint8_t)*text]) return NULL;
@@ -256,6 +273,7 @@ static size_t blank_before(const char *text, size_t from, size_t to)
     return to;
 }
 
+/* Where white space after `at` ends. */
 static size_t blank_after(const char *text, size_t bytes, size_t at)
 {
     uint32_t c;
@@ -277,6 +295,7 @@ static bool find_added(struct encoding *encoding, const char *text, size_t bytes
     for (size_t at = 0; at < bytes;) {
         const struct added *a = added_at(encoding->t, text + at, bytes - at, normalized);
         if (a == NULL) { at++; continue; }
+        /* The token may take the white space before and behind it. */
         const size_t begin = a->left ? blank_before(text, done, at) : at;
         at += a->bytes;
         if (a->right) at = blank_after(text, bytes, at);
@@ -287,11 +306,13 @@ static bool find_added(struct encoding *encoding, const char *text, size_t bytes
     return done == bytes || between(encoding, text + done, bytes - done, first && done == 0);
 }
 
+/* The text between added tokens goes through all splitters. */
 static bool words(struct encoding *encoding, const char *text, size_t bytes, bool first)
 {
     return through(encoding, 0, text, bytes, first);
 }
 
+/* Added tokens with `normalized` are looked for in the normalized text only. */
 static bool normalized_words(struct encoding *encoding, const char *text, size_t bytes, bool first)
 {
     struct made m;
@@ -303,6 +324,7 @@ static bool normalized_words(struct encoding *encoding, const char *text, size_t
 
 /* ---- for everybody ----------------------------------------------------------------------------------------------- */
 
+/* Names of added tokens are normalized like the text in which they are looked for. */
 static enum error_code normalize_added(struct tokenizer *tokenizer, struct error *err)
 {
     for (int i = 0; i < tokenizer->addeds; i++) {
@@ -317,6 +339,7 @@ static enum error_code normalize_added(struct tokenizer *tokenizer, struct error
     return OK;
 }
 
+/* A folder stands for the tokenizer.json in it.  After a failure *out is NULL. */
 enum error_code tokenizer_open(struct tokenizer **out, const char *path, struct error *err)
 {
     char inside[4096];
@@ -349,6 +372,7 @@ void tokenizer_close(struct tokenizer *tokenizer)
 
 int32_t tokenizer_vocabulary(const struct tokenizer *tokenizer) { return tokenizer->vocabulary; }
 
+/* The order is: repair UTF-8, find added tokens, normalize, split, merge; then the tokens around the text. */
 enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, size_t bytes, bool special,
                                  struct token_ids *to, int64_t *wrong, struct error *err)
 {
@@ -361,6 +385,7 @@ enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, 
     for (int i = 0; ok && special && i < tokenizer->afters; i++) ok = token_ids_add(to, tokenizer->after[i]);
     free(valid);
     if (wrong) *wrong = replaced;
+    /* A pattern that gave up has cut the text in the wrong places, so its tokens are no result. */
     for (int i = 0; i < tokenizer->splits; i++)
         if (tokenizer->split[i].pattern && pattern_gave_up(tokenizer->split[i].pattern))
             return fail(err, ERR_FORMAT, "an expression of the tokenizer takes too many steps for this text");
@@ -371,6 +396,7 @@ enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, 
 
 struct text_out { char *text; size_t count, room; };
 
+/* The text always ends with a byte 0, which `count` does not count. */
 static bool tokenizer_put(struct text_out *text_out, const char *text, size_t n)
 {
     if (text_out->count + n + 1 > text_out->room) {
@@ -408,6 +434,7 @@ static int byte_of_name(const char *name, size_t bytes)
     return high && low ? (int)(16 * (high - digits) + (low - digits)) : -1;
 }
 
+/* A name is letters of bytes, one byte as <0xNN>, or text with a sign for blanks. */
 static bool put_token(const struct tokenizer *tokenizer, struct text_out *text_out, const char *name, size_t bytes)
 {
     struct made m;
@@ -427,6 +454,7 @@ static const struct added *added_of(const struct tokenizer *tokenizer, int32_t i
     return NULL;
 }
 
+/* Added tokens have names outside the table of bpe.c, so they are asked first. */
 enum error_code tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, bool special,
                                  char **text, size_t *bytes, struct error *err)
 {
@@ -448,6 +476,7 @@ enum error_code tokenizer_decode(const struct tokenizer *tokenizer, const int32_
         free(o.text);
         return fail(err, ERR_MEMORY, "no memory for the text of %lld tokens", (long long)count);
     }
+    /* A tokenizer that puts a blank before a text takes it away again. */
     if (tokenizer->strip && o.count > 0 && *o.text == ' ') memmove(o.text, o.text + 1, o.count--);
     *text = o.text, *bytes = o.count;
     return OK;

@@ -4,6 +4,8 @@
  * byte-pair encoding: on bytes (GPT-2, Llama 3, Qwen 2, cl100k), and on characters with bytes for those without a
  * token, as sentencepiece makes them (Llama 2, Mistral, Gemma).  Others, also normalizers and splitters, are refused by
  * name.
+ *
+ * cli/tokenize.c, cli/sample.c and cli/train/data/ call this file.
  */
 #ifndef ORRERY_TOKENIZER_H
 #define ORRERY_TOKENIZER_H

@@ -1,4 +1,7 @@
-/* tokenizer_parts.h -- what a tokenizer consists of: for tokenizer*.c. */
+/* tokenizer_parts.h -- what a tokenizer consists of: for tokenizer*.c.
+ *
+ * tokenizer_read.c fills these structs and tokenizer.c uses them; nobody else includes the file.
+ */
 #ifndef ORRERY_TOKENIZER_PARTS_H
 #define ORRERY_TOKENIZER_PARTS_H
 

@@ -1,4 +1,8 @@
-/* tokenizer_read.c -- the parts of a tokenizer.json. */
+/* tokenizer_read.c -- the parts of a tokenizer.json.
+ *
+ * tokenizer_open calls tokenizer_read.  Errors are ERR_FORMAT, which names the part that is wrong or not supported,
+ * and ERR_MEMORY.  What was read before an error belongs to the tokenizer, which tokenizer_close frees.
+ */
 #include "ref/text/tokenizer_parts.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,12 +29,14 @@ static enum error_code not_supported(const struct reading *reading, const char *
     return fail(reading->err, ERR_FORMAT, "%s: %s: %s is not supported", reading->path, part, what);
 }
 
+/* A flag that is missing, or null, has its usual value. */
 static bool flag(const cJSON *o, const char *key, bool usual)
 {
     const cJSON *x = cJSON_GetObjectItemCaseSensitive(o, key);
     return cJSON_IsBool(x) ? cJSON_IsTrue(x) : usual;
 }
 
+/* A key that is missing reads as an empty text. */
 static const char *word(const cJSON *o, const char *key)
 {
     const char *s = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(o, key));
@@ -43,6 +49,7 @@ static bool is(const char *a, const char *b) { return strcmp(a, b) == 0; }
 
 typedef enum error_code read_fn(const struct reading *, const char *type, const cJSON *o);
 
+/* A part may be missing, null, of one kind, or a sequence of kinds. */
 static enum error_code read_each(const struct reading *reading, const cJSON *root, const char *part, const char *list,
                                  read_fn *read)
 {
@@ -59,6 +66,7 @@ static enum error_code read_each(const struct reading *reading, const cJSON *roo
 
 /* ---- normalizers ------------------------------------------------------------------------------------------------- */
 
+/* A normalizer: a text before all others, a replacement, or NFC. */
 static enum error_code read_normal(const struct reading *reading, const char *type, const cJSON *o)
 {
     struct normal *n = &reading->t->normal[reading->t->normals];
@@ -75,6 +83,7 @@ static enum error_code read_normal(const struct reading *reading, const char *ty
 
 /* ---- splitters --------------------------------------------------------------------------------------------------- */
 
+/* The splitter is added also after an error, so that its pattern is freed with the tokenizer. */
 static enum error_code add_pattern(const struct reading *reading, struct split split, const char *text, bool plain)
 {
     if (reading->t->splits == STEPS_MOST) return not_supported(reading, "pre_tokenizer", "so long a sequence");
@@ -83,6 +92,7 @@ static enum error_code add_pattern(const struct reading *reading, struct split s
     return e;
 }
 
+/* A Split finds pieces by an expression or a plain text; `behavior` says where its matches go. */
 static enum error_code read_pattern(const struct reading *reading, const cJSON *o)
 {
     static const char *const names[] = { "Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous" };
@@ -97,6 +107,7 @@ static enum error_code read_pattern(const struct reading *reading, const cJSON *
     return add_pattern(reading, s, *expression ? expression : text, !*expression);
 }
 
+/* Older files have add_prefix_space instead of a prepend_scheme. */
 static enum error_code read_metaspace(const struct reading *reading, const cJSON *o)
 {
     const char *space = word(o, "replacement"), *scheme = word(o, "prepend_scheme");
@@ -108,6 +119,7 @@ static enum error_code read_metaspace(const struct reading *reading, const cJSON
     return add_pattern(reading, s, flag(o, "split", true) ? space : NULL, true);
 }
 
+/* The splitters that are known; ByteLevel brings GPT-2's expression, unless it is told not to. */
 static enum error_code read_split(const struct reading *reading, const char *type, const cJSON *o)
 {
     if (is(type, "ByteLevel")) {
@@ -126,6 +138,7 @@ static enum error_code read_split(const struct reading *reading, const char *typ
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
+/* The largest id decides the size of the tables, so ids are read twice. */
 static enum error_code read_vocabulary(const struct reading *reading, const cJSON *vocab)
 {
     const cJSON *one;
@@ -147,6 +160,7 @@ static enum error_code read_vocabulary(const struct reading *reading, const cJSO
     return OK;
 }
 
+/* Merges stand in the file in the order of their ranks. */
 static enum error_code read_merges(const struct reading *reading, const cJSON *merges)
 {
     const cJSON *one;
@@ -165,6 +179,7 @@ static enum error_code read_merges(const struct reading *reading, const cJSON *m
     return OK;
 }
 
+/* Vocabulary, merges and the rule for characters without a token; other models than BPE are refused. */
 static enum error_code read_model(const struct reading *reading, const cJSON *root)
 {
     const cJSON *model, *vocab, *merges;
@@ -191,12 +206,14 @@ static enum error_code read_model(const struct reading *reading, const cJSON *ro
 
 /* ---- added tokens ------------------------------------------------------------------------------------------------ */
 
+/* Tokens of one length are in the order of their ids. */
 static int longest_first(const void *a, const void *b)
 {
     const struct added *x = a, *y = b;
     return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : x->id - y->id;
 }
 
+/* Added tokens may have ids above the vocabulary of the model. */
 static enum error_code read_added(const struct reading *reading, const cJSON *root)
 {
     struct tokenizer *t = reading->t;
@@ -219,6 +236,7 @@ static enum error_code read_added(const struct reading *reading, const cJSON *ro
                              .right = flag(one, "rstrip", false), .normalized = flag(one, "normalized", false) };
         if (a->content == NULL) return tokenizer_read_no_memory(reading);
         t->begins[(uint8_t)*content] = 1;
+        /* An added token may lie beyond the vocabulary of the model. */
         if (id >= t->vocabulary) t->vocabulary = (int32_t)id + 1;
     }
     /* The longest of added tokens that begin alike is tried first. */
@@ -228,6 +246,7 @@ static enum error_code read_added(const struct reading *reading, const cJSON *ro
 
 /* ---- what is put around a text ----------------------------------------------------------------------------------- */
 
+/* Special tokens before the text itself go in front, special tokens after the text go behind. */
 static enum error_code read_template(const struct reading *reading, const cJSON *o)
 {
     const cJSON *single, *one, *tokens = cJSON_GetObjectItemCaseSensitive(o, "special_tokens");
@@ -236,6 +255,7 @@ static enum error_code read_template(const struct reading *reading, const cJSON 
     if (e) return e;
     cJSON_ArrayForEach(one, single) {
         const cJSON *token = cJSON_GetObjectItemCaseSensitive(one, "SpecialToken"), *id;
+        /* This element is the text itself. */
         if (token == NULL) { text = true; continue; }
         cJSON_ArrayForEach(id, cJSON_GetObjectItemCaseSensitive(
                                    cJSON_GetObjectItemCaseSensitive(tokens, word(token, "id")), "ids")) {
@@ -257,6 +277,7 @@ static enum error_code read_around(const struct reading *reading, const char *ty
 
 /* ---- decoding ---------------------------------------------------------------------------------------------------- */
 
+/* Decoders say what stands for a blank, and whether a first blank is removed. */
 static enum error_code read_decoder(const struct reading *reading, const char *type, const cJSON *o)
 {
     struct tokenizer *t = reading->t;
@@ -283,6 +304,7 @@ static enum error_code read_decoder(const struct reading *reading, const char *t
     return known ? OK : not_supported(reading, "decoder", type);
 }
 
+/* Added tokens come after the model, whose vocabulary they may enlarge. */
 enum error_code tokenizer_read(struct tokenizer *tokenizer, const cJSON *root, const char *path, struct error *err)
 {
     const struct reading r = { tokenizer, path, err };

@@ -1,3 +1,5 @@
+/* utf8.c -- reads, writes and repairs characters of UTF-8.  The files of ref/text/ call this file; no function here
+ * can fail. */
 #include "ref/text/utf8.h"
 #include <string.h>
 
@@ -13,6 +15,7 @@ static struct lead lead_of(uint8_t b)
     return (struct lead){ 4, b == 0xF0 ? 0x90 : 0x80, b == 0xF4 ? 0x8F : 0xBF };
 }
 
+/* The second byte has a narrower range after some first bytes, which excludes overlong forms and surrogates. */
 int utf8_first(const char *text, size_t bytes, uint32_t *c)
 {
     const uint8_t *p = (const uint8_t *)text;
@@ -41,6 +44,7 @@ int utf8_put(char *to, uint32_t c)
     return bytes;
 }
 
+/* Each wrong part becomes one U+FFFD, which has 3 bytes; so the copy is at most 3 times as long. */
 size_t utf8_repair(char *to, const char *text, size_t bytes, int64_t *wrong)
 {
     size_t made = 0;

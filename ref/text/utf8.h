@@ -1,4 +1,7 @@
-/* utf8.h -- characters of UTF-8. */
+/* utf8.h -- characters of UTF-8.
+ *
+ * The files of ref/text/ call this file.  Nothing here allocates or fails.
+ */
 #ifndef ORRERY_UTF8_H
 #define ORRERY_UTF8_H
 

@@ -8,6 +8,9 @@
  * Cost      steps  ceil(log2 P);  bytes  all blocks but one: n(P-1)/P.  Both are minimal.
  * Memory    the vector once more, since blocks are gathered in rotated order.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 5:    w0 -> r-1      w0 w1 -> r-2      w0 -> r-4
  */
@@ -30,6 +33,7 @@ static enum error_code bruck_extend(struct exchange *exchange, const struct coll
                          bytes_of(collective, bruck_span(collective, P, r, distance, distance + many)), err);
 }
 
+/* out [all blocks] = every member's block.  Blocks gather in w, rotated so that the own block comes first. */
 static enum error_code bruck_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

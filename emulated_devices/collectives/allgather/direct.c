@@ -5,6 +5,8 @@
  * Cost      steps  1 where a device can send to all at once; P-1 through one port;  bytes  (P-1)|b(r)|
  * Memory    none but the list of messages.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 3:     0 -b0-> 1, 2      1 -b1-> 0, 2      2 -b2-> 0, 1
  */

@@ -7,6 +7,8 @@
  *           bytes  all its blocks in every step: n(P-1)/P for a power of two;  n more for a device that works for two
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 4:     0       1       2       3
  *   by 1     b0 b1   b0 b1   b2 b3   b2 b3
@@ -14,6 +16,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [all blocks] = every member's block, each at its own place from the beginning. */
 static enum error_code doubling_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

@@ -9,6 +9,8 @@
  * Cost      steps  P/2;  bytes  |b(r)| and then P/2 - 1 pairs of blocks
  * Memory    none: blocks 2p and 2p+1 lie side by side.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 6, device 2, of pair 1:   b2 <-> 3      pair 1 <-> pair 0 with 1      pair 0 <-> pair 2 with 3
  */
@@ -29,6 +31,7 @@ static int pair_in(int r, int i, int P)
 
 static struct comb pair(int p) { return (struct comb){ 2 * p, 1, 2 }; }
 
+/* out [all blocks] = every member's block.  Pairs of blocks are contiguous, so nothing is packed. */
 static enum error_code neighbour_exchange_run(struct group *group, const struct collective *collective,
                                               struct error *err)
 {

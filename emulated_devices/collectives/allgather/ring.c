@@ -6,6 +6,8 @@
  * Cost      steps  P-1;  bytes  n - |b(r+1)|: the minimum if blocks are equal
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 3:   step 1: device r sends b(r) to r+1;  step 2: b(r-1), which it has just received
  */

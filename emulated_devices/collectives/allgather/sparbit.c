@@ -7,6 +7,8 @@
  * Cost      rounds  ceil(log2 P) of dependent messages; messages P-1;  bytes  all blocks but one: n(P-1)/P
  * Memory    none but the list of messages.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5, from device r:   bit 4: b(r) to r+4      bit 2: b(r) to r+2      bit 1: b(r) and b(r-2) to r+1, two messages
  */
@@ -15,6 +17,7 @@
 /* Blocks that go to the device `bit` further on in this step: r, r - 2bit, .. */
 static int blocks_in(int bit, int P) { return (P - 1 - bit) / (2 * bit) + 1; }
 
+/* A step at the distance `bit`: all receives and sends of its blocks are under way at once. */
 static enum error_code sparbit_step(struct exchange *exchange, const struct collective *collective, int bit,
                                     struct message *message, struct error *err)
 {

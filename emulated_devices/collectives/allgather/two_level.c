@@ -8,6 +8,9 @@
  *           bytes  (P/q - 1)|b(r)| between nodes, (q-1) times the blocks with its place inside
  * Memory    the blocks of two places, packed.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 6, q = 2:    between  0 -b0-> 2, 4     2 -b2-> 0, 4 ..            each block crosses to a node once
  *                  inside   0 -{b0 b2 b4}-> 1    0 <-{b1 b3 b5}- 1      and so in the other nodes
@@ -20,6 +23,7 @@ static struct comb of_place(int place, struct row node, struct row nodes)
     return (struct comb){ place, node.size, nodes.size };
 }
 
+/* out [blocks of this place] = the blocks of devices with this place in all nodes. */
 static enum error_code two_level_between(struct exchange *exchange, const struct collective *collective,
                                          struct row nodes, struct error *err)
 {
@@ -36,6 +40,7 @@ static enum error_code two_level_between(struct exchange *exchange, const struct
     return code;
 }
 
+/* out [all blocks]: each member of the node gives the blocks of its place, packed in one message. */
 static enum error_code two_level_inside(struct exchange *exchange, const struct collective *collective, struct row node,
                                         struct row nodes, void *out, void *in, struct error *err)
 {
@@ -55,6 +60,7 @@ static enum error_code two_level_inside(struct exchange *exchange, const struct 
     return code;
 }
 
+/* The longest place decides the scratch: two messages may be of different lengths. */
 static enum error_code allgather_two_level_run(struct group *group, const struct collective *collective,
                                                struct error *err)
 {

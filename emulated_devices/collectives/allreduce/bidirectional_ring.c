@@ -9,6 +9,9 @@
  *           adds   as the ring, for each half
  * Memory    two scratch blocks of ceil(n/2P) elements.
  * Rounding  each block is added once round the ring, by one device at a time: the same bits on all devices.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  *     0 --> 1 --> 2 --> 3 --> 0      first half
  *     0 <-- 1 <-- 2 <-- 3 <-- 0      second half
@@ -33,6 +36,7 @@ static int block_given(const struct way *way, int step, int P)
     return imod(step < P - 1 ? way->me - step : way->me + 1 - (step - (P - 1)), P);
 }
 
+/* A step of both directions: two receives and two sends are under way at once. */
 static enum error_code both_ways(struct exchange *exchange, const struct collective *collective,
                                  const struct way way[2], int step, struct error *err)
 {
@@ -54,13 +58,14 @@ static enum error_code both_ways(struct exchange *exchange, const struct collect
     return wait_all(exchange, m, 4, err);
 }
 
+/* out [count] = sum over members; each half of the vector goes round in its direction. */
 static enum error_code bidirectional_ring_run(struct group *group, const struct collective *collective,
                                               struct error *err)
 {
     const int P = group->size;
     struct exchange x = exchange_begin(group, ALLREDUCE);
     struct way w[2] = { way_of(collective, 0, group->rank, P), way_of(collective, 1, group->rank, P) };
-    /* the second half is the longer one */
+    /* The second half has the odd element, so its blocks may be the longer ones. */
     const int64_t longest = part_length(w[1].n, P, 0);
     const int64_t room = part_length(w[0].n, P, 0) > longest ? part_length(w[0].n, P, 0) : longest;
     void *scratch;

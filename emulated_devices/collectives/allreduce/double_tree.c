@@ -9,6 +9,9 @@
  *           adds      n/2 for each child in each tree.  Steps grow with log2 P, not with P.
  * Memory    one scratch segment.
  * Rounding  each half is added once, in the order of its tree.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 8:     tree 0:      0                  tree 1:      7
  *                         4                               3
@@ -62,6 +65,7 @@ static enum error_code pipeline(struct exchange *exchange, const struct collecti
     return code;
 }
 
+/* out [count] = sum over members; each half of the vector goes through its tree. */
 static enum error_code double_tree_run(struct group *group, const struct collective *collective, struct error *err)
 {
     struct exchange x = exchange_begin(group, ALLREDUCE);
@@ -89,9 +93,9 @@ static struct collective_cost double_tree_cost(int r, int P, const struct collec
         flow_cost(&cost, collective, tree_double(r, P, i),
                   block_start(collective->count, 2, i + 1) - block_start(collective->count, 2, i), true, true);
     cost.depth = (uint64_t)(S - 1 + 2 * levels);
-    /* at each level but the last, a device's second child waits until it is done with the first */
+    /* At each level but the last, a device's second child waits until the device is done with the first. */
     cost.met = (uint64_t)(4 * (S - 1) + 3 * levels - (levels > 0));
-    /* four messages a step and device */
+    /* A device has four messages in each step: up and down, in both trees. */
     cost.path = bytes_of(collective, collective->count) * (uint64_t)(2 * S + levels) / (uint64_t)S;
     return cost;
 }

@@ -8,6 +8,9 @@
  *           adds   n in each step
  * Memory    n elements of scratch.
  * Rounding  both devices of a pair compute (lower op higher), in that order: the same bits on all devices.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 4:    0     1     2     3
  *           0+1 = 0+1   2+3 = 2+3        exchange with the device 1 away
@@ -15,6 +18,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [count] = sum over members.  `mine` and `theirs` change places instead of being copied. */
 static enum error_code allreduce_doubling_run(struct group *group, const struct collective *collective,
                                               struct error *err)
 {

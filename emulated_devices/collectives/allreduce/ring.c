@@ -12,6 +12,9 @@
  * Memory    one scratch block, ceil(n/P) elements.
  * Rounding  block b is added in the order of devices b, b+1, .., b-1: computed once, so all devices have the same
  *           bits.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 3, a column for each block; device r starts with r0 r1 r2.  02+22: the partial sum of those two;  *: finished.
  *
@@ -24,6 +27,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [count] = sum over members.  Both phases have P - 1 steps with the same pattern of blocks. */
 static enum error_code allreduce_ring_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank, right = imod(r + 1, P), left = imod(r - 1, P);

@@ -7,6 +7,9 @@
  *           adds   n(P-1), all at device 0
  * Memory    n elements of scratch at device 0.
  * Rounding  in the order of devices 0, 1, .., P-1; one sum, computed once.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  *     1 --.       .-- 1
  *     2 ---> 0 ===--- 2        all through one port: time grows with P
@@ -14,6 +17,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [count] = sum over members, which device 0 computes alone. */
 static enum error_code star_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const bool centre = group->rank == 0;

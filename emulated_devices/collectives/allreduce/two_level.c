@@ -9,6 +9,9 @@
  *           adds   a first device: n(q-1) and the ring's; the others: none
  * Memory    n elements at the first device of a node.
  * Rounding  one sum for each block of the ring; the same bits on all devices.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 5 on nodes {0 1} {2 3} {4}:
  *
@@ -48,6 +51,7 @@ static enum error_code hand_out(struct exchange *exchange, const struct collecti
     return code;
 }
 
+/* out [count] = sum over members: inside the node, between leaders, inside the node. */
 static enum error_code allreduce_two_level_run(struct group *group, const struct collective *collective,
                                                struct error *err)
 {

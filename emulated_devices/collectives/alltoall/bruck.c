@@ -9,6 +9,9 @@
  *           blocks.
  * Memory    the vector, and half of it twice.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 5, numbers 0 1 2 3 4:    bit 1: 1 3 to r+1      bit 2: 2 3 to r+2      bit 4: 4 to r+4
  */
@@ -34,10 +37,11 @@ static void bruck_pack(struct exchange *exchange, const struct collective *colle
     }
 }
 
+/* out [block s] = the block of device s for this device.  Each block moves by the binary digits of its distance. */
 static enum error_code alltoall_bruck_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;
-    /* no bit moves more */
+    /* No bit moves more blocks than bit 1, for whose blocks both buffers have room. */
     const int64_t n = P * collective->count, half = moving(1, P) * collective->count;
     struct exchange x = exchange_begin(group, ALLTOALL);
     void *blocks;

@@ -8,6 +8,9 @@
  * Memory    at a leader everything of its node, q*P blocks, twice; and a message, q blocks for each of the largest
  *           node.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 5 on nodes {0 1} {2 3} {4}:   1 -> 0, 3 -> 2      in, 5 blocks each
  *                                   0 -> 2, 2 -> 4 ..   4 blocks from 0 to 2 (2 members to 2); 2 blocks from 2 to 4
@@ -50,6 +53,7 @@ static enum error_code two_level_collect_pieces(struct exchange *exchange, const
     return code;
 }
 
+/* Leaders exchange the blocks of their nodes; step 0 is the exchange with the own node. */
 static enum error_code trade(struct exchange *exchange, const struct leader *leader, struct error *err)
 {
     const int q = leader->node.size;
@@ -74,6 +78,7 @@ static enum error_code trade(struct exchange *exchange, const struct leader *lea
     return code;
 }
 
+/* A leader makes each member's result from `got`, and sends it; other members wait for theirs. */
 static enum error_code hand_out(struct exchange *exchange, const struct leader *leader, struct error *err)
 {
     const uint64_t bytes = bytes_of(leader->c, leader->P * leader->c->count);
@@ -81,7 +86,7 @@ static enum error_code hand_out(struct exchange *exchange, const struct leader *
     if (leader->node.me > 0)
         return exchange_both(exchange, -1, NULL, 0, leader->node.first, leader->c->out, bytes, err);
     for (int l = 0; l < leader->node.size && code == OK; l++) {
-        /* the collected blocks are no longer needed */
+        /* The collected blocks are no longer needed, so their memory holds a member's result. */
         void *line = l == 0 ? leader->c->out : leader->have;
         /* A member's result is one block of every source, in the order of ranks. */
         for (int s = 0; s < leader->P; s++)
@@ -92,6 +97,7 @@ static enum error_code hand_out(struct exchange *exchange, const struct leader *
     return code;
 }
 
+/* Only leaders have scratch; other members send their input and receive their result. */
 static enum error_code two_level_run(struct group *group, const struct collective *collective, struct error *err)
 {
     struct exchange x = exchange_begin(group, ALLTOALL);

@@ -4,6 +4,8 @@
  *           Programming 17(1), 1988, doi:10.1007/BF01379320
  * Needs     any P.
  * Cost      steps  ceil(log2 P), the minimum;  bytes  none: the messages are empty
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5:   step 1: r -> r+1      step 2: r -> r+2      step 3: r -> r+4        (mod P)
  */

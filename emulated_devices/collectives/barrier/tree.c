@@ -3,6 +3,8 @@
  * Source    elementary; fewer messages than dissemination, twice the steps
  * Needs     any P.
  * Cost      steps  2 ceil(log2 P);  bytes  none: the messages are empty.  2(P-1) messages in all
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 4:   1 -> 0   3 -> 2   2 -> 0   then   0 -> 2   0 -> 1   2 -> 3
  */

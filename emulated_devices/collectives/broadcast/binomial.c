@@ -9,6 +9,8 @@
  *           bytes  n for each child: n ceil(log2 P) at the root, none at half of the devices
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 6, root 0; the number is the step in which a device receives:
  *

@@ -6,6 +6,8 @@
  *           bytes  n at all devices but the last
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     root --> 1 --> 2 --> 3       while 2 receives segment s, 3 receives segment s-1
  */

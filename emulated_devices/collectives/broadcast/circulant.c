@@ -12,6 +12,8 @@
  *           bytes  n(P-1) of all devices together, the minimum; each sends at most one segment per step
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5, skips 1 2 3, S = 3 segments 0 1 2, q = 3:
  *
@@ -161,6 +163,7 @@ static void *segment_at(const struct collective *collective, int segments, int b
     return element(collective, collective->out, block_start(collective->count, segments, b));
 }
 
+/* A round on this device: receive the segment that its schedule says, and send the one of its receiver's. */
 static enum error_code one_round(struct under_way *under_way, const struct part *part, int round, struct error *err)
 {
     const int get = gets(part, round), give = gives(part, round), skip = part->k.skip[round % part->t.q],
@@ -183,6 +186,7 @@ static enum error_code one_round(struct under_way *under_way, const struct part 
     return code;
 }
 
+/* out [count] of every member = the root's vector.  Schedules are computed here, before any message. */
 static enum error_code broadcast_circulant_run(struct group *group, const struct collective *collective,
                                                struct error *err)
 {

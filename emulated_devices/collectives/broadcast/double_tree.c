@@ -8,6 +8,8 @@
  * Cost      messages  one for each segment and edge;  bytes  n at the root, at most about 2 halves elsewhere
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 8, root 0, devices 1 .. 7:    tree 0:  0 -> 1 -> 5 -> 3, 7 ..      tree 1:  0 -> 2 ..
  */
@@ -67,7 +69,7 @@ static struct collective_cost broadcast_double_tree_cost(int r, int P, const str
                   block_start(collective->count, 2, i + 1) - block_start(collective->count, 2, i), false, true);
     cost.depth = P == 2 ? 1 : (uint64_t)(S - 1 + levels);
     cost.met = (uint64_t)(2 * (S - 1) + (levels > 2 ? levels : 2));
-    /* two messages a step and device */
+    /* A device has two messages in each step. */
     cost.path = bytes_of(collective, collective->count) * (uint64_t)(S - 1 + levels) / (uint64_t)S;
     return cost;
 }

@@ -7,6 +7,8 @@
  *           bytes  2n(P-1)/P at the root
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 4, root 0:   scatter  0 -cd-> 2   0 -b-> 1   2 -d-> 3
  *                  collect  0,1: ab   2,3: cd      then all: abcd
@@ -27,6 +29,7 @@ static int64_t group_of_parts(const struct collective *collective, int P, int v,
     return block_start(collective->count, P, first);
 }
 
+/* out [count] of every member = the root's vector; parts are numbered from the root on. */
 static enum error_code scatter_doubling_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, v = imod(group->rank - collective->root, P);

@@ -7,12 +7,15 @@
  *           bytes  about 2n(P-1)/P at the root, for any P; a binomial tree sends n ceil(log2 P)
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 4, parts a b c d, root 0:   scatter  0 -cd-> 2   0 -b-> 1   2 -d-> 3
  *                                 ring     part v from the v-th after the root, P-1 times to the right
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* Every device has its part; after P - 1 steps to the right every device has all parts. */
 static enum error_code ring(struct exchange *exchange, const struct collective *collective, struct error *err)
 {
     const int P = exchange->group->size, r = exchange->group->rank, v = imod(r - collective->root, P);

@@ -8,11 +8,15 @@
  * Cost      steps  ceil(log2 P);  bytes  the blocks of the device's subtree
  * Memory    the blocks of the subtree, in the order of the tree.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 6, root 0:   1 -b1-> 0     3 -b3-> 2     5 -b5-> 4     2 -b2 b3-> 0     4 -b4 b5-> 0
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [all blocks] of the root = every member's block.  Blocks gather in the order of the tree. */
 static enum error_code binomial_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank, v = imod(r - collective->root, P);

@@ -5,6 +5,8 @@
  * Cost      steps  P-1 through the root's port;  bytes  |b(r)| from each other device
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     1 -b1-> root      2 -b2-> root      3 -b3-> root
  */

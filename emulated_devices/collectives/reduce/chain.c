@@ -6,11 +6,15 @@
  *           bytes  n from all but the root;  adds  n at all but the last
  * Memory    the vector at all but the root (the input is only read) and one segment.
  * Rounding  from the far end: root + (1 + (2 + ..)).
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  *     root <-- 1 <-- 2 <-- 3       while 1 receives segment s-1, 2 receives segment s
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [count] of the root = sum over members, added from the far end of the chain. */
 static enum error_code chain_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const bool root = group->rank == collective->root;
@@ -38,7 +42,7 @@ static struct collective_cost chain_cost(int r, int P, const struct collective *
     const uint64_t S = (uint64_t)flow_segments(collective, collective->count), steps = S + (uint64_t)P - 2;
     struct collective_cost cost = { .steps = steps, .depth = (uint64_t)(P - 1), .met = steps };
     flow_cost(&cost, collective, tree_chain(r, P, collective->root), collective->count, true, false);
-    /* it adds what has come */
+    /* The device adds what has come. */
     if (r == collective->root) cost.path = bytes_of(collective, collective->count) * steps / S;
     return cost;
 }

@@ -8,12 +8,16 @@
  *           adds   about n(P-1)/P
  * Memory    the vector (the input is only read), and half of it; twice with folding.
  * Rounding  each part is added in one place, in the order of the tree.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 4, root 0:     0: a      1: b      2: c      3: d       after halving, as in allreduce/rabenseifner.c
  *                    1 -b-> 0      2 -c-> 0      3 -d-> 0
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* The root receives the finished parts in their order; each core member sends its own. */
 static enum error_code scatter_gather_collect_pieces(struct exchange *exchange, const struct collective *collective,
                                                      struct cut cut, void *work,
                                struct error *err)
@@ -36,6 +40,7 @@ static enum error_code scatter_gather_collect_pieces(struct exchange *exchange, 
     return code;
 }
 
+/* out [count] of the root = sum over members.  Sums grow in `work`, a copy of the input. */
 static enum error_code scatter_gather_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const struct cut k = { .f = fold_of(group->rank, group->size) };
@@ -66,7 +71,7 @@ static struct collective_cost scatter_gather_cost(int r, int P, const struct col
         cost_send(&cost, collective, cut_edge(collective, k, k.f.me + 1) - cut_edge(collective, k, k.f.me));
     fold_path(&cost, collective, k.f, collective->count);
     const int64_t others = collective->count - part_length(collective->count, k.f.core, 0);
-    /* the root receives the parts; a root outside the core also waits for the halving */
+    /* The root receives the parts; a root outside the core also waits for the halving. */
     if (r == collective->root) cost.path += bytes_of(collective, k.f.me >= 0 ? others : others + collective->count);
     return cost;
 }

@@ -8,6 +8,9 @@
  * Cost      steps  ceil(log2 P), bytes n - |b(r)|: both are minimal;  adds  all received elements
  * Memory    the vector once, and half of it.
  * Rounding  the order depends only on P.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 5, skips 1 2 3 5:    w3 w4 -> r+3      w2 -> r+2      w1 -> r+1
  */
@@ -19,6 +22,7 @@ static int64_t reduce_scatter_circulant_span(const struct collective *collective
     return comb_length(collective, P, (struct comb){ r + first, 1, last - first });
 }
 
+/* out [block r] = sum over members of in's block r.  Sums grow in w, a rotated copy of the input. */
 static enum error_code reduce_scatter_circulant_run(struct group *group, const struct collective *collective,
                                                     struct error *err)
 {

@@ -7,6 +7,9 @@
  *           bytes  n - |b(r)| for a power of two;  adds  the kept half in every step
  * Memory    the vector and half of it again (twice with folding): the input is only read.
  * Rounding  block b is added in the order of the tree.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 4:     0       1       2       3
  *   by 2     b0 b1   b0 b1   b2 b3   b2 b3
@@ -35,6 +38,7 @@ static enum error_code halving_give_back(struct exchange *exchange, const struct
                          bytes_of(collective, block_length(collective, P, r - 1)), -1, NULL, 0, err);
 }
 
+/* out [block r] = sum over members of in's block r.  Sums grow in `work`, a copy of the input. */
 static enum error_code halving_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const struct collective v = halving_whole(collective, group->size);
@@ -61,6 +65,7 @@ static enum error_code halving_run(struct group *group, const struct collective 
     return code;
 }
 
+/* The fold sends a whole vector in and only a block back, so fold_cost does not serve here. */
 static struct collective_cost reduce_scatter_halving_cost(int r, int P, const struct collective *collective)
 {
     const struct collective v = halving_whole(collective, P);

@@ -11,6 +11,9 @@
  *           adds   as many as are received
  * Memory    the vector, and the blocks of a step twice: the input is only read.
  * Rounding  block b is added in the order of its tree.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 5, block 0:   0 <-1- 1     0 <-2- 2 <-1- 3     0 <-4- 4        (the number on an arrow is the bit)
  */
@@ -22,6 +25,7 @@ static struct comb pat_blocks_of(int to, int bit, int P)
     return (struct comb){ .first = to, .stride = -2 * bit, .count = (P - 1 - bit) / (2 * bit) + 1 };
 }
 
+/* out [block r] = sum over members of in's block r.  Each message has several blocks, packed. */
 static enum error_code pat_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

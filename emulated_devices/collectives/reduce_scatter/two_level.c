@@ -11,6 +11,9 @@
  *           adds   (q-1) times the blocks with its place, (P/q - 1)|b(r)|
  * Memory    twice the blocks with its place.
  * Rounding  first inside the node, then over nodes.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 6, q = 2:    inside   0 -{b1 b3 b5}-> 1    0 <-{b0 b2 b4}- 1     and so in the other nodes
  *                  between  0 -b2-> 2   0 -b4-> 4   2 -b0-> 0 ..       (the sums)
@@ -35,6 +38,7 @@ static int64_t longest_place(const struct collective *collective, int P, struct 
     return most;
 }
 
+/* sums [blocks of this place] = sum over this node's members of their blocks for this place in all nodes. */
 static enum error_code reduce_scatter_two_level_inside(struct exchange *exchange, const struct collective *collective,
                                                        struct row node, struct row nodes,
                                                        void *sums, void *out, void *in, struct error *err)
@@ -54,6 +58,7 @@ static enum error_code reduce_scatter_two_level_inside(struct exchange *exchange
     return code;
 }
 
+/* out [block r] = sum over nodes of the sums that devices with this place have. */
 static enum error_code reduce_scatter_two_level_between(struct exchange *exchange, const struct collective *collective,
                                                         struct row node, struct row nodes,
                                                         void *sums, void *in, struct error *err)
@@ -75,6 +80,7 @@ static enum error_code reduce_scatter_two_level_between(struct exchange *exchang
     return code;
 }
 
+/* Scratch has three parts: sums, received blocks, and a packed message for the largest place. */
 static enum error_code reduce_scatter_two_level_run(struct group *group, const struct collective *collective,
                                                     struct error *err)
 {
@@ -93,6 +99,7 @@ static enum error_code reduce_scatter_two_level_run(struct group *group, const s
     return code;
 }
 
+/* Bytes inside are those for other places; bytes between are those for other nodes. */
 static struct collective_cost reduce_scatter_two_level_cost(int r, int P, const struct collective *collective)
 {
     const struct row node = row_in_node(collective, r, P), nodes = row_of_nodes(collective, r, P);

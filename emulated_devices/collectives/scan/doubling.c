@@ -6,6 +6,9 @@
  *           (exclusive: n more for each after the first, for the sum without the device's own vector)
  * Memory    the vector twice; four times if exclusive.
  * Rounding  the sum received from the left is the left operand.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  * P = 4:      x0      x1      x2      x3
  *   by 1      x0      x01     x12     x23
@@ -37,6 +40,7 @@ static void take_in(struct exchange *exchange, const struct collective *collecti
     swap(&sums->theirs, &sums->mine);
 }
 
+/* out [count] = x0 + .. + xr; if exclusive, x0 + .. + x(r-1).  `mine` covers twice as many members after each step. */
 static enum error_code scan_doubling_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

@@ -5,11 +5,15 @@
  * Cost      steps  P-1;  bytes  n from all but the last;  adds  n at all but the first (exclusive: nor at the last)
  * Memory    the vector twice: the input may be the output.
  * Rounding  from left to right, as one device would.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  *     0 --x0--> 1 --x0+x1--> 2 --x0+x1+x2--> 3
  */
 #include "emulated_devices/collectives/algorithm.h"
 
+/* out [count] = x0 + .. + xr; if exclusive, x0 + .. + x(r-1).  Sums go from left to right. */
 static enum error_code scan_linear_run(struct group *group, const struct collective *collective, struct error *err)
 {
     const int P = group->size, r = group->rank;

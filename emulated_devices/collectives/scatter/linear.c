@@ -5,6 +5,8 @@
  * Cost      steps  P-1 through the root's port;  bytes  n - |b(root)| at the root
  * Memory    none.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     root -b1-> 1      root -b2-> 2      root -b3-> 3
  */

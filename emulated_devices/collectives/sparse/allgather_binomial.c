@@ -6,6 +6,8 @@
  *           depth     log2(T+1), rounded up, for T targets
  * Memory    the list of messages.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     a block of member 0 for 1 2 3 4:    0 -> 4      0 -> 2      0 -> 1    2 -> 3
  */

@@ -6,6 +6,8 @@
  *           steps     1 where a device can send to all at once; the most messages of a device through one port
  * Memory    the list of messages.
  * Rounding  permutes: bits are equal.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  A message
+ *           that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     blocks  a of member 0 for 1 2 3    b of member 2 for 0         0 -a-> 1   0 -a-> 2   0 -a-> 3   2 -b-> 0
  */
@@ -25,6 +27,7 @@ static int receive_all(struct exchange *exchange, const struct collective *colle
     return n;
 }
 
+/* Send each own block to all its targets.  With message NULL the messages are only counted. */
 static int send_all(struct exchange *exchange, const struct collective *collective, struct message *message)
 {
     const int P = exchange->group->size, me = exchange->group->rank;

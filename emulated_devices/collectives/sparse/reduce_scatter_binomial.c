@@ -6,6 +6,9 @@
  *           depth     log2(T+1), rounded up, for T targets;  adds  one length for each child in a block's tree
  * Memory    sums of blocks that a device passes on; the longest block that comes to it; the list of messages.
  * Rounding  in the order of the tree, which depends on the owner; every element of a block alike.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  *     a block of member 0 for 1 2 3 4:    1 -> 0    3 -> 2      2 -> 0      4 -> 0
  */
@@ -26,10 +29,11 @@ static enum error_code add_children(struct exchange *exchange, const struct coll
     return OK;
 }
 
-/* What this member gets and sends: the longest block of children; the elements of blocks that it adds for others; and
- * how many it sends. */
+/* A member needs room for the longest block of its children and for all blocks that it adds for others.  The last
+ * number counts its sends. */
 struct amount { int64_t longest, passed; int sends; };
 
+/* The amounts decide scratch and the length of the list of messages before anything is sent. */
 static struct amount amount_of(const struct collective *collective, int P, int member)
 {
     struct holders h;
@@ -79,6 +83,7 @@ static void finish_own(struct exchange *exchange, const struct collective *colle
                                   element(collective, collective->out, sparse_own_at(own, &w)), w.length);
 }
 
+/* out [own blocks] = sums over holders.  Sums for others stay in scratch until their messages have ended. */
 static enum error_code reduce_scatter_binomial_run(struct group *group, const struct collective *collective,
                                                    struct error *err)
 {

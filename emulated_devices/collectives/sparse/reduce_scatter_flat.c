@@ -6,6 +6,9 @@
  *           adds      of each own block its length for each target
  * Memory    two of the longest own block; the list of messages.
  * Rounding  in the order of ranks, whoever is the owner: if a block changes its owner, the bits of its sum do not.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
+ *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
+ *           ends the job.
  *
  *     blocks  a of member 0 for 1 2 3    b of member 2 for 0         1 -a-> 0   2 -a-> 0   3 -a-> 0   0 -b-> 2
  */
@@ -70,6 +73,7 @@ static enum error_code add_all(struct exchange *exchange, const struct collectiv
     return code;
 }
 
+/* Sends begin before the sums, so that no owner waits for a member that is still adding. */
 static enum error_code reduce_scatter_flat_run(struct group *group, const struct collective *collective,
                                                struct error *err)
 {

@@ -4,6 +4,9 @@
  * zeros.  Lists of integers that the host reads are real (arena_alloc_list): which rows of experts go where follows
  * from a load (ref/model/load.h).  Virtual time, messages and memory peaks equal those of every other backend, unless
  * they depend on numbers, as the choices of a router without a load or a skipped step do.
+ *
+ * device_open calls this file for --backend count; model/dry_run/ and collectives/attempt.c use this file, too.  Only
+ * opening can fail, with ERR_MEMORY.
  */
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/device/backends/range.h"
@@ -64,6 +67,7 @@ static void count_copy(struct device *device, void *to, size_t to_pitch, const v
     }
 }
 
+/* A view of zeros, which is forgotten when it is given back. */
 static void *host_writes(struct device *device, void *data, size_t bytes)
 {
     if (!range_holds(&backends_count_of(device)->range, data)) return data;
@@ -79,6 +83,7 @@ static const void *host_reads(struct device *device, const void *data, size_t by
     return host_writes(device, (void *)(uintptr_t)data, bytes);
 }
 
+/* Views are found by the address that the host was shown. */
 static void host_gives_back(struct device *device, const void *view)
 {
     struct printable **at = &backends_count_of(device)->views, *s;

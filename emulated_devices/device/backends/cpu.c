@@ -2,6 +2,9 @@
  *
  * A host view is the memory itself and costs nothing.  Large blocks come from the pool, if there is one, so that other
  * devices of the machine can take messages straight out of them.
+ *
+ * device_open calls this file for --backend cpu, the usual one of release builds.  NULL from cpu_allocate means that
+ * the machine has no memory; nothing else can fail.
  */
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/device/pool.h"

@@ -3,6 +3,9 @@
  * Device memory is accessible only while an operation runs.  A host view is a copy; a view for writing is copied back
  * when it ends.  The program stops with one line if the host dereferences device memory, writes to a view for reading,
  * frees memory that still has a view, or never ends a view.  Debug builds use this backend.
+ *
+ * device_open calls this file for --backend discrete.  Opening can fail with ERR_MEMORY; every misuse of memory ends
+ * the program.
  */
 #define _DEFAULT_SOURCE                 /* sigaction's SA_SIGINFO */
 #include "emulated_devices/device/backend.h"
@@ -61,6 +64,7 @@ static void catch_faults(void)
     sigaction(SIGSEGV, &a, &usual);
 }
 
+/* A misuse of views is a mistake of the program, so it ends here with one line. */
 static void stop(const char *what, const struct view *view)
 {
     fprintf(stderr, "orrery: %s: %llu bytes of device memory, at %p\n", what, (unsigned long long)view->bytes,
@@ -70,6 +74,7 @@ static void stop(const char *what, const struct view *view)
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
+/* The first device installs the handler for faults, and the last one restores the usual one. */
 static enum error_code discrete_open_it(struct device *device, struct error *err)
 {
     struct discrete *s = calloc(1, sizeof *s);
@@ -89,6 +94,7 @@ static void discrete_close_it(struct device *device)
 {
     struct discrete *s = discrete_of(device), **at = &all;
     if (s->views != NULL) stop("a host view was never given back", s->views);
+    /* The device leaves the list of those that the fault handler searches. */
     while (*at != s) at = &(*at)->next;
     *at = s->next;
     if (all == NULL) sigaction(SIGSEGV, &usual, NULL);
@@ -134,6 +140,7 @@ static void discrete_copy(struct device *device, void *to, size_t to_pitch, cons
 
 /* ---- host views -------------------------------------------------------------------------------------------------- */
 
+/* A view is a copy in the host's memory.  Views of the same bytes may be read together, but not written. */
 static struct view *view(struct device *device, void *data, size_t bytes, bool writes)
 {
     struct view *v = malloc(sizeof *v + bytes);
@@ -160,6 +167,7 @@ static void *host_writes(struct device *device, void *data, size_t bytes)
     return range_holds(&discrete_of(device)->range, data) ? view(device, data, bytes, true)->shown : data;
 }
 
+/* A view for writing is copied back; one for reading must not have changed. */
 static void host_gives_back(struct device *device, const void *shown)
 {
     struct view **at = &discrete_of(device)->views, *v;

@@ -1,3 +1,8 @@
+/* range.c -- hands out addresses of a large reserved range in whole pages.
+ *
+ * The backends count and discrete, and pool.c, call this file.  NULL or false: there are no addresses or no file.  A
+ * range that cannot be protected ends the program.
+ */
 #define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE, madvise, MADV_REMOVE */
 #include "emulated_devices/device/backends/range.h"
 #include <stdint.h>
@@ -23,6 +28,7 @@ static bool range_begin(struct range *range, void *base, size_t size, int advice
     return range->base != NULL;
 }
 
+/* Addresses without access: range_protect opens them while an operation runs. */
 bool range_open(struct range *range, size_t size)
 {
     void *base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -33,7 +39,7 @@ bool range_open_file(struct range *range, int file, size_t size)
 {
     void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
 #if defined(MADV_REMOVE)
-    /* of a file, other advice would keep the pages */
+    /* Other advice would keep the pages of a file. */
     const bool made = range_begin(range, base, size, MADV_REMOVE);
 #else
     const bool made = range_begin(range, base, size, MADV_DONTNEED);
@@ -70,6 +76,7 @@ static size_t whole_pages(const struct range *range, size_t bytes)
     return (bytes + range->page - 1) / range->page * range->page;
 }
 
+/* Addresses for a block: a hole of its size, or the next ones that were never used. */
 void *range_take(struct range *range, size_t bytes)
 {
     const size_t need = whole_pages(range, bytes);
@@ -102,6 +109,7 @@ void range_give(struct range *range, void *at, size_t bytes)
     range->holes = h;
 }
 
+/* All addresses used so far get or lose access at once. */
 void range_protect(struct range *range, bool opened)
 {
     if (range->used == 0 || mprotect(range->base, range->used, opened ? PROT_READ | PROT_WRITE : PROT_NONE) == 0)

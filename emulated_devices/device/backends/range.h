@@ -1,6 +1,9 @@
 /* range.h -- addresses that may not be accessed, for a backend's memory.
  *
  * One range of virtual addresses, allocated in whole pages.  An access faults until its pages are opened.
+ *
+ * The backends count and discrete take a device's memory from a range, and pool.c the pool's.  A function returns
+ * false or NULL where the system has no addresses.
  */
 #ifndef ORRERY_RANGE_H
 #define ORRERY_RANGE_H

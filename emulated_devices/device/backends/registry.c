@@ -1,4 +1,8 @@
-/* The registry of backends: one line each. */
+/* The registry of backends: one line each.
+ *
+ * device_open and the options call backend_find and backend_check; plug-ins and cuda/backend.c call backend_add.
+ * Errors are ERR_FORMAT, ERR_MEMORY (the list is full) and ERR_USAGE (an unknown name).
+ */
 #include "emulated_devices/device/backend.h"
 #include "ref/io/options.h"
 #include <string.h>
@@ -18,6 +22,7 @@ const struct backend *backends[BACKENDS_MOST] = {
 #undef X
 };
 
+/* A backend joins the end of the list, so that the first ones keep their places. */
 enum error_code backend_add(const struct backend *backend, struct error *err)
 {
     int count = 0;
@@ -28,6 +33,7 @@ enum error_code backend_add(const struct backend *backend, struct error *err)
         || !backend->host_done || !backend->ops)
         return fail(err, ERR_FORMAT, "backend %s: needs all functions that are REQUIRED in backend.h", backend->name);
     if (backend_find(backend->name)) return fail(err, ERR_FORMAT, "%s: there is a backend of this name", backend->name);
+    /* The last place stays NULL, which ends the list. */
     while (backends[count]) count++;
     if (count + 1 >= BACKENDS_MOST)
         return fail(err, ERR_MEMORY, "%s: there are %d backends, the most that there can be", backend->name, count);
@@ -42,6 +48,7 @@ const struct backend *backend_find(const char *name)
     return NULL;
 }
 
+/* An unknown name is answered with the nearest known one. */
 enum error_code backend_check(const char *flag, const char *name, struct error *err)
 {
     const char *known[BACKENDS_MOST];

@@ -4,6 +4,9 @@
  * One stream, so operations follow each other.  Operands in the host's memory (ids, labels, what the slow tier holds)
  * are copied to the device for one operation.  Entries that are not here the host computes, through views (generic.c).
  * A GPU that fails while it computes ends the program, with one line: operations cannot fail.
+ *
+ * device_open opens this backend for --backend cuda (or cuda-emulated).  Opening reports ERR_MEMORY, or ERR_DEVICE
+ * if no GPU or no kernel can be used.
  */
 #include "emulated_devices/device/cuda/kernels/kernels.h"
 #include "emulated_devices/device/cuda/operands.h"
@@ -18,6 +21,7 @@
 
 static int devices;                     /* open ones of this process; they share one GPU */
 
+/* The first device of the process starts the GPU, and the last one ends it. */
 static enum error_code backend_open_it(struct device *device, struct error *err)
 {
     struct cuda *c = calloc(1, sizeof *c);
@@ -41,6 +45,7 @@ static void backend_close_it(struct device *device)
 
 /* ---- on any tensors; what is in the host's memory, or no number, the host does ----------------------------------- */
 
+/* Formats with rounding are those of kernels; whole numbers are left to the host. */
 static bool backend_number(enum dtype dtype) { return dtype_unit(dtype) > 0; }
 
 static void zero(struct device *device, T y)
@@ -50,6 +55,7 @@ static void zero(struct device *device, T y)
     else generic_zero(device, y);
 }
 
+/* Both tensors have to be on the GPU; any other conversion the host does through views. */
 static void convert(struct device *device, T y, T x)
 {
     if (tensor_count(y) == 0) return;
@@ -59,6 +65,7 @@ static void convert(struct device *device, T y, T x)
     must(cudaGetLastError(), "convert");
 }
 
+/* into = into (op) from, for floating-point numbers on the GPU. */
 static void backend_reduce(struct device *device, enum reduction how, enum dtype dtype, void *into,
                            const void *from, int64_t n)
 {
@@ -114,9 +121,11 @@ static void backend_add_squares(struct device *device, struct exact_sum *sum, co
     if (finite) exact_add_bins(sum, bins, bins + EXACT_BINS);
 }
 
+/* The step of AdamW, SGD or momentum on the GPU, with the factors that ref/optim computes.  Others the host does. */
 static void optimizer_steps(struct device *device, const struct optimizer *optimizer, T w, T g, const T *state,
                             struct step step)
 {
+    /* Optimizers are known by their step function; a plug-in's is none of these. */
     const bool adam = optimizer->step_f32 == adamw_step_f32, plain = optimizer->step_f32 == sgd_step_f32;
     const bool here = tensor_count(w) > 0 && on_gpu(w.data) && on_gpu(g.data);
     if (tensor_count(w) == 0) return;
@@ -125,6 +134,7 @@ static void optimizer_steps(struct device *device, const struct optimizer *optim
     struct cuda_step f = { .scale = step.gradient_scale, .lr = step.lr };
     if (adam) {
         const struct adam_factors a = adam_factors(step);
+        /* Factors are fp64 here; the kernel rounds them to its format as the host does. */
         f.beta1 = a.beta1, f.beta2 = a.beta2, f.new1 = a.new1, f.new2 = a.new2;
         f.rate = a.rate, f.root = a.root, f.eps = a.eps, f.before = a.before, f.after = a.after;
     } else {

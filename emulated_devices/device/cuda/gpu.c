@@ -1,3 +1,8 @@
+/* gpu.c -- the GPU of this process: which one, whether kernels run on it, and its library of products.
+ *
+ * backend.c calls gpu_start for the first device of the process, and gpu_end for the last.  Errors are ERR_DEVICE
+ * and name the cause: driver, number, architecture or memory.
+ */
 #include "emulated_devices/device/cuda/kernels/kernels.h"
 #include "emulated_devices/device/cuda/operands.h"
 #include "emulated_devices/device/cuda/parts.h"
@@ -13,6 +18,7 @@ static const char *const local_rank[] = { "MPI" "_LOCALRANKID", "OMPI_COMM_WORLD
 static const char *const local_size[] = { "MPI" "_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE",
                                           NULL };
 
+/* The first of the variables that is set, as a number. */
 static int told(const char *const *variable, int otherwise)
 {
     for (; *variable != NULL; variable++)
@@ -22,7 +28,7 @@ static int told(const char *const *variable, int otherwise)
 
 static bool gpu_is_named(void) { return getenv("ORRERY_GPU") != NULL && *getenv("ORRERY_GPU") != '\0'; }
 
-/* Which GPU is this process's: the one named, or by its number on this machine; -1: no number is named. */
+/* The GPU of this process is the one named, or the one with its number on this machine; -1: no number is named. */
 static int chosen_gpu(int count)
 {
     const char *named = getenv("ORRERY_GPU");
@@ -30,10 +36,12 @@ static int chosen_gpu(int count)
     return strlen(named) < 5 && strspn(named, "0123456789") == strlen(named) ? atoi(named) : -1;
 }
 
+/* The processes of a machine share a GPU if they are more than its GPUs, or all name one. */
 static bool others_may_have_it(int count) { return told(local_size, 1) > (gpu_is_named() ? 1 : count); }
 
 bool gpu_is_shared(void) { return gpu.shared; }
 
+/* The steps are: count GPUs, choose one, run an empty kernel, start cuBLAS.  The first that fails says why. */
 enum error_code gpu_start(struct error *err)
 {
     struct cudaDeviceProp p;
@@ -67,6 +75,7 @@ enum error_code gpu_start(struct error *err)
     return OK;
 }
 
+/* Memory that operands keep is given back before idle memory is freed. */
 void gpu_end(void)
 {
     cublasDestroy(gpu.blas);

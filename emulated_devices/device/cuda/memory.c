@@ -1,3 +1,8 @@
+/* memory.c -- memory of the GPU: blocks that are kept for the next request, copies, and host views.
+ *
+ * backend.c has these functions as its entries; operations.c takes copies of operands here.  NULL means that the GPU
+ * is full, and the error's text then says how much is free.  Other errors end the program.
+ */
 #include "emulated_devices/device/cuda/operands.h"
 #include "emulated_devices/device/cuda/parts.h"
 #include "ref/error_memory.h"
@@ -53,7 +58,7 @@ static bool in_block(const void *p)
     return i >= 0 && (const char *)p < blocks.of[i].at + blocks.of[i].bytes;
 }
 
-/* Without memory for the list the runtime is asked. */
+/* Note a block of cudaMalloc in the list.  If the list has no memory, on_gpu asks the runtime instead. */
 static void note_block(void *p, size_t bytes)
 {
     const int room = blocks.room > 0 ? 2 * blocks.room : 256;
@@ -75,6 +80,7 @@ static void forget_block(const void *p)
     memmove(&blocks.of[i], &blocks.of[i + 1], sizeof *blocks.of * (size_t)(blocks.count - i));
 }
 
+/* The list answers for our own blocks; the runtime answers for all other addresses. */
 bool on_gpu(const void *p)
 {
     struct cudaPointerAttributes a;
@@ -98,12 +104,14 @@ bool gpu_keeps_memory(void)
     return said == NULL || strcmp(said, "0") != 0;
 }
 
+/* The list forgets a block before the runtime may give its address to another. */
 static void free_block(struct block block)
 {
     forget_block(block.at);
     must(cudaFree(block.at), "cudaFree");
 }
 
+/* Take idle block i out of the list, in which the last one given back is last. */
 static struct block take_idle(int i)
 {
     const struct block b = idle.of[i];
@@ -113,6 +121,7 @@ static struct block take_idle(int i)
     return b;
 }
 
+/* Memory from the runtime.  If there is none, all idle blocks are freed, and one more call decides. */
 static void *memory_allocate(size_t bytes)
 {
     void *p = NULL;
@@ -127,6 +136,7 @@ static void *memory_allocate(size_t bytes)
     return p;
 }
 
+/* Idle blocks of exactly this size come first, since sizes repeat from step to step. */
 void *memory_take(size_t bytes)
 {
     int i = idle.count - 1;
@@ -144,6 +154,7 @@ void memory_give(void *p, size_t bytes)
     if (p == NULL) return;
     idle.used -= bytes;
     if (!gpu_keeps_memory()) return free_block((struct block){ p, bytes });
+    /* The oldest idle blocks are freed first. */
     while (idle.count > 0 && (idle.count == IDLE_MOST || idle.bytes + bytes > idle.most_used)) free_block(take_idle(0));
     idle.of[idle.count++] = (struct block){ p, bytes };
     idle.bytes += bytes;
@@ -172,7 +183,7 @@ void gpu_release(struct device *device, void *p, size_t bytes)
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
-/* A copy to memory that it reads goes through other memory. */
+/* A copy whose destination overlaps its source goes through the scratch memory. */
 static void copy_overlapping(void *to, const void *from, size_t bytes)
 {
     void *between = scratch(bytes);
@@ -185,6 +196,7 @@ void gpu_copy(struct device *device, void *to, size_t to_pitch, const void *from
 {
     (void)device;
     if (width == 0 || rows == 0) return;
+    /* Between two places of the host no GPU is needed. */
     if (!on_gpu(to) && !on_gpu(from))
         for (size_t r = 0; r < rows; r++)
             memmove((char *)to + r * to_pitch, (const char *)from + r * from_pitch, width);
@@ -208,6 +220,7 @@ static struct view *open_view(struct device *device, const void *data, size_t by
     return v;
 }
 
+/* A view is a copy in the host's memory; a second one for writing the same bytes is the first. */
 static struct view *view(struct device *device, void *data, size_t bytes, bool writes)
 {
     struct view *v = open_view(device, data, bytes);
@@ -229,6 +242,7 @@ void *gpu_write(struct device *device, void *data, size_t bytes)
     return on_gpu(data) ? view(device, data, bytes, true)->shown : data;
 }
 
+/* A view for writing goes back when its last user is done. */
 void gpu_view_done(struct device *device, const void *shown)
 {
     struct view **at = &memory_of(device)->views, *v;

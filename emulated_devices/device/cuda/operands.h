@@ -1,4 +1,8 @@
-/* operands.h -- where the operands of one operation are: on the device, or copied there from the host for it. */
+/* operands.h -- where the operands of one operation are: on the device, or copied there from the host for it.
+ *
+ * operations.c and memory.c call this file, and collectives/nccl.c asks on_gpu.  An error of CUDA ends the program
+ * with one line.
+ */
 #ifndef ORRERY_CUDA_OPERANDS_H
 #define ORRERY_CUDA_OPERANDS_H
 

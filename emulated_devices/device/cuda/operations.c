@@ -1,5 +1,9 @@
 /* operations.c -- the operations of `ops`: where their operands are, and which kernel computes them; products by
- * cuBLAS. */
+ * cuBLAS.
+ *
+ * compute.h calls the table of gpu_operations, which backend.c has as its `ops`.  Each function finds its operands
+ * (operands.c), launches a kernel (kernels/) and calls done.  An error of the GPU ends the program.
+ */
 #include "emulated_devices/device/cuda/kernels/kernels.h"
 #include "emulated_devices/device/cuda/operands.h"
 #include "emulated_devices/device/cuda/parts.h"
@@ -14,6 +18,7 @@
 static const cudaDataType formats[] = { [F32] = CUDA_R_32F, [F64] = CUDA_R_64F,
                                         [BF16] = CUDA_R_16BF, [F16] = CUDA_R_16F };
 
+/* cuBLAS refuses a leading dimension of 0, which a matrix without columns would have. */
 static int as_int(int64_t n) { return n > 0 ? (int)n : 1; }
 
 /* C [m,n] = op(A) [m,k] op(B) [k,n], or += if add; all by rows, which are columns of what cuBLAS sees. */
@@ -26,6 +31,7 @@ static void operations_product(enum dtype dtype, enum dtype tc, bool transpose_a
     const void *factor = dtype == F64 ? (const void *)&one_64 : &one, *kept = dtype == F64
         ? (const void *)&beta_64 : &beta;
     if (m == 0 || n == 0) return;
+    /* cuBLAS sees columns, so A and B change places: C' [n, m] = op(B)' [n, k] op(A)' [k, m]. */
     const cublasStatus_t e =
         cublasGemmEx(gpu.blas, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n,
                      (int)m, (int)k, factor, B, formats[dtype], as_int(ldb), A, formats[dtype], as_int(lda), kept, C,
@@ -47,6 +53,7 @@ static bool at_a_place(const void *x) { return (uintptr_t)x % PLACE == 0; }
 /* Operands of two formats, as a router's in 16-bit runs, meet in fp32. */
 static enum dtype common_format(T A, T B) { return A.dtype == B.dtype ? A.dtype : F32; }
 
+/* A matrix in a format and at a place; filled says whether the copy gets the matrix's numbers. */
 static struct formatted formatted(T X, void *x, enum dtype dtype, bool filled)
 {
     const int64_t n = tensor_count(X);
@@ -71,12 +78,14 @@ static struct formatted result_of(T Y, void *y, enum dtype dtype, bool add)
 
 static void operations_drop(struct formatted formatted) { memory_give(formatted.copy, formatted.bytes); }
 
+/* Copy a result from its place for the product to the tensor, rounded to its format. */
 static void operations_finish(T Y, void *y, struct formatted formatted)
 {
     if (formatted.copy != NULL) cuda_convert(Y.dtype, y, formatted.dtype, formatted.copy, tensor_count(Y));
     operations_drop(formatted);
 }
 
+/* Y [N, O] = X [N, in] W' [in, O] + b, or += without b if add.  The bias fills the rows of Y first. */
 static void linear(T Y, T X, T W, T b, bool add, const char *operation)
 {
     struct operands s = { 0 };
@@ -96,6 +105,7 @@ static void operations_linear_forward(T Y, T X, T W, T b) { linear(Y, X, W, b, f
 
 static void linear_forward_add(T Y, T X, T W) { linear(Y, X, W, (T){ 0 }, true, "linear_forward_add"); }
 
+/* dX [N, in] = dY [N, O] W [O, in]. */
 static void operations_linear_backward_input(T dX, T dY, T W)
 {
     struct operands s = { 0 };
@@ -108,6 +118,7 @@ static void operations_linear_backward_input(T dX, T dY, T W)
     done(&s, "linear_backward_input");
 }
 
+/* db [O] += sum over the N rows of dY [N, O]. */
 static void column_sums(T db, T dY)
 {
     struct operands s = { 0 };
@@ -118,6 +129,7 @@ static void column_sums(T db, T dY)
     done(&s, "column_sums");
 }
 
+/* dW [O, in] += dY' [O, N] X [N, in], and db += the columns' sums. */
 static void operations_linear_backward_weight(T dW, T db, T dY, T X)
 {
     struct operands s = { 0 };
@@ -133,6 +145,7 @@ static void operations_linear_backward_weight(T dW, T db, T dY, T X)
 
 /* ---- the others -------------------------------------------------------------------------------------------------- */
 
+/* Y [N, D] = row ids[n] - first of W, or zeros where this device has no such row; += if accumulate. */
 static void operations_embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
 {
     struct operands s = { 0 };
@@ -141,6 +154,7 @@ static void operations_embedding_forward(T Y, T ids, T W, int64_t first, bool ac
     done(&s, "embedding_forward");
 }
 
+/* dW [rows, D] += dY's rows, by ids, in order of tokens.  The scratch has links, two whole numbers for each token. */
 static void operations_embedding_backward_weight(T dW, T dY, T ids, int64_t first)
 {
     struct operands s = { 0 };
@@ -175,6 +189,7 @@ static void layernorm_backward_weight(T dw, T db, T dY, T X, T mean, T rstd)
     done(&s, "layernorm_backward_weight");
 }
 
+/* Each of the N rows: y = x rstd (base + w); rstd is kept for the backward pass. */
 static void rmsnorm_forward(T Y, T rstd, T X, T w, double base, double eps)
 {
     struct operands s = { 0 };
@@ -199,6 +214,7 @@ static void rmsnorm_backward_weight(T dw, T dY, T X, T rstd)
     done(&s, "rmsnorm_backward_weight");
 }
 
+/* The kernels have structs of their own, so that .cu files include no header of the model. */
 static struct cuda_dropout dropout_of(struct dropout dropout)
 {
     return (struct cuda_dropout){ dropout.p, dropout.seed, dropout.stream, dropout.row0, dropout.col0, dropout.cols };
@@ -217,6 +233,7 @@ static struct cuda_attention attention_of(struct operands *operands, struct atte
                                     .sinks = input(operands, attention.sinks), .drop = dropout_of(attention.drop) };
 }
 
+/* O [N, H A] from QKV [N, (H + 2 K) A], sequence by sequence; lse, N H numbers, is kept for the backward pass. */
 static void operations_attention_forward(T O, T lse, T QKV, struct attention attention)
 {
     struct operands s = { 0 };
@@ -225,6 +242,7 @@ static void operations_attention_forward(T O, T lse, T QKV, struct attention att
     done(&s, "attention_forward");
 }
 
+/* The scratch has a number for each row and head: the sum over A of dO times O. */
 static void attention_backward_input(T dQKV, T dO, T O, T lse, T QKV, struct attention attention)
 {
     struct operands s = { 0 };
@@ -236,6 +254,7 @@ static void attention_backward_input(T dQKV, T dO, T O, T lse, T QKV, struct att
     done(&s, "attention_backward_input");
 }
 
+/* Pairs of elements of q and k turn by the angles in the table; the backward pass turns them back. */
 static void rotate(T QKV, T positions, T table, struct attention attention, int direction)
 {
     struct operands s = { 0 };
@@ -253,6 +272,7 @@ static void rotary_backward_input(T dQKV, T positions, T table, struct attention
     rotate(dQKV, positions, table, attention, -1);
 }
 
+/* Y = how(X) element by element; a gated activation has an X of two halves. */
 static void activate(enum cuda_activation how, T Y, T X)
 {
     struct operands s = { 0 };
@@ -290,6 +310,7 @@ static void gate_backward_input(T dX, T dlogits, T dY, T X, T logits)
     done(&s, "gate_backward_input");
 }
 
+/* X [N, D P] from H [P N, D]: column d P + i of X is column d of stream i.  The backward pass moves dX back. */
 static void streams_beside(T X, T H)
 {
     struct operands s = { 0 };
@@ -307,6 +328,7 @@ static void streams_beside_backward_input(T dH, T dX)
     done(&s, "streams_beside_backward_input");
 }
 
+/* Y [N, D] is the sum of the P streams of X, weighted by the smoothed p [N, P] = softmax(logits). */
 static void streams_mix_forward(T Y, T p, T logits, T X, double smoothing)
 {
     struct operands s = { 0 };
@@ -325,6 +347,7 @@ static void streams_mix_backward_input(T dX, T dlogits, T dY, T p, T X, double s
     done(&s, "streams_mix_backward_input");
 }
 
+/* weights [N, k] of the chosen experts [N, k] from the logits [N, E], by the router's rule. */
 static void route_weights(T weights, T experts, T logits, const struct router_rule *rule)
 {
     struct operands s = { 0 };
@@ -343,6 +366,7 @@ static void operations_add(T Y, T A, T B)
     done(&s, "add");
 }
 
+/* Without dropout the operation is a copy, or nothing in place. */
 static void dropout(T Y, T X, struct dropout d)
 {
     struct operands s = { 0 };
@@ -368,6 +392,7 @@ static void cross_entropy_sums(T total, T hit, T logits, T top, T labels, int64_
     done(&s, "cross_entropy_sums");
 }
 
+/* The loss is a single number, which the host waits for. */
 static void cross_entropy_loss(double *loss, T total, T top, T hit, T labels, int ignore)
 {
     struct operands s = { 0 };
@@ -395,6 +420,7 @@ static void columns_move(T Y, T X, struct column_blocks at, bool add)
     done(&s, "columns_move");
 }
 
+/* Each block of the GPU sums a span; the host adds their sums in order, so that the bits do not vary. */
 static void sum_of_squares(double *squares, T X)
 {
     struct operands s = { 0 };

@@ -19,6 +19,7 @@ int emulated_product_reaches(const char *matrix, const void *data, size_t pitch,
 
 struct emulated_cublas { int opened; };
 
+/* The handle only has to be there: cublasGemmEx refuses NULL. */
 cublasStatus_t cublasCreate(cublasHandle_t *h)
 {
     *h = calloc(1, sizeof **h);
@@ -79,14 +80,17 @@ static float *widened(const void *X, enum dtype dtype, int rows, int width, int 
     return y;
 }
 
+/* Operands are widened to fp32, multiplied, and rounded once to the format of C. */
 static void product_of_16_bits(cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k, float alpha,
                                const void *A, enum dtype ta, int lda, const void *B, enum dtype tb, int ldb, float beta,
                                void *C, enum dtype tc, int ldc)
 {
+    /* Stored columns are rows of what the CPU's BLAS sees, so sizes change places. */
     const int a_rows = op_a == CUBLAS_OP_N ? k : m, a_width = op_a == CUBLAS_OP_N ? m : k;
     const int b_rows = op_b == CUBLAS_OP_N ? n : k, b_width = op_b == CUBLAS_OP_N ? k : n;
     float *a = widened(A, ta, a_rows, a_width, lda), *b = widened(B, tb, b_rows, b_width, ldb);
     float *c = widened(C, tc, beta != 0 ? n : 0, m, ldc);
+    /* With beta 0 nothing of C is read, which may never have been written. */
     if (beta == 0) free(c), c = malloc((size_t)m * (size_t)n * sizeof *c + 1);
     product_fp32(cublas_part_of(k, A, B, C), op_b == CUBLAS_OP_N ? CblasNoTrans : CblasTrans,
                  op_a == CUBLAS_OP_N ? CblasNoTrans : CblasTrans, n, m, k, alpha, b, b_width > 0 ? b_width : 1, a,
@@ -99,6 +103,7 @@ static void product_of_16_bits(cublasOperation_t op_a, cublasOperation_t op_b, i
 /* A matrix of stored columns, `ld` numbers apart, each of `rows` numbers. */
 struct stored { const char *name; const void *X; enum dtype t; int ld, rows, columns; };
 
+/* Op decides which side is stored: a transposed matrix has its rows as columns. */
 static struct stored stored(const char *name, const void *X, enum dtype dtype, int ld, bool transposed, int rows,
                             int columns)
 {
@@ -124,6 +129,7 @@ static bool lies_well(const struct stored *stored)
                                     (size_t)stored->columns);
 }
 
+/* A judge hears that the product reads this matrix, so that it can find reads before writes. */
 static void is_read(const struct stored *stored)
 {
     const size_t size = dtype_size(stored->t);
@@ -136,6 +142,7 @@ static bool is_zero(const void *x, enum dtype dtype)
     return dtype == F64 ? *(const double *)x == 0 : *(const float *)x == 0;
 }
 
+/* C [m, n] = alpha op(A) [m, k] op(B) [k, n] + beta C, all by columns.  Errors of the call are told to a judge. */
 cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
                             const void *alpha, const void *A, cudaDataType A_type, int lda, const void *B,
                             cudaDataType B_type, int ldb, const void *beta, void *C, cudaDataType C_type, int ldc,
@@ -149,12 +156,14 @@ cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOper
     (void)algo;
     if (h == NULL) return emulated_product_refused("cublasGemmEx without a handle"), CUBLAS_STATUS_NOT_INITIALIZED;
     if (!has_shape(&a) || !has_shape(&b) || !has_shape(&c)) return CUBLAS_STATUS_INVALID_VALUE;
+    /* The backend uses only these combinations; cuBLAS itself has more. */
     if ((ta == F64) != (compute == CUBLAS_COMPUTE_64F) || ta != tb || (tc != ta && tc != F32)) {
         emulated_product_refused("cublasGemmEx with formats that do not go together");
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
     if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
     if (!lies_well(&c) || !lies_well(&a) || !lies_well(&b)) return CUBLAS_STATUS_EXECUTION_FAILED;
+    /* Factors of 0 mean that a matrix is not read, whatever it contains. */
     if (!is_zero(alpha, ta)) is_read(&a), is_read(&b);
     if (!is_zero(beta, ta)) is_read(&c);
     emulated_product_writes(C, (size_t)ldc * dtype_size(tc), (size_t)m * dtype_size(tc), (size_t)n);

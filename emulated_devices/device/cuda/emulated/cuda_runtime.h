@@ -115,7 +115,7 @@ static inline void __threadfence_block() { emulated::fence(emulated::IN_BLOCK); 
 
 /* ---- atomics ----------------------------------------------------------------------------------------------------- */
 
-/* What f makes of the number at p is stored there; the old one is returned.  The processor's own instruction is in
+/* The result of f(number at p) is stored there; the old number is returned.  The processor's own instruction is in
  * machine.cpp, which is not watched. */
 namespace emulated {
 template <typename T, typename F>
@@ -190,7 +190,7 @@ static inline cudaError_t cudaMemcpy(T *to, const From *from, size_t bytes, enum
     return emulated::copy_numbers(to, from, bytes, kind, emulated::numbers_of<T>());
 }
 
-/* Of a variable of the device, which is one of the program. */
+/* These copy a variable of the device, which here is one of the program. */
 template <typename T>
 static inline cudaError_t cudaMemcpyToSymbol(T &to, const void *from, size_t bytes, size_t offset = 0)
 {

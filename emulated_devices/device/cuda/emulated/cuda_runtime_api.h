@@ -55,7 +55,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *bytes);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind);
 cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows,
                          enum cudaMemcpyKind);
-/* cudaMemcpy to the host, whether or not anybody has written there: not of CUDA. */
+/* This is cudaMemcpy to the host, whether or not anybody has written there.  CUDA has no such function. */
 cudaError_t emulated_show(void *to, const void *from, size_t bytes);
 cudaError_t cudaMemset(void *, int value, size_t bytes);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *, const void *);

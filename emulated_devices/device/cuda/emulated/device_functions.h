@@ -1,4 +1,8 @@
-/* device_functions.h -- the functions on numbers that kernels call and C++ does not have. */
+/* device_functions.h -- the functions on numbers that kernels call and C++ does not have.
+ *
+ * cuda_runtime.h includes this file for every .cu file that is compiled for the CPU.  Results are those of a GPU's
+ * exact functions; fast ones are more exact here.
+ */
 #ifndef ORRERY_EMULATED_DEVICE_FUNCTIONS_H
 #define ORRERY_EMULATED_DEVICE_FUNCTIONS_H
 
@@ -109,10 +113,10 @@ static inline float __int2float_rn(int x) { return (float)x; }
 static inline float __uint2float_rn(unsigned x) { return (float)x; }
 static inline double __int2double_rn(int x) { return x; }
 
-/* Of two floats one of which is NaN the other one, as fminf and fmaxf: crt/math_functions.hpp of CUDA. */
+/* If one of two floats is NaN, the result is the other, as of fminf and fmaxf: crt/math_functions.hpp of CUDA. */
 template <typename T> static inline T min(T a, T b) { return a != a || b < a ? b : a; }
 template <typename T> static inline T max(T a, T b) { return a != a || a < b ? b : a; }
-/* Of two kinds of numbers, as NVIDIA's headers have them: two floats, or integers that differ in their sign alone. */
+/* Two kinds of numbers mix as in NVIDIA's headers: two floats, or integers that differ in their sign alone. */
 #define UNSIGNED_OF(T) std::make_unsigned_t<std::conditional_t<std::is_integral<T>::value, decltype(+T()), int>>
 #define OF_TWO(A, B) std::enable_if_t<std::is_arithmetic<A>::value && std::is_arithmetic<B>::value                     \
                                       && !std::is_same<A, B>::value                                                    \

@@ -39,7 +39,7 @@ enum { WARP = 32, THREADS_MOST = 1024, SHARED_USUAL = 48 << 10, SHARED_MOST = 22
 enum sync { SYNC, SYNC_COUNT, SYNC_AND, SYNC_OR };
 int sync_block(enum sync, int predicate, where);
 
-/* What the lanes of a mask do together. */
+/* The lanes of a mask do one of these together. */
 enum with { WARP_SYNC, SHUFFLE, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR, BALLOT, VOTE_ALL, VOTE_ANY, MATCH };
 struct together {
     enum with how;
@@ -67,7 +67,7 @@ struct launched { const char *kernel; dim3 grid, block; size_t bytes; where at; 
 /* call(closure) runs the kernel for one thread. */
 void launch_threads(const launched &, void (*call)(const void *), const void *closure, size_t closure_bytes);
 
-/* What NULL is, where it stands for a pointer. */
+/* This type stands for NULL where NULL stands for a pointer. */
 struct null {
     long is;
     operator long() const { return is; }
@@ -167,7 +167,7 @@ struct watcher {
 };
 extern const struct watcher *watcher;
 
-/* Of the calling processor's thread. */
+/* Both functions are about the calling processor's thread. */
 int thread_now();                       /* number in its block; -1: none runs */
 void stack_now(const char **low, const char **high);
 
@@ -187,7 +187,7 @@ static inline void bounded(int threads, int = 0, int = 0) { bounded_thread(threa
 /* To or from a variable of the device: by the runtime, not by the host's own code. */
 void copy_variable(void *to, const void *from, size_t bytes, const type_of_numbers &);
 
-/* cudaMemcpy to an array of some type. */
+/* The runtime's cudaMemcpy to an array of some type. */
 cudaError_t copy_numbers(void *to, const void *from, size_t bytes, enum cudaMemcpyKind, const type_of_numbers &);
 
 /* Bytes of dynamic shared memory that launches may ask for: more than usual after cudaFuncSetAttribute. */

@@ -1,3 +1,9 @@
+/* nccl.c -- NCCL for cuda-emulated: collectives between processes through a shared file, checked call by call.
+ *
+ * collectives/nccl.c calls these functions as it calls NVIDIA's.  A call is noted at once and goes on in
+ * cudaStreamQuery.  Arguments that NCCL would refuse give its error; ranks that disagree end the process with one
+ * line (exit status 3).
+ */
 #define _DEFAULT_SOURCE
 #include <nccl.h>
 #include "emulated_devices/device/reduction.h"
@@ -12,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* cuda/emulated/memory.cpp: says to a judge what was written. */
+/* The function of cuda/emulated/memory.cpp tells a judge which memory was written. */
 void emulated_product_writes(void *C, size_t pitch, size_t width, size_t rows);
 
 /* ---- what is shared ---------------------------------------------------------------------------------------------- */
@@ -41,6 +47,7 @@ struct common {
 
 struct emulated_nccl { int ranks, rank, calls; unsigned long long awaited; struct common *common; };
 
+/* A rank arrives once for each meeting; `awaited` grows by all ranks, so a meeting ends when the sum reaches it. */
 static void nccl_arrive(struct emulated_nccl *nccl)
 {
     nccl->awaited += (unsigned long long)nccl->ranks;
@@ -52,6 +59,7 @@ static bool all_arrived(const struct emulated_nccl *nccl)
     return atomic_load(&nccl->common->arrived) >= nccl->awaited;
 }
 
+/* Each pair of ranks has a box in each direction. */
 static struct box *box_of(const struct emulated_nccl *nccl, int from, int to)
 {
     return &nccl->common->box[from * nccl->ranks + to];
@@ -75,6 +83,7 @@ static size_t nccl_bytes_of(ncclDataType_t t) { return dtype_size(format[t].t); 
 
 struct words { char text[120]; };
 
+/* The call in words, for complaints: function, count, format, sum, and root or other rank. */
 static struct words words_of(const struct said *said)
 {
     struct words w;
@@ -88,6 +97,7 @@ static struct words words_of(const struct said *said)
     return w;
 }
 
+/* An error that NCCL would not report ends the process. */
 __attribute__((format(printf, 1, 2), noreturn)) static void complain(const char *how, ...)
 {
     va_list a;
@@ -100,6 +110,7 @@ __attribute__((format(printf, 1, 2), noreturn)) static void complain(const char 
     _exit(3);
 }
 
+/* Collectives have to be equal in all of these on all ranks. */
 static bool same_call(const struct said *a, const struct said *b)
 {
     return a->function == b->function && a->count == b->count && a->type == b->type && a->how == b->how &&
@@ -136,6 +147,7 @@ static struct call calls[CALLS_MOST];
 static int first, last, groups, depth;
 static struct timespec moved;           /* when something last went on */
 
+/* A collective shows its arguments to the other ranks, and meets them. */
 static void nccl_begin(struct call *call)
 {
     struct emulated_nccl *c = call->c;
@@ -153,12 +165,14 @@ static bool adds(const struct call *call)
     return call->said.function != BROADCAST_ && call->said.function != ALL_GATHER;
 }
 
+/* The rank whose block a part is; -1: every rank wants the sum. */
 static int root_of(const struct call *call)
 {
     const enum function f = call->said.function;
     return f == ALL_REDUCE ? -1 : f == ALL_GATHER || f == REDUCE_SCATTER_ ? call->part : call->said.peer;
 }
 
+/* The block of this part in what the rank gives, and its place in what it wants. */
 static const char *given(const struct call *call)
 {
     return call->in + (call->said.function == REDUCE_SCATTER_
@@ -171,6 +185,7 @@ static char *nccl_wanted(const struct call *call)
                         ? (size_t)call->part * call->said.count * nccl_bytes_of(call->said.type) : 0);
 }
 
+/* A sum adds the pieces in the order of ranks; a broadcast takes the root's. */
 static void nccl_take(const struct call *call, char *into, size_t n)
 {
     const struct common *m = call->c->common;
@@ -188,6 +203,7 @@ static bool piece_over(struct call *call, size_t n)
     const size_t from = call->at * nccl_bytes_of(call->said.type), bytes = n * nccl_bytes_of(call->said.type);
     const int root = root_of(call);
     if (call->phase == BETWEEN) {
+        /* In a broadcast only the root shows its piece. */
         if (adds(call) || c->rank == root) memcpy(c->common->piece[c->rank], given(call) + from, bytes);
         nccl_arrive(c);
         call->phase = SHOWN;
@@ -195,6 +211,7 @@ static bool piece_over(struct call *call, size_t n)
     /* Nobody takes a piece before all have shown theirs, nor shows the next before all have taken it. */
     if (!all_arrived(c)) return false;
     if (call->phase == SHOWN) {
+        /* In a reduction to a root only the root takes the sum. */
         if (!adds(call) || root < 0 || c->rank == root) nccl_take(call, nccl_wanted(call) + from, n);
         nccl_arrive(c);
         call->phase = TAKEN;
@@ -202,6 +219,7 @@ static bool piece_over(struct call *call, size_t n)
     return all_arrived(c);
 }
 
+/* A collective goes on until it would have to wait; cudaStreamQuery calls it again. */
 static void go_on_together(struct call *call)
 {
     const enum function f = call->said.function;
@@ -257,6 +275,7 @@ static bool waits_its_turn(int i)
     return false;
 }
 
+/* The oldest call goes on first, and with it the other messages of its group. */
 static void go_on(void)
 {
     for (int i = first; i < last; i++) {
@@ -274,6 +293,7 @@ static void go_on(void)
     while (first < last && calls[first].done) first++;
 }
 
+/* After ORRERY_WAIT_LIMIT seconds (120) without any progress, this rank says for whom it waits. */
 static void see_who_waits(void)
 {
     const char *limit = getenv("ORRERY_WAIT_LIMIT");
@@ -290,6 +310,7 @@ static void see_who_waits(void)
     complain("rank %d waits in %s; rank %d does not come", k->c->rank, words_of(&k->said).text, k->said.peer);
 }
 
+/* The stream is done when all calls are; until then each question lets the calls go on. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     (void)stream;
@@ -301,6 +322,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
+/* NCCL would crash or copy nonsense with memory of the host, so it is refused here. */
 static void must_be_the_devices(const struct call *call, const void *p, const char *which)
 {
     struct cudaPointerAttributes a;
@@ -321,9 +343,11 @@ static void must_not_overlap(const struct call *call)
     complain("rank %d: %s: the buffers overlap, and are not in place", call->c->rank, words_of(&call->said).text);
 }
 
+/* Note a call.  A call has the number of its group; outside a group each call has its own. */
 static ncclResult_t nccl_enter(enum function function, const void *in, void *out, size_t count, ncclDataType_t t,
                                ncclRedOp_t how, int peer, ncclComm_t c)
 {
+    /* The list of calls is emptied when all have ended. */
     if (c == NULL || last == CALLS_MOST || peer >= c->ranks || count > SIZE_MAX / 8) return ncclInvalidArgument;
     const struct call k = { .c = c, .said = { function, count, t, how, peer }, .in = in, .out = out, .group = groups };
     must_be_the_devices(&k, in, "send buffer");
@@ -403,6 +427,7 @@ const char *ncclGetErrorString(ncclResult_t r)
            r == ncclInvalidUsage ? "invalid usage" : "invalid argument";
 }
 
+/* The name is that of the shared file, unique by process, time and count. */
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     static int made;
@@ -432,6 +457,7 @@ static int nccl_open_file(const char *name, int rank, size_t bytes)
     return -1;
 }
 
+/* The host that NCCL_HOSTID names and the GPU say where a rank is. */
 static void take_place(struct place *place)
 {
     const char *named = getenv("NCCL_HOSTID");
@@ -439,6 +465,7 @@ static void take_place(struct place *place)
     if (cudaGetDevice(&place->gpu) != cudaSuccess) place->gpu = 0;
 }
 
+/* Two ranks of one host may not share a GPU, as in NVIDIA's library. */
 static bool gpu_is_taken_twice(const struct common *common, int ranks)
 {
     for (int r = 1; r < ranks; r++)
@@ -448,6 +475,8 @@ static bool gpu_is_taken_twice(const struct common *common, int ranks)
     return false;
 }
 
+/* All ranks of a communicator call this function.  It returns when all have mapped the file, so that the file needs
+ * no name. */
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
 {
     const size_t bytes = sizeof(struct common) + (size_t)ranks * (size_t)ranks * sizeof(struct box);
@@ -458,6 +487,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
     if (f >= 0) close(f);
     if (m == MAP_FAILED || c == NULL) return free(c), ncclSystemError;
     *c = (struct emulated_nccl){ .ranks = ranks, .rank = rank, .common = m };
+    /* Every rank writes its place before it meets the others, who then compare all. */
     take_place(&m->place[rank]);
     nccl_arrive(c);
     while (!all_arrived(c)) nanosleep(&pause_between, NULL);

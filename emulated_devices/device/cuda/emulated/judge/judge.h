@@ -107,7 +107,7 @@ void shadow_product_reads(const char *matrix, const void *, size_t bytes);
 
 /* kind: "race", "out of bounds", ...; once for each kind, pair of lines and shared array. */
 void report(const char *kind, const void *pc, const void *other_pc, const std::string &text);
-/* Of the host's own code: without the name of a kernel. */
+/* These are reports about the host's own code, without the name of a kernel. */
 void report_host(const char *kind, const void *pc, const std::string &text);
 /* Once for each kind and KEY, which says where and what. */
 void report_once(const char *kind, const std::string &key, const std::string &text);
