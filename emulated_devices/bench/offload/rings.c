@@ -1,3 +1,4 @@
+/* rings.c -- counts of a mixture whose experts come from the host, a ring of layers at a time; for bench offload. */
 #include "emulated_devices/bench/offload/rings.h"
 #include "emulated_devices/train/training.h"
 #include "emulated_devices/verify/cases/case.h"
