@@ -258,8 +258,8 @@ static enum error_code run_check(const struct place *place, struct check_speed_f
     return OK;
 }
 
-static enum error_code check_speed_measure(const struct check_speed *speed, const struct place *place,
-                                           struct check_speed_found *found, struct error *err)
+static enum error_code check_speed_measure_in(const struct check_speed *speed, const struct place *place,
+                                              struct check_speed_found *found, struct error *err)
 {
     char name[700];
     enum error_code e = make_files(speed, place, err);
@@ -279,7 +279,7 @@ enum error_code check_speed_measure(const struct check_speed *speed, struct chec
     e = start_remover(&p, err);
     if (e) remove_folder(p.dump), remove_folder(p.folder);
     if (e) return e;
-    e = check_speed_measure(speed, &p, found, err);
+    e = check_speed_measure_in(speed, &p, found, err);
     remove_place(&p);
     return e;
 }

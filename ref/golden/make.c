@@ -118,9 +118,9 @@ static enum error_code make_describe(struct notes *notes, const struct golden *g
     if (golden->as.text[0]) make_note(notes, golden->as.text, "as");
     if (drops(&golden->config))
         make_note(notes,
-                  "kept where uniform(seed + 0x9E3779B97F4A7C15 (step + 1), stream \"dropout.LAYER.PLACE\", row * columns"
-                " + column) >= p, then times 1/(1-p); embedding: LAYER -1; probabilities: row (b H + h) S + query;"
-                " uniform: philox.py; the masks are the tensors mask/STEP/...",
+                  "kept where uniform(seed + 0x9E3779B97F4A7C15 (step + 1), stream \"dropout.LAYER.PLACE\", "
+                  "row * columns + column) >= p, then times 1/(1-p); embedding: LAYER -1; probabilities: row "
+                  "(b H + h) S + query; uniform: philox.py; the masks are the tensors mask/STEP/...",
                   "dropout");
     text[0] = '\0';
     for (int i = 0; i < request->optimizers; i++) {

@@ -123,8 +123,8 @@ static void begin_branch(struct transformer *model, int layer, const char *where
     if (model_has_factor(&model->config, FACTOR_RESIDUAL)) model->ops->scale(model->d_branch, model->d_branch, factor);
 }
 
-/* A block up to its second norm.  model->d_branch: the gradient of that norm; model->d_stream: on entry that of the stream
- * after the block, on return that before it. */
+/* A block up to its second norm.  model->d_branch: the gradient of that norm; model->d_stream: on entry that of
+ * the stream after the block, on return that before it. */
 static void upper_backward(struct transformer *model, int layer)
 {
     const struct ops *op = model->ops;
@@ -233,8 +233,8 @@ static void shortcut_backward(struct transformer *model, int layer)
     leave_layer(model, layer);
 }
 
-/* model->d_stream += the gradients of the two norms that branches read: the second's, of model->d_norm, then the first's, of
- * model->d_branch. */
+/* model->d_stream += the gradients of the two norms that branches read: the second's, of model->d_norm, then the
+ * first's, of model->d_branch. */
 static void two_norms_backward(struct transformer *model, int layer)
 {
     const struct model_config *c = &model->config;

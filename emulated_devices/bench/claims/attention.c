@@ -47,8 +47,8 @@ static enum error_code take_pair(const struct claim *claim, struct pair *pair, s
     return e;
 }
 
-static enum error_code run_job(const struct attention_job *job, const struct claims_setting *setting, int count,
-                               double *number, struct error *err)
+static enum error_code attention_run_claim(const struct attention_job *job, const struct claims_setting *setting,
+                                           int count, double *number, struct error *err)
 {
     static struct attention_rows rows;
     const enum error_code e = attention_job_run(&rows, job, setting->program, setting->status, err);
@@ -70,8 +70,8 @@ enum error_code quantity_attention_ratio(struct claim *claim, const struct claim
     const struct attention_job *job = &pair.first;
     snprintf(claim->what, sizeof claim->what, "%s, %s: P %d, node %d, S %d, K %d: %s", job->scheme, pair.other.scheme,
              job->P, job->node, (int)job->S, (int)job->K, pair.count);
-    e = run_job(job, setting, count, &first, err);
-    if (!e && *setting->status == 0) e = run_job(&pair.other, setting, count, &other, err);
+    e = attention_run_claim(job, setting, count, &first, err);
+    if (!e && *setting->status == 0) e = attention_run_claim(&pair.other, setting, count, &other, err);
     claim->ours = other / first;
     return e;
 }

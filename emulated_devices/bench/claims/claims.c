@@ -41,7 +41,7 @@ static char *next_cell(char **rest)
     return cell;
 }
 
-static bool take_words(const char *word[CLAIM_WORDS], int *words, char *text)
+static bool claims_take_words(const char *word[CLAIM_WORDS], int *words, char *text)
 {
     for (char *cell; (cell = next_cell(&text)) != NULL;) {
         if (*words == CLAIM_WORDS) return false;
@@ -51,10 +51,11 @@ static bool take_words(const char *word[CLAIM_WORDS], int *words, char *text)
 }
 
 static bool is_name(const struct claim_column *column, const char *name) { return strcmp(column->title, name) == 0; }
-static bool is_flag(const struct claim_column *column) { return strncmp(column->title, "--", 2) == 0; }
+static bool claims_is_flag(const struct claim_column *column) { return strncmp(column->title, "--", 2) == 0; }
 static bool is_number(const struct claim_column *column)
 {
-    return !is_flag(column) && !is_name(column, "name") && !is_name(column, "when") && !is_name(column, "at-least") &&
+    return !claims_is_flag(column) && !is_name(column, "name") && !is_name(column, "when") &&
+           !is_name(column, "at-least") &&
            !is_name(column, "at-most") && !is_name(column, "why") && !is_name(column, "says");
 }
 
@@ -105,7 +106,7 @@ static bool take_columns(struct claims *claims, char *value)
         rest += strcspn(rest, "]");
         if (*rest == '\0') return false;
         *rest++ = '\0';
-        if (!take_words(column->word, &column->words, words)) return false;
+        if (!claims_take_words(column->word, &column->words, words)) return false;
     }
     int most = 0;
     for (int i = 0; i < claims->columns; i++) most = claims->column[i].words > most ? claims->column[i].words : most;
@@ -128,7 +129,7 @@ static enum error_code take_heading(struct claims *claims, char *line, int numbe
     if (strcmp(line, "digits") == 0) taken = sscanf(value, "%1d", &claims->digits) == 1;
     else if (strcmp(line, "rows") == 0) claims->brief = strcmp(value, "long") == 0;
     else if (strcmp(line, "must") == 0) taken = take_must(claims, value);
-    else if (strcmp(line, "words") == 0) taken = take_words(claims->word, &claims->words, value);
+    else if (strcmp(line, "words") == 0) taken = claims_take_words(claims->word, &claims->words, value);
     else if (strcmp(line, "columns") == 0) taken = take_columns(claims, value);
     else return fail(err, ERR_FORMAT, "%s: line %d: there is no key %s", claims->where, number, printable(line).text);
     return taken ? OK : fail_line(claims, number, err, "this value of a heading is not as claims.h says");
@@ -167,7 +168,7 @@ static enum error_code take_row(struct claims *claims, struct claim *row, char *
         else if (is_name(column, "when")) row->seldom = strcmp(cell[i], "every") == 0;
         else if (is_name(column, "at-least")) taken = take_number(cell[i], &row->least);
         else if (is_name(column, "at-most")) taken = take_number(cell[i], &row->most);
-        else if (is_flag(column) && strcmp(cell[i], "-") != 0)
+        else if (claims_is_flag(column) && strcmp(cell[i], "-") != 0)
             add_words(row, (const char *const[]){ column->title, cell[i] }, 2);
         if (!taken) return fail(err, ERR_FORMAT, "%s: line %d: %s is no number", claims->where, row->line, cell[i]);
     }

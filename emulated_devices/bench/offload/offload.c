@@ -14,9 +14,9 @@
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
-/* On the first P devices. */
-static enum error_code offload_load(struct comm *world, int P, int64_t n, bool by_owner, struct offload_loaded *out,
-                                    struct error *err)
+/* The first P devices load n weights: the owner all, or each its part. */
+static enum error_code load_on_first(struct comm *world, int P, int64_t n, bool by_owner, struct offload_loaded *out,
+                                     struct error *err)
 {
     struct group group;
     struct tier tier;
@@ -55,7 +55,7 @@ enum error_code offload_load(struct comm *world, int P, int megabytes, bool by_o
     const int64_t n = ((int64_t)megabytes << 18) / P * P;
     enum error_code e = OK;
     *loaded = (struct offload_loaded){ 0, 0 };
-    if (world->rank < P) e = offload_load(world, P, n, by_owner, loaded, err);
+    if (world->rank < P) e = load_on_first(world, P, n, by_owner, loaded, err);
     e = comm_agree(world, e, err);
     return e ? e : slowest(world, loaded, err);
 }
