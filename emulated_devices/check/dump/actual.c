@@ -116,7 +116,7 @@ static enum error_code list_ranks(const cJSON *ranks, const char *folder, const 
     return n > 0 ? OK : fail(err, ERR_FORMAT, "%s: ranks is empty", printable_path(map).text);
 }
 
-/* The files of ACTUAL: those of the map's "ranks", all of a folder, or the single file at `path`. */
+/* ACTUAL consists of the files of the map's "ranks", of all files of a folder, or of one file. */
 static enum error_code list_files(const struct actual *actual, const char *path, char ***out, int *count,
                                   struct error *err)
 {
@@ -205,7 +205,7 @@ static int by_rank(const void *a, const void *b)
     return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : strcmp(x->st.path, y->st.path);
 }
 
-/* The number of * in a pattern. */
+/* This function counts the * of a pattern. */
 static int stars(const char *text)
 {
     int n = 0;
@@ -301,7 +301,7 @@ enum error_code actual_open(struct actual *actual, const char *path, const char 
     if (!e && map) e = check_map(actual, err);
     if (!e) e = list_files(actual, path, &paths, &files, err);
     if (!e) e = open_files(actual, paths, files, err);
-    /* The paths are copied by safetensors_open, so the list ends here. */
+    /* The files are open or have failed, so nobody needs the paths any more. */
     for (int f = 0; f < files; f++) free(paths[f]);
     free(paths);
     if (e) actual_close(actual);

@@ -179,8 +179,8 @@ static enum error_code check_numbers(const struct actual *actual, struct error *
 
 /* ---- what holds for the whole dump ------------------------------------------------------------------------------- */
 
-/* A key with a format, such as "dtype". All files that have the key must agree; *out keeps the first file's
- * format. */
+/* This function reads a key with a format, such as "dtype". All files that have the key must agree; *out keeps the
+ * first file's format. */
 static enum error_code read_format(const struct actual_file *file, const char *key, enum dtype *out, struct error *err)
 {
     static const enum dtype formats[] = { F64, F32, BF16, F16 };

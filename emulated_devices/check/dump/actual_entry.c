@@ -127,7 +127,7 @@ static enum error_code outside(const struct actual_entry *entry, const char *key
     return actual_entry_bad(entry, ERR_CHECK, err, text);
 }
 
-/* The intervals of "rows" or "cols" in their order. Without the key the piece has all of them. */
+/* This function reads the intervals of "rows" or "cols" in their order. Without the key the piece has all of them. */
 static enum error_code read_intervals(const struct actual_entry *entry, const char *key, int64_t dim, const char *what,
                                       struct intervals *out, struct error *err)
 {

@@ -121,7 +121,7 @@ static enum error_code zigzag(const struct where *where, const cJSON *entry, str
     return OK;
 }
 
-/* Room for n parts. piece->parts is set with the list, so an error path frees what exists. */
+/* This function makes room for n parts. piece->parts is set with the list, so an error path frees what exists. */
 static bool make_parts(struct actual_piece *piece, int n)
 {
     piece->part = calloc((size_t)n + 1, sizeof *piece->part);
@@ -184,8 +184,8 @@ static enum error_code boxes(struct where *where, const cJSON *entry, struct act
     return OK;
 }
 
-/* Apply an entry that matches this tensor. For rows and for columns the first entry counts. Entries with flat and
- * boxes exclude other entries: *alone. */
+/* Apply an entry that matches this tensor. For rows and for columns the first entry counts. *alone says that flat
+ * or boxes exclude other entries. */
 static enum error_code take_entry(struct where *where, const cJSON *entry, struct part *part, bool cut[2],
                                   struct actual_piece *piece, bool *alone, struct error *err)
 {

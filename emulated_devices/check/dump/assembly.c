@@ -367,8 +367,8 @@ static void find_first_copy(struct assembling *assembling)
     }
 }
 
-/* Room for a single tensor. The lists of groups have a place for each piece: there are never more groups than
- * pieces. */
+/* This function makes room for a single tensor. The lists of groups have a place for each piece: there are never
+ * more groups than pieces. */
 static enum error_code assembly_make_room(struct assembling *assembling, bool own, struct error *err)
 {
     const size_t ranks = (size_t)assembling->actual->mesh.devices, pieces = (size_t)assembling->pieces.count;
