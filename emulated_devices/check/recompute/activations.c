@@ -2,6 +2,8 @@
  *
  * A few units of roundoff of the terms bound the error of each; a step's result that is stored adds the unit of the
  * format.  A step's result that is subnormal is off by `tiny`, times what the steps after it multiply by.
+ * walk.c runs these passes through the operations at the end of each section. fused bounds use the unit of sums,
+ * steps bounds that of stored results. An input that lacks gives single_stop(), which single_end reports.
  */
 #include "emulated_devices/check/recompute/parts.h"
 
@@ -26,6 +28,7 @@ static struct element gelu(double x, struct unit unit)
                             + unit.tiny * (1 + T) };
 }
 
+/* gelu'(x) = (1 + T) / 2 + x / 2 (1 - T^2) t'. An error of T moves both summands. */
 static struct element gelu_slope(double x, struct unit unit)
 {
     const struct element tanh = gelu_tanh(x, unit);
@@ -66,7 +69,8 @@ static double silu_steps(double gate, double up, struct unit unit)
  * its products with x, 1 - s, s and a, one after another. */
 static double tiny_slope(double slope, double s, double a) { return fabs(slope) + 1 + a * (s * (1 - s) + s + 1) + 1; }
 
-/* dgate (first) or dup. */
+/* d gate = dy up (s + x s (1 - s)) if `first`; else d up = dy x s. (6 + |gate|) units bound a silu, because exp
+ * multiplies the error of its argument. */
 static struct element swiglu_slope(double dy, double gate, double up, bool first, struct unit unit)
 {
     const double g = sigmoid(gate), silu = gate * g, slope = g + silu * (1 - g), u = unit.u, from = 1 + fabs(gate);
@@ -76,13 +80,14 @@ static struct element swiglu_slope(double dy, double gate, double up, bool first
                                                   unit.tiny * (fabs(dy * up) * from + tiny_slope(slope, g, 1)) };
 }
 
-/* Of a geglu: the same two, from gelu's own errors. */
+/* A geglu is gelu(gate) up; its errors are those of gelu times up. */
 static struct element geglu(double gate, double up, struct unit unit)
 {
     const struct element g = gelu(gate, unit);
     return (struct element){ g.y * up, (g.off + unit.tiny) * fabs(up) + 2 * unit.u * fabs(g.y * up) };
 }
 
+/* If `first` this is d gate = dy up gelu'(gate), else d up = dy gelu(gate). */
 static struct element geglu_slope(double dy, double gate, double up, bool first, struct unit unit)
 {
     const struct element g = first ? gelu_slope(gate, unit) : gelu(gate, unit);
@@ -91,9 +96,11 @@ static struct element geglu_slope(double dy, double gate, double up, bool first,
     return (struct element){ by * g.y, fabs(by) * (g.off + 3 * unit.u * fabs(g.y)) + tiny };
 }
 
-/* Of a clamped swiglu: the same two.  Beyond the limit there is no gradient. */
+/* A clamped swiglu is g sigmoid(alpha g) (u + 1); g and u are gate and up within the limit. Beyond the limit there
+ * is no gradient. */
 static struct element clamped(double gate, double up, struct clamped c, struct unit unit)
 {
+    /* v is up within its limits, plus 1. */
     const double g = fmin(gate, c.limit), s = sigmoid(c.alpha * g), v = fmax(-c.limit, fmin(up, c.limit)) + 1,
                  y = g * s * v;
     return (struct element){ y, (9 + fabs(c.alpha * g)) * unit.u * fabs(y) + unit.tiny
@@ -109,12 +116,14 @@ static double clamped_steps(double gate, double up, struct clamped clamped, stru
     return (5 + 2 * fabs(clamped.alpha * g)) * unit.u * y + unit.tiny * (tiny_silu(g, v, s) + y);
 }
 
+/* This is d gate if `first`, else d up; each factor of the product adds its units. */
 static struct element clamped_slope(double dy, double gate, double up, bool first, struct clamped clamped,
                                     struct unit unit)
 {
     const double g = fmin(gate, clamped.limit), s = sigmoid(clamped.alpha * g),
         v = fmax(-clamped.limit, fmin(up, clamped.limit)) + 1,
                  a = clamped.alpha * g, slope = s * (1 + a * (1 - s));
+    /* The clamp cut this number, so its gradient is exactly 0. */
     if (first ? gate > clamped.limit : fabs(up) > clamped.limit) return (struct element){ 0, 0 };
     if (!first)
         return (struct element){ dy * g * s, (8 + fabs(a)) * unit.u * fabs(dy * g * s) +
@@ -124,6 +133,7 @@ static struct element clamped_slope(double dy, double gate, double up, bool firs
                                  unit.tiny * (fabs(dy * v) * (1 + fabs(a)) + tiny_slope(slope, s, clamped.alpha)) };
 }
 
+/* Y [N, F] is made from X [N, 2 F]: gates are in the first half of a row, ups in the second. */
 static struct single_value clamped_forward(struct single *single, const struct single_node *node)
 {
     const struct tensor X = single_act(single, node->in[0]);
@@ -138,6 +148,7 @@ static struct single_value clamped_forward(struct single *single, const struct s
     return v;
 }
 
+/* dX [N, 2 F]: both halves have the gradient of the same element of dY. */
 static struct single_value clamped_input(struct single *single, const struct single_node *node)
 {
     const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
@@ -163,6 +174,7 @@ const struct single_operation single_clamped_swiglu = {
     .by_rows = true,
 };
 
+/* Y = gelu(X), element by element. */
 static struct single_value gelu_forward(struct single *single, const struct single_node *node)
 {
     const struct tensor X = single_act(single, node->in[0]);
@@ -175,6 +187,8 @@ static struct single_value gelu_forward(struct single *single, const struct sing
     return v;
 }
 
+/* dX = dY gelu'(X). A program may multiply by one factor of the slope after another: gelu_chain bounds what
+ * underflows then. */
 static struct single_value gelu_input(struct single *single, const struct single_node *node)
 {
     const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
@@ -191,7 +205,7 @@ static struct single_value gelu_input(struct single *single, const struct single
     return v;
 }
 
-/* What is between the matrices of a gated feed-forward. */
+/* The functions between the matrices of a gated feed-forward: the value, the stored steps, the slopes. */
 struct gated {
     struct element (*y)(double gate, double up, struct unit);
     double (*steps)(double gate, double up, struct unit);
@@ -203,6 +217,7 @@ static double geglu_steps(double gate, double up, struct unit unit) { return geg
 static const struct gated of_swiglu = { swiglu, silu_steps, swiglu_slope },
                           of_geglu = { geglu, geglu_steps, geglu_slope };
 
+/* Y [N, F] is made from X [N, 2 F] by a gated activation. */
 static struct single_value gated_forward(struct single *single, const struct single_node *node, const struct gated *of)
 {
     const struct tensor X = single_act(single, node->in[0]);
@@ -216,6 +231,8 @@ static struct single_value gated_forward(struct single *single, const struct sin
     return v;
 }
 
+/* dX [N, 2 F] is made by a gated activation. The error of stored steps is the slope's own error with the unit of
+ * stored results. */
 static struct single_value gated_input(struct single *single, const struct single_node *node, const struct gated *of)
 {
     const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
@@ -278,6 +295,7 @@ const struct single_operation single_swiglu = {
 
 /* ---- silu -------------------------------------------------------------------------------------------------------- */
 
+/* silu(x) is swiglu with up = 1. */
 static struct single_value silu_forward(struct single *single, const struct single_node *node)
 {
     const struct tensor X = single_act(single, node->in[0]);
@@ -313,6 +331,7 @@ const struct single_operation single_silu = {
 
 /* ---- a gate ------------------------------------------------------------------------------------------------------ */
 
+/* Each row of X is multiplied by the sigmoid of its logit: forward on X, backward on dY. */
 static struct single_value gate_times(struct single *single, struct tensor X, struct tensor logits)
 {
     if (!single_going(single)) return single_stop(single);

@@ -2,11 +2,14 @@
  *
  * Rows are choices, sorted by expert, then by token.  Products and their bounds are those of matrix.c.  The gradient of
  * a token is the sum over its choices, each rounded; by steps all sums are stored.
+ * walk.c runs the passes. Choices come from routing.h, so a token's rows are those that the program's own logits
+ * choose.
  */
 #include "emulated_devices/check/recompute/products.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include <string.h>
 
+/* An expert's rows begin behind those of all experts before it. */
 static int64_t first_row(const struct routing *routing, int64_t expert)
 {
     int64_t first = 0;
@@ -14,7 +17,7 @@ static int64_t first_row(const struct routing *routing, int64_t expert)
     return first;
 }
 
-/* The rows of one expert, of a matrix with a row for each choice; of one with a row for each token if `tokens`. */
+/* Gather the rows of one expert. X has a row for each choice, or with `tokens` a row for each token. */
 static struct tensor experts_rows_of(struct single *single, const struct routing *routing, int64_t expert,
                                      struct tensor X, bool tokens)
 {
@@ -26,12 +29,13 @@ static struct tensor experts_rows_of(struct single *single, const struct routing
     return out;
 }
 
+/* Write rows from `first` on. */
 static void put_rows(struct tensor to, int64_t first, struct tensor from)
 {
     memcpy(numbers(to) + first * tensor_cols(to), from.data, tensor_bytes(from));
 }
 
-/* One product for each expert that has rows: Y = X W^T, or backward dX = dY W. */
+/* Compute a product for each expert that has rows: Y = X W^T, or backward dX = dY W. */
 static struct single_value products(struct single *single, const struct single_node *node,
                                     const struct routing *routing, struct tensor X, bool tokens, bool back)
 {
@@ -56,7 +60,8 @@ static struct single_value products(struct single *single, const struct single_n
     return v;
 }
 
-/* The rows of one expert, tile after tile. */
+/* One expert's dW [out, in] = dY^T X is added up over its rows, tile after tile. cursor.one_expert hides the rows
+ * of all others. */
 static struct single_value experts_weight_of(struct single *single, const struct single_node *node, bool tokens)
 {
     const struct param_spec p = model_param(single->context->config, node->weight);
@@ -77,6 +82,7 @@ static struct single_value experts_weight_of(struct single *single, const struct
     return single_going(single) ? product_weight_end(single, &a) : single_stop(single);
 }
 
+/* db [out] of one expert: the sum of its rows of dY. */
 static struct single_value experts_bias(struct single *single, const struct single_node *node)
 {
     struct product_sum a = product_bias_begin(single, single_slot(single, node->out)->cols);
@@ -95,8 +101,8 @@ static struct single_value experts_bias(struct single *single, const struct sing
     return single_going(single) ? product_weight_end(single, &a) : single_stop(single);
 }
 
-/* Add the rows of a token; times: of each choice, NULL for 1; sizes: of the rows.  What is added up is stored by steps.
- * Ranks that have parts of the rows each make a part of the sum, which is stored, and so is each sum of parts. */
+/* Add the rows of each token: Y[n] += w_i rows_i. times: the factor of each choice, NULL for 1. By steps each sum
+ * is stored. If ranks have parts of the rows, each rank stores a part of the sum, and each sum of parts is stored. */
 static struct single_value sum_rows(struct single *single, const struct routing *routing, struct single_value rows,
                                     struct single_sizes sizes, const double *times)
 {
@@ -104,6 +110,7 @@ static struct single_value sum_rows(struct single *single, const struct routing 
     const struct single_value v = single_value_new(single, N, D);
     const struct tensor absolute = single_new(single, N, D);
     const bool parts = sizes.parts > 1;
+    /* Elements of all rows go to their token's row, in order of experts. */
     for (int64_t i = 0; !single->failed && i < routing->rows * D; i++) {
         const int64_t at = routing_token(routing, i / D) * D + i % D;
         const double w = times ? times[((const int32_t *)routing->order.data)[i / D]] : 1;
@@ -124,6 +131,7 @@ static struct single_value sum_rows(struct single *single, const struct routing 
 
 /* ---- the first product ------------------------------------------------------------------------------------------- */
 
+/* Y [rows, 2 F] = X W_e^T: a token's row is multiplied by the matrix of each expert that it chose. */
 static struct single_value up_forward(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -131,6 +139,7 @@ static struct single_value up_forward(struct single *single, const struct single
     return single_going(single) ? products(single, node, &r, X, true, false) : single_stop(single);
 }
 
+/* Rows that no rank has parts of: their sizes are their absolute values. */
 static struct single_sizes sizes_of_rows(struct single *single, struct tensor y)
 {
     const struct single_sizes sizes = { .absolute = single_new(single, tensor_rows(y), tensor_cols(y)), .parts = 1 };
@@ -138,6 +147,7 @@ static struct single_sizes sizes_of_rows(struct single *single, struct tensor y)
     return sizes;
 }
 
+/* dX [N, D]: the sum over a token's choices of dY W_e. Each row is stored before it is added. */
 static struct single_value up_input(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -167,6 +177,7 @@ const struct single_operation single_experts_up = {
 
 /* ---- the second -------------------------------------------------------------------------------------------------- */
 
+/* Y [rows, D] = X W_e^T; X are the rows behind the activation. */
 static struct single_value down_forward(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -201,12 +212,14 @@ const struct single_operation single_experts_down = {
 
 /* ---- the weighted sum -------------------------------------------------------------------------------------------- */
 
-/* Experts that return what they get: the sum of a token's weights of these, times X, is added. */
+/* Whether some experts return what they get. A token's weights of these, added up and times X, are added to the
+ * sum. */
 static bool has_identity(const struct single *single)
 {
     return single->context->config->mixture.zero > 0 && !single->context->config->mixture.zero_is_null;
 }
 
+/* X times the sum of a token's weights of such experts; these have numbers from E on. */
 static struct single_value identity(struct single *single, const struct routing *routing, struct tensor X,
                                     struct tensor weights)
 {
@@ -230,6 +243,7 @@ static struct single_value identity(struct single *single, const struct routing 
     return v;
 }
 
+/* The program's own rows are exact, so their bounds are zero. */
 static struct single_value exact_rows(struct single *single, struct tensor y)
 {
     struct single_value v = single_value_new(single, tensor_rows(y), tensor_cols(y));
@@ -237,6 +251,7 @@ static struct single_value exact_rows(struct single *single, struct tensor y)
     return v;
 }
 
+/* Y [N, D] = sum over a token's choices of weight times row. */
 static struct single_value combine(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -250,7 +265,7 @@ static struct single_value combine(struct single *single, const struct single_no
     return single_sum(single, v, 2);
 }
 
-/* The gradient of each row: its weight times that of its token. */
+/* The gradient of each row is its weight times the gradient of its token. */
 static struct single_value combine_rows(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -268,8 +283,8 @@ static struct single_value combine_rows(struct single *single, const struct sing
     return v;
 }
 
-/* A choice's gradient: its row times the gradient of its token.  size: of the row, NULL: its own; ranks that have parts
- * of it each store a part of the gradient. */
+/* Write a choice's gradient: its row times the gradient of its token. size: of the row, NULL: its own. Ranks with
+ * parts of the row each store a part. */
 static void put_dot(struct single *single, struct single_value value, int64_t at, const double *a, const double *size,
                     const double *b, int64_t D, int parts)
 {
@@ -281,6 +296,7 @@ static void put_dot(struct single *single, struct single_value value, int64_t at
                single->rounding.store * absolute + tiny_terms(single->rounding.tiny, D));
 }
 
+/* dw [N, k] = (row of the choice, dY of its token). */
 static struct single_value combine_weights(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -299,6 +315,7 @@ static struct single_value combine_weights(struct single *single, const struct s
     return v;
 }
 
+/* The gradient that experts without computation hand back: dY times their weights. */
 static struct single_value combine_identity(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);

@@ -6,11 +6,13 @@
  *
  * A loss, or a norm, with more bits than 16 have has been added up in more.  Then what is added, losses of tokens or
  * norms of parameters, may have been stored, and be off independently; and once a mean of them, as of a microbatch.
+ * walk.c runs the loss and calls single_gradient_norm at the end of a pass. route.c gives the routers' losses.
  */
 #include "emulated_devices/check/recompute/routing.h"
 
 struct row { double top, lse; };        /* the largest logit, and log(sum of exp(x - top)) */
 
+/* The largest logit of a row, and the log of the sum. */
 static struct row loss_row_of(const double *x, int64_t V)
 {
     struct row r = { x[0], 0 };
@@ -20,7 +22,7 @@ static struct row loss_row_of(const double *x, int64_t V)
     return r;
 }
 
-/* Labels of the whole batch. */
+/* Labels of the whole batch that count, at least 1. A tile divides by all of them, too. */
 static int64_t counted(const struct single *single)
 {
     int64_t n = 0;
@@ -29,7 +31,7 @@ static int64_t counted(const struct single *single)
     return n > 0 ? n : 1;
 }
 
-/* What a mixture's routers add to the loss. */
+/* A mixture's routers add this to the loss, each loss times its coefficient, with the error of the sum. */
 static struct element of_routers(struct single *single)
 {
     const struct mixture_config *m = &single->context->config->mixture;
@@ -44,6 +46,7 @@ static struct element of_routers(struct single *single)
 /* What the rows of a tile add up to. */
 struct losses { double sum, absolute, squares, off; };
 
+/* loss_i = top + lse - x[label]. Rows whose label is below 0 are ignored. */
 static void add_losses(const struct single *single, struct tensor X, struct losses *losses)
 {
     const int64_t V = tensor_cols(X);
@@ -58,7 +61,8 @@ static void add_losses(const struct single *single, struct tensor X, struct loss
     }
 }
 
-/* By steps. */
+/* By steps the loss may be off by this. A wide number was added up in more bits. Then only the losses of tokens
+ * are stored, and their errors are independent. */
 static double stored_losses(const struct single *single, const struct losses *losses, double count, double total,
                             bool routers)
 {
@@ -69,6 +73,7 @@ static double stored_losses(const struct single *single, const struct losses *lo
     return 2 * store * losses->absolute / count + 4 * routers * store * total + 2 * single->rounding.tiny;
 }
 
+/* The loss is a sum over tiles of tokens, divided by all labels once. */
 static struct single_value recompute_loss_forward(struct single *single, const struct single_node *node)
 {
     struct single_value v = single_value_new(single, 1, 1);
@@ -93,6 +98,8 @@ static struct single_value recompute_loss_forward(struct single *single, const s
     return v;
 }
 
+/* Write the gradient of a row of logits: (p - onehot(label)) / count. The exponential multiplies errors of its
+ * argument. */
 static void row_input(struct single *single, const double *x, int32_t label, double count,
                       struct single_value value, int64_t at)
 {
@@ -110,6 +117,7 @@ static void row_input(struct single *single, const double *x, int32_t label, dou
     }
 }
 
+/* dX [N, V] = (p - onehot(label)) / count; rows of ignored labels stay zero. */
 static struct single_value recompute_loss_input(struct single *single, const struct single_node *node)
 {
     const struct tensor X = single_act(single, node->in[0]);
@@ -133,6 +141,7 @@ const struct single_operation single_loss = {
 
 /* ---- the norm ---------------------------------------------------------------------------------------------------- */
 
+/* The sum of squares of a matrix. */
 static double squares(struct tensor t)
 {
     double sum = 0;
@@ -157,6 +166,8 @@ static double squares_of(struct single *single, int param)
     return sum;
 }
 
+/* A wide norm was added up in more bits: norms of parameters may have been stored before. fourth is then the sum
+ * of their fourth powers. */
 double single_stored_norms(const struct single *single, double norm, double fourth)
 {
     const double u = single->rounding.store;
@@ -164,13 +175,14 @@ double single_stored_norms(const struct single *single, double norm, double four
     return rounding_of_terms(u, norm, sqrt(fourth) / norm);
 }
 
-/* Squares are subnormal where numbers are still far from it. */
+/* Squares are subnormal where numbers are still far from it, so the sum is off by tiny terms. */
 double single_tiny_squares(const struct single *single, double norm, int64_t count)
 {
     const double off = tiny_terms(single->rounding.sum_tiny, count);
     return sqrt(norm * norm + off) - norm;
 }
 
+/* The norm is no node of the graph: its inputs are the program's gradients of all parameters. */
 void single_gradient_norm(struct single *single)
 {
     int64_t n = 0;

@@ -1,3 +1,6 @@
+/* steps.c -- recomputes the steps of an optimizer and the sums over microbatches from the program's own tensors.
+ * report/singles.c calls single_check_steps and single_check_micros; mistakes/steps.c uses stepping.h. Verdicts
+ * are results, not errors: only reading and memory fail. */
 #include "emulated_devices/check/recompute/steps.h"
 #include "ref/optim/factors.h"
 #include "emulated_devices/check/recompute/stepping.h"
@@ -26,14 +29,15 @@ struct single_name stepping_gradient(const struct single_steps *steps, int64_t k
 
 /* ---- what a step reads ------------------------------------------------------------------------------------------- */
 
+/* Read the rows of a tensor that are now computed. */
 static struct tensor steps_input(const struct stepping *stepping, struct single_name name)
 {
     return single_input_block(stepping->s, name, (struct single_block){ stepping->first, stepping->rows },
                               stepping->whole, stepping->cols);
 }
 
-/* The unit roundoff of the format that a tensor has been rounded to: the 16-bit one if all its numbers are some of
- * it. */
+/* The unit roundoff of the format that a tensor has been rounded to: 16 bits if all its numbers are some of that
+ * format. */
 static double steps_unit_of(const struct stepping *stepping, struct tensor x)
 {
     double buffer;
@@ -46,9 +50,10 @@ static double steps_unit_of(const struct stepping *stepping, struct tensor x)
     return dtype_unit(stepping->o->format);
 }
 
-/* What there was before the step, and how far the program's own number may have been from it, relative. */
+/* The state or weight before the step, and how far the program's own number may have been from it, relative. */
 struct before { struct tensor x; double off, tiny; };
 
+/* States begin at zero. A rounded copy may be half a spacing from the master. */
 static struct before before_of(const struct stepping *stepping, const char *what)
 {
     if (stepping->k == 0 && strcmp(what, "weight") != 0)
@@ -60,6 +65,7 @@ static struct before before_of(const struct stepping *stepping, const char *what
     return b;
 }
 
+/* The factor of clipping follows from the program's own norm of this step. */
 double stepping_clip(const struct stepping *stepping)
 {
     char name[64];
@@ -71,7 +77,7 @@ double stepping_clip(const struct stepping *stepping)
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* Begin a result after the step.  `store` is then the unit of what it has been rounded to. */
+/* Begin a result after the step. `store` is then the unit of the format that the result has been rounded to. */
 static bool steps_begin(struct stepping *stepping, const char *what, const char *words, const struct rounding *usual)
 {
     if (!single_begin_block(stepping->s, stepping_after(stepping->o, stepping->k, what, stepping->param.name), words,
@@ -84,6 +90,7 @@ static bool steps_begin(struct stepping *stepping, const char *what, const char 
     return true;
 }
 
+/* The numbers that a step of ref/optim reads. */
 static struct step steps_step_of(const struct stepping *stepping)
 {
     return (struct step){ .lr = stepping->o->lr[stepping->k],
@@ -92,7 +99,8 @@ static struct step steps_step_of(const struct stepping *stepping)
                           .weight_decay = weight_decay_of(&stepping->o->hyper, stepping->param.decay) };
 }
 
-/* The gradient of a step.  Where ranks have parts of it, each is clipped and rounded, and then they are added. */
+/* The gradient of a step. Where ranks have parts of the gradient, each part is clipped and rounded, then the parts
+ * are added. */
 struct clipped { struct tensor g; struct single_sizes sizes; double clip; };
 
 static struct clipped clipped_of(const struct stepping *stepping)
@@ -105,14 +113,15 @@ static struct clipped clipped_of(const struct stepping *stepping)
     return c;
 }
 
+/* Each rank rounds its own part, so sizes of parts count, not that of the sum. */
 static double off_by_parts(const struct stepping *stepping, const struct clipped *clipped, int64_t i)
 {
     return clipped->sizes.parts > 1
            ? stepping->u * clipped->sizes.parts * clipped->clip * numbers(clipped->sizes.absolute)[i] : 0;
 }
 
-/* Where both numbers are some of the format of 16 bits.  Not of the first step; of weights, which may start with such
- * numbers and then all move by the learning rate, nor of the second. */
+/* Note an element where both numbers are 16-bit ones. In the first step nothing has moved yet. Weights may start
+ * with 16-bit numbers and then all move by the learning rate. So their second step does not count either. */
 static void note_kept(struct stepping *stepping, const struct before *before, int64_t i, double left, double rest)
 {
     if (stepping->k < (stepping->state < 0 ? 2 : 1) || before->off == 0 || stepping->s->rounding.store == stepping->u)
@@ -121,7 +130,7 @@ static void note_kept(struct stepping *stepping, const struct before *before, in
                   numbers(stepping->s->verdict.have)[i]);
 }
 
-/* state = keep state + part term; in the first step the state is 0.  By steps 1 - keep is computed in the format.
+/* state = keep state + part term; in the first step the state is 0. By steps 1 - keep is computed in the format.
  * coupled: decay that is in the gradient. */
 static struct single_value mean(struct stepping *stepping, const char *what, double keep, double part, bool squared,
                                 double coupled)
@@ -146,7 +155,7 @@ static struct single_value mean(struct stepping *stepping, const char *what, dou
     return v;
 }
 
-/* How far a step of adamw is off, where a moment has been rounded to a format of 16 bits and is small in it. */
+/* A step of adamw is off by this if a moment has been rounded to 16 bits and is small there. */
 static double off_by_underflow(const struct stepping *stepping, const struct adam_factors *factors, double x, double y)
 {
     const double tiny = rounding_of(stepping->o->format, DTYPE_COUNT, 1).tiny,
@@ -155,7 +164,8 @@ static double off_by_underflow(const struct stepping *stepping, const struct ada
     return factors->rate * (fabs(x) * (most - least) + tiny * most);
 }
 
-/* The decayed weight, minus what the optimizer adds: adamw of its two states, others of one, or of the gradient. */
+/* The decayed weight minus what the optimizer adds: adamw from its two states, others from one state, or from the
+ * gradient. */
 static struct single_value steps_weight(struct stepping *stepping)
 {
     const bool adam = stepping->is->states == 2;
@@ -175,6 +185,7 @@ static struct single_value steps_weight(struct stepping *stepping)
     const double off_x = !plain && steps_unit_of(stepping, x) > stepping->u ? steps_unit_of(stepping, x) : 0,
                  off_y = adam && steps_unit_of(stepping, y) > stepping->u ? steps_unit_of(stepping, y) : 0;
     const struct single_value v = single_value_new(stepping->s, stepping->rows, stepping->cols);
+    /* left: the decayed old weight; rest: what the step adds, negative. */
     for (int64_t i = 0; !stepping->s->failed && i < tensor_count(x); i++) {
         const double old = numbers(w.x)[i],
                      step = adam ? f.rate * numbers(x)[i] / (sqrt(numbers(y)[i]) * f.root + f.eps)
@@ -204,13 +215,13 @@ static struct single_value steps_make(struct stepping *stepping, const struct ma
            : steps_weight(stepping);
 }
 
-/* Whether it is kept in 16 bits, and nobody has said so. */
+/* Whether a tensor is kept in 16 bits, and no option has said so. */
 static bool steps_is_kept(const struct stepping *stepping, const struct rounding *usual)
 {
     return !usual->stored_states && kept_is_clear(&stepping->kept);
 }
 
-/* Some rows at a time, as long as all is right.  @return whether it is, and has been reported. */
+/* Compute some rows at a time, as long as all is right. @return whether all is right and has been reported. */
 static bool right_in_blocks(struct stepping *stepping, const struct made *made, const struct rounding *usual)
 {
     const int64_t whole = stepping->whole, step = single_block(stepping->s, stepping->cols);
@@ -228,6 +239,7 @@ static bool right_in_blocks(struct stepping *stepping, const struct made *made, 
     return right || stepping->s->failed;
 }
 
+/* The rows at once failed, or there are none: compute the whole, so that a diagnosis sees all of it. */
 static void check_result(struct stepping *stepping, const struct made *made, const struct rounding *usual)
 {
     char words[SINGLE_MISTAKE];
@@ -236,11 +248,13 @@ static void check_result(struct stepping *stepping, const struct made *made, con
     const struct single_value v = steps_make(stepping, made);
     snprintf(words, sizeof words, "kept in %s: step %lld goes on from rounded numbers, which --stored-states allows",
              dtype_name(stepping->o->format), (long long)stepping->k + 1);
+    /* A right result is called wrong if the program goes on from rounded numbers. */
     if (single_going(stepping->s) && steps_is_kept(stepping, usual)) stepping->s->verdict.wrong_anyway = words;
     single_end(stepping->s, v);
     stepping->s->verdict.wrong_anyway = NULL;
 }
 
+/* All states of a parameter, then its weight, which is made from the states. */
 static void check_parameter(struct stepping *stepping)
 {
     const struct rounding usual = stepping->s->rounding;
@@ -263,10 +277,11 @@ static void check_parameter(struct stepping *stepping)
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
-/* off: what the sum may be off, in units of roundoff, because ranks add up the parts of a gradient.  fourth: the sum of
- * the squares of parameters' sums. */
+/* Sums over gradients. off: in units of roundoff, what ranks' parts may move the sum by. fourth: the sum of
+ * squares of parameters' sums. */
 struct squares { double sum, fourth, off; int64_t terms; };
 
+/* Add the squares of some rows of a gradient. */
 static void steps_add_squares(struct single *single, struct single_name name, struct single_block block, int64_t whole,
                               int64_t cols, struct squares *to)
 {
@@ -284,7 +299,7 @@ static void steps_add_squares(struct single *single, struct single_name name, st
     single_release(single, used);
 }
 
-/* Of all gradients of a step, some rows at a time. */
+/* The squares of all gradients of a step, some rows at a time. */
 static struct squares squares_of(struct single *single, const struct single_steps *steps, int64_t k)
 {
     struct squares all = { 0 };
@@ -301,6 +316,7 @@ static struct squares squares_of(struct single *single, const struct single_step
     return all;
 }
 
+/* The norms of all steps are one tensor of the program. */
 static void check_norms(struct single *single, const struct single_steps *steps)
 {
     char name[64];
@@ -321,6 +337,7 @@ static void check_norms(struct single *single, const struct single_steps *steps)
 
 /* ---- all steps --------------------------------------------------------------------------------------------------- */
 
+/* The optimizer with a name, or NULL. */
 static const struct optimizer *steps_find(const char *name)
 {
     for (int i = 0; optimizers[i]; i++)
@@ -328,13 +345,14 @@ static const struct optimizer *steps_find(const char *name)
     return NULL;
 }
 
-/* sgd, momentum, adamw. */
+/* Whether the formula is known here: sgd, momentum and adamw are. */
 static bool is_known(const struct optimizer *is)
 {
     return is && !is->low_rank && !is->forward_only &&
            (strcmp(is->name, "sgd") == 0 || strcmp(is->name, "momentum") == 0 || strcmp(is->name, "adamw") == 0);
 }
 
+/* With an unknown optimizer every weight is reported as not recomputed. */
 static void report_unknown(struct stepping *stepping)
 {
     static const char words[] = "the step of an optimizer that is not known";
@@ -344,6 +362,8 @@ static void report_unknown(struct stepping *stepping)
     single_end(stepping->s, single_stop(stepping->s));
 }
 
+/* Results come step by step, and parameter by parameter inside a step. One `single` serves all, so its matrices
+ * are freed after each result. */
 enum error_code single_check_steps(const struct model_config *config, const struct single_steps *steps,
                                    struct rounding rounding, struct single_source source, struct error *err)
 {
@@ -376,8 +396,8 @@ static bool begin_sum(struct single *single, const struct added *added, struct s
                               block.rows < added->rows ? added->rows : 0, added->cols);
 }
 
-/* Some rows: their sum, the sum of absolute values (in `fused`), and what is stored on the way (in `steps`).
- * @return SINGLE_LACKING, with nothing that lacks, if the program does not have the first of the terms. */
+/* Add up some rows of all microbatches: values, absolute values (in `fused`), stored sums (in `steps`). @return
+ * SINGLE_LACKING, with nothing noted, if the program does not have the first term. */
 static struct single_value add_up(struct single *single, const struct added *added, struct single_block block)
 {
     char term[SINGLE_NAME];
@@ -399,6 +419,7 @@ static struct single_value add_up(struct single *single, const struct added *add
     return v;
 }
 
+/* The largest sum of absolute values of any element. */
 static double largest_of(struct single_value value)
 {
     double largest = 0;
@@ -406,7 +427,8 @@ static double largest_of(struct single_value value)
     return largest;
 }
 
-/* The whole may also have been computed at once, from the same tokens.  largest: sum of absolute values. */
+/* Bound the sum. The program may also have computed the whole at once from the same tokens. largest: of absolute
+ * values. */
 static struct single_value bound_sum(struct single *single, const struct added *added, struct single_value value,
                                      double largest)
 {
@@ -418,7 +440,8 @@ static struct single_value bound_sum(struct single *single, const struct added *
     return single_going(single) ? value : single_stop(single);
 }
 
-/* Twice over all rows: for the largest, and for the sums.  @return whether all are right, and have been reported. */
+/* Two passes over all rows: for the largest element, then for the sums. @return whether all are right and have
+ * been reported. */
 static bool sum_is_right_in_blocks(struct single *single, const struct added *added, int64_t step)
 {
     struct single_result sum = { 0 };
@@ -438,6 +461,7 @@ static bool sum_is_right_in_blocks(struct single *single, const struct added *ad
     return right || single->failed;
 }
 
+/* Rows at a time if the matrix is large; the whole again if that was not right. */
 static void check_sum(struct single *single, const struct added *added)
 {
     const int64_t step = single_block(single, added->cols);
@@ -448,6 +472,7 @@ static void check_sum(struct single *single, const struct added *added)
     else single_release(single, 0);
 }
 
+/* The loss of the whole is the sum of the microbatches' losses, which a program must divide before it adds. */
 static void check_loss(struct single *single, int64_t micros)
 {
     if (!single_begin(single, single_name("", "loss"), "the sum over microbatches", 1, 1)) return;

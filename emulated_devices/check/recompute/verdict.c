@@ -1,4 +1,5 @@
-/* verdict.c -- holds the program's result to what is right: the bounds decide, then what explains a wrong result. */
+/* verdict.c -- holds the program's result to what is right: the bounds decide, then what explains a wrong result.
+ * Each pass of walk.c ends here, in single_end or single_end_tile. The source's found() gets every verdict. */
 #include "emulated_devices/check/recompute/parts.h"
 #include <assert.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 /* Where a result is wrong: [rows], [cols]. */
 struct marks { unsigned char *row, *col; };
 
+/* Note an element outside its bound, and the rows and columns that contain one. */
 static void note_wrong(struct single_result *result, int64_t i, const struct marks *marks)
 {
     const int64_t at = i / result->cols, c = i % result->cols;
@@ -18,14 +20,14 @@ static void note_wrong(struct single_result *result, int64_t i, const struct mar
     marks->row[at] = marks->col[c] = 1;
 }
 
-/* Error over bound; a NaN is infinitely wrong. */
+/* The error over the bound. A NaN is infinitely wrong; an error of 0 is right whatever the bound. */
 static double over(double error, double bound)
 {
     if (error == 0) return 0;
     return isfinite(error) && isfinite(bound) ? error / bound : error == error && !isfinite(bound) ? 0 : INFINITY;
 }
 
-/* What follows from the sums. */
+/* Compute the factor and the residual of the whole result from the sums of all elements. */
 static void verdict_finish(struct single_result *result)
 {
     const double yy = result->squares[0], hy = result->squares[1], hh = result->squares[2], bb = result->squares[3];
@@ -34,7 +36,7 @@ static void verdict_finish(struct single_result *result)
     result->allowed = sqrt(bb / yy);
 }
 
-/* What is not judged is right. */
+/* Elements that are not judged take the right number, so they count as right. */
 static void fill_in(struct single *single, const struct single_value *value)
 {
     double *have = numbers(single->verdict.have);
@@ -42,6 +44,8 @@ static void fill_in(struct single *single, const struct single_value *value)
         if (isnan(have[i])) have[i] = numbers(value->y)[i];
 }
 
+/* Compare element by element by the larger bound, and note the worst. The smaller bound tells a fused result from
+ * one with stored steps. */
 static void verdict_compare(struct single *single, const struct single_value *value, const struct marks *marks)
 {
     fill_in(single, value);
@@ -78,8 +82,8 @@ bool single_is_wide(const struct single *single)
     return false;
 }
 
-/* A sum that is stored at its end only is rounded by its own size; a copy may be in a narrower format than the rest, a
- * number in a wider one. */
+/* Round the value for the last time. A sum stored at its end only is rounded by its own size. A copy may be in a
+ * narrower format than the rest, a number in a wider one. */
 static struct single_value stored_at_last(struct single *single, struct single_value value)
 {
     const struct rounding was = single->rounding;
@@ -99,14 +103,14 @@ static struct single_value stored_at_last(struct single *single, struct single_v
     return value;
 }
 
-/* What is known of stored numbers that hold: clear, if they leave at most this part of all squared errors.  The bug
- * norm-statistics is said so, and right runs with `store steps` (campaign.sh clean 1000) are right with it. */
+/* Stored numbers are clear if they leave at most this part of all squared errors. The bug norm-statistics is said
+ * so, and right runs with `store steps` (campaign.sh clean 1000) are right with it. */
 static const double LEFT_BY_STORED = 0.75;
 enum stored { STORED_CLEAR, STORED_PERHAPS, STORED_OTHER };
 
-/* Whether stored numbers explain all errors together, not only the largest: a quarter of their squares.  Those of a
- * program that does not store them would become smaller by a part as small as what is chosen for a row is.  If one
- * factor of all numbers explains twice as much, it is that: a stored number is another for each row. */
+/* Whether stored numbers explain all errors together, not only the largest: a quarter of their squares. A program
+ * that does not store them gains only as much as choosing the best row does. One factor that explains twice as
+ * much is likelier, since a stored number differs from row to row. */
 static enum stored explains(const struct single *single, double factor, const struct single_value *exact,
                             const struct single_value *stored)
 {
@@ -121,9 +125,8 @@ static enum stored explains(const struct single *single, double factor, const st
     return times <= after / 2 ? STORED_OTHER : after <= LEFT_BY_STORED * before ? STORED_CLEAR : STORED_PERHAPS;
 }
 
-/* Compare once more, with what the operation has stored in 16 bits.  If that holds, so does the result: by steps.  If
- * nobody has said that it does, it is still wrong, but one knows why.
- * @return whether it may be why: what is stored explains the result, but not clearly. */
+/* Compare once more with what the operation may have stored in 16 bits. If that holds, the result is right by
+ * steps, or wrong with a known reason. @return whether stored numbers explain the result, but not clearly. */
 static bool compare_stored(struct single *single, const struct single_value *exact)
 {
     const struct single_term *t = &single->verdict.term[0];
@@ -154,12 +157,13 @@ static bool compare_stored(struct single *single, const struct single_value *exa
     return is == STORED_PERHAPS;
 }
 
+/* Nobody diagnoses if the source has no explainer; verdicts stay as they are. */
 static void explain(struct single *single, const struct single_value *right, bool number)
 {
     if (single->context->source.explainer) single->context->source.explainer->explain(single, right, number);
 }
 
-/* Compare with what is right; then with stored statistics; then look for what explains a wrong result. */
+/* Compare with what is right, then with stored statistics; then look for what explains a wrong result. */
 static void verdict_judge(struct single *single, const struct single_value *right, const struct marks *marks)
 {
     struct single_result *r = &single->verdict.result;
@@ -185,6 +189,7 @@ static void verdict_judge(struct single *single, const struct single_value *righ
     }
 }
 
+/* A result without inputs is reported, too: its verdict says what is missing. */
 void single_end(struct single *single, struct single_value right)
 {
     struct single_result *r = &single->verdict.result;
@@ -207,6 +212,7 @@ void single_end(struct single *single, struct single_value right)
 
 /* ---- a result in tiles ------------------------------------------------------------------------------------------- */
 
+/* Add a tile to the sum over the result; the worst element keeps its place in the whole. */
 static void add_tile(struct single_result *sum, const struct single *single, int64_t first_row)
 {
     const struct single_result *tile = &single->verdict.result;
@@ -222,6 +228,7 @@ static void add_tile(struct single_result *sum, const struct single *single, int
                                         row)) * tile->cols + col;
 }
 
+/* A tile that is wrong is not reported: the whole result is computed again, to say why. */
 bool single_end_tile(struct single *single, struct single_value value, int64_t first_row, struct single_result *sum)
 {
     unsigned char *memory = calloc((size_t)(single->verdict.result.rows + single->verdict.result.cols) + 1, 1);
@@ -236,6 +243,7 @@ bool single_end_tile(struct single *single, struct single_value value, int64_t f
     return right;
 }
 
+/* All tiles were right, so only the worst element and the sums are reported. */
 void single_end_tiles(struct single *single, const struct single_result *sum, int64_t rows)
 {
     const struct single_result tile = single->verdict.result;
