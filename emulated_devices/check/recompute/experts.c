@@ -102,7 +102,7 @@ static struct single_value experts_bias(struct single *single, const struct sing
 }
 
 /* Add the rows of each token: Y[n] += w_i rows_i. times: the factor of each choice, NULL for 1. By steps each sum
- * is stored. If ranks have parts of the rows, each rank stores a part of the sum, and each sum of parts is stored. */
+ * is stored. If ranks have parts of the rows, each rank stores its part of the sum. Sums of parts are stored, too. */
 static struct single_value sum_rows(struct single *single, const struct routing *routing, struct single_value rows,
                                     struct single_sizes sizes, const double *times)
 {

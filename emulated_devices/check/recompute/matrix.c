@@ -21,8 +21,8 @@ static struct product_sum adding_new(struct single *single, int64_t rows, int64_
     return a;
 }
 
-/* This is the size of P stored parts and of the sums of the first 2 to P - 1 of them. Sizes are estimated as of a
- * random walk, and never above the sum of absolute terms. */
+/* This is the size of P stored parts and of the sums of the first of them. Sizes are estimated as of a random
+ * walk, and never above the sum of absolute terms. */
 static double parts_stored(double y, double absolute, double square, int parts)
 {
     const double walk = 3 * sqrt(square), all = fabs(y) + sqrt(parts) * walk + (parts - 2) * (fabs(y) + walk),

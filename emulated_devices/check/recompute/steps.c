@@ -155,7 +155,7 @@ static struct single_value mean(struct stepping *stepping, const char *what, dou
     return v;
 }
 
-/* A step of adamw is off by this if a moment has been rounded to 16 bits and is small there. */
+/* A step of adamw is off by this if a moment has been rounded to 16 bits and is small. */
 static double off_by_underflow(const struct stepping *stepping, const struct adam_factors *factors, double x, double y)
 {
     const double tiny = rounding_of(stepping->o->format, DTYPE_COUNT, 1).tiny,

@@ -1,3 +1,6 @@
+/* checker.c -- compares every golden tensor with what all ranks of ACTUAL have together.
+ * emulated_devices/cli/check.c, cli/launch/machine.c and model/checkpoint/checkpoint.c call check_files. A tensor
+ * that differs is a finding, not an error. check_result_free frees the lists. */
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/sums.h"
 #include "ref/io/pair.h"
@@ -56,7 +59,8 @@ struct comparing {
     int micros;                         /* the highest number, and 1 */
 };
 
-/* Move the window, if need be, so that it has these elements.  @return where they begin in it. */
+/* Move the window, if need be, so that it has these elements. A window is at least as long as the run. @return
+ * where they begin in it. */
 static int64_t checker_look_at(struct comparing *comparing, int64_t at, int64_t length)
 {
     struct window *w = &comparing->truth;
@@ -74,6 +78,8 @@ static int64_t checker_look_at(struct comparing *comparing, int64_t at, int64_t 
     return 0;
 }
 
+/* The sums of a group of ranks. Groups are numbered as they appear, so the list grows by one. NULL: no memory, and
+ * comparing->failed is set. */
 static struct seen *seen_of(struct comparing *comparing, int group)
 {
     while (group >= comparing->groups && !comparing->failed) {
@@ -84,6 +90,7 @@ static struct seen *seen_of(struct comparing *comparing, int group)
     return comparing->failed ? NULL : &comparing->seen[group];
 }
 
+/* assembly_make calls this for each run of each group's numbers, before these are laid into the whole. */
 static void see_run(void *context, int group, const struct actual_piece *piece, int64_t at, int64_t length,
                     const double *values)
 {
@@ -95,21 +102,24 @@ static void see_run(void *context, int group, const struct actual_piece *piece, 
     const struct tensor truth = tensor_1d(c->truth.data, F64, c->truth.count);
     seen->infinite = seen->infinite || !all_finite(values, length);
     sums_add(&seen->sums, tensor_1d((void *)(uintptr_t)values, F64, length), 0, truth, in_window, length);
+    /* sums_error is NaN unless as many elements were compared as were expected. */
     seen->sums.expected += length;
+    /* The difference that this run has added belongs to its microbatch. */
     if (piece->micro == ACTUAL_NO_MICRO) return;
     c->micro[piece->micro].has = true;
     c->micro[piece->micro].difference += seen->sums.difference - before;
     if (piece->micro >= c->micros) c->micros = piece->micro + 1;
 }
 
-/* A rank's error is the error norm of its part over the norm of the whole.  Ranks whose parts are added up have the
- * error of the sum. */
+/* A group is complete. A rank's error is the error norm of its part over the norm of the whole. Ranks whose parts
+ * are added up have the error of the sum. */
 static void end_group(void *context, int group, const int rank[], int ranks)
 {
     struct comparing *c = context;
     const struct seen *seen = seen_of(c, group);
     if (seen == NULL) return;
     const double error = sums_error(&seen->sums, c->norm);
+    /* The negated comparison makes a NaN wrong. */
     const bool wrong = !(error <= c->out->bound);
     c->out->on->rounding = c->out->bound;
     for (int i = 0; i < ranks; i++)
@@ -121,6 +131,7 @@ static void end_group(void *context, int group, const int rank[], int ranks)
 
 /* ---- what the ranks together have -------------------------------------------------------------------------------- */
 
+/* Elements on no rank are a finding of their own, if nothing else is wrong. */
 static void check_complete(struct comparing *comparing, const struct assembly *all)
 {
     if (all->missing == 0 || comparing->out->finding != HOLDS) return;
@@ -131,8 +142,8 @@ static void check_complete(struct comparing *comparing, const struct assembly *a
              (long long)(all->hole % comparing->dim[1]));
 }
 
-/* In 16 bits bounds are as wide as what they bound, so that copies may not be as far apart: twice what two numbers are
- * that rounding has parted. */
+/* Copies of one element differ between ranks. In 16 bits the bound is as wide as what it bounds. So copies may be
+ * apart by at most twice what rounding does to two numbers. */
 static void check_copies(struct comparing *comparing, const struct copies *copies)
 {
     char first[96], second[96];
@@ -155,13 +166,14 @@ static void check_copies(struct comparing *comparing, const struct copies *copie
     memcpy(comparing->out->why, comparing->out->copies, sizeof comparing->out->copies);
 }
 
+/* A microbatch is wrong if its own errors alone exceed the tensor's bound. */
 static bool micro_is_wrong(const struct comparing *comparing, int k)
 {
     return comparing->micro[k].has
            && !(sqrt(comparing->micro[k].difference) <= comparing->out->bound * comparing->norm);
 }
 
-/* "wrong in microbatch 2; right in 0, 1, 3". */
+/* Write "wrong in microbatch 2; right in 0, 1, 3". Nothing is written if all microbatches are alike. */
 static void describe_micros(struct comparing *comparing)
 {
     int right = 0, wrong = 0;
@@ -182,6 +194,7 @@ static void describe_micros(struct comparing *comparing)
     }
 }
 
+/* golden_each calls this with some numbers at a time. */
 static void checker_add_squares(void *context, const double *values, int64_t count)
 {
     double *const all = context, sum = *all;
@@ -189,7 +202,7 @@ static void checker_add_squares(void *context, const double *values, int64_t cou
     *all = sum;
 }
 
-/* Its sizes and its norm. */
+/* Set the tensor's sizes and its norm, and make room for what is seen of ranks and microbatches. */
 static enum error_code measure_truth(struct comparing *comparing, struct error *err)
 {
     const struct safetensors_entry *entry = safetensors_find(&comparing->golden->file, comparing->out->name);
@@ -206,6 +219,8 @@ static enum error_code measure_truth(struct comparing *comparing, struct error *
     return e;
 }
 
+/* Compare all pieces. ERR_CHECK of the assembly means that pieces do not fit: this becomes a finding, and the
+ * check goes on. */
 static enum error_code compare_all(struct comparing *comparing, struct error *err)
 {
     const struct assembly_watch watch = { .see = see_run, .end = end_group, .context = comparing };
@@ -228,6 +243,7 @@ static enum error_code compare_all(struct comparing *comparing, struct error *er
 /* This stands for a bound: what is not computed may only have been rounded, in any direction. */
 static const double OF_STORING = -1;
 
+/* Compare one tensor and set its finding. `on` is kept only for a tensor that fails, because it is large. */
 static enum error_code check_tensor(const struct golden *golden, const struct actual *actual, struct checked *out,
                                     enum dtype format, struct error *err)
 {
@@ -237,6 +253,7 @@ static enum error_code check_tensor(const struct golden *golden, const struct ac
         return OK;
     }
     enum error_code e = measure_truth(&c, err);
+    /* A weight that is only stored has a bound that follows from its own norm. */
     if (out->bound == OF_STORING) out->bound = relative_or_absolute(0, c.norm, c.dim[0] * c.dim[1], format);
     if (!e) e = compare_all(&c, err);
     if (out->finding == HOLDS && !bound_decides(out->bound)) out->finding = OPEN;
@@ -249,14 +266,15 @@ static enum error_code check_tensor(const struct golden *golden, const struct ac
 
 /* ---- mixtures in 16 bits ----------------------------------------------------------------------------------------- */
 
+/* Whether a name ends with this text. */
 static bool checker_ends(const char *name, const char *with)
 {
     const size_t n = strlen(name), m = strlen(with);
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
-/* From the first router with a different choice to the end of the pass, tensors cannot be judged.  Later tensors are
- * the optimizers'; their bounds allow for it. */
+/* Tensors cannot be judged from the first router with another choice to the end of the pass. Later tensors are the
+ * optimizers'; their bounds allow for this. */
 static enum error_code forgive_elsewhere(const struct golden *golden, const struct actual *actual,
                                          struct check_result *result, struct error *err)
 {
@@ -279,6 +297,7 @@ static enum error_code forgive_elsewhere(const struct golden *golden, const stru
 double checked_ratio(const struct checked *checked) { return checked->error == 0 || isinf(checked->bound) ? 0
                                                      : checked->error / checked->bound; }
 
+/* The list is walked backwards, so `first` ends at the first tensor that fails. */
 void check_result_count(struct check_result *result)
 {
     memset(result->found, 0, sizeof result->found);
@@ -289,6 +308,7 @@ void check_result_count(struct check_result *result)
     }
 }
 
+/* Count the findings and find the worst error over bound. ERR_CHECK: no golden name is in ACTUAL. */
 static enum error_code summarize(struct check_result *result, const struct actual *actual, struct error *err)
 {
     int compared = 0;
@@ -309,7 +329,7 @@ static enum error_code summarize(struct check_result *result, const struct actua
                 actual->file[0].st.count ? printable(actual->file[0].st.entry[0].name).text : "");
 }
 
-/* Where tensors after a name end that differ from it only after its last slash. */
+/* The end of the group of tensors whose names differ only after their last slash. */
 static int end_of_group(const struct golden_list *list, int first)
 {
     const char *name = list->all[first].name, *last = strrchr(name, '/');
@@ -321,7 +341,7 @@ static int end_of_group(const struct golden_list *list, int first)
     return end;
 }
 
-/* "adamw/2/exp_avg/NAME" is a state of "adamw/2/weight/NAME". */
+/* Whether a tensor is a state of this weight's step: "adamw/2/exp_avg/NAME" is one of "adamw/2/weight/NAME". */
 static bool is_state_of(const char *name, const char *weight)
 {
     const char *is = strstr(weight, "/weight/"), *last = strrchr(name, '/');
@@ -330,7 +350,7 @@ static bool is_state_of(const char *name, const char *weight)
            (size_t)(last - name) == n + strcspn(name + n, "/") && strncmp(name + n, "grad/", 5) != 0;
 }
 
-/* A step makes the states first, and the weights from them. */
+/* Move each step's weights behind its states, in place. A step makes the states first, and the weights from them. */
 static enum error_code put_states_first(struct golden_list *list, struct error *err)
 {
     struct golden_tensor *weights = calloc((size_t)list->count + 1, sizeof *weights);
@@ -339,6 +359,7 @@ static enum error_code put_states_first(struct golden_list *list, struct error *
         end = end_of_group(list, first);
         if (strstr(list->all[first].name, "/weight/") == NULL) continue;
         const int n = end - first;
+        /* The weights are kept aside, the states move up, and the weights follow. */
         memcpy(weights, &list->all[first], (size_t)n * sizeof *weights);
         while (end < list->count && is_state_of(list->all[end].name, weights->name)) end++;
         memmove(&list->all[first], &list->all[first + n], (size_t)(end - first - n) * sizeof *weights);
@@ -348,7 +369,7 @@ static enum error_code put_states_first(struct golden_list *list, struct error *
     return OK;
 }
 
-/* The weights that ACTUAL begins with are what all is recomputed from.  Those that are not the golden file's are
+/* The weights that ACTUAL begins with are what all is recomputed from. Weights that are not the golden file's are
  * wrong. */
 static enum error_code check_starts(const struct golden *golden, const struct actual *actual, enum dtype format,
                                     struct check_result *result, struct error *err)
@@ -364,6 +385,8 @@ static enum error_code check_starts(const struct golden *golden, const struct ac
     return e;
 }
 
+/* The list has room for all golden tensors and all starting weights. The order of the calls matters: findings of
+ * kinds that are left out change before extras are listed and all is counted. */
 enum error_code check_files(const struct golden *golden, const struct actual *actual, enum dtype format,
                             struct check_result *result, struct error *err)
 {

@@ -1,3 +1,6 @@
+/* diagnose.c -- finds words for a failure from its ranks and its factor. emulated_devices/cli/check.c,
+ * cli/train/report/report_check.c and verify/reference/ call it. Nothing fails here; without an explanation a text
+ * is empty. */
 #include "emulated_devices/check/report/diagnose.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
@@ -16,6 +19,8 @@ static double closeness(const struct evidence *evidence) { return fmax(SAME, fmi
 
 /* ---- adding up devices ------------------------------------------------------------------------------------------- */
 
+/* The factor that minimizes |actual - factor truth| is product / truth; the residual is what is left, over
+ * |actual|. */
 struct scale scale_of(double actual, double product, double truth)
 {
     if (!(truth > 0)) return (struct scale){ NAN, NAN };
@@ -23,7 +28,8 @@ struct scale scale_of(double actual, double product, double truth)
     return (struct scale){ product / truth, actual > 0 ? sqrt(fmax(left, 0) / actual) : 0 };
 }
 
-/* The common scale of the failing devices.  If two have different factors it is NaN, and stays NaN. */
+/* Join a device's scale into the common scale of the failing devices. If two factors differ the residual is NaN,
+ * and stays NaN. */
 static void diagnose_join(struct scale *all, struct scale one, double same, bool first)
 {
     if (first) *all = one;
@@ -31,6 +37,8 @@ static void diagnose_join(struct scale *all, struct scale one, double same, bool
     else if (exceeds(one.residual, all->residual)) all->residual = one.residual;
 }
 
+/* The first failing device sets the common scale. Factors of single devices are kept for the first DIAGNOSE_MOST
+ * ranks. */
 void evidence_add(struct evidence *evidence, int rank, bool fails, struct scale scale, double truth)
 {
     devices_add(&evidence->holding, rank);
@@ -44,6 +52,7 @@ void evidence_add(struct evidence *evidence, int rank, bool fails, struct scale 
 /* A text to append to; text that does not fit is dropped. */
 struct words { char *out; size_t size, used; };
 
+/* This appends to a text, cut to the room that is left. */
 static void diagnose_say(struct words *words, const char *format, ...)
 {
     va_list args;
@@ -55,7 +64,7 @@ static void diagnose_say(struct words *words, const char *format, ...)
 
 /* ---- where ------------------------------------------------------------------------------------------------------- */
 
-/* The coordinates of a set of devices on one axis.  @return how many. */
+/* Mark the coordinates of a set of devices on one axis. @return how many there are. */
 static int coordinates(const struct mesh *mesh, const struct devices *devices, enum axis axis, bool has[])
 {
     int n = 0;
@@ -66,7 +75,7 @@ static int coordinates(const struct mesh *mesh, const struct devices *devices, e
     return n;
 }
 
-/* Whether all holders with coordinates of failing devices fail: only then coordinates describe the set. */
+/* Whether all holders with coordinates of failing devices fail. Only then coordinates describe the set. */
 static bool is_product(const struct mesh *mesh, const struct devices *holding, const struct devices *failing)
 {
     for (int r = 0; r < mesh->devices; r++) {
@@ -81,6 +90,7 @@ static bool is_product(const struct mesh *mesh, const struct devices *holding, c
     return true;
 }
 
+/* Say which coordinates of an axis fail: "tp=1", "any dp", or "any tp but 0". */
 static void say_axis(struct words *words, const struct mesh *mesh, enum axis axis, const struct devices *holding,
                      const struct devices *failing)
 {
@@ -114,6 +124,7 @@ const char *diagnose_place(char *out, size_t size, const struct mesh *mesh, cons
             if (devices_have(failing, r)) diagnose_say(&w, " %d", r);
         return out;
     }
+    /* Axes that restrict the set come first, then those where any coordinate fails. */
     static const enum axis order[] = { DP, TP, PP, CP, EP };
     for (int pass = 0; pass < 2; pass++)                        /* restricted axes first */
         for (int i = 0; i < AXIS_COUNT; i++) {
@@ -131,8 +142,8 @@ static const double SUM_SAME = 1e-5;    /* tolerance for a sum of factors: above
 
 static bool equals(double a, double b) { return near(a, b, SAME); }
 
-/* Match a factor with powers of one size.  Typical mistakes: a sum instead of a mean, dividing twice, norms added as
- * squares. */
+/* Match a factor with powers of a size. Typical mistakes are a sum in place of a mean, dividing twice, and norms
+ * added as squares. */
 static void match(struct words *words, double factor, double same, const char *name, double size, int powers)
 {
     const struct { const char *before, *after; double value; } power[] = {
@@ -147,7 +158,7 @@ static void match(struct words *words, double factor, double same, const char *n
         }
 }
 
-/* Loss scales are powers of two, larger than what sums and means over a few devices are off by. */
+/* Match a power of two as a loss scale. Small powers are left to sums and means over a few devices. */
 static void match_loss_scale(struct words *words, double factor, double same)
 {
     enum { LEAST = 4, MOST = 24 };
@@ -157,6 +168,7 @@ static void match_loss_scale(struct words *words, double factor, double same)
     else diagnose_say(words, "1/%.0f, a loss scale that is divided out twice, or a mean in place of a sum", exp2(-k));
 }
 
+/* Try each axis, the microbatches, products of two axes, then loss scales. All that match are named. */
 static void match_sizes(struct words *words, double factor, double same, const struct mesh *mesh, int micros)
 {
     char name[32];
@@ -196,6 +208,7 @@ static bool adds_up(const struct mesh *mesh, enum axis axis, const struct eviden
     return true;
 }
 
+/* The factors of the devices differ; parts of a sum that was not added up explain that. */
 static const char *missing_sum(struct words *words, const struct mesh *mesh, const struct evidence *evidence)
 {
     for (enum axis a = 0; a < AXIS_COUNT && mesh->devices <= DIAGNOSE_MOST; a++)
@@ -206,6 +219,8 @@ static const char *missing_sum(struct words *words, const struct mesh *mesh, con
     return words->out;
 }
 
+/* A constant factor is named if it is not 1. A single number is a multiple of any other, so its factor needs a
+ * name. */
 const char *diagnose_scale(char *out, size_t size, const struct mesh *mesh, int micros, const struct evidence *evidence)
 {
     const struct scale s = evidence->scale;
