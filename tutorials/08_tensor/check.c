@@ -1,4 +1,6 @@
-/* Lesson 08. */
+/* check.c -- judges lesson 08. The student writes tensor.c: cuts of matrices, and the forward and backward pass of
+ * two matrices on W devices. Everything is computed here for each device, added in the order of ranks, and
+ * compared to the bit. The variants LAYOUT and BIAS change who has which column, and where b is added. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -7,12 +9,13 @@
 
 enum { TOKENS = 8, WIDTH = 12, HIDDEN = 24, MOST = WIDTH * HIDDEN };
 
+/* The numbers of n that device d has: a block, or every W-th. */
 static int64_t own_of(const struct judge *j, int64_t n, int W, int d)
 {
     return judge_choice(j, "LAYOUT") == 1 ? (n - d + W - 1) / W : block_at(n, W, d).count;
 }
 
-/* Which of n device d's number k is. */
+/* The number of n that is device d's number k. */
 static int64_t number(const struct judge *j, int64_t n, int W, int d, int64_t k)
 {
     return judge_choice(j, "LAYOUT") == 1 ? d + k * W : block_at(n, W, d).first + k;
@@ -22,8 +25,9 @@ static int64_t number(const struct judge *j, int64_t n, int W, int d, int64_t k)
 
 enum cut { COLUMNS, ROWS, HEADS };
 
-/* A whole matrix of `rows` rows, each of 3 kinds (queries, keys, values) of n heads of some width; of columns: 1
- * kind, and heads of width 1; n rows are cut as n heads in a single row.  @return the floats of the part. */
+/* Cut a whole matrix. Its shape says how many rows there are, each of n heads of some width. Columns are heads of
+ * width 1; rows are the heads of a single row. Queries, keys and values are three rows for each token. @return the
+ * floats of the part. */
 static int64_t cut(const struct judge *j, int W, int d, const int64_t shape[3], const float *whole, float *part)
 {
     const int64_t times = shape[0], n = shape[1], width = shape[2], own = own_of(j, n, W, d);
@@ -34,6 +38,7 @@ static int64_t cut(const struct judge *j, int W, int d, const int64_t shape[3], 
     return times * own * width;
 }
 
+/* Every device cuts the same whole matrix, and each part is compared. */
 static void try_cut(struct judge *j, enum cut what, const int64_t size[3])
 {
     static const char *const names[] = { "cut_columns", "cut_rows", "cut_heads" };
@@ -57,6 +62,7 @@ static void try_cut(struct judge *j, enum cut what, const int64_t size[3])
     }
 }
 
+/* Columns and rows of three shapes are cut, also fewer columns than devices. */
 static void check_cut(struct judge *j)
 {
     static const int64_t usual[3][3] = { { 4, 16 }, { 5, 11 }, { 3, 2 } };
@@ -68,6 +74,7 @@ static void check_cut(struct judge *j)
     }
 }
 
+/* Heads of queries, keys and values: a device needs the same heads of all three. */
 static void check_heads(struct judge *j)
 {
     static const int64_t usual[3][3] = { { 3, 8, 2 }, { 2, 6, 3 }, { 2, 1, 4 } };
@@ -82,11 +89,11 @@ static void check_heads(struct judge *j)
 
 struct shape { int64_t T, D, F; };
 
-/* The whole problem, and what one device finds if it adds the devices' parts in the order of their numbers. */
+/* The whole problem, and the results of one device that adds the parts in the order of ranks. */
 static float A[MOST], a[HIDDEN], B[MOST], b[WIDTH], X[TOKENS * WIDTH], dY[TOKENS * WIDTH];
 static float Y[TOKENS * WIDTH], dX[TOKENS * WIDTH];
 
-/* What device d has and makes. */
+/* Device d's parts of the matrices, and what it computes from them. */
 static struct part {
     int64_t own;
     float A[MOST], a[HIDDEN], B[MOST], hidden[TOKENS * HIDDEN], dA[MOST], da[HIDDEN], dB[MOST], db[WIDTH];
@@ -100,6 +107,7 @@ static struct shape shape(struct judge *j, int i)
     return s;
 }
 
+/* Draw the whole matrices and cut them for each device. */
 static void draw(struct judge *j, int W, const struct shape *s)
 {
     judge_rough(j, A, s->D * s->F), judge_rough(j, a, s->F), judge_rough(j, B, s->F * s->D), judge_rough(j, b, s->D);
@@ -113,11 +121,13 @@ static void draw(struct judge *j, int W, const struct shape *s)
     }
 }
 
+/* Sums over devices in the order of ranks: the first is a copy. */
 static void add_part(float *sum, const float *one, int64_t count, int d)
 {
     for (int64_t i = 0; i < count; i++) sum[i] = d == 0 ? one[i] : sum[i] + one[i];
 }
 
+/* Y [T, D] = relu(X A + a) B + b: each device has some columns of A and the same rows of B. */
 static void forward(const struct judge *j, int W, const struct shape *s)
 {
     const bool before = judge_choice(j, "BIAS") == 1;
@@ -130,6 +140,7 @@ static void forward(const struct judge *j, int W, const struct shape *s)
             if (p->hidden[i] < 0) p->hidden[i] = 0;
         }
         judge_matrix_product(one, p->hidden, p->B, s->T, p->own, s->D, false, false);
+        /* With the variant BIAS the last device adds b before the sum. */
         for (int64_t i = 0; before && d == W - 1 && i < s->T * s->D; i++) one[i] += b[i % s->D];
         add_part(Y, one, s->T * s->D, d);
     }
@@ -144,6 +155,7 @@ static void sums_of_columns(const float *x, int64_t rows, int64_t columns, float
     }
 }
 
+/* dB = hidden^T dY; dH = dY B^T where hidden is positive; dA = X^T dH. dX is the sum of dH A^T over devices. */
 static void backward(int W, const struct shape *s)
 {
     float one[TOKENS * WIDTH], dH[TOKENS * HIDDEN];
@@ -161,6 +173,7 @@ static void backward(int W, const struct shape *s)
     }
 }
 
+/* in() makes a buffer that goes in, out() a buffer that comes out. */
 static void in(struct trial *r, int d, int i, const float *from, int64_t count)
 {
     memcpy(trial_buffer(r, d, i, sizeof *from * (uint64_t)count, BUFFER_IN), from, sizeof *from * (size_t)count);
@@ -171,6 +184,7 @@ static void out(struct trial *r, int d, int i, int64_t count)
     trial_buffer(r, d, i, sizeof(float) * (uint64_t)count, BUFFER_OUT);
 }
 
+/* The results are made before the call, because they do not depend on it. */
 static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool back)
 {
     struct trial *r = trial_open(j, back ? "mlp_backward" : "mlp_forward", W, "T = %lld, D = %lld, %lld hidden numbers",
@@ -196,7 +210,7 @@ static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool
 
 enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY, AT_TIME };
 
-/* A device with no columns has empty buffers: nothing is compared. */
+/* A device without columns has empty buffers, and nothing is compared. */
 static void expect_weights(struct judge *j, struct trial *r, int d, const struct shape *s)
 {
     const struct part *p = &part[d];
@@ -206,6 +220,7 @@ static void expect_weights(struct judge *j, struct trial *r, int d, const struct
     if (!j->failed) trial_expect_floats(r, d, 11, p->db, s->D, "gradient of b");
 }
 
+/* One all-reduce of T D numbers, which sends 2 (W-1) 4 T D bytes on all devices together. */
 static void expect_sent(struct judge *j, struct trial *r, const struct shape *s)
 {
     uint64_t sum = 0;
@@ -221,7 +236,7 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s)
                     (unsigned long long)sum, (unsigned long long)want);
 }
 
-/* Whether b, which belongs to the sum once, is in Y as often as there are devices, and that is not nothing. */
+/* Whether b is in Y as often as there are devices, and that is not nothing. b belongs to the sum once. */
 static bool has_bias_of_all(const struct trial *r, int d, const struct shape *s)
 {
     const float *got = r->device[d].buffer[6].data;
@@ -235,6 +250,7 @@ static bool has_bias_of_all(const struct trial *r, int d, const struct shape *s)
     return seen;
 }
 
+/* The most likely mistake is named before numbers are compared. */
 static void expect_outputs(struct trial *r, int d, const struct shape *s)
 {
     if (has_bias_of_all(r, d, s))
@@ -243,6 +259,7 @@ static void expect_outputs(struct trial *r, int d, const struct shape *s)
     else trial_expect_floats(r, d, 6, Y, s->T * s->D, "Y");
 }
 
+/* Values are compared, then weights, bytes, memory or time. */
 static void look_at(struct judge *j, struct trial *r, const struct shape *s, bool back, enum look look)
 {
     const int64_t TD = s->T * s->D, own = s->F / r->devices;
@@ -256,6 +273,7 @@ static void look_at(struct judge *j, struct trial *r, const struct shape *s, boo
                               back ? "4 T times its hidden numbers" : "everything has its place");
     }
     if (look == AT_SENT && !j->failed) expect_sent(j, r, s);
+    /* A product of T, k, n numbers takes 2 T k n operations, of a picosecond each. */
     if (look == AT_TIME && !j->failed)
         trial_expect_time(r, (back ? 4 : 2) * 2 * TD * own + trial_all_reduce_time(r, TD),
                           back ? "four products with F/W hidden numbers, and an all_reduce"

@@ -1,4 +1,6 @@
-/* Lesson 09. */
+/* check.c -- judges lesson 09. The student writes sequence.c: gather_tokens, reduce_tokens, and both passes of a
+ * layer with sequence parallelism. Tokens [T, D] are cut in blocks over W devices. The variant ROWS changes which
+ * block a device has, NEXT the order of additions. KEEP says what is gathered again. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -9,12 +11,13 @@ enum { TOKENS = 24, WIDTH = 10, HIDDEN = 24, MOST = TOKENS * WIDTH };
 
 static int modulo(int i, int P) { return (i % P + P) % P; }
 
+/* The tokens of device d, in the order that ROWS says. */
 static struct interval tokens(const struct judge *j, int64_t T, int W, int d)
 {
     return block_at(T, W, modulo(judge_choice(j, "ROWS") == 1 ? -1 - d : d, W));
 }
 
-/* Device d's tokens of the sum of all devices' rows: its own first, then as they come round. */
+/* Device d's tokens of the sum of all devices' rows. Its own rows come first, then the others as they come round. */
 static void reduce(const struct judge *j, int W, int d, int64_t T, int64_t D, float (*all)[MOST], float *own)
 {
     const struct interval mine = tokens(j, T, W, d);
@@ -24,6 +27,7 @@ static void reduce(const struct judge *j, int W, int d, int64_t T, int64_t D, fl
     }
 }
 
+/* in() makes a buffer that goes in, out() a buffer that comes out. */
 static void in(struct trial *r, int d, int i, const float *from, int64_t count)
 {
     memcpy(trial_buffer(r, d, i, sizeof *from * (uint64_t)count, BUFFER_IN), from, sizeof *from * (size_t)count);
@@ -40,7 +44,7 @@ enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY, AT_TIME, AT_WORK };
 
 static float rows[WORKER_MOST_DEVICES][MOST];
 
-/* One message from each device to each other one. */
+/* Each device sends one message to each other device. */
 static void expect_pairs(struct trial *r)
 {
     int count[WORKER_MOST_DEVICES][WORKER_MOST_DEVICES] = { { 0 } };
@@ -53,6 +57,7 @@ static void expect_pairs(struct trial *r)
                             count[d][p], p);
 }
 
+/* gather_tokens and reduce_tokens are looked at in one function: their messages are opposite. */
 static void look_at_move(struct judge *j, struct trial *r, bool reduces, int64_t T, int64_t D, enum look look)
 {
     const int W = r->devices;
@@ -75,6 +80,7 @@ static void look_at_move(struct judge *j, struct trial *r, bool reduces, int64_t
                           "W-1 steps of 10 us + T/W tokens of 4 D bytes at 50 GB/s");
 }
 
+/* Token counts that W does not divide, and fewer tokens than devices. */
 static void try_move(struct judge *j, bool reduces, bool meets, enum look look)
 {
     static const struct { int64_t T, D; } usual[] = { { 24, 5 }, { 10, 3 }, { 3, 4 } };
@@ -110,6 +116,7 @@ static void check_reduce_time(struct judge *j) { try_move(j, true, false, AT_TIM
 
 /* ---- a layer, on one device that adds as the devices do ---------------------------------------------------------- */
 
+/* A shape has T tokens of width D and F hidden numbers. */
 struct shape { int64_t T, D, F; };
 
 static float w[WIDTH], A[WIDTH * HIDDEN], B[WIDTH * HIDDEN], x[MOST], dy[MOST];
@@ -120,6 +127,7 @@ static struct part {
     float A[WIDTH * HIDDEN], B[WIDTH * HIDDEN], hidden[TOKENS * HIDDEN], dA[WIDTH * HIDDEN], dB[WIDTH * HIDDEN];
 } part[WORKER_MOST_DEVICES];
 
+/* y = x r w for one token, r = 1/sqrt(mean x^2 + 1e-5). Products are rounded one by one. */
 static void norm_row(const float *from, int64_t D, float *to)
 {
     float squares = 0;
@@ -128,6 +136,7 @@ static void norm_row(const float *from, int64_t D, float *to)
     for (int64_t i = 0; i < D; i++) to[i] = judge_times(from[i], r) * w[i];
 }
 
+/* dx = (dy w - x mean) r, and the token's part of dw. */
 static void norm_row_backward(const float *from, const float *back, int64_t D, float *to, float *weights)
 {
     float squares = 0, sum = 0;
@@ -140,6 +149,7 @@ static void norm_row_backward(const float *from, const float *back, int64_t D, f
     }
 }
 
+/* Each device has some columns of A and the same rows of B. */
 static void draw(struct judge *j, int W, const struct shape *s)
 {
     judge_rough(j, w, s->D), judge_rough(j, A, s->D * s->F), judge_rough(j, B, s->F * s->D);
@@ -153,6 +163,7 @@ static void draw(struct judge *j, int W, const struct shape *s)
     }
 }
 
+/* y = x + the sum over devices of relu(norm(x) A) B, added in the order of reduce(). */
 static void compute_forward(const struct judge *j, int W, const struct shape *s, float *normed)
 {
     for (int64_t t = 0; t < s->T; t++) norm_row(x + t * s->D, s->D, normed + t * s->D);
@@ -167,6 +178,7 @@ static void compute_forward(const struct judge *j, int W, const struct shape *s,
     for (int64_t i = 0; i < s->T * s->D; i++) y[i] += x[i];
 }
 
+/* Each device's hidden numbers get their gradient, then its tokens; dw is added over devices. */
 static void compute_backward(const struct judge *j, int W, const struct shape *s, const float *normed)
 {
     float dH[TOKENS * HIDDEN], one[WIDTH];
@@ -191,6 +203,7 @@ static void compute_backward(const struct judge *j, int W, const struct shape *s
     for (int64_t i = 0; i < s->T * s->D; i++) dx[i] += dy[i];
 }
 
+/* The student's call gets its tokens and its columns; the results are made before it. */
 static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool back)
 {
     struct trial *r = trial_open(j, back ? "layer_backward" : "layer_forward", W,
@@ -221,6 +234,7 @@ static struct shape shape(struct judge *j, int i)
     return s;
 }
 
+/* Gradients of the norm and of this device's columns. */
 static void expect_weights(struct judge *j, struct trial *r, int d, const struct shape *s)
 {
     trial_expect_floats(r, d, 7, dw, s->D, "gradient of w");
@@ -247,8 +261,8 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s,
                     : again ? "5 (W-1) 4 T D + 2 (W-1) 4 D, both passes" : "4 (W-1) 4 T D + 2 (W-1) 4 D, both passes");
 }
 
-/* A device computes the products of its own hidden numbers and the norms of its own tokens (norm of sequence.h).  It
- * may also count relu and the sum with x, by work(). */
+/* Count operations: the products of a device's own hidden numbers, and the norms of its own tokens (norm of
+ * sequence.h). relu and the sum with x may be counted, too, by work(). */
 static void expect_work(struct trial *r, int d, const struct shape *s, int64_t tokens)
 {
     const int64_t products = 2 * 2 * s->T * s->D * part[d].own, norms = 4 * tokens * s->D;
@@ -263,6 +277,7 @@ static void expect_work(struct trial *r, int d, const struct shape *s, int64_t t
                     "of its own tokens", d, (long long)got, (long long)products, (long long)norms);
 }
 
+/* y first, then what the check asks for. */
 static void look_at_layer(struct judge *j, struct trial *r, const struct shape *s, bool back, enum look look)
 {
     const bool again = judge_choice(j, "KEEP") == 0;
@@ -271,6 +286,7 @@ static void look_at_layer(struct judge *j, struct trial *r, const struct shape *
         trial_expect_floats(r, d, 4, y + own.first * s->D, own.count * s->D, "y");
         if (back && !j->failed) trial_expect_floats(r, d, 6, dx + own.first * s->D, own.count * s->D, "dx");
         if (look == AT_WEIGHTS && !j->failed) expect_weights(j, r, d, s);
+        /* The formula depends on KEEP: normed tokens are kept, or gathered again. */
         if (look == AT_MEMORY && !j->failed)
             trial_expect_peak(r, d, 4 * (uint64_t)((again ? 1 : 2) * s->T * s->D + 2 * s->T * part[d].own +
                                                    (again ? 2 : 1) * own.count * s->D),

@@ -1,4 +1,6 @@
-/* Lesson 10. */
+/* check.c -- judges lesson 10. The student writes vocabulary.c: the largest logit of each row, and the mean cross
+ * entropy with its gradient. Logits [T, V] are cut by columns over W devices. Losses and gradients are compared
+ * with sums in double, within a bound of their roundings. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -7,7 +9,7 @@
 
 enum { ROWS = 6, COLUMNS = 130, SHAPES = 4 };
 
-/* The whole problem. */
+/* The whole problem has logits [T, V] and a label for each row; -1 is no label. */
 static float logits[ROWS][COLUMNS];
 static int64_t labels[ROWS];
 
@@ -17,6 +19,7 @@ struct shape { int T; int64_t V; double smoothing; bool large, wide, unlabelled;
 /* How far below the largest logit of a row another one can be. */
 static double spread(const struct shape *s) { return s->wide ? 2000 : 15; }
 
+/* Device d's columns: a block, or every W-th, as LAYOUT says. */
 static int64_t own_columns(const struct judge *j, int64_t V, int W, int d)
 {
     return judge_choice(j, "LAYOUT") == 1 ? (V - d + W - 1) / W : block_at(V, W, d).count;
@@ -27,7 +30,8 @@ static int64_t column(const struct judge *j, int64_t V, int W, int d, int64_t k)
     return judge_choice(j, "LAYOUT") == 1 ? d + k * W : block_at(V, W, d).first + k;
 }
 
-/* Logits are multiples of 1/8, so that their differences are exact. */
+/* Logits are multiples of 1/8, so that their differences are exact. Rows with a label of -1 do not count; row 2
+ * never has a label. */
 static void draw(struct judge *j, const struct shape *s)
 {
     for (int t = 0; t < s->T; t++) {
@@ -38,6 +42,7 @@ static void draw(struct judge *j, const struct shape *s)
     }
 }
 
+/* Cut the logits by columns and give each device the same labels. */
 static struct trial *prepare(struct judge *j, const char *function, int W, const struct shape *s)
 {
     struct trial *r = trial_open(j, function, W, "%d rows, %lld columns%s%s%s", s->T, (long long)s->V,
@@ -60,6 +65,7 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
     return r;
 }
 
+/* Usual shapes are small; large logits overflow exp without a maximum, and wide ones underflow it. */
 static struct shape shape(struct judge *j, int i)
 {
     static const struct shape usual[SHAPES] = {
@@ -70,6 +76,7 @@ static struct shape shape(struct judge *j, int i)
     return s;
 }
 
+/* A maximum is exact in every order, so it is compared to the bit. */
 static float largest(const struct shape *s, int t)
 {
     float most = logits[t][0];
@@ -77,6 +84,7 @@ static float largest(const struct shape *s, int t)
     return most;
 }
 
+/* vocabulary_max is compared alone, before any loss. */
 static void check_max(struct judge *j)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
@@ -93,9 +101,10 @@ static void check_max(struct judge *j)
 
 /* ---- the loss ---------------------------------------------------------------------------------------------------- */
 
-/* Of each row, what its exponentials are above, and their sum, in double. */
+/* The largest logit of each row, and the sum of exponentials above it, in double. */
 static struct { double most, sum; } row[ROWS];
 
+/* row[t]: the maximum and the sum of exp(logit - maximum). */
 static void add_rows(const struct shape *s)
 {
     for (int t = 0; t < s->T; t++) {
@@ -114,6 +123,7 @@ static int labelled(const struct shape *s)
     return rows;
 }
 
+/* The mean over rows with a label of -log p[label], smoothed. */
 static double whole_loss(const struct shape *s)
 {
     double sum = 0;
@@ -126,16 +136,17 @@ static double whole_loss(const struct shape *s)
     return labelled(s) ? sum / labelled(s) : 0;
 }
 
-/* Rounding of the sum of V exponentials in fp32, of each of them (expf: 2 units at most), of their quotient and of what
- * is subtracted from it. */
+/* Allow the rounding of a sum of V exponentials in fp32, of each exponential (expf: 2 units at most), of the
+ * quotient, and of what is subtracted from it. */
 static double allowed(const struct shape *s, double size) { return (double)(s->V + 8) * 0x1p-24 * size; }
 
+/* Every device must return the same loss. */
 static void expect_loss(struct trial *r, const struct shape *s)
 {
     const double want = whole_loss(s);
     for (int d = 0; d < r->devices; d++) {
         const double got = r->device[d].real;
-        /* the sum of all logits may be so many V, and is rounded V times */
+        /* With smoothing the sum of all logits may be as large as V of them, and is rounded V times. */
         if (!(fabs(got - want) <= allowed(s, 1 + fabs(want) + s->smoothing * spread(s)))) {
             trial_fails(r, "device %d: the loss is %.9g%s and should be %.9g", d, got, trial_meaning(got), want);
             return;
@@ -143,6 +154,7 @@ static void expect_loss(struct trial *r, const struct shape *s)
     }
 }
 
+/* dlogits [T, own] = (p - onehot(label)) / rows, smoothed; 0 in rows without a label. */
 static void expect_gradient(const struct judge *j, struct trial *r, const struct shape *s)
 {
     double want[ROWS * COLUMNS], bound[ROWS * COLUMNS];
@@ -164,6 +176,7 @@ static void expect_gradient(const struct judge *j, struct trial *r, const struct
 
 enum look { AT_LOSS, AT_GRADIENT, AT_SENT, AT_MEMORY };
 
+/* The bytes of one all_gather of maxima and one all_reduce of three sums a row. */
 static void expect_use(struct judge *j, struct trial *r, const struct shape *s, enum look look)
 {
     uint64_t sum = 0;
@@ -182,6 +195,7 @@ static void expect_use(struct judge *j, struct trial *r, const struct shape *s, 
                         "maxima, an all_reduce of all sums", d, (unsigned long long)r->device[d].collectives);
 }
 
+/* Four shapes for values, one for use. */
 static void try_loss(struct judge *j, double smoothing, bool unlabelled, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
