@@ -3,6 +3,8 @@
  * A lesson is a folder of tutorials/ (docs/adding/README.md says what is in it).  Its check.c defines a struct lesson,
  * which the Makefile finds and registers.  Checks are part of this program.  A student's code is not: it runs in
  * processes of its own, and a check only gets what came back, and what was counted (trial.h).
+ * emulated_devices/cli/course/ lists and finds lessons; judge.c runs their checks; the check.c of each lesson
+ * defines one.
  */
 #ifndef ORRERY_LESSON_H
 #define ORRERY_LESSON_H

@@ -8,6 +8,7 @@
  *
  * Commands run in processes of their own, so nothing of them stays in yours.  Functions may be called from any thread;
  * one struct orrery_tensors by one thread at a time.  Names that do not begin with orrery_ are not exported.
+ * Errors come back as statuses and messages; the library never ends the calling process.
  */
 #ifndef ORRERY_H
 #define ORRERY_H

@@ -3,6 +3,7 @@
  * Serial.  Ranks whose pieces are parts of a sum ("partial") are a group; any other rank is a group by itself.  What a
  * group has is added up, then laid into the whole.  An element that several groups have must be the same in all of
  * them; one that a rank has twice, or that some of a sum's ranks do not have, is an error.
+ * report/checker.c, report/singles.c and mistakes/stale.c put tensors together with it.
  */
 #ifndef ORRERY_ASSEMBLY_H
 #define ORRERY_ASSEMBLY_H

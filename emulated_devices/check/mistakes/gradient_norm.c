@@ -1,6 +1,5 @@
 /* gradient_norm.c -- what the norm of all gradients is if something counts too often, or not at all.
- * mistakes.c calls suspect_gradient_norm for the result "norm"; clipping.c and report/ use the squares and the norms
- * of copies. Shares without memory set single.failed to ERR_MEMORY. */
+ * mistakes.c calls suspect_gradient_norm for the result "norm"; clipping.c asks for the norms of copies. Shares without memory set single.failed to ERR_MEMORY. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <math.h>
 #include <stdio.h>

@@ -5,6 +5,7 @@
  * lies between two numbers of the format.  If 40 elements should have missed and hardly any has, each began with the
  * rounded number.  Of elements that began with the same number one counts: all of a bias that started at zero may have
  * the same number behind them.
+ * steps.c adds elements of each step, and asks when all of a tensor are added.
  */
 #ifndef ORRERY_SINGLE_KEPT_H
 #define ORRERY_SINGLE_KEPT_H

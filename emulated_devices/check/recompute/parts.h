@@ -7,6 +7,7 @@
  *     struct single_value v = single_value_new(s, rows, cols);     the result, and how far it may be off
  *     for (i ...) single_put(v, i, ...);
  *     return v;
+ * The first failure sets single.failed; all functions then return at once, and walk.c ends the check.
  */
 #ifndef ORRERY_SINGLE_PARTS_H
 #define ORRERY_SINGLE_PARTS_H

@@ -1,4 +1,5 @@
-/* products.h -- products with a matrix W [out,in] and their bounds: matrix.c.  Inside check/ only. */
+/* products.h -- products with a matrix W [out,in] and their bounds: matrix.c.  Inside check/ only.
+ * matrix.c implements them; experts.c multiplies each expert's rows with them. */
 #ifndef ORRERY_SINGLE_PRODUCTS_H
 #define ORRERY_SINGLE_PRODUCTS_H
 

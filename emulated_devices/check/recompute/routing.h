@@ -1,4 +1,5 @@
-/* routing.h -- the choices of a mixture's router, from the program's own logits.  Inside check/ only. */
+/* routing.h -- the choices of a mixture's router, from the program's own logits.  Inside check/ only.
+ * route.c, routed.c and choice.c implement it; experts.c, places.c, loss.c and mistakes/ use it. */
 #ifndef ORRERY_SINGLE_ROUTING_H
 #define ORRERY_SINGLE_ROUTING_H
 

@@ -17,6 +17,8 @@
  * The operations are those of a graph (graph.h).  One that is not in recompute/ is reported as not recomputed.
  *
  * Names of tensors: golden/README.md.  Weights are "start/NAME", masks of dropout "mask/1/...".
+ * report/singles.c calls replay_check, single_check_steps and single_check_micros with a source of the program's
+ * tensors. Verdicts come through found(); only reading, memory and a missing table are errors.
  */
 #ifndef ORRERY_SINGLE_H
 #define ORRERY_SINGLE_H

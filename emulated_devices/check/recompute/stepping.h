@@ -1,5 +1,6 @@
 /* stepping.h -- one result of an optimizer's step: what steps.c recomputes and mistakes/steps.c diagnoses.  Inside
- * check/ only. */
+ * check/ only.
+ * clipping.c uses it, too. */
 #ifndef ORRERY_SINGLE_STEPPING_H
 #define ORRERY_SINGLE_STEPPING_H
 

@@ -1,5 +1,6 @@
 /* turns.h -- how a batch, heads or columns are cut into parts, and what a part has if parts take turns.  Inside
- * check/ only. */
+ * check/ only.
+ * recompute/mask.c and the files of mistakes/ ask it where a part begins. */
 #ifndef ORRERY_SINGLE_TURNS_H
 #define ORRERY_SINGLE_TURNS_H
 

@@ -2,6 +2,7 @@
  *
  * Serial.  Inputs are ACTUAL's tensors.  Weights that it does not have as "start/NAME" are the golden file's, rounded
  * to fp32 and then to the format of the computation.
+ * emulated_devices/cli/check.c calls singles_check once for a dump, and asks for single results behind it.
  */
 #ifndef ORRERY_SINGLES_H
 #define ORRERY_SINGLES_H
