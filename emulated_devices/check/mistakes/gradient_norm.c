@@ -1,5 +1,6 @@
-/* gradient_norm.c -- what the norm of all gradients is if something counts too often, or not at all.
- * mistakes.c calls suspect_gradient_norm for the result "norm"; clipping.c asks for the norms of copies. Shares without memory set single.failed to ERR_MEMORY. */
+/* gradient_norm.c -- what the norm of all gradients is if something counts too often, or not at all. mistakes.c
+ * calls suspect_gradient_norm for the result "norm"; clipping.c asks for the norms of copies. Shares without
+ * memory set single.failed to ERR_MEMORY. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <math.h>
 #include <stdio.h>
