@@ -67,6 +67,7 @@ static int run_command(const struct build *build, const char *program, struct co
     word[n++] = program, word[n++] = request->name;
     for (int i = 0; i < request->command.count; i++) word[n++] = request->command.word[i];
     word[n++] = "--json", word[n++] = report, word[n] = NULL;
+    /* The lesson may have less time left than a command gets. */
     const int seconds = left < SECONDS ? (int)left + 1 : SECONDS;
     const struct cage_command c = {
         .word = word, .environment = environment, .starts_in = "in", .errors_only = true,

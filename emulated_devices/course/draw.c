@@ -98,6 +98,7 @@ void trial_draw(const struct trial *trial, char *to, size_t size)
     if (e && shown && (trial->events > 0 || trial->deadlock)) {
         memcpy(e, trial->event, sizeof trial->event);
         qsort(e, (size_t)trial->events, sizeof *e, draw_by_time);
+        /* All times have the scale of the last event. */
         const struct figure_scale scale = time_scale(1e-12
                                                      * (double)shown_at(&e[trial->events > 0 ? trial->events - 1 : 0]));
         snprintf(line, sizeof line, "%11s", scale.name);
@@ -118,6 +119,7 @@ void trial_draw(const struct trial *trial, char *to, size_t size)
             if (!shown[i]) i--;
             lines++;
         }
+        /* Events that got no line are counted. */
         int left = 0;
         for (int i = 0; i < trial->events; i++) left += !shown[i];
         if (left > 0) {

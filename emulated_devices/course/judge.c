@@ -101,6 +101,7 @@ static void be_the_check(struct judge *judge)
     if (cage_enter(&cage, judge->view, &err) != OK) break_off(judge, err.text);
     judge->cage = &cage;
     text.processes = cage.others ? 0 : 1;       /* with those of its user that are there: no more of them */
+    /* Only a check of a text gives its own rights up here. */
     if (judge->worker == NULL && !cage_become(&cage, &text)) break_off(judge, "the rights cannot be given up");
     judge->check->run(judge);
     judge->computed += computed_here();
@@ -162,6 +163,7 @@ static enum error_code run_text_check(struct judge *judge, struct text_desk *tex
     close(ask[0]), close(hear[1]);
     if (child > 0) child_wait(child, 0, &end);
     if (e) return e;
+    /* The check's processor time counts against all commands and checks. */
     text_desk->left -= seconds_of(&end.used);
     make_plain(judge->said, sizeof judge->said), make_plain(judge->drawing, sizeof judge->drawing);
     make_plain(judge->lines, sizeof judge->lines), make_plain(judge->broken, sizeof judge->broken);
@@ -250,6 +252,7 @@ static enum error_code judge_all(struct score *score, const struct judging *how,
     struct text_desk desk = { .build = build, .left = LESSON_SECONDS };
     const ssize_t bytes = readlink("/proc/self/exe", desk.program, sizeof desk.program - 1);
     desk.program[bytes > 0 ? bytes : 0] = '\0';
+    /* The judge's memory is shared with each check's process. */
     struct judge *j = judge_share(sizeof *j);
     bool stop = false;
     if (is_text) desk.request = judge_share(sizeof *desk.request);

@@ -133,6 +133,7 @@ bool kernel_try(struct judge *judge, struct kernel_trial *trial)
     const bool read = child > 0 && from && read_result(trial, from);
     if (from) fclose(from);
     else close(out[0]);
+    /* Processes that the kernels left behind end, and their time is counted. */
     if (child > 0) child_wait(child, 0, &end), cage_clear();
     return child > 0 ? came_back(judge, trial, end.how, read) : judge_fails(judge, "the kernels do not start");
 }

@@ -40,12 +40,14 @@ const struct lesson *lesson_find(const char *word, struct error *err)
         if (strcmp(word, lessons[n]->folder) == 0 || strcmp(word, lessons[n]->folder + 3) == 0 ||
             (*word && !*end && number == lesson_number(lessons[n]))) return lessons[n];
     }
+    /* A number that no lesson has is answered with the range of numbers. */
     if (*word && !*end) {
         fail(err, ERR_USAGE, "there is no lesson %s; there are %02d to %02d", printable(word).text,
              lesson_number(lessons[0]), lesson_number(lessons[n - 1]));
         return NULL;
     }
     for (size_t i = 0; i < n; i++) names[n + i] = names[i] + 3;
+    /* A near folder is looked for first, then a near name without its number. */
     if (nearest_name(word, names, n)) fail_unknown_name(err, "LESSON", word, names, n);
     else if (nearest_name(word, names + n, n)) fail_unknown_name(err, "LESSON", word, names + n, n);
     else fail_unknown_name(err, "LESSON", word, names, n);

@@ -78,6 +78,7 @@ static void start_message(struct desk *desk, const struct request *request)
     const bool sending = request->kind == ASK_SEND;
     if (request->number < 0 || request->number >= WORKER_MESSAGES || desk->mail[request->number].used
         || (sending && request->payload != request->bytes)) desk_forged(desk);
+    /* A receive gets its room before the message is there. */
     void *data = memory(desk, request->bytes);
     if (sending) desk_hear(desk, data, request->bytes);
     desk->mail[request->number].used = true, desk->mail[request->number].sending = sending,
@@ -143,6 +144,7 @@ static void serve_requests_add(struct desk *desk, const struct request *request)
 {
     if (request->a < 0 || request->a > WORKER_POOL / 4) desk_forged(desk);
     const picoseconds from = desk->device->clock.now;
+    /* Two arrays of zeros stand for the worker's own, so that the clock is charged as for them. */
     void *zeros = memory(desk, 4 * (uint64_t)request->a), *more = memory(desk, 4 * (uint64_t)request->a);
     reduce_local(&desk->exchange[0], SUM, F32, zeros, more, request->a);
     desk->own->additions += (uint64_t)request->a;
@@ -237,6 +239,7 @@ static void do_collective(struct desk *desk, const struct request *request)
     void *in = memory(desk, request->payload - head), *out = memory(desk, 4 * (uint64_t)outs);
     desk_hear(desk, in, request->payload - head);
     c.in = in, c.out = out;
+    /* A broadcast and an all-reduce work in place. */
     if (op == BROADCAST || op == ALLREDUCE) memcpy(out, in, (size_t)(request->payload - head)), c.in = out;
     const picoseconds from = desk->device->clock.now;
     serve_requests_remember(desk, request, c.counts, g->size);
@@ -292,6 +295,7 @@ static void take_results(struct desk *desk, const struct request *request)
     if (desk->apart) desk_end(desk, RUN_MISUSED, "the function returned after stream_begin: stream_end() is missing");
     if (desk->unjoined)
         desk_end(desk, RUN_MISUSED, "the function returned while a stream was still working: stream_join() is missing");
+    /* All results come in one payload, buffer after buffer. */
     for (int i = 0; i < WORKER_BUFFERS; i++)
         sum += desk->own->buffer[i].way & BUFFER_OUT ? desk->own->buffer[i].bytes : 0;
     if (request->payload != sum) desk_forged(desk);

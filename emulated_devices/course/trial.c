@@ -224,6 +224,7 @@ bool trial_expect_sent(struct trial *trial, int device, uint64_t messages, uint6
 bool trial_expect_collectives(struct trial *trial, int device, uint64_t calls, const char *where)
 {
     const uint64_t called = trial->device[device].collectives;
+    /* A message that a device sends by itself is an event of its own. */
     for (int i = 0; i < trial->events; i++) {
         const struct event *e = &trial->event[i];
         if (e->kind == EVENT_SEND && e->device == device)

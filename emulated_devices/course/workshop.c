@@ -321,6 +321,7 @@ bool build_run(struct words *words, const struct build *build, bool linking,
                                        .wall = COMMAND_SECONDS } };
     struct cage_end end;
     c.view = build_view(build);
+    /* A compiler sees its own files and in/; only a linker sees with/, too. */
     c.view.build = true, c.view.processes = false, c.view.writes = "work", c.view.reads[0] = "in";
     if (linking) c.view.reads[1] = "with";
     for (int i = 0; tree && i < CAGE_READS; i++) c.view.tree[i] = tree[i];
@@ -330,6 +331,7 @@ bool build_run(struct words *words, const struct build *build, bool linking,
     words->word[words->count] = NULL;
     why[0] = '\0', *how = 0;
     if (cage_run(&c, &end, err) != OK) return false;
+    /* The beginning of the messages is kept, and the limit is said behind them. */
     const size_t room = end.over && size > STOPPED ? size - STOPPED : size;
     copy_without(build->folder, end.said, why, room);
     *how = end.how;

@@ -141,6 +141,7 @@ static void check_errors(struct judge *j)
 {
     struct trial *r = sums(j, "sum_careful", 0, 20000);
     for (int d = 0; r && d < DEVICES; d++) {
+        /* S is the exact sum, and nu = n u. */
         const double S = exact(VECTOR(r, d), LENGTH(r, d)), nu = (double)LENGTH(r, d) * 0x1p-24;
         const double most = 2 * 0x1p-24 * fabs(S) + nu * nu * sizes(VECTOR(r, d), LENGTH(r, d));
         const double got = r->device[d].real;

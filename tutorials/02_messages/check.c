@@ -166,6 +166,7 @@ static void try_sums(struct judge *j, bool meets, enum look look)
             struct trial *r = trial_open(j, "running_sum", *W, "n = %lld%s", (long long)n,
                                          meets ? ", every message waits for its receiver" : "");
             for (int d = 0; d < *W; d++) fill(j, r, d, 0, n, BUFFER_BOTH);
+            /* Both directions are computed, so that the wrong one can be named. */
             sum_along(want, *W, n, step), sum_along(other, *W, n, -step);
             r->meets = meets;
             if (trial_call(r)) {

@@ -158,6 +158,7 @@ static void check_other_time(struct judge *j) { try_time(j, "other_time", other(
 static double gain(const struct judge *j, int W, double bytes, struct links l)
 {
     const int steps = (judge_choice(j, "OTHER") + 1) * (int)lround(log2(W));
+    /* The other algorithm takes `steps` times the whole vector, the ring 2 (W-1) times n / W bytes. */
     return steps * (alpha(l) + bytes * beta(l)) - 2 * (W - 1) * (alpha(l) + bytes / W * beta(l));
 }
 
@@ -174,6 +175,7 @@ static void check_crossover(struct judge *j)
             const bool ever = gain(j, W, 1e15, l) > 1e6;
             if (trial_call(r)) {
                 const int64_t got = r->device[0].result;
+                /* `at` is the ring's gain at the answer, `before` its gain with a byte less. */
                 const double at = gain(j, W, (double)got, l), before = gain(j, W, (double)got - 1, l);
                 const double rounding = W == 4 ? 0 : 1e-3;      /* of a quotient; with W = 4 all of them are exact */
                 if (!ever && got != -1)

@@ -63,6 +63,7 @@ static float wanted(const struct judge *j, int W, int64_t n, int64_t k)
     float sum = 0, labels = 0;
     for (int d = 0; d < W; d++) {
         const int M = device[d].micros;
+        /* `own` is this device's sum of means times labels. */
         float own = 0;
         for (int i = 0; i < M; i++) {
             const int m = judge_choice(j, "ORDER") == 1 ? M - 1 - i : i;

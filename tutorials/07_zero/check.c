@@ -32,6 +32,7 @@ static void step_alone(const struct judge *j, int W, int64_t k, float error)
         sum += one;
     }
     const float mean = sum / (float)W;
+    /* v = beta v + mean, or with MOMENTUM v = beta v + (1 - beta) mean. */
     const volatile float old = beta * v[k], new = judge_choice(j, "MOMENTUM") == 1 ? (1 - beta) * mean : mean;
     v[k] = old + new;
     const volatile float moved = rate * v[k];

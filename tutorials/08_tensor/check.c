@@ -134,11 +134,13 @@ static void forward(const struct judge *j, int W, const struct shape *s)
     float one[TOKENS * WIDTH];
     for (int d = 0; d < W; d++) {
         struct part *p = &part[d];
+        /* hidden [T, own] = relu(X [T, D] A [D, own] + a): this device's columns. */
         judge_matrix_product(p->hidden, X, p->A, s->T, s->D, p->own, false, false);
         for (int64_t i = 0; i < s->T * p->own; i++) {
             p->hidden[i] += p->a[i % p->own];
             if (p->hidden[i] < 0) p->hidden[i] = 0;
         }
+        /* one [T, D] = hidden B [own, D]: this device's partial sum of Y. */
         judge_matrix_product(one, p->hidden, p->B, s->T, p->own, s->D, false, false);
         /* With the variant BIAS the last device adds b before the sum. */
         for (int64_t i = 0; before && d == W - 1 && i < s->T * s->D; i++) one[i] += b[i % s->D];
@@ -161,13 +163,17 @@ static void backward(int W, const struct shape *s)
     float one[TOKENS * WIDTH], dH[TOKENS * HIDDEN];
     for (int d = 0; d < W; d++) {
         struct part *p = &part[d];
+        /* db [D] and dB [own, D] = hidden^T dY need no other device. */
         sums_of_columns(dY, s->T, s->D, p->db);
         judge_matrix_product(p->dB, p->hidden, dY, p->own, s->T, s->D, true, false);
+        /* dH [T, own] = dY B^T, and 0 where relu was 0. */
         judge_matrix_product(dH, dY, p->B, s->T, s->D, p->own, false, true);
         for (int64_t i = 0; i < s->T * p->own; i++)
             if (!(p->hidden[i] > 0)) dH[i] = 0;
+        /* da [own] is the sum of dH over tokens, dA [D, own] = X^T dH. */
         sums_of_columns(dH, s->T, p->own, p->da);
         judge_matrix_product(p->dA, X, dH, s->D, s->T, p->own, true, false);
+        /* one [T, D] = dH A^T: this device's partial sum of dX. */
         judge_matrix_product(one, dH, p->A, s->T, p->own, s->D, false, true);
         add_part(dX, one, s->T * s->D, d);
     }

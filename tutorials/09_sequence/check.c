@@ -166,14 +166,18 @@ static void draw(struct judge *j, int W, const struct shape *s)
 /* y = x + the sum over devices of relu(norm(x) A) B, added in the order of reduce(). */
 static void compute_forward(const struct judge *j, int W, const struct shape *s, float *normed)
 {
+    /* normed [T, D] has every token's norm. */
     for (int64_t t = 0; t < s->T; t++) norm_row(x + t * s->D, s->D, normed + t * s->D);
     for (int d = 0; d < W; d++) {
         struct part *p = &part[d];
+        /* hidden [T, own] = relu(normed A [D, own]): this device's columns. */
         judge_matrix_product(p->hidden, normed, p->A, s->T, s->D, p->own, false, false);
         for (int64_t i = 0; i < s->T * p->own; i++)
             if (p->hidden[i] < 0) p->hidden[i] = 0;
+        /* rows[d] [T, D] = hidden B [own, D]: this device's partial sum of all tokens. */
         judge_matrix_product(rows[d], p->hidden, p->B, s->T, p->own, s->D, false, false);
     }
+    /* Each device adds up its own tokens. */
     for (int d = 0; d < W; d++) reduce(j, W, d, s->T, s->D, rows, y + tokens(j, s->T, W, d).first * s->D);
     for (int64_t i = 0; i < s->T * s->D; i++) y[i] += x[i];
 }
@@ -184,14 +188,17 @@ static void compute_backward(const struct judge *j, int W, const struct shape *s
     float dH[TOKENS * HIDDEN], one[WIDTH];
     for (int d = 0; d < W; d++) {
         struct part *p = &part[d];
+        /* dB [own, D] = hidden^T dy, and dH [T, own] = dy B^T where relu was not 0. */
         judge_matrix_product(p->dB, p->hidden, dy, p->own, s->T, s->D, true, false);
         judge_matrix_product(dH, dy, p->B, s->T, s->D, p->own, false, true);
         for (int64_t i = 0; i < s->T * p->own; i++)
             if (!(p->hidden[i] > 0)) dH[i] = 0;
+        /* dA [D, own] = normed^T dH; rows[d] = dH A^T is a partial sum of all tokens. */
         judge_matrix_product(p->dA, normed, dH, s->D, s->T, p->own, true, false);
         judge_matrix_product(rows[d], dH, p->A, s->T, p->own, s->D, false, true);
     }
     for (int d = 0; d < W; d++) {
+        /* Each device goes back through the norm with its own tokens. */
         const struct interval own = tokens(j, s->T, W, d);
         float back[MOST];
         reduce(j, W, d, s->T, s->D, rows, back);

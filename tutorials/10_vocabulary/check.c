@@ -130,6 +130,7 @@ static double whole_loss(const struct shape *s)
     add_rows(s);
     for (int t = 0; t < s->T; t++) {
         if (labels[t] < 0) continue;
+        /* A row adds -(1 - smoothing) log p[label] and smoothing's part of every column. */
         sum -= (1 - s->smoothing) * log_probability(t, labels[t]);
         for (int64_t v = 0; v < s->V; v++) sum -= s->smoothing / (double)s->V * log_probability(t, v);
     }

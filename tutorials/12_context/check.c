@@ -104,6 +104,7 @@ static struct row meet(int64_t h, int64_t t, const bool *seen, int64_t A)
         if (seen == NULL || seen[u]) r.max = fmax(r.max, score(h, t, u, A));
     for (int64_t u = 0; u <= t; u++) {
         if (seen && !seen[u]) continue;
+        /* p = exp(score - max) is 1 at most. */
         const double p = exp(score(h, t, u, A) - r.max);
         r.sum += p;
         for (int64_t a = 0; a < A; a++)
@@ -234,6 +235,7 @@ static picoseconds ring_time(const struct judge *j, const struct trial *r, int64
     for (int step = 0; step < W; step++) {
         for (int d = 0; d < W; d++) {
             const picoseconds there = ready[modulo(d - back, W)] + message;
+            /* A pair takes 4 A operations: 2 A for its score, and 2 A for its values. */
             next[d] = ready[d] + 4 * A * pairs(j, S, W, d, modulo(d - back * step, W)) * operation;
             if (step < W - 1 && there > next[d]) next[d] = there;
         }

@@ -235,12 +235,14 @@ static void go(int d, int64_t i, const struct shape *s)
     const int D = s->D;
     const int64_t e = way[d].choice[i], place = i / s->k * D;
     float result[WIDTH], back[WIDTH], scaled[WIDTH];
+    /* result [1, D] = x [1, D] M_e [D, D]. */
     judge_matrix_product(result, t->x + place, M[e], 1, D, D, false, false);
     for (int a = 0; a < D; a++) {
         t->y[place + a] += judge_times(t->weight[i], result[a]);
         t->dweight[i] += judge_times(t->dy[place + a], result[a]);
         scaled[a] = t->weight[i] * t->dy[place + a];
     }
+    /* back [1, D] = (weight dy) M_e^T is the gradient of x. */
     judge_matrix_product(back, scaled, M[e], 1, D, D, false, true);
     for (int a = 0; a < D; a++) t->dx[place + a] += back[a];
 }

@@ -256,6 +256,7 @@ static void step_alone(const struct judge *j, int W, int s)
         finite &= isfinite(sum[k]) != 0;
     }
     for (int64_t k = 0; finite && k < run.n; k++) {
+        /* v = beta v + mean; master -= rate v; weights are rounded masters. */
         const volatile float old = run.beta * run.v[k], mean = sum[k] / (run.scale * (float)W);
         run.v[k] = old + mean;
         const volatile float moved = run.rate * run.v[k];

@@ -266,6 +266,7 @@ static bool follow(struct trial *r, struct mesh then, int device, const struct w
         if (a.to != filled || a.count > memory->count - filled)
             return trial_fails(r, "%s: read %lld puts %lld numbers to %lld; the next free place is %lld, of %lld",
                                w.text, (long long)i, n, to, (long long)filled, (long long)memory->count);
+        /* Each number that the read brings must be the next of memory. */
         for (int64_t k = 0; k < a.count; k++, filled++) {
             const struct read p = place[memory->number[filled]];
             if (p.file != a.file || p.from != a.from + k)

@@ -101,6 +101,7 @@ static bool read_case(struct judge *j, int number, struct answers *a)
         cut(at, strcspn(at, "#\n"), word, rest);
         at += n + (at[n] == '\n');
         const int f = field_named(word);
+        /* A line without a word is blank, or a comment. */
         if (word[0] == 0) continue;
         if (strcmp(word, "case") == 0) {
             in = strcmp(rest, wanted) == 0;

@@ -48,6 +48,7 @@ static void check_equal(struct judge *j)
     const bool planned = run(j, "plan", "--memory 0", &r, &f);
     command_report_free(&r);
     if (planned && run(j, "train", "--steps 1 --check ref", &r, &f)) {
+        /* The report says whether all tensors agree. */
         json_bool(cJSON_GetObjectItemCaseSensitive(r.json, "check"), "report", "holds", &holds, NULL);
         if (!holds) judge_fails(j, "not what one device computes: %s", r.said[0] ? r.said : "it was not compared");
     }

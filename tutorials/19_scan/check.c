@@ -23,6 +23,7 @@ static bool same(struct judge *j, const struct kernel_trial *t)
     const int last = judge_choice(j, "END"), without = judge_choice(j, "OWN");
     float sum = 0;
     for (int k = 0; k < t->n; k++) {
+        /* The sum goes from one end to the other. */
         const int i = last ? t->n - 1 - k : k;
         const float want = without ? sum : sum + t->x[i];
         sum += t->x[i];

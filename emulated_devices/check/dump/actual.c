@@ -123,6 +123,7 @@ static enum error_code list_files(const struct actual *actual, const char *path,
     struct stat s;
     const cJSON *ranks;
     if (stat(path, &s) != 0) return fail(err, ERR_FILE, "%s: cannot be read", printable_path(path).text);
+    /* A map without "ranks" leaves the order of files to their names. */
     if (S_ISDIR(s.st_mode) && actual->map && json_has(actual->map, "ranks")) {
         enum error_code e = json_array(actual->map, actual->map_path, "ranks", &ranks, err);
         return e ? e : list_ranks(ranks, path, actual->map_path, out, count, err);
@@ -257,6 +258,7 @@ static enum error_code check_map(const struct actual *actual, struct error *err)
 static enum error_code check_alike(const struct actual *actual, struct error *err)
 {
     const char *map = actual->map_path;
+    /* The message names the file that lacks the mark, whichever of both this is. */
     for (int f = 1; f < actual->files; f++)
         if (actual_is_dump(&actual->file[f].st) != actual_is_dump(&actual->file[0].st))
             return fail(err, ERR_FORMAT, "%s: its metadata has no \"orrery_dump\", but that of %s has",

@@ -91,6 +91,7 @@ static enum error_code read_coordinates(struct actual_file *file, const struct a
     if (e || list == NULL) return e;
     bool has[AXIS_COUNT] = { false };
     int rank = 0;
+    /* The rank starts at 0 and moves along each axis that the list names. */
     cJSON_ArrayForEach(one, list) {
         enum axis axis;
         int64_t n;

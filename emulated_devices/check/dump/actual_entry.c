@@ -208,6 +208,7 @@ enum error_code actual_piece_of_entry(const struct actual *actual, const struct 
                                    .micro = ACTUAL_NO_MICRO };
     if (!is_real(entry->stored))
         return actual_entry_bad(entry, ERR_CHECK, err, "its numbers are none of F64, F32, BF16, F16");
+    /* A piece of a dump has exactly one part. */
     piece->part = calloc(1, sizeof *piece->part);
     if (piece->part == NULL) return fail(err, ERR_MEMORY, "no memory for a layout");
     enum error_code e = OK;

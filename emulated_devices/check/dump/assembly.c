@@ -88,6 +88,7 @@ static const char TWICE[] = "has it in two pieces, or twice in one";
 static void compare_copies(struct assembling *assembling, int64_t at, double value)
 {
     struct copies *c = assembling->copies;
+    /* `worst` is the difference that has been kept so far. */
     const double before = assembling->whole[at], d = value - before, worst = c->value[1] - c->value[0];
     if (value == before || (value != value && before != before)) return;
     if (assembling->watch && assembling->watch->apart)
@@ -125,6 +126,7 @@ static bool are_new(const struct assembling *assembling, int64_t at, int64_t len
  * watch wants other ranks' copies. Copies are compared before one replaces another. */
 static void lay(struct assembling *assembling, int64_t at, int64_t length, const double *values)
 {
+    /* The whole block is new in the usual case. */
     if (are_new(assembling, at, length)) {
         memcpy(assembling->whole + at, values, (size_t)length * sizeof *values);
         for (int64_t i = at; i < at + length; i++) assembling->last[i] = assembling->groups;
@@ -161,6 +163,7 @@ static void clear_run(void *context, struct run run)
 {
     struct assembling *s = context;
     run = assembly_inside(s, run);
+    /* Absolute values are those of the sum's parts, and begin at zero with the sum. */
     for (int64_t i = 0; i < run.length; i++) s->sum[run.whole + i] = 0, s->added[run.whole + i] = 0;
     for (int64_t i = 0; absolute_of(s) && i < run.length; i++) absolute_of(s)[run.whole + i] = 0;
 }

@@ -188,6 +188,7 @@ static struct tensor forward_with(struct single *single, const struct single_nod
             const struct heads at = heads_of(single, switches, h);
             const double *qkv = numbers(X) + row * at.width;
             probabilities(single, switches, window_of(c, node, switches), qkv, at, numbers(P));
+            /* Row q of Y adds up P[q, t] times the values of key t. */
             for (int64_t i = 0; i < S * S; i++)
                 for (int64_t a = 0; a < V; a++)
                     numbers(Y)[(row + i / S) * ld + h * V + a] +=
@@ -244,6 +245,7 @@ static void head_backward(const struct single *single, const struct attention_sw
         /* Without the mean softmax is taken for exp. */
         for (int64_t t = 0; t < S && !switches->no_mean; t++)
             mean += P[q * S + t] * dot(dy + q * ld, qkv + t * at.width + at.value, V);
+        /* The gradient of score (q, t) goes on to the query, the key and the value. */
         for (int64_t t = 0; t < S; t++) {
             const double p = P[q * S + t];
             mistakes_attention_spread(c, dx, qkv, dy + q * ld, at, q, t, p, of_query,
@@ -289,6 +291,7 @@ static double off_in_head(const struct suspect *suspect, const struct single_nod
     probabilities(s, switches, window_of(s->context->config, node, switches), qkv + row * at.width, at, P);
     for (int64_t q = 0; q < S; q++)
         for (int64_t a = 0; a < V; a++) {
+            /* y becomes what the mistake gives, less what the program has. */
             double y = -suspect->have[(row + q) * ld + h * V + a];
             for (int64_t t = 0; t < S; t++) y += P[q * S + t] * qkv[(row + t) * at.width + at.value + a];
             off += y * y;
@@ -337,6 +340,7 @@ static void try_groups(struct suspect *suspect, const struct single_node *node, 
     if (c->K < 2 || c->H > MOST_HEADS) return;
     for (int64_t h = 0; h < c->H; h++) {
         double off = INFINITY;
+        /* A head may take the keys of any of the K groups. */
         for (int k = 0; k < c->K; k++) {
             /* tried[h] changes with k, the other heads' entries are not read. */
             tried[h] = k;
@@ -347,6 +351,7 @@ static void try_groups(struct suspect *suspect, const struct single_node *node, 
         const size_t used = strlen(words);
         snprintf(words + used, sizeof words - used, " %d", groups[h]);
     }
+    /* All heads together must explain the whole result, not only this sequence. */
     const struct tensor Y = forward_with(suspect->s, node, &(struct attention_switches){ .groups = groups });
     for (int64_t i = 0; tensor_present(Y) && i < suspect->count; i++) y[i] = numbers(Y)[i];
     if (tensor_present(Y)) suspect_explained(suspect, y, "%s", words);

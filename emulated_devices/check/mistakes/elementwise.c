@@ -300,12 +300,14 @@ static struct tensor rotate(struct single *single, struct tensor X, int layer, c
     const bool neighbours = rotary.neighbours != t->other_pairs;
     const double size = rotary_size(&rotary);
     const struct tensor Y = single_new(single, tensor_rows(X), width);
+    /* Columns that do not turn are copied: values, and the rest of a head. */
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(Y)[i] = numbers(X)[i];
     /* i counts rows, heads and pairs: the pair varies fastest. */
     for (int64_t i = 0; !single->failed && !t->none && i < tensor_rows(X) * heads * half; i++) {
         const int64_t n = i / (heads * half), p = i % half, at = n * width + i / half % heads * c->A,
                       head = i / half % heads, a = at + (neighbours ? 2 * p : p),
                       b = at + (neighbours ? 2 * p + 1 : p + half);
+        /* A mistake may leave out keys, or queries. */
         if ((t->keys && head >= c->H) || (t->queries && head < c->H)) continue;
         const double turned = rotary_frequency(&rotary, R, p, single->cursor.batch.S),
                      angle = sign * (double)position_of(single, t, n) * turned,

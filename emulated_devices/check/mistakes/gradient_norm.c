@@ -69,6 +69,7 @@ static void try_ranks(struct suspect *suspect, const struct share *share, int pa
                  inside = sqrt(q.all + times * q.whole_inside), first = sqrt(q.whole + q.rank[0]),
                  cut = sqrt(q.all - q.whole), heads = sqrt(q.all + times * q.heads),
                  vectors = sqrt(q.all + times * q.vectors), routers = sqrt(q.all + times * q.routers);
+    /* Every number that is offered is the root of a sum of squares, for P ranks. */
     if (q.heads > 0) suspect_explained(suspect, &heads, "the norms of heads count %d times", parts);
     if (q.vectors > q.heads)
         suspect_explained(suspect, &vectors, "norms, and biases that all ranks have, count %d times", parts);

@@ -52,6 +52,7 @@ static double loss_share(const struct single *single, const struct loss_switches
     int64_t from = 0, to = single->cursor.batch.B;
     if (switches->by == ROWS) return 1 / (double)single->cursor.N;
     if (switches->by == ONE) return 1;
+    /* Without parts the whole batch is one part. */
     if (switches->means == 0) return 1 / counted(single, switches, from, to);
     loss_part_of(single, switches->means > 0 ? switches->means : -switches->means, row, &from, &to);
     /* Each part divides by its own labels, and the parts' means are averaged. */
@@ -134,6 +135,7 @@ static struct tensor loss_input(struct single *single, const struct single_node 
     for (int64_t i = 0; !single->failed && i < single->cursor.N; i++) {
         const int label = label_of(single, v, i);
         const double *x = numbers(X) + i * V, top = log_sum(x, V);
+        /* Each column gets its share of (p - onehot), with smoothing's part of every column. */
         for (int64_t k = 0; k < V && label >= 0; k++)
             numbers(dX)[i * V + k] = loss_share(single, v, i)
                 * (exp(x[k] - top) - (k == label) * (v->smoothed ? 1 - SMOOTH : 1) -

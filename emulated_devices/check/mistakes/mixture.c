@@ -17,6 +17,7 @@ static struct tensor weights(struct single *single, const struct single_node *no
     const struct routing r = routing_of(single, node->in[0]);
     struct router_rule rule = single->context->config->mixture.router;
     if (!single_going(single)) return tensor_none;
+    /* The copy of the rule is changed; the model's own stays. */
     if (which == UNDIVIDED || which == DIVIDED) rule.normalized = which == DIVIDED;
     if (which == SIGMOIDS || which == SOFTMAX) rule.scores = which == SOFTMAX ? SCORES_SOFTMAX : SCORES_SIGMOID;
     if (which == UNSCALED) rule.scale = 1;
@@ -60,6 +61,7 @@ static struct tensor plain_weights(struct single *single, const struct single_no
             p[i] = score[chosen[i]], of[i] = x[chosen[i]];
         }
         other_weights(numbers(w) + row * r.k, p, of, r.k, which);
+        /* The rule's factor multiplies the mistaken weights, too. */
         for (int64_t i = 0; i < r.k; i++) numbers(w)[row * r.k + i] *= rule->scale;
     }
     return w;
@@ -164,6 +166,7 @@ static struct tensor balance_of_parts(struct single *single, const struct single
         return tensor_none;
     const int64_t E = tensor_cols(p.r.logits);
     const struct tensor dx = single_new(single, single->cursor.N, E);
+    /* A part is a run of sequences, as copies of a model have them. */
     for (int k = 0; k < parts && single_going(single); k++) {
         const int64_t from = part_begin(single->cursor.batch.B, parts, k) * single->cursor.batch.S,
                       to = part_begin(single->cursor.batch.B, parts, k + 1) * single->cursor.batch.S;
@@ -174,6 +177,7 @@ static struct tensor balance_of_parts(struct single *single, const struct single
         for (int64_t e = 0; e < E; e++) d[e] *= m->balance_coefficient * (double)E / rows / rows / parts;
         for (int64_t row = from; row < to && single_going(single); row++) {
             through_softmax(numbers(dx) + row * E, numbers(p.r.logits) + row * E, d, E);
+            /* The gradient from the weights of choices is right, and is added. */
             for (int64_t e = 0; e < E; e++) numbers(dx)[row * E + e] += numbers(p.weights)[row * E + e];
         }
     }
@@ -283,6 +287,7 @@ static struct tensor products(struct single *single, const struct single_node *n
         for (int64_t i = 0; single_going(single) && i < count; i++)
             memcpy(numbers(x) + i * in, numbers(X) + source_of(&r, first + i, tensor_rows(X), shift) * in,
                    (size_t)in * sizeof(double));
+        /* An expert without rows multiplies nothing. */
         if (single_going(single) && count > 0)
             single->context->ops->linear_forward_add(tensor_2d(numbers(Y) + first * out, F64, count, out), x, W);
         single_release(single, used);
@@ -327,6 +332,7 @@ static int find_matrices(struct suspect *suspect, const struct single_node *node
         for (int64_t i = from; i < to; i++)
             off[e] += (suspect->have[i] - suspect->want[i]) * (suspect->have[i] - suspect->want[i]);
     }
+    /* y begins as the right result; experts with another matrix overwrite their rows. */
     memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
     /* `other` is a distance: expert e tries the matrix of e + other. */
     for (int other = 1; other < routing->E && single_going(suspect->s); other++) {
@@ -356,6 +362,7 @@ static void try_matrices(struct suspect *suspect, const struct single_node *node
     if (!single_going(suspect->s) || suspect->words[0] || r.E > MOST_TRIED || r.rows * suspect->cols != suspect->count)
         return;
     if (find_matrices(suspect, node, &r, with, y) == 0) return;
+    /* The first expert with another matrix is named. */
     while (with[e] == e) e++;
     if (with[with[e]] == e)
         suspect_explained(suspect, y, "experts %d and %d have exchanged their matrices", e, with[e]);
@@ -482,6 +489,7 @@ static void try_without(struct suspect *suspect, const struct routing *routing, 
                         struct tensor w, double *y)
 {
     for (int64_t of = 0; of < routing->E + routing->k && routing->E <= MOST_TRIED; of++) {
+        /* The first E hypotheses are experts, the next k are numbers of choices. */
         memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
         for (int64_t e = 0, i = 0; e < routing->E; e++)
             for (const int64_t end = i + routing_count(routing, e); i < end; i++) {
@@ -522,6 +530,7 @@ static void try_dropped(struct suspect *suspect, const struct single_node *node,
             lasts += i == first + routing_count(&r, e) - 1;
         }
     if (dropped == 0) return;
+    /* An expert that had no room for its last row is the usual cause, and has words of its own. */
     if (one && dropped == 1 && lasts == 1)
         suspect_explained(suspect, y, "without the last row of expert %d of %d", (int)expert, (int)r.E);
     else if (one) suspect_explained(suspect, y, "without %d rows of expert %d of %d", (int)dropped,

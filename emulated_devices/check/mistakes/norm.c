@@ -72,6 +72,7 @@ static struct tensor mistakes_norm_norm_forward(struct single *single, const str
     for (int64_t i = 0; !single->failed && i < tensor_count(Y); i++) {
         const int64_t c = i % D;
         const double *x = numbers(X) + i / D * ld;
+        /* A row's statistics are computed once, for its first column. */
         if (c == 0) row = norm_row_of(single, node, v, x, D);
         numbers(Y)[i] = (x[c] - row.mean) * row.r * factor(single, v, numbers(w)[c]) +
                         (node->bias < 0 || v->no_bias ? 0 : numbers(b)[c]);
@@ -96,6 +97,7 @@ static struct tensor norm_input(struct single *single, const struct single_node 
         const double *x = numbers(X) + r * ld, *dy = numbers(dY) + r * D;
         /* With the mistake `subtracted` only the gradient's mean is wrong; the row itself is right. */
         const struct row row = norm_row_of(single, node, v->subtracted ? &right : v, x, D);
+        /* h is the mean of dY w, and hx the mean of dY w n. */
         double h = 0, hx = 0;
         for (int64_t i = 0; i < D; i++) {
             const double hi = dy[i] * factor(single, v, numbers(w)[i]);
@@ -187,6 +189,7 @@ static void add_norm(struct single *single, const struct single_node *node, stru
     const struct norm_switches right = { 0 };
     double *const x = single_new(single, 1, D).data;
     for (int64_t r = 0; single_going(single) && r < tensor_rows(X); r++) {
+        /* The row that is normed is X + Z, or X alone. */
         for (int64_t i = 0; i < D; i++) x[i] = numbers(X)[r * D + i] + (Z ? Z[r * D + i] : 0);
         const struct row row = norm_row_of(single, node, &right, x, D);
         for (int64_t i = 0; i < D; i++)

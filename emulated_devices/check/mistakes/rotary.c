@@ -147,6 +147,7 @@ static double set_nearest(const struct turning *turning, struct rotary *rotary, 
         }
         from = fmax(best - step, log(least)), to = fmin(best + step, log(most));
     }
+    /* A number at an end of the range was not found, but cut off. */
     if (best < log(least) + 0.02 || best > log(most) - 0.02) return NAN;
     rotary_set(rotary, which, rotary_rounded(exp(best)));
     return rotary_rounded(exp(best));
@@ -169,6 +170,7 @@ static void try_numbers(struct suspect *suspect, const struct turning *turning, 
 {
     struct rotary plain = turning->rotary, other = turning->rotary;
     double f[PAIRS] = { 0 };
+    /* Without scaling the frequencies are those of theta alone. */
     plain.scaling = SCALING_NONE;
     frequencies_of(turning, &plain, f), rotary_turn(turning, f, 0, y);
     if (apart(turning, &plain) > 0 && turning->rotary.scaling != SCALING_NONE)
@@ -195,6 +197,7 @@ static void try_times(struct suspect *suspect, const struct turning *turning, do
 {
     double f[PAIRS] = { 0 }, along = 0, size = 0;
     frequencies_of(turning, &turning->rotary, f);
+    /* Least squares give the common factor of all frequencies. */
     for (int64_t i = 0; i < turning->pairs; i++) along += f[i] * turning->frequency[i], size += f[i] * f[i];
     for (int64_t i = 0; i < turning->pairs; i++) f[i] *= along / size;
     rotary_turn(turning, f, 0, y);

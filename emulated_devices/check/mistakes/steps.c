@@ -191,6 +191,7 @@ static void try_weights(struct suspect *suspect, const struct read *read, double
                    (which == DECAY_BEHIND ? 1 - read->decay : 1);
         suspect_explained(suspect, y, "%s", of_weights[k].words);
     }
+    /* The step may have been left out: the weight is the old one. */
     for (int64_t i = 0; i < read->n; i++) y[i] = read->old[i];
     suspect_explained(suspect, y, "stale: it is not stepped");
     try_rounded_master(suspect, read, y);
@@ -263,6 +264,7 @@ static void try_state(struct suspect *suspect, const struct read *read, const do
     if (old) suspect_explained(suspect, y, "stale: it is that of the step before");
     const struct tensor rest = single_new(suspect->s, 1, read->n);
     for (int64_t i = 0; !suspect->s->failed && i < read->n; i++) numbers(rest)[i] = keep * (old ? old[i] : 0);
+    /* Clipping by another norm changes a state as it changes a weight. */
     if (suspect->words[0] == 0 && !suspect->s->failed)
         suspect_clipping(suspect, read->t, (struct clipping){ numbers(rest), read->g, read->clip, part, squared }, y);
     if (suspect->words[0] == 0 && part < 1) try_beta(suspect, read, old, keep, squared, y);

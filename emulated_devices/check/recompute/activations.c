@@ -196,6 +196,7 @@ static struct single_value gelu_input(struct single *single, const struct single
     const struct single_value v = single_value_new(single, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i], d = numbers(dY)[i];
+        /* `computed` bounds a fused program, `stored` a program that keeps each step. */
         const struct unit computed = unit_computed(single), stored = unit_stored(single);
         const struct element slope = gelu_slope(x, computed);
         single_put(v, i, (struct element){ d * slope.y, fabs(d) * slope.off + computed.u * fabs(d * slope.y) +

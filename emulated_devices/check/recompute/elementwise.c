@@ -79,6 +79,7 @@ static struct single_value scaled(struct single *single, struct single_value val
     for (int64_t i = 0; !single->failed && i < tensor_count(v.y); i++) {
         const double y = a * numbers(value.y)[i], off = single->rounding.sum * fabs(y) + single->rounding.sum_tiny;
         numbers(v.y)[i] = y;
+        /* Both bounds of the value grow by the factor, like the number itself. */
         numbers(v.fused)[i] = a * numbers(value.fused)[i] + off,
             numbers(v.steps)[i] = a * numbers(value.steps)[i] + off;
     }

@@ -64,6 +64,7 @@ static void add_gradients(const struct single *single, struct scattered *to, str
     for (int64_t i = 0; !single->failed && i < tensor_count(dY.y); i++) {
         const int64_t row = (tokens ? token(single, i / D) : i / D % single->cursor.batch.S) - to->block.first,
                       at = row * D + i % D;
+        /* Tokens outside this block add nothing. */
         if (row < 0 || row >= to->block.rows) continue;
         numbers(to->count)[row] += i % D == 0;
         numbers(v.y)[at] += numbers(dY.y)[i], numbers(to->absolute)[at] += fabs(numbers(dY.y)[i]);

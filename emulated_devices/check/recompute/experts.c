@@ -119,6 +119,7 @@ static struct single_value sum_rows(struct single *single, const struct routing 
         numbers(v.steps)[at] += fabs(w) * numbers(rows.steps)[i] + single->rounding.tiny +
                                 single->rounding.store * (parts ? numbers(absolute)[at] : fabs(numbers(v.y)[at]));
     }
+    /* The bound of each sum follows the absolute terms that were added. */
     for (int64_t i = 0; !single->failed && i < N * D; i++) {
         const double size = numbers(absolute)[i],
                      off = (rounding_of_sum(single->rounding.sum, routing->k) + single->rounding.sum) * size +

@@ -220,6 +220,7 @@ static void piece_input(const struct single *single, const struct pieces *pieces
         h += hi / n, abs_h += fabs(hi) / n, hx += hi * xhat / n, abs_hx += fabs(hi * xhat) / n;
         h_off += (fabs(hi) * (off_xhat(single, &row, x[i]) + u * fabs(xhat) + tiny) + tiny * fabs(xhat)) / n;
     }
+    /* An rmsnorm has no mean, so h is 0. */
     if (!pieces->has_mean) h = abs_h = 0;
     const double off_h = (g + (2 + more) * sum + (1 + more) * u) * abs_h + 2 * tiny * pieces->has_mean,
                  off_hx = (g + (3 + more) * sum + (2 + more) * u) * abs_hx + h_off + 2 * tiny;

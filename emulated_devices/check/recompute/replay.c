@@ -175,6 +175,7 @@ static void add_experts(struct building *building, struct single_node sum)
 {
     const struct model_config *c = building->config;
     const int tokens = sum.in[0], logits = building->graph.node[building->graph.slot[sum.in[1]].maker].in[0];
+    /* A model with a limit clamps gate and up; without one the plain swiglu runs. */
     const struct single_operation *const activation =
         c->mixture.clamped.limit > 0 ? &single_clamped_swiglu : &single_swiglu;
     const int up = add_step(building, &single_experts_up, tokens, sorted_by_expert[0], 2 * c->F, UP_W, logits),
@@ -223,6 +224,7 @@ static enum error_code replay_add_node(struct building *building, const struct n
     add_mask(building, n, &node);
     for (int k = 0; k < NODE_INPUTS; k++) {
         node.in[k] = find_slot(building, n->in[k]);
+        /* An input that nobody has made is a fault of the table. */
         if (node.in[k] < 0 && n->in[k] && strcmp(n->in[k], "ids") != 0)
             return fail(err, ERR_PLAN, "%s reads %s, which nobody has made before it", node.words, n->in[k]);
     }

@@ -87,6 +87,7 @@ struct routing routing_of_all(struct single *single, int logits)
                                         : NULL);
     find_open(single, &r, logits);
     routing_order(single, &r, logits);
+    /* A mixture with a capacity drops choices, sequence by sequence. */
     if (m->capacity_factor > 0)
         single->context->ops->route_drop(r.weights, r.experts, single->cursor.batch.S, m->E,
                                          mixture_capacity(m, single->cursor.batch.S), m->drops_by_weight);
@@ -148,6 +149,7 @@ static void row_magnitude(const struct single *single, const struct routing *rou
     const double *x = numbers(routing->logits) + n * columns, *w = numbers(routing->weights) + n * routing->k;
     const int32_t *chosen = (const int32_t *)routing->experts.data + n * routing->k;
     double top = x[0], total = 0, inner = 0, most = 0;
+    /* The softmax's divisor comes first, then what all choices share. */
     for (int64_t e = 1; e < columns; e++) top = fmax(top, x[e]);
     for (int64_t e = 0; e < columns; e++) total += exp(x[e] - top);
     /* inner = sum of w dw: what all choices of a token share. */
@@ -183,6 +185,7 @@ struct single_value router_weights_input(struct single *single, const struct sin
     for (int64_t row = 0; row < N; row++) {
         const double *x = numbers(routing->logits) + row * columns, g = off_score(single, x, columns, 0) +
                                                                   rounding_of_sum(single->rounding.sum, routing->k);
+        /* Gradients of scores may cancel, so the bound follows the summands' sizes. */
         row_magnitude(single, routing, row, numbers(dW) + row * routing->k, numbers(size), beside);
         for (int64_t e = 0; e < columns; e++)
             single_put(v, row * columns + e,
@@ -388,6 +391,7 @@ struct single_value router_losses_input(struct single *single, const struct rout
                                                            rows_of_group(single, routing->logits, i),
                                                            numbers(slope) + i * columns, pull);
     }
+    /* A balance loss of each sequence has a coefficient of its own. */
     if (m->sequence_coefficient > 0)
         single->context->ops->sequence_balance_backward_input(v.y, routing->logits, routing->experts, routing->experts,
                                                               single->cursor.batch.S, &m->router,

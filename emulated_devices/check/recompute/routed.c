@@ -59,6 +59,7 @@ static void find_starts(const struct single *single, struct routing *routing)
     for (int64_t i = 0; i < all; i++)
         if (chosen[i] >= 0 && chosen[i] + 1 < routing->E) routing->start[chosen[i] + 1]++;
     for (int64_t e = 0; e < routing->E; e++) total += routing->start[e], routing->start[e] = total;
+    /* Choices of tokens before the tile have filled the rows before it. */
     for (int64_t i = 0; i < before; i++)
         if (chosen[i] >= 0 && chosen[i] < routing->E) routing->start[chosen[i]]++;
 }

@@ -138,6 +138,7 @@ static struct tensor single_fetch(struct single *single, const char *name, int64
     return t;
 }
 
+/* Without `only` every result is wanted. */
 bool single_wanted(const struct single *single, struct single_name name)
 {
     return single->context->source.only == NULL || strcmp(single->context->source.only, name.text) == 0;
@@ -212,6 +213,7 @@ static void note_lacking(struct single *single, struct single_name name, enum si
         memcpy(single->reading.lacks, name.text, sizeof single->reading.lacks);
 }
 
+/* Read an input, and note its name if the program lacks it. */
 static struct tensor recompute_single_input(struct single *single, struct single_name name, int64_t rows, int64_t cols,
                                             int64_t first, int64_t whole)
 {

@@ -84,6 +84,7 @@ static bool steps_begin(struct stepping *stepping, const char *what, const char 
                             (struct single_block){ stepping->first, stepping->rows }, stepping->rows < stepping->whole
                                 ? stepping->whole : 0, stepping->cols))
         return false;
+    /* A result's rounding is its own: a weight may have 32 bits where its state has 16. */
     stepping->s->rounding = *usual;
     stepping->s->rounding.store = steps_unit_of(stepping, stepping->s->verdict.have);
     if (stepping->s->rounding.store == stepping->u) stepping->s->rounding.tiny = stepping->tiny;
@@ -141,6 +142,7 @@ static struct single_value mean(struct stepping *stepping, const char *what, dou
     if (!single_going(stepping->s)) return single_stop(stepping->s);
     const struct single_value v = single_value_new(stepping->s, stepping->rows, stepping->cols);
     for (int64_t i = 0; !stepping->s->failed && i < tensor_count(c.g); i++) {
+        /* x is the clipped gradient; `moved` is what the ranks' parts may move the new state by. */
         const double old = keep * numbers(m.x)[i], x = c.clip * numbers(c.g)[i], off = off_by_parts(stepping, &c, i),
                      new = part * (squared ? x * x : x), moved = part * off * (squared ? 2 * fabs(x) + off : 1);
         const double decay = coupled > 0 ? coupled * numbers(w.x)[i] : 0;
@@ -229,6 +231,7 @@ static bool right_in_blocks(struct stepping *stepping, const struct made *made, 
     bool right = step < whole;
     stepping->kept = (struct kept){ 0 };
     for (stepping->first = 0; stepping->first < whole && right; stepping->first += step) {
+        /* A block of rows is compared as a tile, and added to the result. */
         stepping->rows = whole - stepping->first < step ? whole - stepping->first : step;
         right = steps_begin(stepping, made->what, made->words, usual)
             && single_end_tile(stepping->s, steps_make(stepping, made), stepping->first, &sum);
@@ -323,6 +326,7 @@ static void check_norms(struct single *single, const struct single_steps *steps)
     snprintf(name, sizeof name, "%s/norm", steps->optimizer);
     if (!single_begin(single, single_name("", name), "the norm of all gradients", 1, steps->steps)) return;
     struct single_value v = single_value_new(single, 1, steps->steps);
+    /* Each step has a norm of its own. */
     for (int64_t k = 0; k < steps->steps && single_going(single); k++) {
         const struct squares all = squares_of(single, steps, k);
         const double norm = sqrt(all.sum), off = norm > 0 ? all.off * single->rounding.sum / norm / 2 : all.off;

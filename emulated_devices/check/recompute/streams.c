@@ -140,6 +140,7 @@ static void mix_row(const struct single *single, const double *dy, const double 
     for (int64_t d = 0; d < D; d++)
         for (int64_t i = 0; i < P; i++)
             g[i] += dy[d] * h[d * P + i], absolute[i] += fabs(dy[d] * h[d * P + i]);
+    /* All streams share the mean; off_mean bounds its error. */
     for (int64_t i = 0; i < P; i++) {
         mean += p[i] * g[i];
         off_mean += p[i] * (part * absolute[i] + tiny_g + (of_p + 2 * u + 4 * single->rounding.sum) * fabs(g[i])) +

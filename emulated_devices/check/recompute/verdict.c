@@ -60,6 +60,7 @@ static void verdict_compare(struct single *single, const struct single_value *va
         const double error = fabs(have[i] - y[i]), ratio = over(error, b2[i]);
         if (ratio > r->ratio || i == 0) r->ratio = ratio, r->worst = i, r->have = have[i], r->want = y[i];
         if (ratio > 1) note_wrong(r, i, marks);
+        /* An element beyond the smaller bound alone makes the result stepwise. */
         steps = steps || over(error, b1[i]) > 1;
         yy += y[i] * y[i], hy += have[i] * y[i], hh += have[i] * have[i], bb += b2[i] * b2[i];
     }
@@ -131,6 +132,7 @@ static bool compare_stored(struct single *single, const struct single_value *exa
 {
     const struct single_term *t = &single->verdict.term[0];
     struct single_result found = single->verdict.result;
+    /* Only the forward pass of a single summand has stored numbers. */
     if (single->verdict.result.verdict != SINGLE_WRONG
         || dtype_wide(single->rounding.results) == single->rounding.results ||
         single->verdict.terms != 1 || t->pass != SINGLE_FORWARD || t->node->operation->stored == NULL)
@@ -145,6 +147,7 @@ static bool compare_stored(struct single *single, const struct single_value *exa
     verdict_compare(single, &v, &ignored);
     const bool holds = single->verdict.result.verdict != SINGLE_WRONG;
     const enum stored is = holds ? explains(single, found.factor, exact, &v) : STORED_OTHER;
+    /* Without --stored-norms the result stays wrong, but its reason is known. */
     if (is == STORED_CLEAR && !single->rounding.stored_norms)
         snprintf(found.mistake, sizeof found.mistake, "the statistics of its rows are rounded to %s, which "
                  "--stored-norms allows", dtype_name(single->rounding.results));
@@ -170,10 +173,12 @@ static void verdict_judge(struct single *single, const struct single_value *righ
     verdict_compare(single, right, marks);
     const bool perhaps = compare_stored(single, right);
     if (single->failed) return;
+    /* A number that steps of 16 bits explain may still be a mistake. */
     if (r->verdict == SINGLE_STEPWISE && right->number && single_is_wide(single)) {
         explain(single, right, true);
         if (r->mistake[0]) r->verdict = SINGLE_WRONG, note_wrong(r, 0, marks);
     }
+    /* The numbers may be right while the program keeps its states in 16 bits. */
     if (r->verdict < SINGLE_WRONG && single->verdict.wrong_anyway) {
         r->verdict = SINGLE_WRONG;
         snprintf(r->mistake, sizeof r->mistake, "%s", single->verdict.wrong_anyway);

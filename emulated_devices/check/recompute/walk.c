@@ -107,6 +107,7 @@ static struct single_value fetched(struct single *single, struct single_name nam
                                     .steps = single_new(single, rows, slot->cols), .stored = true };
     if (!single_going(single) || !single_has_parts(single, name)) return v;
     const struct single_sizes sizes = sizes_of(single, name, y, slot);
+    /* Both bounds have the parts' roundings, since the reader stores each sum. */
     for (int64_t i = 0; !single->failed && i < tensor_count(y); i++)
         numbers(v.fused)[i] = numbers(v.steps)[i] =
             (sizes.parts - 1) * rounding_when_stored(&single->rounding, numbers(sizes.absolute)[i], 0);
@@ -136,6 +137,7 @@ static struct single_value gradient_sum(struct single *single, int slot, bool re
 {
     struct single_value term[SINGLE_TERMS];
     int terms = 0;
+    /* Readers are walked from the last to the first, as a backward pass meets them. */
     for (int v = single->context->graph->nodes - 1; v >= 0; v--)
         for (int k = 0; k < SINGLE_INPUTS; k++) {
             const struct single_node *n = &single->context->graph->node[v];
@@ -145,6 +147,7 @@ static struct single_value gradient_sum(struct single *single, int slot, bool re
             if (result) noted(single, n, SINGLE_INPUT, pass, term[terms]);
             terms++;
         }
+    /* A slot with so many readers would overflow the list of summands. */
     if (terms == SINGLE_TERMS && !single->failed)
         single->failed = fail(single->context->err, ERR_PLAN, "%s has %d readers or more",
                               single_slot(single, slot)->name, SINGLE_TERMS);
@@ -288,6 +291,7 @@ static bool right_in_tiles(struct single *single, const struct made *made)
     struct single_tiles t = made->node ? single_tiles_forward(single, made->node)
         : single_tiles_gradient(single, made->gradient_of);
     struct single_result sum = { 0 };
+    /* Only results whose rows are tokens, or choices of tokens, are cut. */
     bool right = t.tokens < all && (made->slot->rows % all == 0 || made->slot->route >= 0);
     while (right && single_next_tile(single, &t))
         right = walk_begin(single, made_name(made), made->words, made->slot)
@@ -381,6 +385,7 @@ static struct single_value gradient_of_param(struct single *single, int v, int p
 {
     struct single_value term[SINGLE_TERMS];
     int terms = 0;
+    /* Terms are added in the order of a backward pass. */
     for (int w = single->context->graph->nodes - 1; w >= v && terms < SINGLE_TERMS; w--)
         if (has(&single->context->graph->node[w], param))
             term[terms++] = contribution(single, &single->context->graph->node[w], param);
@@ -422,6 +427,7 @@ static void check_param(struct single *single, int v, int param, const char *wor
     const struct param_spec p = model_param(single->context->config, param);
     const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
     const struct single_node *n = &single->context->graph->node[v];
+    /* The program may not have this gradient. */
     if (!single_begin(single, single_param_name(single, "grad/", param), words, rows, cols)) return;
     if (n->operation == &single_matrix) {
         const int64_t out = single_slot(single, n->out)->head;

@@ -206,6 +206,7 @@ static void checker_add_squares(void *context, const double *values, int64_t cou
 static enum error_code measure_truth(struct comparing *comparing, struct error *err)
 {
     const struct safetensors_entry *entry = safetensors_find(&comparing->golden->file, comparing->out->name);
+    /* A tensor's last dimension is its columns. */
     comparing->dim[1] = entry->ndim > 1 ? entry->dim[entry->ndim - 1] : 1;
     comparing->dim[0] = comparing->dim[1] > 0 ? entry->count / comparing->dim[1] : 0;
     comparing->micro = calloc(ACTUAL_MOST_MICROS, sizeof *comparing->micro);
@@ -256,6 +257,7 @@ static enum error_code check_tensor(const struct golden *golden, const struct ac
     /* A weight that is only stored has a bound that follows from its own norm. */
     if (out->bound == OF_STORING) out->bound = relative_or_absolute(0, c.norm, c.dim[0] * c.dim[1], format);
     if (!e) e = compare_all(&c, err);
+    /* A bound that is too wide decides nothing. */
     if (out->finding == HOLDS && !bound_decides(out->bound)) out->finding = OPEN;
     if (!e) actual_seen(actual, out->name, c.dim[0] * c.dim[1]);
     out->compared = out->on != NULL;
@@ -285,6 +287,7 @@ static enum error_code forgive_elsewhere(const struct golden *golden, const stru
         struct checked *c = &result->all[i];
         const bool pass =
             strncmp(c->name, "act/", 4) == 0 || strncmp(c->name, "grad/", 5) == 0 || strchr(c->name, '/') == NULL;
+        /* From the first difference on, findings of the pass are set aside. */
         if (!same && pass && (c->finding == HOLDS || c->finding == DIFFERS)) c->finding = ELSEWHERE;
         if (same && strncmp(c->name, "act/", 4) == 0 && checker_ends(c->name, ".router.logits"))
             e = checker_same_route(golden, actual, layer++, &same, err);
@@ -378,6 +381,7 @@ static enum error_code check_starts(const struct golden *golden, const struct ac
     for (int i = 0; i < golden->file.count && !e; i++) {
         const char *name = golden->file.entry[i].name;
         struct checked one = { .name = name, .bound = OF_STORING };
+        /* Only weights that ACTUAL has are compared here. */
         if (strncmp(name, "start/", 6) != 0 || !actual_has(actual, name)) continue;
         e = check_tensor(golden, actual, &one, format, err);
         if (finding_fails(one.finding)) result->all[result->count++] = one;

@@ -136,6 +136,7 @@ enum error_code checker_list_extras(const struct golden *golden, const struct ac
             e = check_step(golden, &actual->file[f], name, err);
             if (e) break;
             snprintf(shown, sizeof shown, "%.95s", printable(name).text);
+            /* Names that cannot be judged are counted; all names are listed. */
             if (is_unjudged(golden, result, name) && result->unknown++ == 0)
                 memcpy(result->first_unknown, shown, sizeof shown);
             e = add_extra(result, shown, err);

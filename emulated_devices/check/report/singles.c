@@ -255,6 +255,7 @@ static void singles_note(void *context, const struct single_result *result)
         return;
     }
     c->out->where[c->out->count][0] = '\0', c->out->each[c->out->count] = false;
+    /* Each result notes whether copies that differ have been read for it. */
     c->mixed[c->out->count] = c->reads_apart, c->reads_apart = false;
     if (result->verdict == SINGLE_WRONG) find_holders(c, result, c->out->where[c->out->count], sizeof *c->out->where);
     c->out->all[c->out->count++] = *result;
