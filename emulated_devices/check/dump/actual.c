@@ -77,7 +77,6 @@ static enum error_code list_folder(const char *path, char ***out, int *count, st
     DIR *d = opendir(path);
     char **all = NULL;
     int n = 0;
-    /* The folder's entries come in no order, so the sort below gives them their ranks. */
     if (d == NULL) return fail(err, ERR_FILE, "%s: cannot be read", printable_path(path).text);
     for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
         if (!has_ending(entry->d_name, ".safetensors")) continue;
@@ -89,6 +88,7 @@ static enum error_code list_folder(const char *path, char ***out, int *count, st
         sprintf(all[n++], "%s/%s", path, entry->d_name);
     }
     closedir(d);
+    /* The system lists entries in no order, so this sort gives the files their ranks. */
     if (n > 0) qsort(all, (size_t)n, sizeof *all, by_text);
     *out = all, *count = n;
     return n > 0 ? OK : fail(err, ERR_FILE, "%s: there is no .safetensors file in it", printable_path(path).text);
@@ -224,6 +224,7 @@ static enum error_code check_name(const struct actual *actual, const cJSON *one,
     if (stars(one->string) > STARS)
         return fail(err, ERR_FORMAT, "%s: names: \"%s\" has more than %d *", printable_path(map).text,
                     printable(one->string).text, STARS);
+    /* A star that the first name lacks would have no text to stand for. */
     if (stars(one->valuestring) > stars(one->string))
         return fail(err, ERR_FORMAT, "%s: names: \"%s\" has fewer * than \"%s\"", printable_path(map).text,
                     printable(one->string).text, printable(one->valuestring).text);
@@ -234,7 +235,6 @@ static enum error_code check_name(const struct actual *actual, const cJSON *one,
 static enum error_code check_map(const struct actual *actual, struct error *err)
 {
     const cJSON *names = NULL, *layout = NULL, *one;
-    /* A star that the first name lacks would have no text to stand for. */
     const char *text;
     /* Both parts of the map are optional: a missing part keeps its NULL, and cJSON_ArrayForEach skips it. */
     enum error_code e = json_has(actual->map, "names")

@@ -196,7 +196,7 @@ static enum error_code take_entry(struct where *where, const cJSON *entry, struc
     const bool flatly = strcmp(split, "flat") == 0, zigzagged = strcmp(split, "zigzag") == 0;
     *alone = flatly || strcmp(split, "boxes") == 0;
     if (*alone) return flatly ? flat(where, entry, piece, err) : boxes(where, entry, piece, err);
-    /* All words of "split" are known here except rows, columns and zigzag. */
+    /* "flat" and "boxes" have returned above; any other word is refused here. */
     if (strcmp(split, "rows") != 0 && !zigzagged && !d)
         return fail(err, ERR_FORMAT, "%s: layout: \"split\": \"%s\" is not one of rows, columns, flat, zigzag, boxes",
                     printable_path(where->a->map_path).text, printable(split).text);

@@ -257,7 +257,7 @@ static void try_left_over(struct suspect *suspect, double *y)
     if (S < 1 || suspect->rows != suspect->s->cursor.N) return;
     for (int64_t by = S; by < suspect->rows; by += S) {
         int64_t repeated = 0, first = suspect->rows, last = 0;
-        /* The row repeats an earlier row of the program, but should not: the right rows differ. */
+        /* Rows that repeat the program's row `by` before them, though the right rows differ, keep the program's numbers. */
         memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
         for (int64_t r = by; r < suspect->rows; r++)
             if (memcmp(suspect->have + r * suspect->cols, suspect->have + (r - by) * suspect->cols, (size_t)n) == 0 &&
