@@ -1,6 +1,6 @@
 /* alike.c -- what differs between the members' calls of a collective operation, so that a student can find the line.
  * serve_requests.c calls collectives_alike for each collective operation, trial.c uses collective_text for a
- * deadlock. All texts are cut where their room ends; nothing can fail. */
+ * deadlock.  All texts are cut where their room ends; nothing can fail. */
 #include "emulated_devices/course/alike.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void alike_add(struct text *text, const char *format, ...)
     if (text->used >= text->size) text->used = text->size - 1;
 }
 
-/* Say a call as the student wrote it: "all_reduce of 12 numbers". An all_to_all has two lists, which rows_fit
+/* Say a call as the student wrote it: "all_reduce of 12 numbers".  An all_to_all has two lists, which rows_fit
  * compares. */
 void collective_text(const struct asked_collective *collective, char *to, size_t size)
 {
@@ -58,7 +58,7 @@ static void list_calls(const struct trial *trial, const int *member, int size, s
     }
 }
 
-/* Say what all members must have in common, by the first thing that differs. NULL: nothing differs. */
+/* Say what all members must have in common, by the first thing that differs.  NULL: nothing differs. */
 static const char *rule(const struct trial *trial, const int *member, int size)
 {
     const struct asked_collective *first = &trial->device[member[0]].asked;

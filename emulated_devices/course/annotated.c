@@ -1,6 +1,6 @@
 /* annotated.c -- cuts a lesson's files for students: markers of solutions, variants of a course, and changes of
- * mutants. emulated_devices/cli/course/ and cli/teacher/ call it with files of tutorials/. Texts that it returns
- * are the caller's to free. A marker without an end is ERR_FORMAT, and so is a change that is not found exactly
+ * mutants.  emulated_devices/cli/course/ and cli/teacher/ call it with files of tutorials/. Texts that it returns
+ * are the caller's to free.  A marker without an end is ERR_FORMAT, and so is a change that is not found exactly
  * once. */
 #include "emulated_devices/course/annotated.h"
 #include <ctype.h>
@@ -52,8 +52,8 @@ static bool line_is(const char *at, size_t n, const char *word)
 
 /* ---- solution or skeleton ---------------------------------------------------------------------------------------- */
 
-/* Keep the solution or the skeleton of each marked part. Skeletons stand in a comment of C, or in lines of a text
- * that begin with "#| ". Markers themselves are left out. */
+/* Keep the solution or the skeleton of each marked part.  Skeletons stand in a comment of C, or in lines of a text
+ * that begin with "#| ".  Markers themselves are left out. */
 static char *cut_markers(const char *text, enum cut cut, struct error *err)
 {
     enum { OUTSIDE, SOLUTION, SKELETON } in = OUTSIDE;
@@ -83,7 +83,7 @@ static char *cut_markers(const char *text, enum cut cut, struct error *err)
 
 /* ---- variants ---------------------------------------------------------------------------------------------------- */
 
-/* Replace a choice in a comment, "{NAME: first|second}". @return where it ends; NULL: none begins here. */
+/* Replace a choice in a comment, "{NAME: first|second}".  @return where it ends; NULL: none begins here. */
 static const char *braces_at(const char *at, const struct lesson *lesson, uint64_t variant, struct growing *out)
 {
     if (*at != '{') return NULL;
@@ -103,7 +103,7 @@ static const char *braces_at(const char *at, const struct lesson *lesson, uint64
     return NULL;
 }
 
-/* Find a choice that begins here, "/ *NAME* /" or "<!--NAME-->". @return its length, or 0. */
+/* Find a choice that begins here, "/ *NAME* /" or "<!--NAME-->".  @return its length, or 0. */
 static size_t choice_at(const char *at, const struct lesson *lesson, const struct vary **found, const char **open,
                         const char **close)
 {
@@ -121,7 +121,7 @@ static size_t choice_at(const char *at, const struct lesson *lesson, const struc
     return 0;
 }
 
-/* Append the alternative number `which` of "first/ *|second|third* /", which begins at `at`. @return where it
+/* Append the alternative number `which` of "first/ *|second|third* /", which begins at `at`.  @return where it
  * ends; NULL: it does not. */
 static const char *annotated_choose(const char *at, int which, const char *open, const char *close, struct growing *out)
 {

@@ -1,6 +1,6 @@
 /* build.c -- compiles a student's file in the cage (workshop.c), and links it with what calls it.
- * judge.c calls build_worker for a lesson in C, and takes the program in run/worker. A file that does not compile is
- * the student's mistake, in `why`, without an error; ERR_FILE means that nothing can be compiled here. Callers
+ * judge.c calls build_worker for a lesson in C, and takes the program in run/worker.  A file that does not compile is
+ * the student's mistake, in `why`, without an error; ERR_FILE means that nothing can be compiled here.  Callers
  * remove the folder with build_remove. */
 #define _DEFAULT_SOURCE                 /* mkstemp */
 #include "emulated_devices/course/build.h"
@@ -55,7 +55,7 @@ bool source_folder(char *out, size_t size)
 
 /* ---- what a compiler is called with ------------------------------------------------------------------------------ */
 
-/* Add the words that give every machine the same bits: no fused multiply-add, no special processor. Without
+/* Add the words that give every machine the same bits: no fused multiply-add, no special processor.  Without
  * optimization at link time the linked code is that of the object that was checked. */
 static void add_how(struct words *words, bool sanitize)
 {
@@ -65,7 +65,7 @@ static void add_how(struct words *words, bool sanitize)
     if (sanitize) add_word(words, "-fsanitize=address,undefined"), add_word(words, "-fno-sanitize-recover=all");
 }
 
-/* Add warnings. Large arrays are errors, since they belong into allocate(), where they are counted. */
+/* Add warnings.  Large arrays are errors, since they belong into allocate(), where they are counted. */
 static void add_warnings(struct words *words)
 {
     static const char *const all[] = { "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function",
@@ -75,7 +75,7 @@ static void add_warnings(struct words *words)
     for (int i = 0; all[i]; i++) add_word(words, all[i]);
 }
 
-/* Add how a worker is compiled, but for the student's object, which has its own flags. -O1 takes half the time. */
+/* Add how a worker is compiled, but for the student's object, which has its own flags.  -O1 takes half the time. */
 static void add_worker(struct words *words, const char *compiler, bool sanitize)
 {
     add_compiler(words, compiler), add_how(words, sanitize);
@@ -122,7 +122,7 @@ static bool makes_program(const struct build *build, char *said, size_t size, st
     return well;
 }
 
-/* Ask whether anything can be compiled here. A course's compiler that does not work must never cost points. */
+/* Ask whether anything can be compiled here.  A course's compiler that does not work must never cost points. */
 enum error_code check_compiler(bool kernels, const struct judging *how, struct error *err)
 {
     static const char empty[] = "int main(void) { return 0; }\n";
@@ -182,7 +182,7 @@ static void advise_calls(char *why, size_t size)
     advise(why, size, "\n");
 }
 
-/* Look for words of the text that are not allowed, and append advice. The text is looked at only for words that
+/* Look for words of the text that are not allowed, and append advice.  The text is looked at only for words that
  * help: other files decide what may be done. */
 void build_advise(char *why, size_t size, const char *text, const char *contract)
 {
@@ -233,7 +233,7 @@ static void ready_worker(const char *tutorials, char *to, size_t size)
     else snprintf(to, size, "%.*s/build/course/worker.o", (int)(n > k ? n - k : 0), tutorials);
 }
 
-/* The object of worker.c is compiled once for all files that this process judges. [1]: with sanitizers. ours: the
+/* The object of worker.c is compiled once for all files that this process judges.  [1]: with sanitizers.  ours: the
  * process removes it. */
 static struct { char path[PATH_MAX]; bool done, ours; } worker_object[2];         /* ours: to be removed */
 
@@ -242,7 +242,7 @@ static void remove_workers(void)
     for (int i = 0; i < 2; i++) if (worker_object[i].ours) unlink(worker_object[i].path);
 }
 
-/* Make the key's words, and take the object that make compiled if they agree. The words do not depend on the
+/* Make the key's words, and take the object that make compiled if they agree.  The words do not depend on the
  * place. */
 static bool take_ready(const struct build *build, const char *tutorials)
 {
@@ -281,7 +281,7 @@ enum error_code build_keep(const struct build *build, const char *made, char *pa
     return e;
 }
 
-/* Compile the worker before the student's file is there. A failure is then never the student's mistake. */
+/* Compile the worker before the student's file is there.  A failure is then never the student's mistake. */
 static enum error_code compile_common(const struct build *build, const char *tutorials, struct error *err)
 {
     char source[PATH_MAX], said[1000] = "", *path = worker_object[build->sanitize].path;
@@ -326,7 +326,7 @@ static enum error_code build_lay_out(struct build *build, const struct lesson *l
     return e ? e : build_copy(build, worker_object[build->sanitize].path, "with/worker.o", err);
 }
 
-/* Compile the student's file. With sanitizers the object that is looked at is one without, which has no more than
+/* Compile the student's file.  With sanitizers the object that is looked at is one without, which has no more than
  * the student's text. */
 static bool compile_student(const struct build *build, bool sanitize, char *why, size_t size, struct error *err)
 {
@@ -352,7 +352,7 @@ static bool take_object(const struct build *build, char *why, size_t size)
     return false;
 }
 
-/* Look at the object before it is linked: what it defines and what it calls. With sanitizers it is compiled once
+/* Look at the object before it is linked: what it defines and what it calls.  With sanitizers it is compiled once
  * more for the run. */
 static bool compile_and_look(const struct build *build, const struct lesson *lesson, char *why, size_t size,
                              struct error *err)
@@ -384,7 +384,7 @@ static bool link_worker(struct build *build, char *why, size_t size, struct erro
     return true;
 }
 
-/* Build a lesson's program from the student's text. @param why what the student did wrong, with the compiler's
+/* Build a lesson's program from the student's text.  @param why what the student did wrong, with the compiler's
  * messages; empty: nothing. */
 enum error_code build_worker(struct build *build, const struct lesson *lesson, const char *text, size_t bytes,
                              const struct judging *how, char *why, size_t size, struct error *err)

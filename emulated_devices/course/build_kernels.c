@@ -1,5 +1,5 @@
 /* build_kernels.c -- compiles a student's file of CUDA kernels in the cage (workshop.c), with what watches them.
- * judge.c calls build_kernels for a lesson in CUDA; emulated_devices/device/cuda is the emulator. A script of the
+ * judge.c calls build_kernels for a lesson in CUDA; emulated_devices/device/cuda is the emulator.  A script of the
  * tree, KERNEL_BUILD, compiles everything, and its exit status says what is missing. */
 #define _DEFAULT_SOURCE                 /* chmod */
 #include "emulated_devices/course/build.h"
@@ -46,7 +46,7 @@ static void name_tree(const char *tree, struct kernel_tree *kernel_tree, const c
     shown[0] = kernel_tree->cuda, shown[1] = kernel_tree->numbers, shown[2] = kernel_tree->ready;
 }
 
-/* Run the script. Its statuses 10 to 13 say that this machine lacks something. */
+/* Run the script.  Its statuses 10 to 13 say that this machine lacks something. */
 static bool run_script(const struct build *build, const char *const *word,
                        const char *const tree[CAGE_READS], char *why, size_t size, struct error *err)
 {

@@ -1,6 +1,6 @@
-/* cage.c -- a process shuts itself in: what it can see, who it is, and what it may ask the system for. judge.c,
- * serve.c, kernel.c and cage_run.c enter a cage here. A cage is a namespace with a file system of its own. Where
- * namespaces are not allowed it is Landlock, or limits alone. Errors are ERR_FILE with what could not be made; a
+/* cage.c -- a process shuts itself in: what it can see, who it is, and what it may ask the system for.  judge.c,
+ * serve.c, kernel.c and cage_run.c enter a cage here.  A cage is a namespace with a file system of its own.  Where
+ * namespaces are not allowed it is Landlock, or limits alone.  Errors are ERR_FILE with what could not be made; a
  * wrong --user is ERR_USAGE. */
 #define _GNU_SOURCE                     /* unshare, clone flags, syscall */
 #include "emulated_devices/course/cage.h"
@@ -85,7 +85,7 @@ static bool cage_join(char *to, const char *root, const char *path)
     return snprintf(to, PATH_MAX, "%s%s", root, path) < PATH_MAX;
 }
 
-/* Remount a path read-only. A mount keeps the flags that it has; a user's namespace may not take them away. */
+/* Remount a path read-only.  A mount keeps the flags that it has; a user's namespace may not take them away. */
 static bool mount_read_only(const char *path)
 {
     struct statvfs s;
@@ -99,7 +99,7 @@ static bool mount_read_only(const char *path)
     return mount(NULL, path, NULL, flags, NULL) == 0;
 }
 
-/* Show a file or folder at the same place under another root. A file needs something to be mounted on. */
+/* Show a file or folder at the same place under another root.  A file needs something to be mounted on. */
 static bool bind_path(const char *root, const char *path, bool folder, bool read_only)
 {
     char to[PATH_MAX];
@@ -110,7 +110,7 @@ static bool bind_path(const char *root, const char *path, bool folder, bool read
     return mount(path, to, NULL, MS_BIND | MS_REC, NULL) == 0 && (!read_only || mount_read_only(to));
 }
 
-/* Show a path at its own place under another root. Links on the way are made again, and followed. A path that does
+/* Show a path at its own place under another root.  Links on the way are made again, and followed.  A path that does
  * not exist is not shown. */
 static bool show_path(const char *root, const char *path, bool read_only, int links)
 {
@@ -178,7 +178,7 @@ static bool write_to(const char *path, const char *text)
     return well;
 }
 
-/* Open the namespaces. A process that does not rule users gets a namespace of users with its own numbers; root
+/* Open the namespaces.  A process that does not rule users gets a namespace of users with its own numbers; root
  * appears as nobody there. */
 static bool open_namespaces(void)
 {
@@ -193,7 +193,7 @@ static bool open_namespaces(void)
            write_to("/proc/self/gid_map", map[1]);
 }
 
-/* Build the new root in memory and pivot into it. The old root stays mounted until enter_processes. */
+/* Build the new root in memory and pivot into it.  The old root stays mounted until enter_processes. */
 static enum error_code change_root(const struct cage_view *cage_view, struct error *err)
 {
     char root[PATH_MAX], proc[PATH_MAX + 8];
@@ -267,7 +267,7 @@ static long landlock_version(void)
     return syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, LANDLOCK_CREATE_RULESET_VERSION);
 }
 
-/* Every kind of access that this version of Landlock knows. A kind that it does not know must not be asked of it. */
+/* Every kind of access that this version of Landlock knows.  A kind that it does not know must not be asked of it. */
 static uint64_t all_accesses(void)
 {
     const long version = landlock_version();
@@ -275,7 +275,7 @@ static uint64_t all_accesses(void)
            (version >= 3 ? LANDLOCK_ACCESS_FS_TRUNCATE : 0);
 }
 
-/* Allow a path and all below it. What is not there is not shown. */
+/* Allow a path and all below it.  What is not there is not shown. */
 static bool add_rule(int rules, const char *path, bool write)
 {
     struct stat st;
@@ -336,7 +336,7 @@ static uint64_t threads_of_user(void)
     return count;
 }
 
-/* Enter the cage. @return OK with the cage to give to cage_become later. */
+/* Enter the cage.  @return OK with the cage to give to cage_become later. */
 enum error_code cage_enter(struct cage *cage, const struct cage_view *cage_view, struct error *err)
 {
     *cage = (struct cage){ .kind = cage_kind(), .rules = -1 };
@@ -371,7 +371,7 @@ void cage_close_at_exec(void)
     for (int i = 3; i < 256; i++) fcntl(i, F_SETFD, FD_CLOEXEC);
 }
 
-/* Give everything up: time, memory, files, processes, user, and system calls. false: something could not be given
+/* Give everything up: time, memory, files, processes, user, and system calls.  false: something could not be given
  * up. */
 bool cage_become(const struct cage *cage, const struct cage_limits *most)
 {
@@ -405,7 +405,7 @@ static bool process_runs(long process)
 
 enum { FAMILY_DEPTH = 64, STOP_PASSES = 2000 };
 
-/* Send a signal to all descendants of a process that the system lists. @return how many of them still run. */
+/* Send a signal to all descendants of a process that the system lists.  @return how many of them still run. */
 static int signal_family(long process, int signal, int depth)
 {
     char path[64];
@@ -422,8 +422,8 @@ static int signal_family(long process, int signal, int depth)
     return running;
 }
 
-/* Stop all descendants before they are killed. Processes that only end leave room for others, which those that
- * still run start meanwhile. A process that is stopped starts none, and counts in the limit of their number. */
+/* Stop all descendants before they are killed.  Processes that only end leave room for others, which those that
+ * still run start meanwhile.  A process that is stopped starts none, and counts in the limit of their number. */
 static void kill_listed(void)
 {
     for (int pass = 0; pass < STOP_PASSES && signal_family(getpid(), SIGSTOP, 0) > 0; pass++) usleep(1000);

@@ -10,7 +10,7 @@
  * Two mechanisms of Linux hide files.  Namespaces: the process sees a file system of its own, in which only the view's
  * paths exist, and process numbers of its own.  Landlock, where a container allows no namespaces: other paths cannot be
  * opened.  In both, system calls that concern other processes, the network or the system's state are refused.
- * judge.c, serve.c, trial.c and kernel.c put a check's processes in a cage; cage_run.c does so for a compiler. A
+ * judge.c, serve.c, trial.c and kernel.c put a check's processes in a cage; cage_run.c does so for a compiler.  A
  * cage that cannot be made is ERR_FILE, and no code of a student is run then.
  */
 #ifndef ORRERY_COURSE_CAGE_H

@@ -1,6 +1,6 @@
 /* cage_calls.c -- which system calls a student's code may not make, as a filter of the kernel.
- * cage.c calls cage_refuse_calls when a process gives up its rights. Refused calls return EPERM; another machine's
- * instruction set ends the process. On machines that this file does not know it does nothing. */
+ * cage.c calls cage_refuse_calls when a process gives up its rights.  Refused calls return EPERM; another machine's
+ * instruction set ends the process.  On machines that this file does not know it does nothing. */
 #define _GNU_SOURCE                     /* clone flags, syscall numbers */
 #include "emulated_devices/course/cage.h"
 #include <errno.h>
@@ -18,8 +18,8 @@
 #define THIS_MACHINE AUDIT_ARCH_AARCH64
 #endif
 
-/* A student's code may make none of these system calls. They concern other processes, the network, the system's
- * state, or names and rights of files. Landlock does not check the latter. */
+/* A student's code may make none of these system calls.  They concern other processes, the network, the system's
+ * state, or names and rights of files.  Landlock does not check the latter. */
 static const int refused[] = {
     SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo,
     SYS_rt_tgsigqueueinfo, SYS_setpriority, SYS_sched_setscheduler, SYS_sched_setparam, SYS_sched_setattr,
@@ -50,7 +50,7 @@ static const int refused[] = {
 #define IF_SAME(number, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)(number), yes, no)
 #define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 
-/* Install the filter. prlimit64 is allowed only for oneself, clone only without namespaces. clone3 hides its
+/* Install the filter.  prlimit64 is allowed only for oneself, clone only without namespaces.  clone3 hides its
  * flags, so libc falls back to clone. */
 bool cage_refuse_calls(void)
 {

@@ -1,6 +1,6 @@
 /* cage_files.c -- a compiler is asked which files it reads; the answers are paths that the cage shows.
- * cage.c shows these paths, cage_run.c starts the compiler. The compiler is asked once for each set of words,
- * outside of a cage. A path that does not exist, or that is a folder of everybody's, is not shown. */
+ * cage.c shows these paths, cage_run.c starts the compiler.  The compiler is asked once for each set of words,
+ * outside of a cage.  A path that does not exist, or that is a folder of everybody's, is not shown. */
 #define _DEFAULT_SOURCE                 /* realpath */
 #include "emulated_devices/course/cage.h"
 #include "ref/io/child.h"
@@ -33,7 +33,7 @@ static bool is_too_wide(const char *path)
     return parts < 2 && strncmp(path, "/lib", 4) != 0 && strncmp(path, "/bin", 4) != 0;
 }
 
-/* Add a path that the cage shows, with its real place. A path inside a path that is already there is left out. */
+/* Add a path that the cage shows, with its real place.  A path inside a path that is already there is left out. */
 static void add_path(struct cage_files *files, const char *path, bool library)
 {
     char real[PATH_MAX];
@@ -85,7 +85,7 @@ const struct cage_files *cage_program_files(const char *program)
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-/* Read the compiler's answer to these further words. The compiler runs without variables of the grader. */
+/* Read the compiler's answer to these further words.  The compiler runs without variables of the grader. */
 static void cage_files_ask(const char *compiler, const char *const *more, char *answer)
 {
     char text[400], *words[WORDS], *const environment[] = { (char *)"PATH=/usr/local/bin:/usr/bin:/bin",

@@ -1,6 +1,6 @@
 /* cage_run.c -- a command in the cage, watched from outside: what all its processes take together has limits.
- * workshop.c runs compilers with it, command_serve.c the commands of a text. A command that is over a limit is
- * ended, and end->over says which limit. ERR_MEMORY and ERR_FILE mean that the command did not start. */
+ * workshop.c runs compilers with it, command_serve.c the commands of a text.  A command that is over a limit is
+ * ended, and end->over says which limit.  ERR_MEMORY and ERR_FILE mean that the command did not start. */
 #define _DEFAULT_SOURCE                 /* DT_REG */
 #include "emulated_devices/course/cage.h"
 #include "ref/io/child.h"
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The processes are looked at every 20 ms. The first look comes after three such times, so that short commands are
+/* The processes are looked at every 20 ms.  The first look comes after three such times, so that short commands are
  * never looked at. */
 enum { LOOK_MS = 20, FIRST_LOOKS = 3, DEPTH = 8 };
 enum { NOT_STARTED = 125 };             /* exit status of the process between us and the command */
@@ -63,7 +63,7 @@ static void add_tree(long process, int depth, struct taken *taken)
     if (f) fclose(f);
 }
 
-/* Add the bytes of a folder. Links are not followed: what lies elsewhere was not written here. */
+/* Add the bytes of a folder.  Links are not followed: what lies elsewhere was not written here. */
 static void add_folder(int in, const char *name, int depth, struct taken *taken)
 {
     const int fd = openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -93,7 +93,7 @@ static double cage_run_now(void)
 /* These say how long a command has been watched, how long all of it slept, and how much processor it took. */
 struct watched { double begin, last, asleep, seconds; };
 
-/* Look at the command once. @return the limit that it is over, or NULL. */
+/* Look at the command once.  @return the limit that it is over, or NULL. */
 static const char *cage_run_look(const struct cage_command *command, pid_t child, uint64_t said,
                                  struct watched *watched)
 {
@@ -140,7 +140,7 @@ static volatile sig_atomic_t told_to_end;
 
 static void tell_to_end(int number) { (void)number, told_to_end = 1; }
 
-/* Enter the cage, start the command there, end what it leaves behind, and end as the command has. Without a
+/* Enter the cage, start the command there, end what it leaves behind, and end as the command has.  Without a
  * namespace of processes nobody else can end all of them, so SIGTERM asks this process to do so. */
 static void keep_command(const struct cage_command *cage_command, int out)
 {
@@ -169,7 +169,7 @@ static void keep_command(const struct cage_command *cage_command, int out)
 
 /* ---- outside ----------------------------------------------------------------------------------------------------- */
 
-/* Read all that the command says, and keep the beginning. Reading goes on until the last process that could say
+/* Read all that the command says, and keep the beginning.  Reading goes on until the last process that could say
  * something has ended. */
 static void listen_to(const struct cage_command *command, pid_t child, int from, struct cage_end *end)
 {
@@ -199,7 +199,7 @@ static void listen_to(const struct cage_command *command, pid_t child, int from,
     }
 }
 
-/* Run a command in the cage. The caller tells from end->over, end->how and end->said what happened. */
+/* Run a command in the cage.  The caller tells from end->over, end->how and end->said what happened. */
 enum error_code cage_run(const struct cage_command *command, struct cage_end *end, struct error *err)
 {
     int ends[2];

@@ -1,6 +1,6 @@
 /* command.c -- the flags of a text, and the check's side of a command: command_serve.c is the judge's.
- * A check of a text calls command_take and command_run; command_serve.c runs the command for it. Words that a
- * student may use are listed by the lesson. Without a request in the judge no command can be run. */
+ * A check of a text calls command_take and command_run; command_serve.c runs the command for it.  Words that a
+ * student may use are listed by the lesson.  Without a request in the judge no command can be run. */
 #include "emulated_devices/course/command.h"
 #include "ref/io/output.h"
 #include <ctype.h>
@@ -13,7 +13,7 @@
 /* line: a line of the text, and its number for messages. */
 struct line { const char *at; int number; char text[400]; };
 
-/* Go to the next line, without its comment. @return false: there is none. */
+/* Go to the next line, without its comment.  @return false: there is none. */
 static bool next_line(struct line *line)
 {
     if (*line->at == '\0') return false;
@@ -114,7 +114,7 @@ static bool take_line(struct judge *judge, struct line *line, const struct allow
     return true;
 }
 
-/* Take the flags of a part of the text. @return false: the check has failed. */
+/* Take the flags of a part of the text.  @return false: the check has failed. */
 bool command_take(struct judge *judge, const char *head, const char *name, const struct allowed_flag *allowed,
                   struct command *command)
 {
@@ -143,7 +143,7 @@ void command_add(struct command *command, const char *words)
 
 /* ---- asking for it ----------------------------------------------------------------------------------------------- */
 
-/* Ask the judge to run the command, and read its report. @return false: it failed, or there is no report. */
+/* Ask the judge to run the command, and read its report.  @return false: it failed, or there is no report. */
 bool command_run(struct judge *judge, const char *name, const struct command *command, struct command_report *report)
 {
     struct command_request *q = judge->request;

@@ -21,7 +21,7 @@ static bool is_another_function(const char *flag, const char *value)
     return false;
 }
 
-/* How a schedule of the student's text changes the function, or NULL. The planner refuses a schedule that it
+/* How a schedule of the student's text changes the function, or NULL.  The planner refuses a schedule that it
  * cannot read. */
 static const char *what_schedule_changes(const struct judge *judge, const char *value)
 {
@@ -36,7 +36,7 @@ static const char *what_schedule_changes(const struct judge *judge, const char *
     return what;
 }
 
-/* Look at each flag and its value. @return false: one of them changes what is computed, and the check has failed. */
+/* Look at each flag and its value.  @return false: one of them changes what is computed, and the check has failed. */
 bool command_keeps_function(struct judge *judge, const char *name, const struct command *command)
 {
     for (int i = 0; i + 1 < command->count; i++) {

@@ -1,6 +1,6 @@
 /* command_serve.c -- the judge runs a command of this program for a check, in the cage: a student chose its flags.
- * judge.c calls command_serve when a check of a text asks. The check's process may have been taken over by its text,
- * so nothing that it wrote is trusted. ERR_FILE: the command cannot be run at all. */
+ * judge.c calls command_serve when a check of a text asks.  The check's process may have been taken over by its text,
+ * so nothing that it wrote is trusted.  ERR_FILE: the command cannot be run at all. */
 #include "emulated_devices/course/command_serve.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -9,12 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A command gets these seconds of a processor and MiB. A run of lesson 18 and its reference take 440 MiB. */
+/* A command gets these seconds of a processor and MiB.  A run of lesson 18 and its reference take 440 MiB. */
 enum { SECONDS = 26, MEMORY = 640, FILES = 32, FILE_MOST = 16, SAID = 1 << 20, PROCESSES = 4 };
 
 static const char REPORT[] = "report.json";
 
-/* End the texts of a request. A check whose process was taken over may have written anything. */
+/* End the texts of a request.  A check whose process was taken over may have written anything. */
 static void end_texts(struct command_request *request)
 {
     request->name[COMMAND_WORD - 1] = '\0';
@@ -43,7 +43,7 @@ static void take_report(const struct build *build, struct command_request *reque
     free(report);
 }
 
-/* Give the command a variable of the grader's, if it is set. All others are left out. */
+/* Give the command a variable of the grader's, if it is set.  All others are left out. */
 static void add_setting(const char **environment, int *n, char *text, size_t size, const char *name)
 {
     const char *value = getenv(name);
@@ -80,7 +80,7 @@ static int run_command(const struct build *build, const char *program, struct co
     return cage_run(&c, end, err);
 }
 
-/* Run one command of a check. *left is what all commands and checks of the lesson may still take. */
+/* Run one command of a check.  *left is what all commands and checks of the lesson may still take. */
 enum error_code command_serve(const struct build *build, const char *program, struct command_request *request,
                               double *left, struct error *err)
 {

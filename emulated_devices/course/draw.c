@@ -1,5 +1,5 @@
 /* draw.c -- what the devices of a run did, as text: a column for each device, a line for each time.
- * trial.c draws the run that failed, for the student. At most 5 devices and 24 lines are shown; what does not fit is
+ * trial.c draws the run that failed, for the student.  At most 5 devices and 24 lines are shown; what does not fit is
  * counted at the end. */
 #include "emulated_devices/course/trial.h"
 #include "ref/io/figures.h"
@@ -42,7 +42,7 @@ static void put_text(char *to, size_t size, size_t *used, const char *text)
     if (*used >= size) *used = size - 1;
 }
 
-/* Draw one line: what happens at this time, at most one event for each device. Events that are shown are marked. */
+/* Draw one line: what happens at this time, at most one event for each device.  Events that are shown are marked. */
 static void draw_line(const struct event *event, bool *shown, int events, int devices, picoseconds at,
                       const struct figure_scale *scale, char *line)
 {

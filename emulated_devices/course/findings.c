@@ -1,5 +1,5 @@
-/* findings.c -- reads what a student's command found, and explains it: memory, bytes sent, and waiting. Lessons 17
- * and 18 call findings_read with the JSON of orrery plan. A missing number is 0; nothing can fail. */
+/* findings.c -- reads what a student's command found, and explains it: memory, bytes sent, and waiting.  Lessons 17
+ * and 18 call findings_read with the JSON of orrery plan.  A missing number is 0; nothing can fail. */
 #include "emulated_devices/course/findings.h"
 #include "ref/io/figures.h"
 #include <stdio.h>

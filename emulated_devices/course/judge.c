@@ -1,5 +1,5 @@
 /* judge.c -- judges a student's file: it compiles the file, runs every check in a process of its own, and adds
- * points up. emulated_devices/cli/course/ and cli/teacher/ call judge_file; the outcomes are in a struct score. A
+ * points up.  emulated_devices/cli/course/ and cli/teacher/ call judge_file; the outcomes are in a struct score.  A
  * check that fails is an outcome; ERR_FILE and ERR_MEMORY mean that the machine cannot judge. */
 #define _GNU_SOURCE                     /* MAP_ANONYMOUS, pipe2 */
 #include "emulated_devices/course/judge.h"
@@ -89,7 +89,7 @@ static uint64_t text_memory(void)
     return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) + ((uint64_t)TEXT_MEGABYTES << 20);
 }
 
-/* Run one check, in its process. A check of a lesson in C gets a cage for its workers; a check of a text gives its
+/* Run one check, in its process.  A check of a lesson in C gets a cage for its workers; a check of a text gives its
  * own rights up, since it reads the text itself. */
 static void be_the_check(struct judge *judge)
 {
@@ -110,11 +110,11 @@ static void be_the_check(struct judge *judge)
 
 /* ---- checks of a text -------------------------------------------------------------------------------------------- */
 
-/* The judge keeps this for a text's check, and answers requests from it. left: seconds of a processor for all
+/* The judge keeps this for a text's check, and answers requests from it.  left: seconds of a processor for all
  * commands and checks of the lesson. */
 struct text_desk { struct command_request *request; const struct build *build; char program[PATH_MAX]; double left; };
 
-/* Replace control characters. A process that was taken over by its text may have written anything. */
+/* Replace control characters.  A process that was taken over by its text may have written anything. */
 static void make_plain(char *text, size_t size)
 {
     text[size - 1] = '\0';
@@ -145,7 +145,7 @@ static bool too_much(int how)
     return WIFSIGNALED(how) && (WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL);
 }
 
-/* Run a check of a text. The text may have taken over the process and written to shared memory. So the judge keeps
+/* Run a check of a text.  The text may have taken over the process and written to shared memory.  So the judge keeps
  * its own state in `text_desk`. */
 static enum error_code run_text_check(struct judge *judge, struct text_desk *text_desk, struct error *err)
 {
@@ -240,7 +240,7 @@ static void *judge_share(size_t bytes)
     return p;
 }
 
-/* Run all checks of a lesson. `after` is called after each. With how->first_failure the checks behind the first
+/* Run all checks of a lesson.  `after` is called after each.  With how->first_failure the checks behind the first
  * failure are skipped. */
 static enum error_code judge_all(struct score *score, const struct judging *how, const struct build *build,
                                  const char *text, struct error *err)
@@ -303,7 +303,7 @@ static enum error_code take_text(struct build *build, struct score *score, const
     return e;
 }
 
-/* Judge a file. A file that is no plain file, or too large, gets no points and no error. */
+/* Judge a file.  A file that is no plain file, or too large, gets no points and no error. */
 enum error_code judge_file(struct score *score, const struct lesson *lesson, const char *path,
                            const struct judging *how, struct error *err)
 {

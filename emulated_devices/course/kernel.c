@@ -1,5 +1,5 @@
-/* kernel.c -- calls the kernels of a student on this machine's cores. Checks of CUDA lessons call kernel_try and
- * kernel_fails. A program that crashes, hangs or asks the system for something fails the check. */
+/* kernel.c -- calls the kernels of a student on this machine's cores.  Checks of CUDA lessons call kernel_try and
+ * kernel_fails.  A program that crashes, hangs or asks the system for something fails the check. */
 #define _DEFAULT_SOURCE
 #include "emulated_devices/course/kernel.h"
 #include "emulated_devices/course/cage.h"
@@ -111,7 +111,7 @@ const char *kernel_meaning(float y)
     return isnan(y) ? " (not a number: nobody has written it, or it was computed from one, or 0/0)" : "";
 }
 
-/* Run the kernels once. @return whether they came back with numbers; the check has failed otherwise. */
+/* Run the kernels once.  @return whether they came back with numbers; the check has failed otherwise. */
 bool kernel_try(struct judge *judge, struct kernel_trial *trial)
 {
     int in[2], out[2];

@@ -1,4 +1,4 @@
-/* lesson.c -- finds lessons, draws inputs of checks, and notes failures. cli/course/ and every check call it.
+/* lesson.c -- finds lessons, draws inputs of checks, and notes failures.  cli/course/ and every check call it.
  * Inputs depend only on the seed, the lesson and the check, so a run can be repeated. */
 #include "emulated_devices/course/lesson.h"
 #include "ref/io/options.h"
@@ -54,7 +54,7 @@ const struct lesson *lesson_find(const char *word, struct error *err)
     return NULL;
 }
 
-/* A choice depends on the variant and the name of the choice. Variant 0 has the first alternative. */
+/* A choice depends on the variant and the name of the choice.  Variant 0 has the first alternative. */
 int lesson_choice(const struct lesson *lesson, const char *name, uint64_t variant)
 {
     char stream[120];
@@ -122,7 +122,7 @@ void judge_rough(struct judge *judge, float *x, int64_t count)
     }
 }
 
-/* C [m, n] = A [m, k] B [k, n], or with the transpose of A or B. Every product and every sum is rounded to float. */
+/* C [m, n] = A [m, k] B [k, n], or with the transpose of A or B.  Every product and every sum is rounded to float. */
 void judge_matrix_product(float *C, const float *A, const float *B, int64_t m, int64_t k, int64_t n, bool across_a,
                           bool across_b)
 {

@@ -1,5 +1,5 @@
-/* object.c -- looks at the object file of a student: sections, symbols, and what it uses. build.c calls
- * object_is_fine before it links anything. Every offset is checked, because a student's text may have put anything
+/* object.c -- looks at the object file of a student: sections, symbols, and what it uses.  build.c calls
+ * object_is_fine before it links anything.  Every offset is checked, because a student's text may have put anything
  * into the file. */
 #include "emulated_devices/course/object.h"
 #include "ref/io/output.h"
@@ -64,7 +64,7 @@ static bool is_inside(const struct object *object, uint64_t at, uint64_t bytes)
     return at <= object->count && bytes <= object->count - at;
 }
 
-/* Open an ELF file of this machine, and check that all offsets are inside. @return false: it is none. */
+/* Open an ELF file of this machine, and check that all offsets are inside.  @return false: it is none. */
 static bool open_object(struct object *object)
 {
     const Elf64_Ehdr *h = object->head = (const void *)object->bytes;
@@ -90,7 +90,7 @@ static const char *string_at(const struct object *object, uint32_t table, uint64
     return object->bytes + s->sh_offset + at;
 }
 
-/* Whether compilers make this section of a text in C. Names may go on behind a point, as ".text.unlikely". Other
+/* Whether compilers make this section of a text in C.  Names may go on behind a point, as ".text.unlikely".  Other
  * sections may be code for somebody else, such as a linker that optimizes. */
 static bool is_usual(const char *name)
 {
@@ -164,7 +164,7 @@ static bool defines(const struct object *object, const char *name)
     return false;
 }
 
-/* Look at the whole object. @return whether nothing was found; `why` has a line for each finding. */
+/* Look at the whole object.  @return whether nothing was found; `why` has a line for each finding. */
 bool object_is_fine(const char *path, const char *const *must_define, char *why, size_t size)
 {
     struct object o = { 0 };

@@ -7,14 +7,14 @@
  *         #0 0x55d0 in data_gradients FOLDER/data.c:41
  *         ..
  *         [32, 48) 'bad' (line 38) <== Memory access at offset 48 overflows this variable
- * serve.c hands it what a worker's sanitizer said. A report that it does not know gives an empty text.
+ * serve.c hands it what a worker's sanitizer said.  A report that it does not know gives an empty text.
  */
 #include "emulated_devices/course/sanitized.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* These words say what a kind of error means. Memory between arrays is poisoned (tutorials/worker/worker.c). */
+/* These words say what a kind of error means.  Memory between arrays is poisoned (tutorials/worker/worker.c). */
 static const struct { const char *kind, *where; } kinds[] = {
     { "use-after-poison", "outside of all arrays and allocated memory, or in memory that was released" },
     { "stack-buffer-overflow", "behind the end of a local array" },
@@ -27,7 +27,7 @@ static const struct { const char *kind, *where; } kinds[] = {
 /* This counts characters until one of these. */
 static int length_until(const char *at, const char *any) { return (int)strcspn(at, any); }
 
-/* Find the line number behind "/file:"; 0: there is none. *at goes behind it; NULL: there is no more. */
+/* Find the line number behind "/file:"; 0: there is none.  *at goes behind it; NULL: there is no more. */
 static long line_in(const char **at, const char *file)
 {
     const size_t n = strlen(file);

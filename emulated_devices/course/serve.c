@@ -7,7 +7,7 @@
  * A device reads the requests of its worker one after another.  It waits for messages as every device of a crew does;
  * so runs are the same every time, and a deadlock is seen at once.  Whatever a worker asks for is checked here again,
  * because its own checks are in the student's process.
- * trial.c forks this process for one run, and reads the results from the memory that both share. Every way to end
+ * trial.c forks this process for one run, and reads the results from the memory that both share.  Every way to end
  * but the last writes `why` and `culprit` there; serve_trial never returns.
  */
 #define _GNU_SOURCE                     /* SOCK_CLOEXEC */
@@ -32,7 +32,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The processor time that all devices of a run may take together. An endless loop on eight of them is seen as soon
+/* The processor time that all devices of a run may take together.  An endless loop on eight of them is seen as soon
  * as one on one. */
 enum { RUN_MILLISECONDS = 3000, LEAST_MILLISECONDS = 250, SANITIZED = 6, WALL_SECONDS = 300,
        PROCESSES = 256, START_SECONDS = 60 };
@@ -81,7 +81,7 @@ static bool sanitizer_found(const struct desk *desk, char *to, size_t size)
     return sanitizer_text(report, desk->run->judge->lesson->file, to, size);
 }
 
-/* End the run: a worker is gone without a word. Its signal says what it did. */
+/* End the run: a worker is gone without a word.  Its signal says what it did. */
 static void worker_ended(struct desk *desk)
 {
     char found[RUN_TEXT];
@@ -234,7 +234,7 @@ static void no_start(struct trial *trial, int rank, const char *why)
     _exit(1);
 }
 
-/* Open the sockets of the devices, then the pipes for what sanitizers say: at[]. @return the largest number, -1:
+/* Open the sockets of the devices, then the pipes for what sanitizers say: at[].  @return the largest number, -1:
  * none could be opened. */
 static int open_ends(const struct trial *trial, bool heard, int *at)
 {
@@ -273,7 +273,7 @@ static void become_program(const struct trial *trial, bool heard, const int *at,
     _exit(127);
 }
 
-/* Start the program that makes a process of itself for each device. What it has made is waited for here. */
+/* Start the program that makes a process of itself for each device.  What it has made is waited for here. */
 static int start_program(const struct trial *trial, bool heard, const int *at, int first)
 {
     int how = 0;
@@ -303,7 +303,7 @@ static void start_workers(struct trial *trial)
     }
 }
 
-/* Run one trial in this process. It ends by itself, whatever the workers do. */
+/* Run one trial in this process.  It ends by itself, whatever the workers do. */
 void serve_trial(struct trial *trial)
 {
     struct error err = { OK, "" };

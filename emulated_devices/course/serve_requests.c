@@ -1,6 +1,6 @@
 /* serve_requests.c -- what a worker can ask its device for.  All of it is checked here: the worker's own checks are in
  * the student's process.
- * serve.c calls desk_serve for each device, until its worker says that the function has returned. An impossible
+ * serve.c calls desk_serve for each device, until its worker says that the function has returned.  An impossible
  * request ends the run. */
 #include "emulated_devices/course/alike.h"
 #include "emulated_devices/course/desk.h"
@@ -190,7 +190,7 @@ static void make_group(struct desk *desk, const struct request *request)
 /* These are the operations of course.h, in the order of their numbers. */
 static const enum operation operations[] = { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, ALLTOALL };
 
-/* Let all members say what they ask for before anybody goes on. Member 0 compares, and lets the others go on. */
+/* Let all members say what they ask for before anybody goes on.  Member 0 compares, and lets the others go on. */
 static void serve_requests_meet(struct desk *desk, struct group *group)
 {
     struct exchange x = exchange_begin(group, CONTROL);

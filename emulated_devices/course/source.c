@@ -3,7 +3,7 @@
  * The text is read as a compiler reads it: lines that a backslash continues are one, comments are blanks, also those of
  * several lines, and what stands in quotes is no comment.  So a directive that begins behind a comment is seen.  Where
  * two compilers could read it in two ways it says so.
- * build.c and build_kernels.c ask it for words that help a student; the text decides nothing. A word of a comment or
+ * build.c and build_kernels.c ask it for words that help a student; the text decides nothing.  A word of a comment or
  * of quotes is not looked at.
  */
 #include "emulated_devices/course/source.h"
@@ -19,8 +19,8 @@ static const char *const headers[] = { "math.h", "string.h", "stddef.h", "stdint
                                        "course.h", NULL };
 static const char *const directives[] = { "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error",
                                           "pragma", "include", "", NULL };
-/* Names that a student's file may not use. gcc writes names of attributes (section, weakref, symver) into the
- * assembly as they are, line ends too: an .incbin in one reads any file. [[gnu::..]] is an attribute as well. */
+/* Names that a student's file may not use.  gcc writes names of attributes (section, weakref, symver) into the
+ * assembly as they are, line ends too: an .incbin in one reads any file.  [[gnu::..]] is an attribute as well. */
 static const char *const never[] = { "asm", "__asm", "__asm__", "__has_include", "__has_include_next", "__has_embed",
                                      "_Pragma", "__pragma", "__attribute", "__attribute__", "__declspec", "gnu",
                                      "__gnu__", "clang", "_Clang", NULL };
@@ -57,7 +57,7 @@ static char peek_char(const struct reader *reader)
 /* A name of C has letters, digits and underscores. */
 static bool continues_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Read the next line, as a compiler sees it. @return NULL, or what is wrong with it. */
+/* Read the next line, as a compiler sees it.  @return NULL, or what is wrong with it. */
 static const char *source_read_line(struct reader *reader, char line[LINE])
 {
     enum { CODE, COMMENT, LINE_COMMENT } in = CODE;
@@ -108,7 +108,7 @@ static bool source_is_one_of(const char *const *list, const char *word)
     return false;
 }
 
-/* Whether the line is no directive, or one that is allowed. name: the file that it includes. */
+/* Whether the line is no directive, or one that is allowed.  name: the file that it includes. */
 static bool directive_is_fine(const char *line, const char *contract, char name[80])
 {
     char word[20] = "", open, close;
@@ -129,7 +129,7 @@ static bool directive_is_fine(const char *line, const char *contract, char name[
     return source_is_one_of(headers, name) || strcmp(name, contract) == 0;
 }
 
-/* Find bytes that compilers read in different ways, wherever they stand. @return their name and their line; NULL:
+/* Find bytes that compilers read in different ways, wherever they stand.  @return their name and their line; NULL:
  * there are none. */
 static const char *find_odd_bytes(const char *text, int *number)
 {
@@ -144,7 +144,7 @@ static const char *find_odd_bytes(const char *text, int *number)
     return NULL;
 }
 
-/* Read the whole text, line by line. @return false: it has something that is not allowed, and `why` says what. */
+/* Read the whole text, line by line.  @return false: it has something that is not allowed, and `why` says what. */
 bool source_is_fine(const char *text, const char *contract, char *why, size_t size)
 {
     struct reader r = { text, 1 };

@@ -1,6 +1,6 @@
-/* trial.c -- calls a student's function on emulated devices, and compares what came back. Checks of lessons call
- * it; serve.c runs the devices in another process. The memory is shared with that process, so results and counters
- * need no copies. A wrong result fails the check, and the check goes on. */
+/* trial.c -- calls a student's function on emulated devices, and compares what came back.  Checks of lessons call
+ * it; serve.c runs the devices in another process.  The memory is shared with that process, so results and counters
+ * need no copies.  A wrong result fails the check, and the check goes on. */
 #define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "emulated_devices/course/trial.h"
 #include "emulated_devices/course/alike.h"
@@ -28,7 +28,7 @@ const char *const trial_collectives[] = { "all_reduce", "reduce_scatter", "all_g
 
 /* ---- a run ------------------------------------------------------------------------------------------------------- */
 
-/* Make a run of one call. The check fills buffers and arguments before trial_call. */
+/* Make a run of one call.  The check fills buffers and arguments before trial_call. */
 struct trial *trial_open(struct judge *judge, const char *function, int devices, const char *format, ...)
 {
     struct trial *r = mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -114,7 +114,7 @@ static void trial_report(struct trial *trial, int how)
     trial_fails(trial, "deadlock, no device can go on: %s", text);
 }
 
-/* Call the function on all devices. @return whether it returned on all of them; the check has failed otherwise. */
+/* Call the function on all devices.  @return whether it returned on all of them; the check has failed otherwise. */
 bool trial_call(struct trial *trial)
 {
     struct child_end end;
@@ -156,7 +156,7 @@ static bool is_poison(const float *x)
     return memcmp(x, poison, sizeof poison) == 0;
 }
 
-/* Say what a strange number may mean. Poison is 3.396e38, and so is a sum of it and small numbers; a mean or a
+/* Say what a strange number may mean.  Poison is 3.396e38, and so is a sum of it and small numbers; a mean or a
  * product of it has another size. */
 const char *trial_meaning(double got)
 {
@@ -167,7 +167,7 @@ const char *trial_meaning(double got)
            "bounds, all bytes written, and is there what you add or copy?)";
 }
 
-/* Fail: nothing was written there. An array that had numbers at first has poison only if the student's code put it
+/* Fail: nothing was written there.  An array that had numbers at first has poison only if the student's code put it
  * there. */
 static bool expect_untouched(struct trial *trial, int device, int i, const char *what, int64_t at, double want,
                              const char *more)

@@ -12,7 +12,7 @@
  *
  * The student's function runs as a process a device; all that it asks for is done by devices of a crew (comm/crew.h) in
  * another process, which counts.  The numbers here are the crew's.
- * Checks of lessons call it; draw.c and serve.c use the same struct. A failure of a run fails the check, and the
+ * Checks of lessons call it; draw.c and serve.c use the same struct.  A failure of a run fails the check, and the
  * check goes on.
  */
 #ifndef ORRERY_COURSE_TRIAL_H

@@ -2,7 +2,7 @@
  *
  * Whatever a command has left in work/ is the student's.  This process opens nothing there but a result, and that only
  * if it is a plain file.
- * build.c and build_kernels.c call it for each student's file. A folder that cannot be made, or a compiler that does
+ * build.c and build_kernels.c call it for each student's file.  A folder that cannot be made, or a compiler that does
  * not start, is an error; a text that does not compile is not.
  */
 #define _DEFAULT_SOURCE                 /* chown, O_NOFOLLOW */
@@ -19,11 +19,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A command gets these seconds of a processor. It is looked at every 20 ms, so that 30 seconds are never reached. */
+/* A command gets these seconds of a processor.  It is looked at every 20 ms, so that 30 seconds are never reached. */
 enum { SECONDS = 26, EACH = 512, ALL = 560, FILES = 96, SAID = 1 << 20, PROCESSES = 64 };
 enum { DEEP = 32, STOPPED = 100 };      /* STOPPED: bytes for what was over its limit */
 
-/* Join a folder and a path. An empty result means that the names are too long, and no file has such a name. */
+/* Join a folder and a path.  An empty result means that the names are too long, and no file has such a name. */
 void path_of(char *to, size_t size, const char *folder, const char *inside)
 {
     const size_t n = strlen(folder), m = strlen(inside);
@@ -36,7 +36,7 @@ void path_of(char *to, size_t size, const char *folder, const char *inside)
 
 /* ---- the folder -------------------------------------------------------------------------------------------------- */
 
-/* Find the program that a word names, as an absolute path. Its links stay, because some programs look at their own
+/* Find the program that a word names, as an absolute path.  Its links stay, because some programs look at their own
  * name. */
 static bool find_program(const char *word, char *to, size_t size)
 {
@@ -262,7 +262,7 @@ void add_compiler(struct words *words, const char *compiler)
          one = strtok_r(NULL, " ", &rest)) add_word(words, one);
 }
 
-/* This says what a command sees. Sanitizers and the judge of kernels name lines of the text. So they read
+/* This says what a command sees.  Sanitizers and the judge of kernels name lines of the text.  So they read
  * /proc/self and start a program for that. */
 struct cage_view build_view(const struct build *build)
 {
@@ -307,7 +307,7 @@ static bool tell_end(const struct words *words, const struct build *build, const
     return status == 0;
 }
 
-/* Run one command of a build. @return whether it did its work; `why` has what it said. */
+/* Run one command of a build.  @return whether it did its work; `why` has what it said. */
 bool build_run(struct words *words, const struct build *build, bool linking,
                const char *const tree[CAGE_READS], char *why, size_t size, int *how, struct error *err)
 {

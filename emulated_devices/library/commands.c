@@ -1,6 +1,6 @@
 /* commands.c -- commands of the library, in processes of their own.
- * Other programs call these functions through orrery.h; tutorials/python loads the library. The child inherits the
- * caller's streams, environment and folder. An error is a status: 127 if the program cannot be started, 128 plus the
+ * Other programs call these functions through orrery.h; tutorials/python loads the library.  The child inherits the
+ * caller's streams, environment and folder.  An error is a status: 127 if the program cannot be started, 128 plus the
  * signal that ended it. */
 #define _GNU_SOURCE
 #include "emulated_devices/library/orrery.h"
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Find the program: $ORRERY, else ../bin/orrery of the folder that has this library, else orrery in PATH. @return
+/* Find the program: $ORRERY, else ../bin/orrery of the folder that has this library, else orrery in PATH.  @return
  * a path that lives as long as `path`. */
 static const char *find_program(char path[PATH_MAX])
 {
@@ -33,7 +33,7 @@ static const char *find_program(char path[PATH_MAX])
     return "orrery";
 }
 
-/* In the child: add `--json -` if `out` is a pipe, and become the program. It never returns. */
+/* In the child: add `--json -` if `out` is a pipe, and become the program.  It never returns. */
 static void become_command(const char *program, char *const words[], int out)
 {
     int n = 0;
@@ -49,7 +49,7 @@ static void become_command(const char *program, char *const words[], int out)
     _exit(127);
 }
 
-/* Read everything until the end of a pipe. @return NULL: nothing came, or there was no memory for it. */
+/* Read everything until the end of a pipe.  @return NULL: nothing came, or there was no memory for it. */
 static char *read_all(int from)
 {
     size_t room = 0, used = 0;
@@ -71,7 +71,7 @@ static char *read_all(int from)
     return NULL;
 }
 
-/* Start the program, read its document to the end, then wait. Reading first avoids a child that waits for room in
+/* Start the program, read its document to the end, then wait.  Reading first avoids a child that waits for room in
  * the pipe. */
 static int commands_run(char *const words[], char **json)
 {

@@ -1,5 +1,5 @@
 /* tensors.c -- tensor files of the library: ref/io/safetensors.h with doubles and plain messages.
- * Other programs call these functions through orrery.h. Errors are a return value and a message, never an exit. */
+ * Other programs call these functions through orrery.h.  Errors are a return value and a message, never an exit. */
 #include "emulated_devices/library/orrery.h"
 #include "ref/io/safetensors.h"
 #include "ref/version.h"
@@ -56,7 +56,7 @@ const char *orrery_tensors_metadata(const struct orrery_tensors *file, const cha
     return safetensors_metadata(&file->st, key);
 }
 
-/* Read whole numbers as doubles. Only 64-bit integers have numbers of more than 53 bits, which are refused. */
+/* Read whole numbers as doubles.  Only 64-bit integers have numbers of more than 53 bits, which are refused. */
 static enum error_code read_whole_numbers(const struct orrery_tensors *file, const struct safetensors_entry *entry,
                                           double *out, struct error *err)
 {

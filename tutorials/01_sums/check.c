@@ -1,6 +1,6 @@
-/* check.c -- judges lesson 01. No messages yet: each of eight devices sums a vector of its own, of another length.
- * The student writes sums.c with the five functions of sums.h. Four checks compare bits or numbers with sums made
- * here; `careful` allows a bound. emulated_devices/course/judge.c runs each check in a process of its own. */
+/* check.c -- judges lesson 01.  No messages yet: each of eight devices sums a vector of its own, of another length.
+ * The student writes sums.c with the five functions of sums.h.  Four checks compare bits or numbers with sums made
+ * here; `careful` allows a bound.  emulated_devices/course/judge.c runs each check in a process of its own. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -9,7 +9,7 @@
 
 enum { DEVICES = 8 };
 
-/* These are the lengths of the vectors; hidden inputs have others. The last device has the longest vector. */
+/* These are the lengths of the vectors; hidden inputs have others.  The last device has the longest vector. */
 static int length(struct judge *j, int device, int longest)
 {
     static const int usual[DEVICES] = { 0, 1, 2, 3, 5, 8, 100, 0 };
@@ -59,7 +59,7 @@ static double sizes(const float *x, int64_t n)
     return sum;
 }
 
-/* Call `function` on eight vectors. @return NULL if it does not return; the check has failed then. */
+/* Call `function` on eight vectors.  @return NULL if it does not return; the check has failed then. */
 static struct trial *sums(struct judge *j, const char *function, int parts, int longest)
 {
     char more[32] = "";
@@ -136,7 +136,7 @@ static void check_bound(struct judge *j)
 }
 
 /* A careful sum may be off by u |S| + (n u)^2 sum |x|. Ogita, Rump and Oishi prove this for their Sum2
- * (doi:10.1137/030601818). The first term is taken twice, because it is computed from rounded numbers. */
+ * (doi:10.1137/030601818).  The first term is taken twice, because it is computed from rounded numbers. */
 static void check_errors(struct judge *j)
 {
     struct trial *r = sums(j, "sum_careful", 0, 20000);
@@ -154,7 +154,7 @@ static void check_errors(struct judge *j)
     if (r) trial_close(r);
 }
 
-/* Whole numbers have 2^120 and its negative among them, in both orders. Numbers added between these two are lost
+/* Whole numbers have 2^120 and its negative among them, in both orders.  Numbers added between these two are lost
  * in double, too. */
 static void check_cancelling(struct judge *j)
 {

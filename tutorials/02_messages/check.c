@@ -1,5 +1,5 @@
-/* check.c -- judges lesson 02. The student writes messages.c: shift, swap_pairs and running_sum move vectors
- * between W devices. Each check compares results to the bit, and then bytes, peaks of memory or the virtual time.
+/* check.c -- judges lesson 02.  The student writes messages.c: shift, swap_pairs and running_sum move vectors
+ * between W devices.  Each check compares results to the bit, and then bytes, peaks of memory or the virtual time.
  * With `meets` every message waits for its receiver, so that a wrong order deadlocks. */
 #include "emulated_devices/course/lesson.h"
 #include <string.h>
@@ -13,7 +13,7 @@ static int64_t length(struct judge *j, int i)
     return j->hidden ? judge_draw(j, 2, MOST) : usual[i];
 }
 
-/* Compare device d's buffer i with what `owner` was given. A wrong owner is named, if the numbers are another
+/* Compare device d's buffer i with what `owner` was given.  A wrong owner is named, if the numbers are another
  * device's. */
 static bool expect_of(struct trial *r, int d, int i, int owner, const float given[][MOST], int64_t n, const char *what)
 {

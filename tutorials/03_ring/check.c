@@ -1,6 +1,6 @@
-/* check.c -- judges lesson 03. The student writes ring.c: a reduce-scatter, an all-gather and an all-reduce on a
- * ring of W devices. The variants RING and OWNER say in which direction messages go and which block a device
- * finishes. Sums are compared to the bit, so the order round the ring matters. */
+/* check.c -- judges lesson 03.  The student writes ring.c: a reduce-scatter, an all-gather and an all-reduce on a
+ * ring of W devices.  The variants RING and OWNER say in which direction messages go and which block a device
+ * finishes.  Sums are compared to the bit, so the order round the ring matters. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -24,7 +24,7 @@ static int64_t length(struct judge *j, int i, int W)
     return j->hidden && i != 2 ? judge_draw(j, 2, MOST) : usual[i];
 }
 
-/* Add block by block as a ring does. A block begins at the device that sends it first, and ends where it is
+/* Add block by block as a ring does.  A block begins at the device that sends it first, and ends where it is
  * finished. */
 static void sum_round_the_ring(const struct judge *j, int W, int64_t n)
 {
@@ -50,7 +50,7 @@ enum look { AT_RESULTS, AT_SENT, AT_MEMORY, AT_TIME };
 /* No input is this number, so a block that has not arrived shows. */
 #define UNFINISHED -1e30f
 
-/* Fill a device's vector: its own numbers, or for the gather its finished block and nothing else. The skew moves
+/* Fill a device's vector: its own numbers, or for the gather its finished block and nothing else.  The skew moves
  * the array in memory, so that no alignment may be assumed. */
 static void fill(struct judge *j, struct trial *r, enum what what, int d, int64_t n, int i)
 {
@@ -66,7 +66,7 @@ static void fill(struct judge *j, struct trial *r, enum what what, int d, int64_
         if (e < own.first || e >= interval_end(own)) x[e] = UNFINISHED;
 }
 
-/* Whether a block is the sum of some devices' numbers, but for rounding. some: a bit for each device. */
+/* Whether a block is the sum of some devices' numbers, but for rounding.  some: a bit for each device. */
 static bool is_sum_of(const float *got, struct interval block, int W, unsigned some)
 {
     for (int64_t e = block.first; e < interval_end(block); e++) {
@@ -81,7 +81,7 @@ static bool is_sum_of(const float *got, struct interval block, int W, unsigned s
 }
 
 /* Write ", with the numbers of device 0 1 alone", as the page's picture has them; an empty text if no such sum
- * fits. All 2^W sets of devices are tried. */
+ * fits.  All 2^W sets of devices are tried. */
 static void name_devices(const float *got, struct interval block, int W, char *to, size_t size)
 {
     const unsigned all = (1u << W) - 1;
@@ -122,7 +122,7 @@ static void expect_results(struct judge *j, struct trial *r, enum what what, int
             if (what != SCATTER || b == owned(j, d, r->devices)) expect_block(r, d, b, n, what != GATHER);
 }
 
-/* Check neighbours, messages and bytes. In each half every block but one leaves a device. */
+/* Check neighbours, messages and bytes.  In each half every block but one leaves a device. */
 static void expect_sent(struct judge *j, struct trial *r, enum what what, int64_t n)
 {
     static const char *const formula[] = { "W-1 messages, all blocks but the one that it finishes",

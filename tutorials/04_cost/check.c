@@ -1,6 +1,6 @@
-/* check.c -- judges lesson 04. ring_time and other_time are held to what Orrery's own algorithms take on the
- * virtual clock. The student writes cost.c: two measurements and three formulas. Links have other latencies and
- * rates in each run. Numbers are compared with a relative error of 1e-9. */
+/* check.c -- judges lesson 04.  ring_time and other_time are held to what Orrery's own algorithms take on the
+ * virtual clock.  The student writes cost.c: two measurements and three formulas.  Links have other latencies and
+ * rates in each run.  Numbers are compared with a relative error of 1e-9. */
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/course/lesson.h"
@@ -11,7 +11,7 @@
 /* Links of a latency in ns and a rate in MB/s: alpha = 1000 ns ps, beta = 10^6 / rate ps. */
 struct links { int64_t latency, rate; };
 
-/* Choose the links of run i. Rates divide 10^6, so that beta is whole and times are not rounded. */
+/* Choose the links of run i.  Rates divide 10^6, so that beta is whole and times are not rounded. */
 static struct links draw_links(struct judge *j, int i)
 {
     static const struct links usual[] = { { 10000, 50000 }, { 1000, 2000 }, { 700, 500 } };
@@ -128,7 +128,7 @@ static void check_fit(struct judge *j)
 
 static const char *other(const struct judge *j) { return judge_choice(j, "OTHER") == 0 ? "doubling" : "tree"; }
 
-/* The formula must give the time that Orrery's own algorithm takes. `powers`: only for W that are powers of two. */
+/* The formula must give the time that Orrery's own algorithm takes.  `powers`: only for W that are powers of two. */
 static void try_time(struct judge *j, const char *function, const char *algorithm, bool powers)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++) {

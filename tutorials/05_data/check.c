@@ -1,6 +1,6 @@
-/* check.c -- judges lesson 05. The model's loss is 1/2 (weights - target)^2, so every gradient is known without a
- * backward pass. The student writes data.c: make_buckets, data_gradients and data_train. Gradients are computed
- * here in the order that data.h prescribes, and compared to the bit. Operations take a picosecond each, so times
+/* check.c -- judges lesson 05.  The model's loss is 1/2 (weights - target)^2, so every gradient is known without a
+ * backward pass.  The student writes data.c: make_buckets, data_gradients and data_train.  Gradients are computed
+ * here in the order that data.h prescribes, and compared to the bit.  Operations take a picosecond each, so times
  * are exact. */
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/course/lesson.h"
@@ -38,7 +38,7 @@ static struct sizes sizes(struct judge *j, int i)
     return s;
 }
 
-/* Put each parameter into a bucket, from the last parameter on. The variant CLOSE says when a bucket is full.
+/* Put each parameter into a bucket, from the last parameter on.  The variant CLOSE says when a bucket is full.
  * @return the number of buckets. */
 static int plan(const struct judge *j, const struct sizes *s, int *bucket)
 {
@@ -83,7 +83,7 @@ static void check_buckets(struct judge *j)
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
-/* Fill the buffers of one call. Only data_train gives each device other weights at the start. */
+/* Fill the buffers of one call.  Only data_train gives each device other weights at the start. */
 static struct trial *prepare(struct judge *j, const char *function, int W, const struct sizes *s, bool trains)
 {
     struct trial *r = trial_open(j, function, W, "%d parameters of %lld numbers in all, buckets of %lld", s->parameters,
@@ -106,7 +106,7 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
     return r;
 }
 
-/* The mean of all devices' gradients for equal weights, added in the order of ranks. The variant MEAN divides
+/* The mean of all devices' gradients for equal weights, added in the order of ranks.  The variant MEAN divides
  * before or after the sum. */
 static float mean(const struct judge *j, const float *weights, int W, int64_t k)
 {
@@ -139,7 +139,7 @@ static picoseconds overlapped_time(const struct judge *j, const struct trial *r,
 
 enum look { AT_VALUES, AT_CALLS, AT_MEMORY, AT_TIME };
 
-/* Compare the gradients. A sum in place of the mean is named: it is W times as much, to the bit only if W is a
+/* Compare the gradients.  A sum in place of the mean is named: it is W times as much, to the bit only if W is a
  * power of 2. */
 static void expect_mean(struct trial *r, int d, const float *want, int64_t n)
 {
@@ -188,7 +188,7 @@ static void check_time(struct judge *j) { try_gradients(j, AT_TIME); }
 
 /* ---- training ---------------------------------------------------------------------------------------------------- */
 
-/* Bytes that all devices send, each once it has computed its first gradient. An all_reduce sends all blocks but
+/* Bytes that all devices send, each once it has computed its first gradient.  An all_reduce sends all blocks but
  * one twice, other collective operations once. */
 static int64_t sent_after_start(const struct trial *r)
 {

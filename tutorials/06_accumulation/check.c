@@ -1,5 +1,5 @@
-/* check.c -- judges lesson 06. The student writes accumulation.c: mean_loss, batch_gradient and clip. Microbatches
- * have different numbers of labels, and some have none: their means are NaN and must not be used. Results are
+/* check.c -- judges lesson 06.  The student writes accumulation.c: mean_loss, batch_gradient and clip.  Microbatches
+ * have different numbers of labels, and some have none: their means are NaN and must not be used.  Results are
  * compared to the bit, but for mean_loss. */
 #include "emulated_devices/course/lesson.h"
 #include <math.h>
@@ -56,7 +56,7 @@ static struct trial *prepare(struct judge *j, enum labels labels, int W, int64_t
     return r;
 }
 
-/* Element k of the gradient, or with k = n the loss. A mean times its labels is a sum; all sums over all labels.
+/* Element k of the gradient, or with k = n the loss.  A mean times its labels is a sum; all sums over all labels.
  * Each product and each sum is rounded to float. */
 static float wanted(const struct judge *j, int W, int64_t n, int64_t k)
 {
@@ -79,8 +79,8 @@ static float wanted(const struct judge *j, int W, int64_t n, int64_t k)
 
 enum look { AT_VALUES, AT_LABELS, AT_CALLS, AT_MEMORY };
 
-/* Count the calls of micro_backward. Computing a microbatch twice gives the same result, and so does leaving out
- * those without labels. With AT_LABELS only the latter fails. */
+/* Count the calls of micro_backward.  Computing a microbatch twice gives the same result, and so does leaving out
+ * those without labels.  With AT_LABELS only the latter fails. */
 static void look_at_backwards(struct trial *r, int d, enum look look)
 {
     int times = 0;
@@ -169,7 +169,7 @@ static void check_mean(struct judge *j)
     }
 }
 
-/* clip is called with the half, the double, all and almost nothing of the norm. The variant EPS adds an epsilon to
+/* clip is called with the half, the double, all and almost nothing of the norm.  The variant EPS adds an epsilon to
  * the norm. */
 static void check_clip(struct judge *j)
 {

@@ -1,5 +1,5 @@
-/* check.c -- judges lesson 07. The student writes zero.c: zero_memory, zero1_step and zero3_step. The whole model
- * is trained here on one device, with the same roundings. Every block is compared to the bit, and bytes of all
+/* check.c -- judges lesson 07.  The student writes zero.c: zero_memory, zero1_step and zero3_step.  The whole model
+ * is trained here on one device, with the same roundings.  Every block is compared to the bit, and bytes of all
  * devices together with the paper's. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
@@ -20,7 +20,7 @@ static void draw(struct judge *j, int W, int64_t n)
     for (int d = 0; d < W; d++) judge_rough(j, target[d], n);
 }
 
-/* Step one number with the mean of all devices' gradients, each with `error` added. Every product and sum is
+/* Step one number with the mean of all devices' gradients, each with `error` added.  Every product and sum is
  * rounded, as in the student's program. */
 static void step_alone(const struct judge *j, int W, int64_t k, float error)
 {
@@ -169,7 +169,7 @@ static struct layers draw_layers(struct judge *j, int i)
     return l;
 }
 
-/* Copy device d's blocks of all layers, one after another. @return how many numbers these are. */
+/* Copy device d's blocks of all layers, one after another.  @return how many numbers these are. */
 static int64_t blocks(const struct layers *l, int W, int d, const float *whole, float *out)
 {
     int64_t place = 0, used = 0;
@@ -181,7 +181,7 @@ static int64_t blocks(const struct layers *l, int W, int d, const float *whole, 
     return used;
 }
 
-/* Layers are visited as zero.h says, or in an order that a student may mistake for it. Backward from layer 0 gives
+/* Layers are visited as zero.h says, or in an order that a student may mistake for it.  Backward from layer 0 gives
  * the same numbers whether all of forward or only the layer's own came before. */
 enum order { RIGHT, BACKWARD_FROM_0, FORWARD_FROM_LAST, ORDERS };
 static const char *const mistaken[ORDERS] = {
@@ -210,7 +210,7 @@ static void backward(const struct judge *j, const struct layers *l, int W, int k
     *error /= 2;
 }
 
-/* This trains on one device, layer by layer. seen: of the last step. */
+/* This trains on one device, layer by layer.  seen: of the last step. */
 static void train_layers(const struct judge *j, const struct layers *l, int W, int steps, enum order order, float *seen)
 {
     const int L = l->count;
@@ -223,7 +223,7 @@ static void train_layers(const struct judge *j, const struct layers *l, int W, i
     }
 }
 
-/* Whether device 0 has what one step in a mistaken order gives. The check has failed then, with the order's name. */
+/* Whether device 0 has what one step in a mistaken order gives.  The check has failed then, with the order's name. */
 static bool look_for_order(struct judge *j, struct trial *r, const struct layers *l, const float *first,
                            const float *first_v)
 {
@@ -239,7 +239,7 @@ static bool look_for_order(struct judge *j, struct trial *r, const struct layers
     return false;
 }
 
-/* Train in the right order and compare seen, weights and v of each device. Weights are put back first, since
+/* Train in the right order and compare seen, weights and v of each device.  Weights are put back first, since
  * look_for_order has moved them. */
 static void look_at_third(struct judge *j, struct trial *r, const struct layers *l, enum look look)
 {

@@ -1,6 +1,6 @@
-/* check.c -- judges lesson 08. The student writes tensor.c: cuts of matrices, and the forward and backward pass of
- * two matrices on W devices. Everything is computed here for each device, added in the order of ranks, and
- * compared to the bit. The variants LAYOUT and BIAS change who has which column, and where b is added. */
+/* check.c -- judges lesson 08.  The student writes tensor.c: cuts of matrices, and the forward and backward pass of
+ * two matrices on W devices.  Everything is computed here for each device, added in the order of ranks, and
+ * compared to the bit.  The variants LAYOUT and BIAS change who has which column, and where b is added. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -25,8 +25,8 @@ static int64_t number(const struct judge *j, int64_t n, int W, int d, int64_t k)
 
 enum cut { COLUMNS, ROWS, HEADS };
 
-/* Cut a whole matrix. Its shape says how many rows there are, each of n heads of some width. Columns are heads of
- * width 1; rows are the heads of a single row. Queries, keys and values are three rows for each token. @return the
+/* Cut a whole matrix.  Its shape says how many rows there are, each of n heads of some width.  Columns are heads of
+ * width 1; rows are the heads of a single row.  Queries, keys and values are three rows for each token.  @return the
  * floats of the part. */
 static int64_t cut(const struct judge *j, int W, int d, const int64_t shape[3], const float *whole, float *part)
 {
@@ -157,7 +157,7 @@ static void sums_of_columns(const float *x, int64_t rows, int64_t columns, float
     }
 }
 
-/* dB = hidden^T dY; dH = dY B^T where hidden is positive; dA = X^T dH. dX is the sum of dH A^T over devices. */
+/* dB = hidden^T dY; dH = dY B^T where hidden is positive; dA = X^T dH.  dX is the sum of dH A^T over devices. */
 static void backward(int W, const struct shape *s)
 {
     float one[TOKENS * WIDTH], dH[TOKENS * HIDDEN];
@@ -242,7 +242,7 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s)
                     (unsigned long long)sum, (unsigned long long)want);
 }
 
-/* Whether b is in Y as often as there are devices, and that is not nothing. b belongs to the sum once. */
+/* Whether b is in Y as often as there are devices, and that is not nothing.  b belongs to the sum once. */
 static bool has_bias_of_all(const struct trial *r, int d, const struct shape *s)
 {
     const float *got = r->device[d].buffer[6].data;

@@ -1,6 +1,6 @@
-/* check.c -- judges lesson 09. The student writes sequence.c: gather_tokens, reduce_tokens, and both passes of a
- * layer with sequence parallelism. Tokens [T, D] are cut in blocks over W devices. The variant ROWS changes which
- * block a device has, NEXT the order of additions. KEEP says what is gathered again. */
+/* check.c -- judges lesson 09.  The student writes sequence.c: gather_tokens, reduce_tokens, and both passes of a
+ * layer with sequence parallelism.  Tokens [T, D] are cut in blocks over W devices.  The variant ROWS changes which
+ * block a device has, NEXT the order of additions.  KEEP says what is gathered again. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -17,7 +17,7 @@ static struct interval tokens(const struct judge *j, int64_t T, int W, int d)
     return block_at(T, W, modulo(judge_choice(j, "ROWS") == 1 ? -1 - d : d, W));
 }
 
-/* Device d's tokens of the sum of all devices' rows. Its own rows come first, then the others as they come round. */
+/* Device d's tokens of the sum of all devices' rows.  Its own rows come first, then the others as they come round. */
 static void reduce(const struct judge *j, int W, int d, int64_t T, int64_t D, float (*all)[MOST], float *own)
 {
     const struct interval mine = tokens(j, T, W, d);
@@ -127,7 +127,7 @@ static struct part {
     float A[WIDTH * HIDDEN], B[WIDTH * HIDDEN], hidden[TOKENS * HIDDEN], dA[WIDTH * HIDDEN], dB[WIDTH * HIDDEN];
 } part[WORKER_MOST_DEVICES];
 
-/* y = x r w for one token, r = 1/sqrt(mean x^2 + 1e-5). Products are rounded one by one. */
+/* y = x r w for one token, r = 1/sqrt(mean x^2 + 1e-5).  Products are rounded one by one. */
 static void norm_row(const float *from, int64_t D, float *to)
 {
     float squares = 0;
@@ -136,7 +136,7 @@ static void norm_row(const float *from, int64_t D, float *to)
     for (int64_t i = 0; i < D; i++) to[i] = judge_times(from[i], r) * w[i];
 }
 
-/* dx = (dy w - x mean) r, and the token's part of dw. */
+/* dx = (dy w - x m) r with m = mean(dy w x) r^2; the token adds dy x r to dw. */
 static void norm_row_backward(const float *from, const float *back, int64_t D, float *to, float *weights)
 {
     float squares = 0, sum = 0;
@@ -269,7 +269,7 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s,
 }
 
 /* Count operations: the products of a device's own hidden numbers, and the norms of its own tokens (norm of
- * sequence.h). relu and the sum with x may be counted, too, by work(). */
+ * sequence.h).  relu and the sum with x may be counted, too, by work(). */
 static void expect_work(struct trial *r, int d, const struct shape *s, int64_t tokens)
 {
     const int64_t products = 2 * 2 * s->T * s->D * part[d].own, norms = 4 * tokens * s->D;

@@ -1,5 +1,5 @@
-/* check.c -- judges lesson 10. The student writes vocabulary.c: the largest logit of each row, and the mean cross
- * entropy with its gradient. Logits [T, V] are cut by columns over W devices. Losses and gradients are compared
+/* check.c -- judges lesson 10.  The student writes vocabulary.c: the largest logit of each row, and the mean cross
+ * entropy with its gradient.  Logits [T, V] are cut by columns over W devices.  Losses and gradients are compared
  * with sums in double, within a bound of their roundings. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
@@ -30,7 +30,7 @@ static int64_t column(const struct judge *j, int64_t V, int W, int d, int64_t k)
     return judge_choice(j, "LAYOUT") == 1 ? d + k * W : block_at(V, W, d).first + k;
 }
 
-/* Logits are multiples of 1/8, so that their differences are exact. Rows with a label of -1 do not count; row 2
+/* Logits are multiples of 1/8, so that their differences are exact.  Rows with a label of -1 do not count; row 2
  * never has a label. */
 static void draw(struct judge *j, const struct shape *s)
 {

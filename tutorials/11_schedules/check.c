@@ -1,5 +1,5 @@
-/* check.c -- judges lesson 11. The student writes schedules.txt, five pipeline schedules as text. No student's
- * code runs: the text is read by schedule_file.h, and time and memory are computed from its actions. Hidden inputs
+/* check.c -- judges lesson 11.  The student writes schedules.txt, five pipeline schedules as text.  No student's
+ * code runs: the text is read by schedule_file.h, and time and memory are computed from its actions.  Hidden inputs
  * are other durations of forwards and backwards. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/draw/schedule.h"
@@ -11,7 +11,7 @@
 
 enum { COLUMNS = 72 };
 
-/* A task is a schedule of schedules.txt. most: microbatches that device d may hold at once; most - d where 1F1B's
+/* A task is a schedule of schedules.txt.  most: microbatches that device d may hold at once; most - d where 1F1B's
  * limit is asked for. */
 struct task { const char *name, *choice; int devices, micros[2], most[2]; bool falls; };
 
@@ -51,7 +51,7 @@ static void draw(struct judge *j, const struct schedule *s, struct even_times ea
 /* F, I and W take one unit of time, messages none. */
 static const struct even_times UNITS = { 1, 1, 1, 0, 0 };
 
-/* Whether the schedule is a pipeline of the right size. Stage d must be on device d, and each microbatch must pass
+/* Whether the schedule is a pipeline of the right size.  Stage d must be on device d, and each microbatch must pass
  * all stages. */
 static bool has_size(struct judge *j, const struct task *t, const struct schedule *s)
 {
@@ -81,7 +81,7 @@ static bool within_memory(struct judge *j, const struct task *t, const struct sc
     return true;
 }
 
-/* Read the schedule from the text. @return false: the check has failed, and there is nothing to free. */
+/* Read the schedule from the text.  @return false: the check has failed, and there is nothing to free. */
 static bool take(struct judge *j, const struct task *t, struct schedule *s)
 {
     struct error err = { OK, "" };
@@ -119,7 +119,7 @@ static void check_span(struct judge *j, const struct task *t, struct even_times 
     schedule_free(&s);
 }
 
-/* Durations: all 1 in open inputs. Hidden inputs have others, with the same ratios unless the formula allows any. */
+/* Durations: all 1 in open inputs.  Hidden inputs have others, with the same ratios unless the formula allows any. */
 static struct even_times draw_times(struct judge *j, bool any, struct even_times open)
 {
     if (!j->hidden) return open;
@@ -207,7 +207,7 @@ static void check_zero_time(struct judge *j)
 
 /* ---- one's own --------------------------------------------------------------------------------------------------- */
 
-/* These spans are in units of a forward. zb-2p of Orrery finds the first with these times and this limit; the
+/* These spans are in units of a forward.  zb-2p of Orrery finds the first with these times and this limit; the
  * second is possible. */
 static const struct { int64_t found, possible; } of_own[] = { { 33, 32 }, { 36, 35 } };
 

@@ -1,6 +1,6 @@
-/* check.c -- judges lesson 12. The student writes context.c: a cut of tokens, attention block by block, a ring of
- * keys and values, and all-to-alls of heads. Results are compared with attention in double, within a bound of
- * roundings in fp32. The variants CUT and RING change the cut and the ring's direction. */
+/* check.c -- judges lesson 12.  The student writes context.c: a cut of tokens, attention block by block, a ring of
+ * keys and values, and all-to-alls of heads.  Results are compared with attention in double, within a bound of
+ * roundings in fp32.  The variants CUT and RING change the cut and the ring's direction. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -92,7 +92,7 @@ static double score(int64_t h, int64_t t, int64_t u, int64_t A)
     return sum / sqrt((double)A);
 }
 
-/* This is the result of a token's query over the keys that `seen` marks; NULL: over all. size: sums of absolute
+/* This is the result of a token's query over the keys that `seen` marks; NULL: over all.  size: sums of absolute
  * values, for bounds. */
 struct row { double max, sum, out[WIDTH], size[WIDTH]; };
 
@@ -140,7 +140,7 @@ static void expect_rows(struct judge *j, struct trial *r, int64_t S, int W, int 
     if (!j->failed) trial_expect_near(r, 0, 6, out, bound, n * A, "out");
 }
 
-/* Copy device d's rows of a whole matrix. @return how many numbers these are. */
+/* Copy device d's rows of a whole matrix.  @return how many numbers these are. */
 static int64_t rows_of(const struct judge *j, int64_t S, int W, int d, const float *whole, int64_t row, float *to)
 {
     const int64_t n = count_of(j, S, W, d);
@@ -223,7 +223,7 @@ static int64_t pairs(const struct judge *j, int64_t S, int W, int d, int s)
     return sum;
 }
 
-/* Time the ring step by step. A step ends when a device has computed and the next block has come. The neighbour
+/* Time the ring step by step.  A step ends when a device has computed and the next block has come.  The neighbour
  * sends this block at the step's start. */
 static picoseconds ring_time(const struct judge *j, const struct trial *r, int64_t S, int64_t A)
 {

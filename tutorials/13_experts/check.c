@@ -1,5 +1,5 @@
-/* check.c -- judges lesson 13. The student writes experts.c: a router, a plan of rows, and both passes of experts
- * on W devices. Rows travel by all_to_all; results are compared to the bit. The variants TIE, WEIGHTS and DROP
+/* check.c -- judges lesson 13.  The student writes experts.c: a router, a plan of rows, and both passes of experts
+ * on W devices.  Rows travel by all_to_all; results are compared to the bit.  The variants TIE, WEIGHTS and DROP
  * change the choice between equal logits, the weights, and which choices are dropped. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
@@ -39,7 +39,7 @@ static bool comes_before(const struct judge *j, const float *x, int a, int b)
     return judge_choice(j, "TIE") == 1 ? a > b : a < b;
 }
 
-/* Choose the k largest logits of a token. An expert's place is the number of those before it. */
+/* Choose the k largest logits of a token.  An expert's place is the number of those before it. */
 static void choose(const struct judge *j, const float *x, const struct router *s, int64_t *choice, double *weight)
 {
     double sum = 0;
@@ -67,7 +67,7 @@ static void try_router(struct judge *j, const struct router *s, bool weights)
     double weight[ROWS], bound[ROWS];
     for (int64_t i = 0; i < s->T * s->E; i++) x[i] = (float)judge_draw(j, -8, 8) / 8 + (s->large ? 3000 : 0);
     for (int64_t t = 0; t < s->T; t++) choose(j, x + t * s->E, s, choice + t * s->k, weight + t * s->k);
-    /* Weights may be off by expf's 2 units. The sum of E exponentials is rounded, and so is the quotient. */
+    /* Weights may be off by expf's 2 units.  The sum of E exponentials is rounded, and so is the quotient. */
     for (int64_t i = 0; i < s->T * s->k; i++) bound[i] = (s->E + 6) * 0x1p-24 * weight[i];
     trial_buffer(r, 0, 1, sizeof *choice * (uint64_t)(s->T * s->k), BUFFER_OUT);
     trial_buffer(r, 0, 2, sizeof *x * (uint64_t)(s->T * s->k), BUFFER_OUT);
@@ -95,7 +95,7 @@ static void check_weight(struct judge *j) { try_routers(j, true); }
 
 /* ---- trips of all devices ---------------------------------------------------------------------------------------- */
 
-/* A shape has E experts, k choices of each token, and width D. crowded: most tokens choose the same expert. */
+/* A shape has E experts, k choices of each token, and width D.  crowded: most tokens choose the same expert. */
 struct shape { int E, k, D; int64_t capacity; bool crowded; };  /* crowded: most choices are the same expert */
 
 /* A device's choices, the rows that leave it for each expert, and the rows that come. */
@@ -121,7 +121,7 @@ static void draw_choices(struct judge *j, int W, const struct shape *s)
     }
 }
 
-/* Plan all devices' trips: rows in order of experts, then how many rows come from each device. Choices above the
+/* Plan all devices' trips: rows in order of experts, then how many rows come from each device.  Choices above the
  * capacity have the row -1. */
 static void plan(const struct judge *j, int W, const struct shape *s)
 {
@@ -280,7 +280,7 @@ static void compute(struct judge *j, int W, const struct shape *s)
     for (int e = 0; e < s->E; e++) sum_weight_gradient(W, e, s);
 }
 
-/* Copy the matrices of a device's experts, one after another. @return how many numbers these are. */
+/* Copy the matrices of a device's experts, one after another.  @return how many numbers these are. */
 static int64_t gather(const struct shape *s, int W, int d, float (*from)[WIDTH * WIDTH], float *to)
 {
     const struct interval own = own_of(s, W, d);

@@ -1,5 +1,5 @@
-/* check.c -- judges lesson 14. The student writes precision.c: rounding to bf16 and fp16, an all-reduce of 16-bit
- * numbers, and a step with loss scaling. Roundings are compared bit by bit with ref/numeric/float16.h. The step is
+/* check.c -- judges lesson 14.  The student writes precision.c: rounding to bf16 and fp16, an all-reduce of 16-bit
+ * numbers, and a step with loss scaling.  Roundings are compared bit by bit with ref/numeric/float16.h.  The step is
  * compared with masters, momentum and weights of a run on one device. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
@@ -29,7 +29,7 @@ static struct { float x[INPUTS]; int count; } inputs;
 static void put(float x) { if (inputs.count < INPUTS) inputs.x[inputs.count++] = x; }
 static void put_both(double x) { put((float)x), put((float)-x); }
 
-/* Add what lies between number h of the format and the next. which = 0: h itself; 1: numbers nearer to one of
+/* Add what lies between number h of the format and the next.  which = 0: h itself; 1: numbers nearer to one of
  * both; 2: the middle. */
 static void put_between(const struct format *f, uint16_t h, int which)
 {
@@ -62,7 +62,7 @@ static void round_inputs(struct judge *j, const struct format *f, const char *wh
     trial_close(r);
 }
 
-/* Try the numbers from..until of the format, and numbers between them. Not all of the latter are tried; hidden
+/* Try the numbers from..until of the format, and numbers between them.  Not all of the latter are tried; hidden
  * inputs have others. */
 static void try_numbers(struct judge *j, const struct format *f, int from, int until, int which, const char *name)
 {
@@ -149,8 +149,8 @@ static bool expect_halves(struct trial *r, const struct format *f, int d, int i,
 
 enum look { AT_VALUES, AT_SENT, AT_MEMORY };
 
-/* Draw numbers. In every second sum two devices have large numbers that cancel: what is added between is rounded
- * to their places. So another order of additions has other bits. */
+/* Draw numbers.  In every second sum two devices have large numbers that cancel: what is added between is rounded
+ * to their places.  So another order of additions has other bits. */
 static void draw_parts(struct judge *j, int W, int64_t n)
 {
     const float large = judge_choice(j, "FORMAT") == 1 ? 0x1p15f : 0x1p22f;
@@ -269,7 +269,7 @@ static void step_alone(const struct judge *j, int W, int s)
     run.trace[3 * s] = finite, run.trace[3 * s + 1] = run.scale, run.trace[3 * s + 2] = (float)run.good;
 }
 
-/* Draw a model whose updates are so small that 16-bit numbers would not move. No weight is subnormal. */
+/* Draw a model whose updates are so small that 16-bit numbers would not move.  No weight is subnormal. */
 static void draw_model(struct judge *j, int64_t n, float scale, int grow_after)
 {
     run.n = n, run.rate = 0x1p-9f, run.beta = 0.7f, run.scale = scale, run.good = 0, run.grow_after = grow_after;

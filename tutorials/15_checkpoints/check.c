@@ -1,6 +1,6 @@
-/* check.c -- judges lesson 15. The student writes checkpoints.c: which numbers a device has, a plan of reads, and
- * saving that survives a crash. Reads are followed here one by one, and the disk is simulated from a log of
- * operations. No file is written. */
+/* check.c -- judges lesson 15.  The student writes checkpoints.c: which numbers a device has, a plan of reads, and
+ * saving that survives a crash.  Reads are followed here one by one, and the disk is simulated from a log of
+ * operations.  No file is written. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/io/figures.h"
@@ -11,7 +11,7 @@
 enum { TENSORS = 5, MOST = 3000, LOG = 16 };
 enum cut { CUT_ROWS, CUT_COLUMNS, CUT_NOTHING };
 
-/* A tensor of rows and columns, and how tp cuts it. A mesh has dp copies of tp parts. */
+/* A tensor of rows and columns, and how tp cuts it.  A mesh has dp copies of tp parts. */
 struct tensor { int64_t rows, columns, cut; };
 struct mesh { int dp, tp; };
 
@@ -66,7 +66,7 @@ static void append(struct list *to, int i, const struct list *shard)
     for (int64_t k = 0; k < shard->count; k++) to->number[to->count++] = first(i) + shard->number[k];
 }
 
-/* List what a device has in memory, or in its file. The variant FILES reverses the order of tensors in a file. */
+/* List what a device has in memory, or in its file.  The variant FILES reverses the order of tensors in a file. */
 static void list_device(const struct judge *j, struct mesh m, int d, int t, bool in_file, struct list *out)
 {
     static struct list shard;
@@ -246,7 +246,7 @@ static int64_t fewest(const struct list *memory)
     return reads;
 }
 
-/* Follow the plan of one device. @return whether memory is filled with the right numbers, in order. */
+/* Follow the plan of one device.  @return whether memory is filled with the right numbers, in order. */
 static bool follow(struct trial *r, struct mesh then, int device, const struct who w, const struct list *memory)
 {
     const struct read *read = r->device[device].buffer[1].data;
@@ -389,7 +389,7 @@ static void take_effect(const struct done *o)
     }
 }
 
-/* Whether a crash now leaves a complete checkpoint, whichever of two manifests is found. The message says what
+/* Whether a crash now leaves a complete checkpoint, whichever of two manifests is found.  The message says what
  * happened last. */
 static bool is_safe(struct trial *r, const struct file *manifest, const struct done *o)
 {
@@ -459,7 +459,7 @@ static void look_at_save(struct trial *r, int64_t before, int64_t step, double s
     look_at_end(r, step, view);
     if (view == AT_END && !r->judge->failed) expect_own_files(r, before, step);
     if (view != AT_TIME || r->judge->failed) return;
-    /* The limit counts writes and syncs, the manifest's four operations, and a removal. Two all-reduces of at most
+    /* The limit counts writes and syncs, the manifest's four operations, and a removal.  Two all-reduces of at most
      * 2 (W-1) messages each come on top. */
     const picoseconds most = (picoseconds)(1e6 * slowest * (200 + 301 + 1)) +
         2 * 2 * r->devices * r->cluster.link[0].latency;

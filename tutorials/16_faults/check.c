@@ -1,6 +1,6 @@
-/* check.c -- judges lesson 16, a text. For each of five runs it names the tensor that is wrong first, the
- * operation, the axis and the cause. No student's code runs here: the student writes faults.txt after looking at
- * runs of golden/bugs. judge.c runs each check in a process of its own. A word that is not one of README.md's is
+/* check.c -- judges lesson 16, a text.  For each of five runs it names the tensor that is wrong first, the
+ * operation, the axis and the cause.  No student's code runs here: the student writes faults.txt after looking at
+ * runs of golden/bugs.  judge.c runs each check in a process of its own.  A word that is not one of README.md's is
  * named, since a wrong guess is no wrong answer. */
 #include "emulated_devices/course/lesson.h"
 #include "ref/io/sha256.h"
@@ -25,8 +25,8 @@ static const char *const *const words[FIELDS] = { NULL, operations, axes, causes
 
 /* ---- what is right ----------------------------------------------------------------------------------------------- */
 
-/* Keep only checksums of the answers, so that the program does not tell them. The first digits of sha256sum of 'a
- * axis dp' are compared. or: of another tensor, where two are wrong first. */
+/* Keep only checksums of the answers, so that the program does not tell them.  The first digits of sha256sum of 'a
+ * axis dp' are compared.  or: of another tensor, where two are wrong first. */
 enum { DIGITS = 12 };
 struct truth { char letter; const char *of[FIELDS], *or; };
 static const struct truth truths[] = {
@@ -87,7 +87,7 @@ static int field_named(const char *word)
     return -1;
 }
 
-/* Read the answers of one case. A # starts a comment. The first line of each field counts; a second one is an
+/* Read the answers of one case.  A # starts a comment.  The first line of each field counts; a second one is an
  * error. */
 static bool read_case(struct judge *j, int number, struct answers *a)
 {

@@ -1,6 +1,6 @@
-/* check.c -- judges lesson 17. The student writes plan.txt with three plans for 64 devices. No student's code
+/* check.c -- judges lesson 17.  The student writes plan.txt with three plans for 64 devices.  No student's code
  * runs: emulated_devices/course/command.h runs orrery plan with the student's flags in a cage, and findings.h
- * reads its JSON. Times are milliseconds of the virtual step, memories GiB of the fullest device. */
+ * reads its JSON.  Times are milliseconds of the virtual step, memories GiB of the fullest device. */
 #include "emulated_devices/course/findings.h"
 #include "ref/io/figures.h"
 #include <stdio.h>
@@ -25,7 +25,7 @@ static const struct allowed_flag allowed[] = {
     { NULL, false }
 };
 
-/* Whether the plan uses 64 devices and fits. Nothing of a plan can be hidden, so hidden inputs are not tried
+/* Whether the plan uses 64 devices and fits.  Nothing of a plan can be hidden, so hidden inputs are not tried
  * again. */
 static bool plan(struct judge *j, const struct task *t, struct findings *f)
 {

@@ -1,5 +1,5 @@
-/* check.c -- judges lesson 18. The student writes capstone.txt: flags of one run on 8 devices. command.h runs
- * orrery plan and train in a cage with these flags. The run must equal one device, keep within its memory, and be
+/* check.c -- judges lesson 18.  The student writes capstone.txt: flags of one run on 8 devices.  command.h runs
+ * orrery plan and train in a cage with these flags.  The run must equal one device, keep within its memory, and be
  * fast. */
 #include "emulated_devices/course/findings.h"
 #include "ref/io/figures.h"
@@ -22,7 +22,7 @@ static const struct allowed_flag allowed[] = {
     { NULL, false }
 };
 
-/* Run `orrery NAME` with the student's flags; it must use 8 devices. Nothing of a run can be hidden, so hidden
+/* Run `orrery NAME` with the student's flags; it must use 8 devices.  Nothing of a run can be hidden, so hidden
  * inputs are not tried again. */
 static bool run(struct judge *j, const char *name, const char *words, struct command_report *r, struct findings *f)
 {
@@ -38,7 +38,7 @@ static bool run(struct judge *j, const char *name, const char *words, struct com
     return judge_fails(j, "it uses %lld of %d devices; all are needed", (long long)f->devices, DEVICES);
 }
 
-/* Compare a step with real numbers: each activation, gradient and weight. A plan comes before, so that a wrong
+/* Compare a step with real numbers: each activation, gradient and weight.  A plan comes before, so that a wrong
  * flag is named at once. */
 static void check_equal(struct judge *j)
 {
@@ -55,7 +55,7 @@ static void check_equal(struct judge *j)
     command_report_free(&r);
 }
 
-/* Plan the run. @return whether it is within its memory; its step is in *f. */
+/* Plan the run.  @return whether it is within its memory; its step is in *f. */
 static bool plan(struct judge *j, struct findings *f)
 {
     struct command_report r;

@@ -1,13 +1,13 @@
-/* check.c -- judges lesson 19. Kernels run on this machine's cores (course/kernel.h). The student writes scan.cu:
- * prefix sums of one block, then of all blocks. Threads are scheduled in several orders, and the judge watches
- * reads and writes for races. Sums of whole numbers are exact, so every order must give the same bits. */
+/* check.c -- judges lesson 19.  Kernels run on this machine's cores (course/kernel.h).  The student writes scan.cu:
+ * prefix sums of one block, then of all blocks.  Threads are scheduled in several orders, and the judge watches
+ * reads and writes for races.  Sums of whole numbers are exact, so every order must give the same bits. */
 #include "emulated_devices/course/kernel.h"
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { THREADS = 128, BLOCK = 1, ALL = 2, SIZES = 6 };
 
-/* Also hidden inputs have a full block, and one number. The most numbers have a block for each of THREADS totals. */
+/* Also hidden inputs have a full block, and one number.  The most numbers have a block for each of THREADS totals. */
 static int size(struct judge *j, int which, int i)
 {
     static const int usual[3][SIZES] = { [BLOCK] = { 1, 2, 33, 64, 100, THREADS },
@@ -17,7 +17,7 @@ static int size(struct judge *j, int which, int i)
     return j->hidden && i > 0 && i < SIZES - 1 ? (int)judge_draw(j, least, n) : n;
 }
 
-/* Compare every number. The variants END and OWN let the sum end at the end, or leave the own number out. */
+/* Compare every number.  The variants END and OWN let the sum end at the end, or leave the own number out. */
 static bool same(struct judge *j, const struct kernel_trial *t)
 {
     const int last = judge_choice(j, "END"), without = judge_choice(j, "OWN");

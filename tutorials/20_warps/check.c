@@ -1,6 +1,6 @@
-/* check.c -- judges lesson 20. Kernels run on this machine's cores (course/kernel.h). The student writes warps.cu:
- * sums of rows and a softmax, with a warp of 32 lanes for a row. Sums must have the prescribed bits, a softmax its
- * bound. Threads run in several orders, and the judge watches accesses. */
+/* check.c -- judges lesson 20.  Kernels run on this machine's cores (course/kernel.h).  The student writes warps.cu:
+ * sums of rows and a softmax, with a warp of 32 lanes for a row.  Sums must have the prescribed bits, a softmax its
+ * bound.  Threads run in several orders, and the judge watches accesses. */
 #include "emulated_devices/course/kernel.h"
 #include <math.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static struct shape_text shape_text(const struct kernel_trial *t)
 
 /* ---- what must come out ------------------------------------------------------------------------------------------ */
 
-/* Add a row as warps.h prescribes: lane by lane, then in a tree. The variant TREE goes up or down. */
+/* Add a row as warps.h prescribes: lane by lane, then in a tree.  The variant TREE goes up or down. */
 static float row_sum(const struct judge *j, const float *x, int cols)
 {
     float lane[LANES] = { 0 }, next[LANES];
@@ -58,7 +58,7 @@ static bool same_sums(struct judge *j, const struct kernel_trial *t)
     return true;
 }
 
-/* Bound of a softmax, u = 2^-24: exp is off by 2 u, and its argument by u of its size. Sums of up to 300 positive
+/* Bound of a softmax, u = 2^-24: exp is off by 2 u, and its argument by u of its size.  Sums of up to 300 positive
  * numbers are off by less than 15 u. */
 static bool near_softmax(struct judge *j, const struct kernel_trial *t)
 {
@@ -79,7 +79,7 @@ static bool near_softmax(struct judge *j, const struct kernel_trial *t)
     return true;
 }
 
-/* A lane may read a 32nd of the columns, three times for a softmax, and write it once. What lanes hand each other
+/* A lane may read a 32nd of the columns, three times for a softmax, and write it once.  What lanes hand each other
  * by memory may be as much as by shuffles. */
 static bool by_lanes(struct judge *j, const struct kernel_trial *t)
 {
@@ -105,7 +105,7 @@ static bool clean(struct judge *j, const struct kernel_trial *t)
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-/* Try sizes from `first` on of numbers around `middle`, or around it and its negative in turn. `holds` must be
+/* Try sizes from `first` on of numbers around `middle`, or around it and its negative in turn.  `holds` must be
  * true of every run. */
 static bool run(struct judge *j, int which, int first, float middle, bool both, const char *order,
                 bool (*holds)(struct judge *, const struct kernel_trial *))

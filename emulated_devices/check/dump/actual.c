@@ -1,5 +1,5 @@
-/* actual.c -- opens ACTUAL, a dump or files with a map, and lists its files by rank. It finds the pieces of a
- * tensor. emulated_devices/cli/check.c opens and closes ACTUAL. assembly.c and report/holders.c ask for pieces.
+/* actual.c -- opens ACTUAL, a dump or files with a map, and lists its files by rank.  It finds the pieces of a
+ * tensor.  emulated_devices/cli/check.c opens and closes ACTUAL.  assembly.c and report/holders.c ask for pieces.
  * Errors name the file or the map and say what would be right. */
 #include "emulated_devices/check/dump/actual_open.h"
 #include <dirent.h>
@@ -10,8 +10,8 @@
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* Each * first matches the shortest text. If the rest does not match, only the last * is extended. Everything
- * before this * was matched as early as possible, so extending an earlier * cannot help. Time: at most the product
+/* Each * first matches the shortest text.  If the rest does not match, only the last * is extended.  Everything
+ * before this * was matched as early as possible, so extending an earlier * cannot help.  Time: at most the product
  * of both lengths. */
 bool pattern_match(const char *pattern, const char *text, const char *starts[], int lengths[], int most)
 {
@@ -34,8 +34,8 @@ bool pattern_match(const char *pattern, const char *text, const char *starts[], 
 
 enum { STARS = 8 };
 
-/* The first entry of the map's "names" that matches gives the name. Each * of the entry's value becomes the text
- * of the star with the same number in the key. Without a matching entry both programs use one name. A name that is
+/* The first entry of the map's "names" that matches gives the name.  Each * of the entry's value becomes the text
+ * of the star with the same number in the key.  Without a matching entry both programs use one name.  A name that is
  * longer than `size` is cut off, and no error is reported. */
 const char *actual_name(const struct actual *actual, const char *ours, char *out, size_t size)
 {
@@ -70,8 +70,8 @@ static bool has_ending(const char *name, const char *ending)
     return n > m && strcmp(name + n - m, ending) == 0;
 }
 
-/* These are the paths of a folder's safetensors files, sorted by name. Ranks need leading zeros: rank02 comes
- * before rank10. The caller frees the list and each path, also after an error. */
+/* These are the paths of a folder's safetensors files, sorted by name.  Ranks need leading zeros: rank02 comes
+ * before rank10.  The caller frees the list and each path, also after an error. */
 static enum error_code list_folder(const char *path, char ***out, int *count, struct error *err)
 {
     DIR *d = opendir(path);
@@ -94,7 +94,7 @@ static enum error_code list_folder(const char *path, char ***out, int *count, st
     return n > 0 ? OK : fail(err, ERR_FILE, "%s: there is no .safetensors file in it", printable_path(path).text);
 }
 
-/* These are the paths that the map's "ranks" names, inside `folder`. The list's order is the order of ranks. After
+/* These are the paths that the map's "ranks" names, inside `folder`.  The list's order is the order of ranks.  After
  * an error *count says how many paths the caller has to free. */
 static enum error_code list_ranks(const cJSON *ranks, const char *folder, const char *map, char ***out, int *count,
                                   struct error *err)
@@ -145,7 +145,7 @@ bool actual_axis(const char *name, enum axis *axis)
     return false;
 }
 
-/* Axes that the list does not name have the size 1. The product of sizes is checked at each step, so it cannot
+/* Axes that the list does not name have the size 1.  The product of sizes is checked at each step, so it cannot
  * overflow. */
 enum error_code actual_read_mesh(const cJSON *list, const char *where, struct mesh *mesh, enum axis order[], int *axes,
                                  struct error *err)
@@ -270,7 +270,7 @@ static enum error_code check_alike(const struct actual *actual, struct error *er
     return OK;
 }
 
-/* Open all files and give each its rank. On failure the files that are open stay in actual->file; actual_open
+/* Open all files and give each its rank.  On failure the files that are open stay in actual->file; actual_open
  * closes them. */
 static enum error_code open_files(struct actual *actual, char **paths, int count, struct error *err)
 {

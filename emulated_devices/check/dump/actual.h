@@ -24,7 +24,7 @@
  *     boxes                "boxes": for each rank a list of [[row, column], [rows, columns]], one after another in
  *                          memory
  *     "transposed": true   the file has the transpose
- * emulated_devices/cli/check.c opens ACTUAL; assembly.c and report/holders.c read its pieces. All errors name the
+ * emulated_devices/cli/check.c opens ACTUAL; assembly.c and report/holders.c read its pieces.  All errors name the
  * file, and say what would be right.
  */
 #ifndef ORRERY_ACTUAL_H

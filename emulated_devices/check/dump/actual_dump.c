@@ -1,6 +1,6 @@
 /* actual_dump.c -- what the files of a dump say of themselves (docs/checking/dumps.md): version, rank, mesh, formats,
  * layout.
- * actual.c calls actual_open_dump once, after all files are open, and actual_entries for each tensor. Every error is
+ * actual.c calls actual_open_dump once, after all files are open, and actual_entries for each tensor.  Every error is
  * ERR_FORMAT with the name of the file and the key, or ERR_MEMORY. */
 #include "emulated_devices/check/dump/actual_open.h"
 #include "ref/numeric/dtype.h"
@@ -54,7 +54,7 @@ static enum error_code read_object(const struct actual_file *file, const char *k
 /* A file's mesh, and the order in which the file writes the axes: a rank's number counts in this order. */
 struct axes { enum axis order[AXIS_COUNT]; int count; struct mesh mesh; };
 
-/* Every file of a dump carries the mesh. The list stays open to the end, since the error texts use it. */
+/* Every file of a dump carries the mesh.  The list stays open to the end, since the error texts use it. */
 static enum error_code read_mesh(const struct actual_file *file, struct axes *axes, struct error *err)
 {
     cJSON *list;
@@ -81,7 +81,7 @@ static bool same_mesh(const struct axes *a, const struct axes *b)
     }
 }
 
-/* "coordinates" is optional. With it the rank's place comes from its axes, not from its number. Every axis with
+/* "coordinates" is optional.  With it the rank's place comes from its axes, not from its number.  Every axis with
  * more than one rank must be named. */
 static enum error_code read_coordinates(struct actual_file *file, const struct axes *axes, struct error *err)
 {
@@ -110,7 +110,7 @@ static enum error_code read_coordinates(struct actual_file *file, const struct a
     return e;
 }
 
-/* "rank" is required and numbers the file's rank in the program's own order of axes. "coordinates" may move the
+/* "rank" is required and numbers the file's rank in the program's own order of axes.  "coordinates" may move the
  * rank to another place. */
 static enum error_code read_rank(struct actual_file *file, const struct axes *axes, struct error *err)
 {
@@ -149,7 +149,7 @@ static enum error_code check_ranks(const struct actual *actual, struct error *er
         next++;
     }
     if (next == actual->mesh.devices) return OK;
-    /* A place is empty. If another place has two files, a wrong "rank" is the likely reason, and the message names
+    /* A place is empty.  If another place has two files, a wrong "rank" is the likely reason, and the message names
      * both files. */
     for (int f = 1; f < actual->files; f++)
         if (actual->file[f].rank == actual->file[f - 1].rank)
@@ -180,7 +180,7 @@ static enum error_code check_numbers(const struct actual *actual, struct error *
 
 /* ---- what holds for the whole dump ------------------------------------------------------------------------------- */
 
-/* This function reads a key with a format, such as "dtype". All files that have the key must agree; *out keeps the
+/* This function reads a key with a format, such as "dtype".  All files that have the key must agree; *out keeps the
  * first file's format. */
 static enum error_code read_format(const struct actual_file *file, const char *key, enum dtype *out, struct error *err)
 {
@@ -209,7 +209,7 @@ static enum error_code read_parts(struct actual *actual, const struct actual_fil
     return OK;
 }
 
-/* Keys that hold for the whole dump. The first file that names its program gives the name for messages. */
+/* Keys that hold for the whole dump.  The first file that names its program gives the name for messages. */
 static enum error_code read_common(struct actual *actual, const struct actual_file *file, struct error *err)
 {
     const char *program = safetensors_metadata(&file->st, "program");
@@ -239,7 +239,7 @@ static enum error_code check_keys(const struct actual_file *file, struct error *
     return OK;
 }
 
-/* Read all metadata of a file. The order matters: coordinates need the mesh, and later files compare their mesh
+/* Read all metadata of a file.  The order matters: coordinates need the mesh, and later files compare their mesh
  * with the first. */
 static enum error_code read_file(struct actual *actual, struct actual_file *file, struct axes *first, struct error *err)
 {
@@ -264,7 +264,7 @@ static int name_length(const char *key)
     return mark ? (int)(mark - key) : (int)strlen(key);
 }
 
-/* Entries are sorted by name, then rank, then key. actual_entries searches this order by halves. */
+/* Entries are sorted by name, then rank, then key.  actual_entries searches this order by halves. */
 static int by_name(const void *a, const void *b)
 {
     const struct actual_entry *x = a, *y = b;
@@ -314,7 +314,7 @@ static enum error_code list_file(struct actual *actual, const struct actual_file
     return e;
 }
 
-/* List the tensors of all files. Two files of one rank may not have the same key. */
+/* List the tensors of all files.  Two files of one rank may not have the same key. */
 static enum error_code list_entries(struct actual *actual, struct error *err)
 {
     size_t room = 1;

@@ -1,5 +1,5 @@
 /* actual_entry.c -- the piece of a tensor that an entry of a dump's layout describes (docs/checking/dumps.md).
- * actual_dump.c checks every entry when the dump is opened, without knowing the tensor's shape: ERR_FORMAT. actual.c
+ * actual_dump.c checks every entry when the dump is opened, without knowing the tensor's shape: ERR_FORMAT.  actual.c
  * makes a piece when a tensor is compared and its rows and columns are known: ERR_CHECK. */
 #include "emulated_devices/check/dump/actual_open.h"
 #include <math.h>
@@ -35,7 +35,7 @@ static bool actual_entry_pairs(const cJSON *list)
     return cJSON_IsArray(list);
 }
 
-/* "partial" is a list of axes. The result has a bit for each; an axis of size 1 adds nothing up and is refused. */
+/* "partial" is a list of axes.  The result has a bit for each; an axis of size 1 adds nothing up and is refused. */
 static enum error_code read_axes(const struct actual *actual, const struct actual_entry *entry, const cJSON *list,
                                  unsigned *axes, struct error *err)
 {
@@ -127,7 +127,8 @@ static enum error_code outside(const struct actual_entry *entry, const char *key
     return actual_entry_bad(entry, ERR_CHECK, err, text);
 }
 
-/* This function reads the intervals of "rows" or "cols" in their order. Without the key the piece has all of them. */
+/* This function reads the intervals of "rows" or "cols" in their order.  Without the key the piece has all of
+ * them. */
 static enum error_code read_intervals(const struct actual_entry *entry, const char *key, int64_t dim, const char *what,
                                       struct intervals *out, struct error *err)
 {
@@ -154,7 +155,7 @@ static enum error_code check_whole(const struct actual_entry *entry, const int64
     return actual_entry_bad(entry, ERR_CHECK, err, text);
 }
 
-/* The part of a flat piece is a range of rows of an [n, 1] matrix. The file may have padding after the range. */
+/* The part of a flat piece is a range of rows of an [n, 1] matrix.  The file may have padding after the range. */
 static enum error_code read_flat(const struct actual_entry *entry, const cJSON *flat, const int64_t dim[2],
                                  struct part *part, struct error *err)
 {
@@ -170,7 +171,7 @@ static enum error_code read_flat(const struct actual_entry *entry, const cJSON *
     return actual_entry_bad(entry, ERR_CHECK, err, text);
 }
 
-/* The part is the product of row ranges and column ranges. The stored shape must be exactly as large. */
+/* The part is the product of row ranges and column ranges.  The stored shape must be exactly as large. */
 static enum error_code read_box(const struct actual_entry *entry, const int64_t dim[2], bool transposed,
                                 struct part *part, struct error *err)
 {

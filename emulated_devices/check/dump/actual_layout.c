@@ -1,5 +1,5 @@
 /* actual_layout.c -- the part of a tensor in one rank's file, from the map and the shapes in the files.
- * actual.c calls actual_piece_of_map for each rank that has the tensor. actual_entry.c uses actual_shape, too.
+ * actual.c calls actual_piece_of_map for each rank that has the tensor.  actual_entry.c uses actual_shape, too.
  * Errors: ERR_CHECK if shapes do not fit, ERR_FORMAT if the map is wrong, ERR_MEMORY. */
 #include "emulated_devices/check/dump/actual_open.h"
 #include <stdio.h>
@@ -53,8 +53,8 @@ static enum error_code axis_of(const struct where *where, const cJSON *entry, en
 /* Rows, columns or elements that the pieces along an axis have: those before this rank's, its own, and all. */
 struct pieces { int64_t before, own, all; };
 
-/* Add up the sizes of the pieces along an axis, as the ranks' files have them. A fused matrix has `parts` equal
- * parts; all numbers are those of a single part. @param d rows or columns; -1: elements. */
+/* Add up the sizes of the pieces along an axis, as the ranks' files have them.  A fused matrix has `parts` equal
+ * parts; all numbers are those of a single part.  @param d rows or columns; -1: elements. */
 static enum error_code add_pieces(const struct where *where, enum axis axis, int d, int64_t parts,
                                   struct pieces *pieces, struct error *err)
 {
@@ -100,7 +100,7 @@ static enum error_code contiguous(const struct where *where, const cJSON *entry,
     return OK;
 }
 
-/* Rank r of n has the chunks r and 2n-1-r of each sequence. With a causal mask all ranks then have equal work. */
+/* Rank r of n has the chunks r and 2n-1-r of each sequence.  With a causal mask all ranks then have equal work. */
 static enum error_code zigzag(const struct where *where, const cJSON *entry, struct intervals *intervals,
                               struct error *err)
 {
@@ -121,7 +121,7 @@ static enum error_code zigzag(const struct where *where, const cJSON *entry, str
     return OK;
 }
 
-/* This function makes room for n parts. piece->parts is set with the list, so an error path frees what exists. */
+/* This function makes room for n parts.  piece->parts is set with the list, so an error path frees what exists. */
 static bool make_parts(struct actual_piece *piece, int n)
 {
     piece->part = calloc((size_t)n + 1, sizeof *piece->part);
@@ -129,7 +129,7 @@ static bool make_parts(struct actual_piece *piece, int n)
     return piece->part != NULL;
 }
 
-/* Shards of a tensor as one row of numbers, as FSDP has them. The last rank's padding lies after the tensor's end
+/* Shards of a tensor as one row of numbers, as FSDP has them.  The last rank's padding lies after the tensor's end
  * and is cut off. */
 static enum error_code flat(struct where *where, const cJSON *entry, struct actual_piece *piece, struct error *err)
 {
@@ -148,7 +148,7 @@ static enum error_code flat(struct where *where, const cJSON *entry, struct actu
     return OK;
 }
 
-/* Read [[row, column], [rows, columns]]; a vector needs no columns. @return false if the box leaves the tensor. */
+/* Read [[row, column], [rows, columns]]; a vector needs no columns.  @return false if the box leaves the tensor. */
 static bool box_from(const cJSON *box, const int64_t dim[2], struct part *part)
 {
     int64_t at[2][2];
@@ -184,7 +184,7 @@ static enum error_code boxes(struct where *where, const cJSON *entry, struct act
     return OK;
 }
 
-/* Apply an entry that matches this tensor. For rows and for columns the first entry counts. *alone says that flat
+/* Apply an entry that matches this tensor.  For rows and for columns the first entry counts.  *alone says that flat
  * or boxes exclude other entries. */
 static enum error_code take_entry(struct where *where, const cJSON *entry, struct part *part, bool cut[2],
                                   struct actual_piece *piece, bool *alone, struct error *err)
@@ -212,7 +212,7 @@ static bool is_about(const cJSON *entry, const struct where *where)
     return pattern_match(cJSON_GetStringValue(cJSON_GetObjectItem(entry, "tensors")), where->ours, NULL, NULL, 0);
 }
 
-/* Build this rank's part from all entries that match. Dimensions without an entry are whole. */
+/* Build this rank's part from all entries that match.  Dimensions without an entry are whole. */
 static enum error_code find_parts(struct where *where, struct actual_piece *piece, struct error *err)
 {
     const cJSON *layout = where->a->map ? cJSON_GetObjectItem(where->a->map, "layout") : NULL, *entry;
@@ -236,7 +236,7 @@ static enum error_code find_parts(struct where *where, struct actual_piece *piec
     return e;
 }
 
-/* Compare the stored shape with the part. Boxes and flat pieces have no shape of their own, so only elements are
+/* Compare the stored shape with the part.  Boxes and flat pieces have no shape of their own, so only elements are
  * counted. */
 static enum error_code check_shape(const struct where *where, struct actual_piece *piece, struct error *err)
 {

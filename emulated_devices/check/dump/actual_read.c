@@ -1,6 +1,6 @@
-/* actual_read.c -- the numbers of a piece, some at a time: memory does not grow with its size.
- * assembly.c reads every piece with actual_read_some. Numbers become fp64, and a dump's "times" is applied here. The
- * files are mapped or read by ref/io/safetensors. */
+/* actual_read.c -- the numbers of a piece, some at a time: memory does not grow with its size.  assembly.c reads
+ * every piece with actual_read_some.  Numbers become fp64, and a dump's "times" is applied here.  The files are
+ * mapped or read by ref/io/safetensors. */
 #include "emulated_devices/check/dump/actual_open.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static enum error_code read_some(struct stream *stream, struct error *err)
     return safetensors_read_box(st, &flat, &stream->first, &stream->count, false, F64, stream->buffer, err);
 }
 
-/* Read the part of the file that has element `at` of the piece. Afterwards element `at` is in the buffer, or
+/* Read the part of the file that has element `at` of the piece.  Afterwards element `at` is in the buffer, or
  * stream->failed is set. */
 static void refill(struct stream *stream, int64_t at)
 {
@@ -83,7 +83,7 @@ enum error_code actual_read_some(const struct actual_piece *piece, struct interv
                   room = piece->transposed ? strip : SOME;
     s.buffer = malloc((size_t)(piece->stored->count < room ? piece->stored->count : room) * sizeof *s.buffer);
     if (s.buffer == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", printable(piece->stored->name).text);
-    /* The interval counts elements of the whole. Rows around it are asked of each part, so other rows cost
+    /* The interval counts elements of the whole.  Rows around it are asked of each part, so other rows cost
      * nothing. */
     for (int i = 0; i < piece->parts && !s.failed; i++) {
         const int64_t cols = piece->part[i].dim[1] > 0 ? piece->part[i].dim[1] : 1, first = s.from / cols,

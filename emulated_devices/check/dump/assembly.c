@@ -1,6 +1,6 @@
 /* assembly.c -- adds up the parts of sums and lays all ranks' pieces into the whole tensor, some rows at a time.
- * report/checker.c, report/singles.c and mistakes/stale.c call assembly_make. Each group of ranks has a
- * number from 1; for each element the last group that laid it is noted. An element that a group lays twice, or
+ * report/checker.c, report/singles.c and mistakes/stale.c call assembly_make.  Each group of ranks has a
+ * number from 1; for each element the last group that laid it is noted.  An element that a group lays twice, or
  * that a part of a sum lacks, is ERR_CHECK. */
 #include "emulated_devices/check/dump/assembly.h"
 #include <math.h>
@@ -13,7 +13,7 @@ struct group { unsigned partial; int base; };           /* base: the rank with t
 
 enum { SPAN = 1 << 18 };                /* elements at a time, where nobody wants the whole */
 
-/* Everything that putting a single tensor together needs. Indices of elements count from the begin of `span`. */
+/* Everything that putting a single tensor together needs.  Indices of elements count from the begin of `span`. */
 struct assembling {
     struct assembly *out;
     const struct actual *actual;
@@ -83,7 +83,7 @@ static const char TWICE[] = "has it in two pieces, or twice in one";
 
 /* ---- laying a group's numbers into the whole --------------------------------------------------------------------- */
 
-/* An element that another group has laid before: note a difference between both copies. Two NaN are the same. The
+/* An element that another group has laid before: note a difference between both copies.  Two NaN are the same.  The
  * furthest element is kept for the message. */
 static void compare_copies(struct assembling *assembling, int64_t at, double value)
 {
@@ -122,8 +122,8 @@ static bool are_new(const struct assembling *assembling, int64_t at, int64_t len
     return any == 0;
 }
 
-/* Lay consecutive elements of the current group into the whole. The first group's numbers stay, except where the
- * watch wants other ranks' copies. Copies are compared before one replaces another. */
+/* Lay consecutive elements of the current group into the whole.  The first group's numbers stay, except where the
+ * watch wants other ranks' copies.  Copies are compared before one replaces another. */
 static void lay(struct assembling *assembling, int64_t at, int64_t length, const double *values)
 {
     /* The whole block is new in the usual case. */
@@ -177,7 +177,7 @@ static void refuse_part(struct assembling *assembling, int64_t at)
     assembly_refuse(assembling, at, assembling->piece->file->rank, text);
 }
 
-/* Add a member's numbers. An element's counter must equal the number of members before this one. A larger counter
+/* Add a member's numbers.  An element's counter must equal the number of members before this one.  A larger counter
  * means twice, a smaller one means that a member lacks the element. */
 static void add_piece(void *context, int64_t at, int64_t length, const double *values)
 {
@@ -286,7 +286,7 @@ static void end_group(struct assembling *assembling, const int *rank, int ranks)
         assembling->watch->end(assembling->watch->context, (int)assembling->groups - 1, rank, ranks);
 }
 
-/* Put a group's pieces together. A rank alone is a group of itself. */
+/* Put a group's pieces together.  A rank alone is a group of itself. */
 static void take_group(struct assembling *assembling, struct group group, int *rank)
 {
     const int ranks = mesh_members(&assembling->actual->mesh, group.base, group.partial, rank);
@@ -359,7 +359,7 @@ static void search_run(void *context, struct run run)
     s->found = s->found || (s->at >= run.whole && s->at < run.whole + run.length);
 }
 
-/* Find the first rank that has the element whose copies are furthest apart. compare_copies knows only the second. */
+/* Find the first rank that has the element whose copies are furthest apart.  compare_copies knows only the second. */
 static void find_first_copy(struct assembling *assembling)
 {
     struct search search = { .at = assembling->out->copies.worst };
@@ -370,7 +370,7 @@ static void find_first_copy(struct assembling *assembling)
     }
 }
 
-/* This function makes room for a single tensor. The lists of groups have a place for each piece: there are never
+/* This function makes room for a single tensor.  The lists of groups have a place for each piece: there are never
  * more groups than pieces. */
 static enum error_code assembly_make_room(struct assembling *assembling, bool own, struct error *err)
 {

@@ -3,7 +3,7 @@
  *
  * A line is a row or a column.  For each line of the result the right line that is nearest to it is found; if these
  * explain the result, their order is described.
- * mistakes.c calls suspect_arrangement for any wrong result. No error is reported: without memory a hypothesis is
+ * mistakes.c calls suspect_arrangement for any wrong result.  No error is reported: without memory a hypothesis is
  * left out, or single.failed is set.
  */
 #include "emulated_devices/check/mistakes/mistakes.h"
@@ -13,10 +13,10 @@
 
 static const double MOST_WORK = 3e8;    /* products: beyond, lines are not compared with each other */
 
-/* Lines are rows or columns. Element e of line i is at i stride + e step. */
+/* Lines are rows or columns.  Element e of line i is at i stride + e step. */
 struct lines { int64_t count, length, stride, step; const char *name; };
 
-/* This is the squared distance of line i of a to line j of b. The sum ends once it exceeds `most`: the line cannot
+/* This is the squared distance of line i of a to line j of b.  The sum ends once it exceeds `most`: the line cannot
  * be the nearest any more. */
 static double distance(const double *a, const double *b, const struct lines *lines, int64_t i, int64_t j, double most)
 {
@@ -42,7 +42,7 @@ static void find_lines(const struct suspect *suspect, const struct lines *lines,
     }
 }
 
-/* Whether every line appears exactly once. used: [n] to work in. */
+/* Whether every line appears exactly once.  used: [n] to work in. */
 static bool is_permutation(const int64_t *from, int64_t n, bool *used)
 {
     memset(used, 0, (size_t)n * sizeof *used);
@@ -63,7 +63,7 @@ static bool by_groups(const int64_t *from, int64_t n, int64_t A)
     return true;
 }
 
-/* Whether the lines of each head are interleaved: pairs in place of halves, or with `back` the other way. Lines
+/* Whether the lines of each head are interleaved: pairs in place of halves, or with `back` the other way.  Lines
  * that stayed are allowed. */
 static bool is_interleaved(const int64_t *from, int64_t n, int64_t A, bool back)
 {
@@ -110,7 +110,7 @@ static void say_groups(const int64_t *from, int64_t n, int64_t A, char *out, siz
 }
 
 /* Say what has moved, from the most particular words to the least: a shift by one, heads, interleaved halves,
- * pieces. At most four runs of lines are listed. */
+ * pieces.  At most four runs of lines are listed. */
 static void arrangement_say(const struct suspect *suspect, const struct lines *lines, const int64_t *from,
                             bool permuted, char *out, size_t size)
 {
@@ -135,7 +135,7 @@ static void arrangement_say(const struct suspect *suspect, const struct lines *l
 
 /* ---- hypotheses -------------------------------------------------------------------------------------------------- */
 
-/* Find for each line the right line nearest to it, and offer the result that these lines make. The work is count^2
+/* Find for each line the right line nearest to it, and offer the result that these lines make.  The work is count^2
  * length products. */
 static void try_lines(struct suspect *suspect, const struct lines *lines, double *y)
 {
@@ -187,7 +187,7 @@ static void try_vector(struct suspect *suspect, double *y)
     }
 }
 
-/* Each copy of the model has the rows of the next copy, or of the copy before. With two copies both directions are
+/* Each copy of the model has the rows of the next copy, or of the copy before.  With two copies both directions are
  * the same. */
 static void try_turns(struct suspect *suspect, double *y)
 {
@@ -249,7 +249,7 @@ static void try_shards(struct suspect *suspect, double *y)
     }
 }
 
-/* Rows repeat rows of the program's own result before them: a buffer has not been filled anew. `by` is a multiple
+/* Rows repeat rows of the program's own result before them: a buffer has not been filled anew.  `by` is a multiple
  * of a sequence. */
 static void try_left_over(struct suspect *suspect, double *y)
 {
@@ -257,7 +257,8 @@ static void try_left_over(struct suspect *suspect, double *y)
     if (S < 1 || suspect->rows != suspect->s->cursor.N) return;
     for (int64_t by = S; by < suspect->rows; by += S) {
         int64_t repeated = 0, first = suspect->rows, last = 0;
-        /* Rows that repeat the program's row `by` before them, though the right rows differ, keep the program's numbers. */
+        /* A row that repeats the program's row `by` before it, though the right rows differ, keeps the program's
+         * numbers. */
         memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
         for (int64_t r = by; r < suspect->rows; r++)
             if (memcmp(suspect->have + r * suspect->cols, suspect->have + (r - by) * suspect->cols, (size_t)n) == 0 &&
@@ -275,7 +276,7 @@ void suspect_arrangement(struct suspect *suspect)
 {
     const struct tensor t = single_new(suspect->s, suspect->rows, suspect->cols);
     if (suspect->s->failed) return;
-    /* The order goes from particular to general. Copies that take turns also look like rows in another order. */
+    /* The order goes from particular to general.  Copies that take turns also look like rows in another order. */
     try_left_over(suspect, numbers(t));
     if (suspect->words[0] == 0) try_turns(suspect, numbers(t));
     if (suspect->words[0]) return;

@@ -1,7 +1,7 @@
 /* attention.c -- what attention gives with one mistake: a plain program with a parameter for each.  Without
  * dropout.
- * mistakes.c reads the table at the end. Every row sets some switches, and forward_with or attention_input computes
- * attention [N, H V] with these switches, in fp64. A model that cannot have the mistake gives tensor_none. */
+ * mistakes.c reads the table at the end.  Every row sets some switches, and forward_with or attention_input computes
+ * attention [N, H V] with these switches, in fp64.  A model that cannot have the mistake gives tensor_none. */
 #include "ref/model/transformer.h"
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <stdio.h>
@@ -40,7 +40,7 @@ struct attention_switches {
 /* Columns of the fused tensor [N, qkv_width]: where a head's query, key and value begin. */
 struct heads { int64_t width, query, key, value; };
 
-/* The key/value group that query head h reads, with the mistake. Right is h / (H / K). */
+/* The key/value group that query head h reads, with the mistake.  Right is h / (H / K). */
 static int64_t attention_group_of(const struct single *single, const struct attention_switches *switches, int64_t h)
 {
     /* Ranks along tp have whole groups, so mistakes of a rank count groups and heads inside the rank. */
@@ -71,8 +71,8 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* Whether the token at s sees the token at t. The causal mask and the model's window apply, changed by the
- * switches. window: 0 if there is none. */
+/* Whether the token at s sees the token at t.  The causal mask and the model's window apply, changed by the
+ * switches.  window: 0 if there is none. */
 static bool sees(const struct attention_switches *switches, int64_t window, int64_t s, int64_t t)
 {
     const int64_t last = switches->behind > 0 ? switches->behind : switches->no_window ? 0 : window;
@@ -100,7 +100,7 @@ static double attention_scale_of(const struct model_config *config, const struct
                                                                                          switches->power);
 }
 
-/* Whether a model may have this mistake. Mistakes of the cap need a cap; "by_head" needs a model whose score width
+/* Whether a model may have this mistake.  Mistakes of the cap need a cap; "by_head" needs a model whose score width
  * is not A. */
 static bool may_have(const struct model_config *config, const struct attention_switches *switches)
 {
@@ -117,7 +117,7 @@ static double slope_of(const struct model_config *config, const struct attention
     return 1 - T * T;
 }
 
-/* P [S, S] = softmax(scale Q K^T) of one head of one sequence, with the mistakes. Row q has the weights with which
+/* P [S, S] = softmax(scale Q K^T) of one head of one sequence, with the mistakes.  Row q has the weights with which
  * query q reads the values. */
 static void probabilities(const struct single *single, const struct attention_switches *switches, int64_t window,
                           const double *qkv, struct heads at, double *P)
@@ -152,7 +152,7 @@ static void probabilities(const struct single *single, const struct attention_sw
     }
 }
 
-/* This is the window of the node's layer, or the mistaken window. `windowed` takes the widest window of any layer,
+/* This is the window of the node's layer, or the mistaken window.  `windowed` takes the widest window of any layer,
  * where the node's own layer has none. */
 static int64_t window_of(const struct model_config *config, const struct single_node *node,
                          const struct attention_switches *switches)
@@ -174,7 +174,7 @@ static bool attention_cannot(const struct model_config *config, const struct sin
            (switches->unsharpened && attention_scale(config) == plain_scale(config)) || !may_have(config, switches);
 }
 
-/* Y [N, H V]: for each sequence and head Y += P [S, S] V [S, A]. single_new gives zeros, so rows add up. */
+/* Y [N, H V]: for each sequence and head Y += P [S, S] V [S, A].  single_new gives zeros, so rows add up. */
 static struct tensor forward_with(struct single *single, const struct single_node *node,
                                   const struct attention_switches *switches)
 {
@@ -204,7 +204,7 @@ static struct tensor mistakes_attention_attention_forward(struct single *single,
     return forward_with(single, node, mistake->with);
 }
 
-/* Add what query q and key t give to dX: dQ += slope K, dK += slope Q, dV += p dY. slope is already the gradient
+/* Add what query q and key t give to dX: dQ += slope K, dK += slope Q, dV += p dY.  slope is already the gradient
  * of the score. */
 static void mistakes_attention_spread(const struct model_config *config, double *dx, const double *qkv,
                                       const double *dy, struct heads at,
@@ -255,7 +255,7 @@ static void head_backward(const struct single *single, const struct attention_sw
     }
 }
 
-/* dX [N, qkv_width] of all sequences and heads. Heads of one group add to the same keys and values. */
+/* dX [N, qkv_width] of all sequences and heads.  Heads of one group add to the same keys and values. */
 static struct tensor attention_input(struct single *single, const struct single_node *node,
                                      const struct single_mistake *mistake)
 {
@@ -278,7 +278,7 @@ static struct tensor attention_input(struct single *single, const struct single_
 
 /* ---- a number that is looked for, in one head of one sequence ---------------------------------------------------- */
 
-/* This is the squared distance of a head's rows in one sequence from the program's, with a mistake. P [S, S] is to
+/* This is the squared distance of a head's rows in one sequence from the program's, with a mistake.  P [S, S] is to
  * work in. */
 static double off_in_head(const struct suspect *suspect, const struct single_node *node,
                           const struct attention_switches *switches,
@@ -316,7 +316,7 @@ static void find_head(const struct suspect *suspect, int64_t *row, int64_t *head
         }
 }
 
-/* Make the result with these switches and offer it. The format has one number. */
+/* Make the result with these switches and offer it.  The format has one number. */
 static void offer(struct suspect *suspect, const struct single_node *node,
                   const struct attention_switches *switches, double *y, const char *format, double number)
 {
@@ -328,7 +328,7 @@ static void offer(struct suspect *suspect, const struct single_node *node,
 
 enum { MOST_HEADS = 64 };
 
-/* For each head find the group whose keys and values give the head's rows. A single sequence decides: the one that
+/* For each head find the group whose keys and values give the head's rows.  A single sequence decides: the one that
  * is furthest from what is right. */
 static void try_groups(struct suspect *suspect, const struct single_node *node, const double *qkv,
                        int64_t row, double *P, double *y)
@@ -357,7 +357,7 @@ static void try_groups(struct suspect *suspect, const struct single_node *node, 
     if (tensor_present(Y)) suspect_explained(suspect, y, "%s", words);
 }
 
-/* Look for a window, chunks, a prefix or a factor of scores: the nearest in one head wins. Only then the whole
+/* Look for a window, chunks, a prefix or a factor of scores: the nearest in one head wins.  Only then the whole
  * result is computed and offered. */
 static void try_numbers(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {

@@ -1,6 +1,6 @@
 /* clipping.c -- what is made of a gradient that has been clipped by another norm.
  * steps.c calls suspect_clipping for states, and for weights of sgd; gradient norms come from shares.c and
- * model_copies.c. Norms of a step are kept in single_notes for all parameters, and suspect_forget frees them.
+ * model_copies.c.  Norms of a step are kept in single_notes for all parameters, and suspect_forget frees them.
  * Without memory single.failed is ERR_MEMORY. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <stdio.h>
@@ -15,7 +15,7 @@ static void made_of(const struct suspect *suspect, const struct clipping *clippi
 
 /* ---- loss scales ------------------------------------------------------------------------------------------------- */
 
-/* The factor of clipping that fits best differs from the right factor by a power of two. Smaller powers than
+/* The factor of clipping that fits best differs from the right factor by a power of two.  Smaller powers than
  * SUSPECT_LEAST_SCALE may be a number of ranks. */
 static void try_loss_scale(struct suspect *suspect, const struct clipping *clipping, double *y)
 {
@@ -64,7 +64,7 @@ void suspect_forget(struct single_notes *notes)
     free(notes);
 }
 
-/* The notes of this step; notes of a step before lose their norms. @return NULL: no memory, and single.failed is
+/* The notes of this step; notes of a step before lose their norms.  @return NULL: no memory, and single.failed is
  * set. */
 static struct single_notes *notes_of(const struct stepping *stepping)
 {
@@ -77,7 +77,7 @@ static struct single_notes *notes_of(const struct stepping *stepping)
     return s->notes;
 }
 
-/* The owners of all parameters in a cut, made when first asked for. @return NULL: no memory, and single.failed is
+/* The owners of all parameters in a cut, made when first asked for.  @return NULL: no memory, and single.failed is
  * set. */
 static const struct share *shares_in(const struct stepping *stepping, enum share_cut cut)
 {
@@ -143,7 +143,7 @@ static void add_up_own(const struct stepping *stepping)
                 s->notes->own[cut][parts][k] = sqrt(of[cut][parts].rank[k] + of[cut][parts].whole);
 }
 
-/* Norms of what each of P ranks has; NULL: a gradient is missing. The norms hold for all parameters of a step, so
+/* Norms of what each of P ranks has; NULL: a gradient is missing.  The norms hold for all parameters of a step, so
  * they are computed once. */
 static const double *own_norms(const struct stepping *stepping, enum share_cut cut, int parts)
 {
@@ -151,7 +151,7 @@ static const double *own_norms(const struct stepping *stepping, enum share_cut c
     return stepping->s->notes->has ? stepping->s->notes->own[cut][parts] : NULL;
 }
 
-/* Each rank clips by the norm of its own part. For elements that all ranks have, the first rank's factor is tried,
+/* Each rank clips by the norm of its own part.  For elements that all ranks have, the first rank's factor is tried,
  * as a dump shows the first copy. */
 static void try_own_norms(struct suspect *suspect, const struct stepping *stepping, enum share_cut cut, int parts,
                           const struct clipping *clipping, double *y)
@@ -172,7 +172,7 @@ static void try_own_norms(struct suspect *suspect, const struct stepping *steppi
 
 /* ---- what a copy has --------------------------------------------------------------------------------------------- */
 
-/* y = sum over copies of times[k] g_k. Copies' gradients are our own model's, so what their roundings leave of g
+/* y = sum over copies of times[k] g_k.  Copies' gradients are our own model's, so what their roundings leave of g
  * gets the mean factor. */
 static void add_copies(struct suspect *suspect, const struct stepping *stepping, const struct suspect_copies *copies,
                        const double times[], const double *g, double *y)
@@ -192,7 +192,7 @@ static void add_copies(struct suspect *suspect, const struct stepping *stepping,
     }
 }
 
-/* Copies of the model clip before they add up their gradients. own_mean: a copy's gradient is that of the mean
+/* Copies of the model clip before they add up their gradients.  own_mean: a copy's gradient is that of the mean
  * over its own labels. */
 static void try_copies(struct suspect *suspect, const struct stepping *stepping, const struct clipping *clipping,
                        bool own_mean, double *y)

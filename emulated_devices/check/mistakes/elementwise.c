@@ -1,6 +1,6 @@
 /* elementwise.c -- what sums, activations, rotations and embeddings give with one mistake.
- * mistakes.c reads the tables. Each function makes what one pass of the operation gives with the mistake `which`, in
- * fp64. tensor_none means that the model cannot have it, or an input is missing. */
+ * mistakes.c reads the tables.  Each function makes what one pass of the operation gives with the mistake `which`, in
+ * fp64.  tensor_none means that the model cannot have it, or an input is missing. */
 #include "ref/model/rotary.h"
 #include "emulated_devices/check/mistakes/mistakes.h"
 
@@ -69,7 +69,7 @@ static double value(int which, double x)
     }
 }
 
-/* This is the slope of an activation, or a mistaken slope. Others come from a central difference with h = 1e-5,
+/* This is the slope of an activation, or a mistaken slope.  Others come from a central difference with h = 1e-5,
  * which is exact enough beside 16 and 32 bits. */
 static double slope(int which, double x)
 {
@@ -104,7 +104,7 @@ static struct tensor gelu_input(struct single *single, const struct single_node 
     return dX;
 }
 
-/* The mistake takes gates and ups in turn, not from halves. @return the column with number j of the rank that has
+/* The mistake takes gates and ups in turn, not from halves.  @return the column with number j of the rank that has
  * column i: its gates first, then its ups. */
 static int64_t column_of(int64_t F, int parts, int64_t i, int64_t j)
 {
@@ -271,7 +271,7 @@ const struct single_mistakes single_soft_cap_mistakes = {
 
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
 
-/* These switches describe a mistaken rotation. on: positions go on from sequence to sequence within each of so
+/* These switches describe a mistaken rotation.  on: positions go on from sequence to sequence within each of so
  * many parts of the batch. */
 struct turned { bool other_pairs, values, back, none, keys, queries, other_layers; int shift, on; double theta; };
 
@@ -285,8 +285,8 @@ static int64_t position_of(const struct single *single, const struct turned *tur
     return row - part_begin(single->cursor.batch.B, turned->on, part) * single->cursor.batch.S;
 }
 
-/* Turn each pair (a, b) of queries and keys by its position times its frequency. The sign is 1 forward and -1
- * backward. Columns without rotation are copied first. */
+/* Turn each pair (a, b) of queries and keys by its position times its frequency.  The sign is 1 forward and -1
+ * backward.  Columns without rotation are copied first. */
 static struct tensor rotate(struct single *single, struct tensor X, int layer, const struct turned *t, double sign)
 {
     const struct model_config *c = single->context->config;
@@ -399,7 +399,7 @@ const struct single_mistakes single_positions_mistakes = {
     .of = &single_positions, .rows = positions_rows, .make[SINGLE_FORWARD] = positions_forward
 };
 
-/* dW [V, D]: if a token occurs several times, only the last row's gradient stays. An assignment in place of a sum
+/* dW [V, D]: if a token occurs several times, only the last row's gradient stays.  An assignment in place of a sum
  * leaves this. */
 static struct tensor embed_weight(struct single *single, const struct single_node *node,
                                   const struct single_mistake *mistake)

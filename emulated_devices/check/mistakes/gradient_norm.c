@@ -1,5 +1,5 @@
-/* gradient_norm.c -- what the norm of all gradients is if something counts too often, or not at all. mistakes.c
- * calls suspect_gradient_norm for the result "norm"; clipping.c asks for the norms of copies. Shares without
+/* gradient_norm.c -- what the norm of all gradients is if something counts too often, or not at all.  mistakes.c
+ * calls suspect_gradient_norm for the result "norm"; clipping.c asks for the norms of copies.  Shares without
  * memory set single.failed to ERR_MEMORY. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A norm of queries or keys by heads: each rank along tp has the same weights for its own heads. The names are
+/* A norm of queries or keys by heads: each rank along tp has the same weights for its own heads.  The names are
  * those of the model's parameters. */
 static bool is_of_heads(const struct param_spec *spec)
 {
@@ -82,7 +82,7 @@ static void try_ranks(struct suspect *suspect, const struct share *share, int pa
 
 /* ---- copies of the model ----------------------------------------------------------------------------------------- */
 
-/* The squared norm of one copy's gradient before copies add theirs up. A program does not show these gradients:
+/* The squared norm of one copy's gradient before copies add theirs up.  A program does not show these gradients:
  * the source of the tensors computes them (struct single_source). */
 static double square_of(struct single *single, int copy)
 {
@@ -100,7 +100,7 @@ static double square_of(struct single *single, int copy)
     return sum;
 }
 
-/* The norms of all copies and their shares of the labels. @return n = 0: fewer than two copies, more than 8, or no
+/* The norms of all copies and their shares of the labels.  @return n = 0: fewer than two copies, more than 8, or no
  * model for them. */
 struct suspect_copies suspect_copies(struct single *single)
 {

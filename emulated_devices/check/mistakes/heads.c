@@ -1,5 +1,5 @@
 /* heads.c -- what norms of heads give with one mistake: weights [2,A], those of queries and those of keys.
- * mistakes.c reads the table of rows. try_heads_in_parts looks for ranks along tp whose gradients of these weights
+ * mistakes.c reads the table of rows.  try_heads_in_parts looks for ranks along tp whose gradients of these weights
  * were not added up. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 
@@ -54,7 +54,7 @@ static const struct single_mistake head_norm_rows[] = {
     { 0 }
 };
 
-/* dw [2, A] from the heads of rank k of so many: dw += dY X / root. A rank has whole groups, so a query head goes
+/* dw [2, A] from the heads of rank k of so many: dw += dY X / root.  A rank has whole groups, so a query head goes
  * with its keys. */
 static struct tensor weight_of_part(struct single *single, struct tensor X, struct tensor dY, int parts, int k)
 {
@@ -71,7 +71,7 @@ static struct tensor weight_of_part(struct single *single, struct tensor X, stru
     return dw;
 }
 
-/* Without the sum over tp each rank has only the gradient of its own heads. suspect_parts finds factors of these
+/* Without the sum over tp each rank has only the gradient of its own heads.  suspect_parts finds factors of these
  * parts. */
 static void try_heads_in_parts(struct suspect *suspect, const struct single_node *node,
                                enum single_pass_kind pass, double *y)

@@ -1,10 +1,10 @@
 /* inputs.c -- an operation that reads another tensor, or has another weight, of the same shape: the stream in
  * place of its norm, what a layer before it has kept, a matrix of another layer.
- * mistakes.c calls suspect_inputs for each summand, if nothing else explains the result. A hypothesis copies the
+ * mistakes.c calls suspect_inputs for each summand, if nothing else explains the result.  A hypothesis copies the
  * node and changes one input or weight; the operation's own pass computes the rest. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 
-/* Only some layers are tried: the node's own, its neighbours, the first, and slots outside of all layers. A tensor
+/* Only some layers are tried: the node's own, its neighbours, the first, and slots outside of all layers.  A tensor
  * of another layer agrees more often by chance. */
 static bool is_near(const struct single *single, int layer, int own)
 {
@@ -20,7 +20,7 @@ static bool is_alike(const struct single *single, int slot, int other, int own_l
                && is_near(single, single->context->graph->node[b->maker].layer, own_layer);
 }
 
-/* Offer the result with this node in place of the summand's node. @return whether it explains the numbers. */
+/* Offer the result with this node in place of the summand's node.  @return whether it explains the numbers. */
 static bool try_node(struct suspect *suspect, const struct single_term *term, const struct single_node *node, double *y,
                      const char *format, const char *name, const char *own)
 {

@@ -1,5 +1,5 @@
 /* loss.c -- what the loss and its gradient are with one mistake of labels or of the divisor.
- * mistakes.c reads the table of rows. loss_forward gives the loss, loss_input the gradient of the logits [N, V].
+ * mistakes.c reads the table of rows.  loss_forward gives the loss, loss_input the gradient of the logits [N, V].
  * Labels below 0 are ignored. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include "emulated_devices/check/recompute/routing.h"
@@ -20,7 +20,7 @@ static const struct loss_switches loss_right;
 /* Labels are smoothed by this, as in most programs. */
 static const double SMOOTH = 0.1;
 
-/* The label that a row has, with the mistake. A shift at the batch's end keeps the row's own label. */
+/* The label that a row has, with the mistake.  A shift at the batch's end keeps the row's own label. */
 static int label_of(const struct single *single, const struct loss_switches *switches, int64_t row)
 {
     const int64_t S = single->cursor.batch.S, B = single->cursor.batch.B,
@@ -123,7 +123,7 @@ static struct tensor loss_forward(struct single *single, const struct single_nod
     return Y;
 }
 
-/* dX [N, V] = share (softmax(x) - onehot(label)). Rows whose label is ignored stay zero. */
+/* dX [N, V] = share (softmax(x) - onehot(label)).  Rows whose label is ignored stay zero. */
 static struct tensor loss_input(struct single *single, const struct single_node *node,
                                 const struct single_mistake *mistake)
 {
@@ -180,7 +180,7 @@ static bool is_zero(const double *x, int64_t n)
     return true;
 }
 
-/* Labels are ignored although they count, so their rows are zero. The divisor may still count them, or not. */
+/* Labels are ignored although they count, so their rows are zero.  The divisor may still count them, or not. */
 static void try_ignored(struct suspect *suspect, double *y)
 {
     const struct single *s = suspect->s;

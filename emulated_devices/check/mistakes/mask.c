@@ -3,11 +3,11 @@
  *
  * A copy of the model, and a rank along tp with some of the heads, draw the mask of the first if all draw from the same
  * place of the same stream; and that of the next if ranks are counted otherwise.
- * mistakes.c calls suspect_masks for each summand. A model without dropout is left at once.
+ * mistakes.c calls suspect_masks for each summand.  A model without dropout is left at once.
  */
 #include "emulated_devices/check/mistakes/mistakes.h"
 
-/* Recompute the summand with the change of masks and offer the result. The hypothesis is taken back before the
+/* Recompute the summand with the change of masks and offer the result.  The hypothesis is taken back before the
  * comparison. */
 static void try_change(struct suspect *suspect, const struct single_term *term, struct mask_change change,
                        const char *words, double *y)

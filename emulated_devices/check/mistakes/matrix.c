@@ -3,7 +3,7 @@
  * A sum is made of parts: columns of the input that ranks along tp have, sequences of the batch that ranks along dp or
  * microbatches have.  What is wrong is written as a combination of these parts by least squares; a part whose factor is
  * 0 is missing.
- * mistakes.c reads the table of rows; norm.c uses suspect_product_parts, other files suspect_parts. Errors:
+ * mistakes.c reads the table of rows; norm.c uses suspect_product_parts, other files suspect_parts.  Errors:
  * single.failed only.
  */
 #include "emulated_devices/check/mistakes/mistakes.h"
@@ -16,7 +16,7 @@ enum { MOST_PARTS = 16 };
 
 enum { NO_BIAS = 0, TRANSPOSED = -1 };
 
-/* Y [N, out] = X W^T + which b. TRANSPOSED takes W^T in place of W, which only a square matrix allows. */
+/* Y [N, out] = X W^T + which b.  TRANSPOSED takes W^T in place of W, which only a square matrix allows. */
 static struct tensor matrix_forward(struct single *single, const struct single_node *node,
                                     const struct single_mistake *mistake)
 {
@@ -61,7 +61,7 @@ static const struct single_mistake matrix_rows[] = {
 
 /* ---- combinations of parts --------------------------------------------------------------------------------------- */
 
-/* Solve A c = b in place by elimination without pivots; A is symmetric, n at most 16. @return false if A is
+/* Solve A c = b in place by elimination without pivots; A is symmetric, n at most 16.  @return false if A is
  * singular. */
 static bool solve(double A[MOST_PARTS][MOST_PARTS], double b[], int n)
 {
@@ -80,13 +80,13 @@ static bool solve(double A[MOST_PARTS][MOST_PARTS], double b[], int n)
     return true;
 }
 
-/* Whether an element counts in least squares. For a mistake in a part of the result only wrong elements do. */
+/* Whether an element counts in least squares.  For a mistake in a part of the result only wrong elements do. */
 static bool counts(const struct suspect *suspect, int64_t i)
 {
     return suspect->there == NULL || !(fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i]);
 }
 
-/* Find the factors c of the parts by least squares: have = want + sum of (c - 1) part. @return false if parts
+/* Find the factors c of the parts by least squares: have = want + sum of (c - 1) part.  @return false if parts
  * depend on each other. */
 static bool factors(const struct suspect *suspect, const struct tensor part[], int n, double c[])
 {
@@ -111,7 +111,7 @@ static bool factors(const struct suspect *suspect, const struct tensor part[], i
 static const double SAME_FACTOR = 0.02;
 static bool near(double x, double y) { return fabs(x - y) < SAME_FACTOR; }
 
-/* List the parts whose factor is `of`. @return how many; 0 if another part's factor is neither `of` nor 1. */
+/* List the parts whose factor is `of`.  @return how many; 0 if another part's factor is neither `of` nor 1. */
 static int say_those(const double c[], int n, double of, char *out, size_t size)
 {
     int count = 0;
@@ -163,7 +163,7 @@ void suspect_parts(struct suspect *suspect, const struct tensor part[], int n, c
     suspect_explained(suspect, y, "%s", words);
 }
 
-/* How the columns of a product's input are cut into parts. Each of its matrices is cut apart, by units such as
+/* How the columns of a product's input are cut into parts.  Each of its matrices is cut apart, by units such as
  * heads. */
 struct cut { int64_t size[3], unit; int matrices, parts; };
 
@@ -173,7 +173,7 @@ static int64_t first_of(const struct cut *cut, int k, int part)
     return cut->unit * part_begin(cut->size[k] / cut->unit, cut->parts, part);
 }
 
-/* Keep the columns of part `part` and set all others to 0. The numbers come from part `other`'s columns. */
+/* Keep the columns of part `part` and set all others to 0.  The numbers come from part `other`'s columns. */
 static struct tensor matrix_columns(struct single *single, struct tensor t, const struct cut *cut, int part, int other)
 {
     const int64_t cols = tensor_cols(t);
@@ -220,7 +220,7 @@ static void try_other_piece(struct suspect *suspect, const struct tensor part[],
         }
 }
 
-/* Y = X W^T is the sum of P products, one for each part of the columns of X. A lost all-reduce leaves a part out. */
+/* Y = X W^T is the sum of P products, one for each part of the columns of X.  A lost all-reduce leaves a part out. */
 static void try_columns(struct suspect *suspect, struct tensor X, struct tensor W, const struct cut *cut, double *y)
 {
     struct single *s = suspect->s;
@@ -270,7 +270,7 @@ static void try_batch(struct suspect *suspect, struct tensor dY, struct tensor X
     suspect_parts(suspect, part, (int)B, "sequence", y);
 }
 
-/* Choose the parts: columns along tp for Y and dX, sequences for dW. Mixtures' experts have parts of their own
+/* Choose the parts: columns along tp for Y and dX, sequences for dW.  Mixtures' experts have parts of their own
  * (mixture.c). */
 static void try_all_parts(struct suspect *suspect, const struct single_node *node,
                           enum single_pass_kind pass, double *y)

@@ -1,6 +1,6 @@
 /* mistakes.c -- tries the hypotheses, and those that any result can have.
- * recompute/verdict.c calls explain() through mistakes_explainer with the right value of a wrong result. Each
- * hypothesis makes a tensor, and suspect_explained compares this tensor with the program's. The words of the best
+ * recompute/verdict.c calls explain() through mistakes_explainer with the right value of a wrong result.  Each
+ * hypothesis makes a tensor, and suspect_explained compares this tensor with the program's.  The words of the best
  * hypothesis end in the result's `mistake`; no words mean that nothing explains it. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <stdarg.h>
@@ -40,9 +40,9 @@ static double bound_of(const struct suspect *suspect, const double *y, int64_t i
            grown * suspect->allowed / sqrt((double)suspect->count);
 }
 
-/* A hypothesis y fits if nearly all elements lie within their bounds. Its distance must also be within the bounds'
- * norm and clearly smaller than that of the right result. A large y has larger rounding errors: bounds grow with
- * its norm. @param[out] left the norm of have - y, at least a part of what rounding leaves. */
+/* A hypothesis y fits if nearly all elements lie within their bounds.  Its distance must also be within the bounds'
+ * norm and clearly smaller than that of the right result.  A large y has larger rounding errors: bounds grow with
+ * its norm.  @param[out] left the norm of have - y, at least a part of what rounding leaves. */
 static bool mistakes_fits(const struct suspect *suspect, const double *y, double *left)
 {
     const double size = norm_of(y, suspect->count), grown = suspect->size > 0 && size > suspect->size
@@ -68,7 +68,7 @@ static bool is_right(const struct suspect *suspect, int64_t i)
     return fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i];
 }
 
-/* Whether a mistake explains the result if it is made in the wrong elements only. y replaces the right numbers at
+/* Whether a mistake explains the result if it is made in the wrong elements only.  y replaces the right numbers at
  * the wrong elements; the mixture must fit. */
 static bool fits_there(const struct suspect *suspect, const double *y, double *left)
 {
@@ -77,7 +77,7 @@ static bool fits_there(const struct suspect *suspect, const double *y, double *l
     return mistakes_fits(suspect, suspect->there, left);
 }
 
-/* Name the part that is wrong, for a fused result: queries, keys or values beside each other. Only a single wrong
+/* Name the part that is wrong, for a fused result: queries, keys or values beside each other.  Only a single wrong
  * part has a name. */
 static const char *mistakes_part_of(const struct suspect *suspect)
 {
@@ -94,7 +94,7 @@ static const char *mistakes_part_of(const struct suspect *suspect)
     return wrong[0] ? "queries only" : wrong[1] ? "keys only" : "values only";
 }
 
-/* An explanation that leaves half as much replaces the words. An explanation about as good is named beside them,
+/* An explanation that leaves half as much replaces the words.  An explanation about as good is named beside them,
  * with "or", unless it could explain any operation. */
 bool suspect_explained(struct suspect *suspect, const double *y, const char *format, ...)
 {
@@ -119,7 +119,7 @@ bool suspect_explained(struct suspect *suspect, const double *y, const char *for
     return true;
 }
 
-/* A hypothesis made from our own model's gradients differs from the program's by all its roundings. No bound of an
+/* A hypothesis made from our own model's gradients differs from the program's by all its roundings.  No bound of an
  * operation holds here, so the distance alone decides. */
 bool suspect_near(struct suspect *suspect, const double *y, const char *format, ...)
 {
@@ -158,7 +158,7 @@ static void replace(const struct suspect *suspect, const struct single_term *ter
     for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] - numbers(term->y)[i] + numbers(other)[i];
 }
 
-/* Find the node that a result comes from. Dropout on a slot that is not shown changes only the operation before
+/* Find the node that a result comes from.  Dropout on a slot that is not shown changes only the operation before
  * it, whose mistakes are to be named. */
 static struct single_term origin(const struct single *single, const struct single_term *term)
 {
@@ -169,7 +169,7 @@ static struct single_term origin(const struct single *single, const struct singl
     return o;
 }
 
-/* Try all rows of the operation behind a summand. Each row makes a whole tensor, and single_release gives its
+/* Try all rows of the operation behind a summand.  Each row makes a whole tensor, and single_release gives its
  * memory back before the next row. */
 static void try_operation(struct suspect *suspect, const struct single_term *shown, double *y)
 {
@@ -235,7 +235,7 @@ static void try_factor(struct suspect *suspect, double *y)
     suspect_explained(suspect, y, fabs(c) < 0.01 ? "%s %.4g" : "%s %.4f", TIMES, c);
 }
 
-/* The wrong elements alone have one factor. Nothing else may have been found, since any small error has a best
+/* The wrong elements alone have one factor.  Nothing else may have been found, since any small error has a best
  * factor. */
 static void try_factor_there(struct suspect *suspect, double *y)
 {
@@ -263,7 +263,7 @@ static double labels_of(const struct single *single, int64_t from, int64_t to)
     return n;
 }
 
-/* Whether the factors of sequences follow from parts that each divided by its own labels. Then the factor times
+/* Whether the factors of sequences follow from parts that each divided by its own labels.  Then the factor times
  * the part's number of labels is the same for all parts. */
 static bool is_mean_of_means(const struct single *single, const double *c)
 {
@@ -301,7 +301,7 @@ static void try_sequences(struct suspect *suspect, double *y)
                       least, most);
 }
 
-/* A summand is lost, halved or doubled: c is the factor that fits best. c = -1 means that the summand is missing. */
+/* A summand is lost, halved or doubled: c is the factor that fits best.  c = -1 means that the summand is missing. */
 static void try_summand(struct suspect *suspect, const struct single_term *term, double *y)
 {
     double along = 0, size = 0;
@@ -352,7 +352,7 @@ static const struct narrow { int bits; const char *name; } narrows[] = {
  * them apart; an error may be so many times a bound and a rounding, which are both estimates. */
 static const double COARSER = 1.5;
 
-/* The result itself was rounded to a narrower format than the program claims. It must have that format's bits
+/* The result itself was rounded to a narrower format than the program claims.  It must have that format's bits
  * only, and its errors must be those of a rounding. */
 static void try_rounded(struct suspect *suspect, double *y)
 {
@@ -370,12 +370,12 @@ static void try_rounded(struct suspect *suspect, double *y)
 }
 
 /* Errors lie to both sides, and none is much larger than the rest: a rounding gives such errors, a formula does
- * not. Their root mean square is at most this part of the bounds of sums in so few bits. 0.1 and 1 change none of
+ * not.  Their root mean square is at most this part of the bounds of sums in so few bits.  0.1 and 1 change none of
  * the runs above. */
 static const double LIKE_ROUNDING = 0.3;
 enum { LARGEST = 10 };                  /* times the root mean square; of a thousand normal numbers 4: not measured */
 
-/* Errors of a rounding do not point along the result. The last line is the correlation of errors with the right
+/* Errors of a rounding do not point along the result.  The last line is the correlation of errors with the right
  * numbers; 4 / sqrt(count) is chance. */
 static bool looks_random(const struct suspect *suspect, const double *bound)
 {
@@ -392,11 +392,11 @@ static bool looks_random(const struct suspect *suspect, const double *bound)
            fabs(along) <= (0.1 + 4 / sqrt((double)suspect->count)) * sqrt(off * size);
 }
 
-/* Beyond this part of the result, something is lost: any error is within the bounds of sums in so few bits. 0.03
+/* Beyond this part of the result, something is lost: any error is within the bounds of sums in so few bits.  0.03
  * changes none of the runs. */
 static const double MOST_RANDOM = 0.3;
 
-/* Recompute with sums, or the inputs of sums, in a narrower format. The errors do not show which of both was
+/* Recompute with sums, or the inputs of sums, in a narrower format.  The errors do not show which of both was
  * narrow: they grow with the number of roundings, too. */
 static void try_narrow_sums(struct suspect *suspect, double *y)
 {
@@ -504,7 +504,7 @@ static const struct hypotheses {
     { .once = try_narrow_sums, .last = true },
 };
 
-/* Run all hypotheses in their order. `last` rows run only while there are no words. An `ends` row stops the search
+/* Run all hypotheses in their order.  `last` rows run only while there are no words.  An `ends` row stops the search
  * if it added words. */
 static void try_all(struct suspect *suspect, double *y)
 {
@@ -523,8 +523,8 @@ static void try_all(struct suspect *suspect, double *y)
  * the runs; golden/bugs/campaign.sh clean 1000 has no alarm with it. */
 static const double CLEARLY = 20;
 
-/* A loss or norm that steps of 16 bits explain. Bounds are taken as if sums were exact to fp32, and only an error
- * far beyond them is diagnosed. Another result's fields are restored, since hypotheses write to them. */
+/* A loss or norm that steps of 16 bits explain.  Bounds are taken as if sums were exact to fp32, and only an error
+ * far beyond them is diagnosed.  Another result's fields are restored, since hypotheses write to them. */
 static void explain_number(struct single *single, const struct single_value *value)
 {
     const double *have = numbers(single->verdict.have), *want = numbers(value->y), *bound = numbers(value->fused);

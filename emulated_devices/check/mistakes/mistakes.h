@@ -12,7 +12,7 @@
  *     mistakes of any result     mistakes.c: zeros, factors, a summand lost, sums in a narrow format;
  *                                arrangement.c: rows, columns or heads in other places, copies that take turns
  * recompute/ calls the explainer for each wrong result; the tables and functions here are for the files of mistakes/
- * only. A hypothesis leaves the result's numbers alone and writes its own to a work tensor.
+ * only.  A hypothesis leaves the result's numbers alone and writes its own to a work tensor.
  */
 #ifndef ORRERY_SINGLE_MISTAKES_H
 #define ORRERY_SINGLE_MISTAKES_H

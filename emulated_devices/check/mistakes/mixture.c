@@ -1,6 +1,6 @@
-/* mixture.c -- what a router, the experts and their weighted sum give with one mistake.
- * mistakes.c reads the tables. routing.h gives the choices by the program's own logits. Rows of experts are choices,
- * sorted by expert: row i belongs to token routing_token(i). Mistakes that a model cannot have give tensor_none. */
+/* mixture.c -- what a router, the experts and their weighted sum give with one mistake.  mistakes.c reads the tables.
+ * routing.h gives the choices by the program's own logits.  Rows of experts are choices, sorted by expert: row i
+ * belongs to token routing_token(i).  Mistakes that a model cannot have give tensor_none. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include <string.h>
@@ -97,7 +97,7 @@ static void through_softmax(double *dx, const double *x, const double *d, int64_
  * losses. */
 struct pulls { struct routing r; struct tensor weights, losses; };
 
-/* @return false if an input is missing or a failure is noted. losses may be tensor_none. */
+/* @return false if an input is missing or a failure is noted.  losses may be tensor_none. */
 static bool pulls_of(struct single *single, const struct single_node *node, struct pulls *pulls)
 {
     pulls->r = routing_of(single, node->in[0]);
@@ -135,7 +135,8 @@ static struct tensor constant_sum(struct single *single, const struct single_nod
     return dx;
 }
 
-/* Count how often tokens [from, to) choose each expert, in all layers. @return the number of layers with a router. */
+/* Count how often tokens [from, to) choose each expert, in all layers.  @return the number of layers with a
+ * router. */
 static int64_t mixture_count_choices(struct single *single, int64_t from, int64_t to, double *count)
 {
     int64_t layers = 0;
@@ -159,7 +160,7 @@ static struct tensor balance_of_parts(struct single *single, const struct single
 {
     const struct mixture_config *m = &single->context->config->mixture;
     struct pulls p;
-    /* The right balance loss must be of the whole batch. No other loss of the router may be in the gradient. */
+    /* The right balance loss must be of the whole batch.  No other loss of the router may be in the gradient. */
     if (!router_balances_all(single) || !pulls_of(single, node, &p) || !tensor_present(p.losses)
         || parts > single->cursor.batch.B ||
         m->z_coefficient > 0 || m->sequence_coefficient > 0 || tensor_cols(p.r.logits) > MOST_EXPERTS)
@@ -262,7 +263,7 @@ static int64_t first_row(const struct routing *routing, int64_t expert)
     return first;
 }
 
-/* This is the row of X that row i of the choices reads. X has a row for each token, or for each choice. A shift
+/* This is the row of X that row i of the choices reads.  X has a row for each token, or for each choice.  A shift
  * takes the row of a choice further on. */
 static int64_t source_of(const struct routing *routing, int64_t i, int64_t rows, int shift)
 {
@@ -270,7 +271,7 @@ static int64_t source_of(const struct routing *routing, int64_t i, int64_t rows,
     return routing_token(routing, (i + shift + routing->rows) % routing->rows);
 }
 
-/* Y = X W^T of each expert's rows. other: the distance of the expert whose matrix is taken. */
+/* Y = X W^T of each expert's rows.  other: the distance of the expert whose matrix is taken. */
 static struct tensor products(struct single *single, const struct single_node *node, int other, int shift)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -318,8 +319,8 @@ static const struct single_mistake down_rows[] = { MATRICES, { 0 } }, up_rows[] 
     { 0 }
 };
 
-/* For each expert whose rows are wrong, find the expert whose matrix gives them. with[e] stays e if no other
- * matrix does. @return how many were found. */
+/* For each expert whose rows are wrong, find the expert whose matrix gives them.  with[e] stays e if no other
+ * matrix does.  @return how many were found. */
 static int find_matrices(struct suspect *suspect, const struct single_node *node,
                          const struct routing *routing, int with[], double *y)
 {
@@ -471,7 +472,7 @@ static bool is_outside(const struct suspect *suspect, int64_t i)
  * fp32, bf16 and fp16, and not if the row must be found exactly (fault check-mistake-dropped-row-is-exact). */
 static const double WHOLE_ROW = 0.05;
 
-/* How much of a choice's row a token lacks, by least squares: 1 is all of it. NaN: nothing of the token is wrong. */
+/* How much of a choice's row a token lacks, by least squares: 1 is all of it.  NaN: nothing of the token is wrong. */
 static double mixture_lacks(const struct suspect *suspect, int64_t token, const double *row, double w)
 {
     double along = 0, size = 0;

@@ -1,5 +1,5 @@
-/* model_copies.c -- runs the one-device model on the labels of one copy and keeps its gradients. report/singles.c
- * opens the copies for the ranks along dp, and mistakes/ asks for them by name. Only ERR_MEMORY is an error: a
+/* model_copies.c -- runs the one-device model on the labels of one copy and keeps its gradients.  report/singles.c
+ * opens the copies for the ranks along dp, and mistakes/ asks for them by name.  Only ERR_MEMORY is an error: a
  * copy that cannot be run is not found. */
 #include "emulated_devices/check/mistakes/model_copies.h"
 #include "ref/model/operands.h"
@@ -22,7 +22,7 @@ void model_copies_free(struct model_copies *copies)
 
 /* ---- one copy ---------------------------------------------------------------------------------------------------- */
 
-/* Write a copy's labels [B S]; labels of other copies become -1, which the loss ignores. @return the copy's part
+/* Write a copy's labels [B S]; labels of other copies become -1, which the loss ignores.  @return the copy's part
  * of the labels that count. */
 static double labels_of(const struct golden *golden, int n, int k, int32_t *labels)
 {
@@ -51,7 +51,7 @@ static enum error_code model_copies_start(struct transformer *model, const struc
     return e;
 }
 
-/* This copies the gradients of all parameters, one after another. The model divides by the copy's own labels, so
+/* This copies the gradients of all parameters, one after another.  The model divides by the copy's own labels, so
  * `share` turns them into the copy's part of the batch's mean. */
 static double *gradients_of(const struct transformer *model, double share)
 {
@@ -63,7 +63,7 @@ static double *gradients_of(const struct transformer *model, double share)
     return all;
 }
 
-/* Run our model on a copy's labels. A copy that cannot be run has no gradients, and only ERR_MEMORY is reported. */
+/* Run our model on a copy's labels.  A copy that cannot be run has no gradients, and only ERR_MEMORY is reported. */
 static enum error_code model_copies_compute(struct model_copies *copies, int k, struct error *err)
 {
     const struct golden *g = copies->golden;

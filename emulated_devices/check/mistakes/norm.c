@@ -1,5 +1,5 @@
 /* norm.c -- what a norm, also of a latent, gives with one mistake.
- * mistakes.c reads norm_rows for layernorm, rmsnorm and norms of latents. suspect_product_parts of matrix.c gives
+ * mistakes.c reads norm_rows for layernorm, rmsnorm and norms of latents.  suspect_product_parts of matrix.c gives
  * what ranks along tp have before their sum. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <string.h>
@@ -21,7 +21,7 @@ struct norm_switches {
 /* The mean of a row and the factor 1 / root by which the row is multiplied. */
 struct row { double mean, r; };
 
-/* With the switches a row's mean and factor are the mistaken ones. rmsnorm has the mean 0. */
+/* With the switches a row's mean and factor are the mistaken ones.  rmsnorm has the mean 0. */
 static struct row norm_row_of(const struct single *single, const struct single_node *node,
                               const struct norm_switches *switches, const double *x, int64_t D)
 {
@@ -113,7 +113,7 @@ static struct tensor norm_input(struct single *single, const struct single_node 
     return dX;
 }
 
-/* dw [D] = sum over rows of dY n. The mistakes take other rows than the normed ones. */
+/* dw [D] = sum over rows of dY n.  The mistakes take other rows than the normed ones. */
 static struct tensor norm_weight(struct single *single, const struct single_node *node,
                                  const struct single_mistake *mistake)
 {
@@ -169,7 +169,7 @@ static const struct single_mistake norm_rows[] = {
 
 /* ---- before the sum over tp ------------------------------------------------------------------------------------- */
 
-/* Find the product that a norm reads, as it is or with what passes by. @return NULL: no product, or masks are
+/* Find the product that a norm reads, as it is or with what passes by.  @return NULL: no product, or masks are
  * between them. */
 static const struct single_node *product_before(const struct single *single, int slot)
 {
@@ -181,7 +181,7 @@ static const struct single_node *product_before(const struct single *single, int
     return n->operation == &single_dropout ? product_before(single, n->in[0]) : NULL;
 }
 
-/* Norm the rows X + Z as the node does, and add the result to y. Z may be NULL. */
+/* Norm the rows X + Z as the node does, and add the result to y.  Z may be NULL. */
 static void add_norm(struct single *single, const struct single_node *node, struct tensor X, const double *Z, double *y)
 {
     const struct tensor w = single_param(single, node->weight), b = single_param(single, node->bias);

@@ -1,6 +1,6 @@
 /* rotary.c -- rotations by other angles: how far each pair was turned is measured, in what is wrong, and
  * another theta, scaling, factor or first position is looked for that turns so.
- * elementwise.c calls suspect_rotation for rotations that no row of its table explains. The search changes a copy of
+ * elementwise.c calls suspect_rotation for rotations that no row of its table explains.  The search changes a copy of
  * the model's rotary numbers, never the model. */
 #include "ref/model/rotary.h"
 #include "emulated_devices/check/mistakes/mistakes.h"
@@ -41,7 +41,7 @@ static bool is_off(const struct suspect *suspect, int64_t i)
     return !(fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i]);
 }
 
-/* The angle by which pair p of the tokens at this position was turned. Only wrong elements count; NaN: nothing is
+/* The angle by which pair p of the tokens at this position was turned.  Only wrong elements count; NaN: nothing is
  * wrong. */
 static double angle_at(const struct turning *turning, int64_t position, int64_t p)
 {
@@ -60,7 +60,7 @@ static double angle_at(const struct turning *turning, int64_t position, int64_t 
 }
 
 /* Measure each pair's frequency from positions 1, 2, 4, ...: each doubling refines it, and no whole turn is
- * missed. Pairs without a wrong element have the right frequency. */
+ * missed.  Pairs without a wrong element have the right frequency. */
 static void rotary_measure(struct turning *turning)
 {
     const int64_t S = turning->p->s->cursor.batch.S;
@@ -133,7 +133,7 @@ static void rotary_set(struct rotary *rotary, enum number which, double x)
 }
 
 /* Find the number from `least` to `most` whose frequencies are nearest to the measured ones, on a logarithmic
- * scale. @return NaN if the nearest is at an end of the range. */
+ * scale.  @return NaN if the nearest is at an end of the range. */
 static double set_nearest(const struct turning *turning, struct rotary *rotary, enum number which,
                           double least, double most)
 {
@@ -153,7 +153,7 @@ static double set_nearest(const struct turning *turning, struct rotary *rotary, 
     return rotary_rounded(exp(best));
 }
 
-/* Turn with the found number and offer the result. A NaN means that nothing was found. */
+/* Turn with the found number and offer the result.  A NaN means that nothing was found. */
 static bool offer(struct suspect *suspect, const struct turning *turning, const struct rotary *rotary, double *y,
                   const char *what, double x)
 {
@@ -164,7 +164,7 @@ static bool offer(struct suspect *suspect, const struct turning *turning, const 
     return suspect_explained(suspect, y, "%s%s is %.6g", what, of_what(turning), x);
 }
 
-/* Try the scaling left out, another factor, a linear scaling, another theta. The first that explains the result is
+/* Try the scaling left out, another factor, a linear scaling, another theta.  The first that explains the result is
  * said. */
 static void try_numbers(struct suspect *suspect, const struct turning *turning, double *y)
 {
@@ -191,7 +191,7 @@ static void try_numbers(struct suspect *suspect, const struct turning *turning, 
           set_nearest(turning, &plain, THETA, 1.5, 1e9));
 }
 
-/* All angles are so many times the right ones, as of positions in another unit. The factor is found by least
+/* All angles are so many times the right ones, as of positions in another unit.  The factor is found by least
  * squares. */
 static void try_times(struct suspect *suspect, const struct turning *turning, double *y)
 {
@@ -205,7 +205,7 @@ static void try_times(struct suspect *suspect, const struct turning *turning, do
     else suspect_explained(suspect, y, "angles%s are %.4g times what they must be", of_what(turning), along / size);
 }
 
-/* Positions begin elsewhere. The angle at the first token says where, but for whole turns; slow pairs have none. */
+/* Positions begin elsewhere.  The angle at the first token says where, but for whole turns; slow pairs have none. */
 static void try_first(struct suspect *suspect, const struct turning *turning, double *y)
 {
     double f[PAIRS] = { 0 }, tried = 0;
@@ -233,7 +233,7 @@ static void try_measured(struct suspect *suspect, const struct turning *turning,
                       of_what(turning), (long long)i, turning->frequency[i], f[i]);
 }
 
-/* Note what is wrong, queries or keys, and measure only there. Values are not turned. */
+/* Note what is wrong, queries or keys, and measure only there.  Values are not turned. */
 void suspect_rotation(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     struct single *s = suspect->s;

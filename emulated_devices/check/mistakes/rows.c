@@ -13,7 +13,7 @@ static bool in_part(const struct single *single, int64_t row, bool sequences, in
     return sequences ? row / S == k : part_with(S, parts, row % S) == k;
 }
 
-/* Run the pass once for each part, with the gradients of all other tokens set to zero. suspect_parts then finds
+/* Run the pass once for each part, with the gradients of all other tokens set to zero.  suspect_parts then finds
  * the factor of each part. */
 static void try_parts(struct suspect *suspect, const struct single_term *term, bool sequences, int parts, double *y)
 {
@@ -37,7 +37,7 @@ static void try_parts(struct suspect *suspect, const struct single_term *term, b
     single_release(s, used);
 }
 
-/* Only gradients of weights and biases are sums over tokens. Experts' matrices have parts of their own in
+/* Only gradients of weights and biases are sums over tokens.  Experts' matrices have parts of their own in
  * mixture.c. */
 void suspect_rows(struct suspect *suspect, const struct single_term *term, double *y)
 {

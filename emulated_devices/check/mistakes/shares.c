@@ -1,5 +1,5 @@
-/* shares.c -- finds the rank that has an element of a parameter, for each usual cut. clipping.c and
- * gradient_norm.c add up squares of gradients with it. Only shares_of can fail: without memory it returns NULL. */
+/* shares.c -- finds the rank that has an element of a parameter, for each usual cut.  clipping.c and
+ * gradient_norm.c add up squares of gradients with it.  Only shares_of can fail: without memory it returns NULL. */
 #include "emulated_devices/check/mistakes/shares.h"
 #include <stdlib.h>
 
@@ -38,7 +38,7 @@ static int end_of_layer(const struct model_config *config, const struct share li
     return end;
 }
 
-/* Lay the parameters of each unit end to end: `before` counts the elements before each. In some cuts the norms of
+/* Lay the parameters of each unit end to end: `before` counts the elements before each.  In some cuts the norms of
  * a layer come after the rest. */
 static void lay_flat(const struct model_config *config, struct share list[], int params, int64_t laid[])
 {
@@ -88,7 +88,7 @@ struct share *shares_of(const struct model_config *config, enum share_cut cut)
 
 /* ---- along tp ---------------------------------------------------------------------------------------------------- */
 
-/* The rank along tp that has the element: heads for attention, columns of F for the feed-forward. -1: all ranks
+/* The rank along tp that has the element: heads for attention, columns of F for the feed-forward.  -1: all ranks
  * have it. */
 static int along_tp(const struct share *share, int64_t r, int64_t c, int parts)
 {
@@ -96,7 +96,7 @@ static int along_tp(const struct share *share, int64_t r, int64_t c, int parts)
     const enum block_param is = share->block;
     int64_t at = -1, of = 0;
     if (is == QKV_W || is == QKV_B) {
-        /* Rows of the fused matrix are queries, then keys, then values. A query head goes with its group's keys. */
+        /* Rows of the fused matrix are queries, then keys, then values.  A query head goes with its group's keys. */
         const int64_t row = is == QKV_B ? c : r, head = row / m->A;
         at = head < m->H ? head / (m->H / m->K) : (head - m->H) % m->K, of = m->K;
     } else if (is == UP_W || is == UP_B) at = (is == UP_B ? c : r) % m->F, of = m->F;

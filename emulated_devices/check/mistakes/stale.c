@@ -1,5 +1,5 @@
 /* stale.c -- compares a wrong gradient with what another step, weights, batch or copy of the model would give.
- * emulated_devices/cli/check.c calls stale_describe for each wrong gradient from step 2 on. A tensor that cannot
+ * emulated_devices/cli/check.c calls stale_describe for each wrong gradient from step 2 on.  A tensor that cannot
  * be read, or a model that cannot be run, gives no words and no error. */
 #include "emulated_devices/check/mistakes/stale.h"
 #include "ref/model/operands.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Write the name that the gradient has in the step before, as "grad/wte.weight" for step 1. @return the step
+/* Write the name that the gradient has in the step before, as "grad/wte.weight" for step 1.  @return the step
  * before; 0 if there is none. */
 static int stale_before(const char *name, char *out, size_t size)
 {
@@ -31,7 +31,7 @@ static bool is_there(const struct actual *actual, const char *name, const int64_
     return assembly_make(&all, actual, name, dim, x, NULL, &ignored) == OK && all.any && all.missing == 0;
 }
 
-/* Compare with the old gradient: equal numbers are stale, a sum of both was not cleared. @return NULL: neither. */
+/* Compare with the old gradient: equal numbers are stale, a sum of both was not cleared.  @return NULL: neither. */
 static const char *words(const double *have, const double *old, const double *right, int64_t n, double bound)
 {
     double off = 0, size = 0;
@@ -84,8 +84,8 @@ static enum error_code stale_forward(struct transformer *model, const struct gol
     return transformer_forward(model, ids, labels, golden->B, golden->S, &loss, err);
 }
 
-/* Set the corrections of routers after so many steps. Files have those of the start; the rest follows from the
- * experts that each step's tokens chose. So all steps are run again. */
+/* Set the corrections of routers after so many steps.  Files have those of the start; the rest follows from the
+ * experts that each step's tokens chose.  So all steps are run again. */
 static enum error_code biases_after(struct transformer *model, const struct golden *golden,
                                     const char *optimizer, int steps, struct error *err)
 {
@@ -137,7 +137,7 @@ static bool stale_cannot(const struct golden *golden, const struct other *other,
                            || (other->labels && !drops));
 }
 
-/* Whether the program's gradient is that of the hypothesis. In 16 bits bounds are wide, so the gradient must also
+/* Whether the program's gradient is that of the hypothesis.  In 16 bits bounds are wide, so the gradient must also
  * be twice nearer than to what is right. */
 static bool is_near(const double *have, struct tensor y, const double *right, double bound)
 {
@@ -149,7 +149,7 @@ static bool is_near(const double *have, struct tensor y, const double *right, do
     return sqrt(off) <= bound * sqrt(size) && sqrt(off) <= sqrt(otherwise) / 2;
 }
 
-/* Run the model for one hypothesis and compare the gradient of one parameter. name: "adamw/2/grad/wte.weight". */
+/* Run the model for one hypothesis and compare the gradient of one parameter.  name: "adamw/2/grad/wte.weight". */
 static bool is_of(const struct golden *golden, const struct other *other, int copies, const char *name, int step,
                   const double *have, const double *right, double bound)
 {

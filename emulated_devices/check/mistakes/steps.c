@@ -1,6 +1,6 @@
 /* steps.c -- what a step of an optimizer gives with one mistake.
- * mistakes.c calls suspect_step with the step that recompute/steps.c could not confirm. The right formula is adamw's
- * or sgd's of ref/optim; each row changes one part of it. Inputs are the program's own tensors. */
+ * mistakes.c calls suspect_step with the step that recompute/steps.c could not confirm.  The right formula is adamw's
+ * or sgd's of ref/optim; each row changes one part of it.  Inputs are the program's own tensors. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include "ref/optim/optimizer.h"
 #include <string.h>
@@ -83,7 +83,7 @@ static void correct(const struct read *read, int which, double c[2])
     c[1] = which == NO_CORRECTION || which == SECOND_PLAIN ? 1 : 1 - pow(h->beta2, n);
 }
 
-/* Element i moves by lr m / c1 / (sqrt(v / c2) + eps) for adam. For sgd it is lr m or lr g. */
+/* Element i moves by lr m / c1 / (sqrt(v / c2) + eps) for adam.  For sgd it is lr m or lr g. */
 static double steps_moved(const struct read *read, int64_t i, int which)
 {
     const struct hyperparameters *h = &read->t->o->hyper;
@@ -103,7 +103,7 @@ static double steps_moved(const struct read *read, int64_t i, int which)
     return read->lr * (times * read->g[i] + (which == DECAY_L2 ? h->weight_decay * read->old[i] : 0));
 }
 
-/* The step, with or without its decay, is times a factor, as by another learning rate. The factor is found by
+/* The step, with or without its decay, is times a factor, as by another learning rate.  The factor is found by
  * least squares. */
 static void try_rate(struct suspect *suspect, const struct read *read, bool decays, double *y)
 {
@@ -131,7 +131,7 @@ static void try_decay(struct suspect *suspect, const struct read *read, double *
     suspect_explained(suspect, y, "decay is %.4f of what it must be", along / size / read->decay);
 }
 
-/* The squared distance of the step with this eps from the program's weight. y gets the step. */
+/* The squared distance of the step with this eps from the program's weight.  y gets the step. */
 static double with_eps(const struct suspect *suspect, const struct read *read, double eps, double *y)
 {
     double c[2], off = 0;
@@ -213,7 +213,7 @@ static void try_weights(struct suspect *suspect, const struct read *read, double
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
 
-/* Another beta explains the state: new = beta old + (1 - beta) x, by least squares. In the first step the old
+/* Another beta explains the state: new = beta old + (1 - beta) x, by least squares.  In the first step the old
  * state is 0, and beta is a factor of the gradient. */
 static void try_beta(struct suspect *suspect, const struct read *read, const double *old, double keep,
                      bool squared, double *y)
@@ -234,7 +234,7 @@ static void try_beta(struct suspect *suspect, const struct read *read, const dou
                            squared ? sqrt(times) : times);
 }
 
-/* All mistakes of a state: new = keep old + part x, where x is the clipped gradient or its square. keep, part: the
+/* All mistakes of a state: new = keep old + part x, where x is the clipped gradient or its square.  keep, part: the
  * rule's numbers. */
 static void try_state(struct suspect *suspect, const struct read *read, const double *old, double keep, double part,
                       bool squared, double *y)
@@ -272,14 +272,14 @@ static void try_state(struct suspect *suspect, const struct read *read, const do
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Read a tensor of the step with the shape of the rows that are computed. NULL: the program does not have it. */
+/* Read a tensor of the step with the shape of the rows that are computed.  NULL: the program does not have it. */
 static const double *steps_fetch(const struct stepping *stepping, struct single_name name)
 {
     const struct tensor x = single_input(stepping->s, name, stepping->rows, stepping->cols);
     return single_going(stepping->s) ? x.data : NULL;
 }
 
-/* State i of the optimizer after step k. NULL: before the first step, or the optimizer has no such state. */
+/* State i of the optimizer after step k.  NULL: before the first step, or the optimizer has no such state. */
 static const double *state(const struct stepping *stepping, int64_t k, int i)
 {
     return k < 0 || i >= stepping->is->states ? NULL

@@ -2,8 +2,8 @@
  *
  * A few units of roundoff of the terms bound the error of each; a step's result that is stored adds the unit of the
  * format.  A step's result that is subnormal is off by `tiny`, times what the steps after it multiply by.
- * walk.c runs these passes through the operations at the end of each section. fused bounds use the unit of sums,
- * steps bounds that of stored results. An input that lacks gives single_stop(), which single_end reports.
+ * walk.c runs these passes through the operations at the end of each section.  fused bounds use the unit of sums,
+ * steps bounds that of stored results.  An input that lacks gives single_stop(), which single_end reports.
  */
 #include "emulated_devices/check/recompute/parts.h"
 
@@ -28,7 +28,7 @@ static struct element gelu(double x, struct unit unit)
                             + unit.tiny * (1 + T) };
 }
 
-/* gelu'(x) = (1 + T) / 2 + x / 2 (1 - T^2) t'. An error of T moves both summands. */
+/* gelu'(x) = (1 + T) / 2 + x / 2 (1 - T^2) t'.  An error of T moves both summands. */
 static struct element gelu_slope(double x, struct unit unit)
 {
     const struct element tanh = gelu_tanh(x, unit);
@@ -69,7 +69,7 @@ static double silu_steps(double gate, double up, struct unit unit)
  * its products with x, 1 - s, s and a, one after another. */
 static double tiny_slope(double slope, double s, double a) { return fabs(slope) + 1 + a * (s * (1 - s) + s + 1) + 1; }
 
-/* d gate = dy up (s + x s (1 - s)) if `first`; else d up = dy x s. (6 + |gate|) units bound a silu, because exp
+/* d gate = dy up (s + x s (1 - s)) if `first`; else d up = dy x s.  (6 + |gate|) units bound a silu, because exp
  * multiplies the error of its argument. */
 static struct element swiglu_slope(double dy, double gate, double up, bool first, struct unit unit)
 {
@@ -96,7 +96,7 @@ static struct element geglu_slope(double dy, double gate, double up, bool first,
     return (struct element){ by * g.y, fabs(by) * (g.off + 3 * unit.u * fabs(g.y)) + tiny };
 }
 
-/* A clamped swiglu is g sigmoid(alpha g) (u + 1); g and u are gate and up within the limit. Beyond the limit there
+/* A clamped swiglu is g sigmoid(alpha g) (u + 1); g and u are gate and up within the limit.  Beyond the limit there
  * is no gradient. */
 static struct element clamped(double gate, double up, struct clamped c, struct unit unit)
 {
@@ -187,7 +187,7 @@ static struct single_value gelu_forward(struct single *single, const struct sing
     return v;
 }
 
-/* dX = dY gelu'(X). A program may multiply by one factor of the slope after another: gelu_chain bounds what
+/* dX = dY gelu'(X).  A program may multiply by one factor of the slope after another: gelu_chain bounds what
  * underflows then. */
 static struct single_value gelu_input(struct single *single, const struct single_node *node)
 {
@@ -232,7 +232,7 @@ static struct single_value gated_forward(struct single *single, const struct sin
     return v;
 }
 
-/* dX [N, 2 F] is made by a gated activation. The error of stored steps is the slope's own error with the unit of
+/* dX [N, 2 F] is made by a gated activation.  The error of stored steps is the slope's own error with the unit of
  * stored results. */
 static struct single_value gated_input(struct single *single, const struct single_node *node, const struct gated *of)
 {

@@ -15,8 +15,8 @@
  * from the y that is stored, even if that is wrong; as in T. Dao et al., "FlashAttention", arXiv:2205.14135.  By steps:
  * scores and a_j are stored twice, and so are the gradients of each query head before those of heads that share a key
  * head are added.  Each of these that is subnormal is off by `tiny`, times what it is multiplied by.
- * walk.c runs the passes. Rows of heads are independent, so OpenMP threads share the heads; each thread has scratch
- * of its own. The batch or a tile of whole sequences is computed at once.
+ * walk.c runs the passes.  Rows of heads are independent, so OpenMP threads share the heads; each thread has scratch
+ * of its own.  The batch or a tile of whole sequences is computed at once.
  */
 #include "ref/model/transformer.h"
 #include "emulated_devices/check/recompute/parts.h"
@@ -24,7 +24,7 @@
 
 /* ---- the rows that have keys ------------------------------------------------------------------------------------- */
 
-/* The rows that have keys: those of the batch, then the prefixes of all streams. x is [rows, (H+2K)A]; a prefix
+/* The rows that have keys: those of the batch, then the prefixes of all streams.  x is [rows, (H+2K)A]; a prefix
  * has no queries. */
 struct rows {
     struct tensor x;
@@ -36,7 +36,7 @@ struct rows {
     const double *sink;                 /* [H] of each head the logit of its sink; NULL: none has one */
 };
 
-/* Collect the rows of the batch and of prefixes. A weight of the node is its sinks or its prefixes, never both. */
+/* Collect the rows of the batch and of prefixes.  A weight of the node is its sinks or its prefixes, never both. */
 static struct rows rows_new(struct single *single, const struct single_node *node)
 {
     const struct tensor X = single_act(single, node->in[0]), own = single_param(single, node->weight),
@@ -123,7 +123,7 @@ static struct sums sums_at(const struct gathered *gathered, int64_t at)
                           { numbers(gathered->off[FUSED]) + at, numbers(gathered->off[STEPS]) + at } };
 }
 
-/* Add a x[i] for each i below n. Each term is off by off[way] |x[i]|. `restrict` tells the compiler that the five
+/* Add a x[i] for each i below n.  Each term is off by off[way] |x[i]|. `restrict` tells the compiler that the five
  * sums do not overlap, so the loop becomes vector instructions. */
 static void attention_gather(struct sums sums, double a, const double *x, const double off[WAYS], int64_t n)
 {
@@ -137,7 +137,7 @@ static void attention_gather(struct sums sums, double a, const double *x, const 
     }
 }
 
-/* Turn what was gathered from n terms into a value with bounds. A sum of so many terms is off by rounding_of_sum()
+/* Turn what was gathered from n terms into a value with bounds.  A sum of so many terms is off by rounding_of_sum()
  * of the absolute terms. */
 static struct single_value attention_finish(struct single *single, const struct gathered *gathered, int64_t terms)
 {
@@ -198,7 +198,7 @@ static void tiny_probability(const struct single *single, double tiny[WAYS])
     tiny[FUSED] = single->rounding.tiny, tiny[STEPS] = 2 * single->rounding.tiny;
 }
 
-/* A score becomes its soft cap, c tanh(x / c). By steps quotient, tanh and product are stored. The slope and its
+/* A score becomes its soft cap, c tanh(x / c).  By steps quotient, tanh and product are stored.  The slope and its
  * bend are kept for the backward pass. */
 static void cap_score(const struct single *single, struct query *query, int64_t j)
 {
@@ -214,7 +214,7 @@ static void cap_score(const struct single *single, struct query *query, int64_t 
     }
 }
 
-/* Add the sink: a key more, without a value. Other programs put its logit beside the scores and take away the
+/* Add the sink: a key more, without a value.  Other programs put its logit beside the scores and take away the
  * largest; the difference is stored. */
 static void take_sink(const struct single *single, struct query *query, double logit, double top, double *sum)
 {
@@ -226,7 +226,7 @@ static void take_sink(const struct single *single, struct query *query, double l
     for (int way = 0; way < WAYS; way++) query->mean_off[way] += query->sink * query->off_sink[way];
 }
 
-/* Compute scores and probabilities of query n in head h, with the errors of both. `scratch` has QUERY_ARRAYS
+/* Compute scores and probabilities of query n in head h, with the errors of both.  `scratch` has QUERY_ARRAYS
  * arrays of `room` numbers. */
 static struct query query_of(const struct single *single, const struct rows *rows, int64_t n, int64_t h,
                              double *scratch, int64_t room)
@@ -267,8 +267,8 @@ static struct query query_of(const struct single *single, const struct rows *row
     return q;
 }
 
-/* y += p_j v_j. If all probabilities count once, errors that all scores have in common cancel, so |v - y| bounds
- * the term. With dropped probabilities |v| does. */
+/* y += p_j v_j.  If all probabilities count once, errors that all scores have in common cancel, so |v - y| bounds
+ * the term.  With dropped probabilities |v| does. */
 static void gather_row(const struct query *query, const struct rows *rows, struct sums to, int64_t A,
                        const double tiny_p[WAYS])
 {
@@ -289,7 +289,7 @@ static void gather_row(const struct query *query, const struct rows *rows, struc
         for (int way = 0; way < WAYS; way++) to.off[way][a] += query->sink * query->off_sink[way] * fabs(to.y[a]);
 }
 
-/* Y [N, H V] = P V of all heads. Each head's rows are computed alone. */
+/* Y [N, H V] = P V of all heads.  Each head's rows are computed alone. */
 static struct single_value recompute_attention_forward(struct single *single, const struct single_node *node)
 {
     const struct model_config *c = single->context->config;
@@ -312,7 +312,7 @@ static struct single_value recompute_attention_forward(struct single *single, co
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* y and dy: how far y is off, and with it d = (dy, y). apart: by how much the stored result differs from y. */
+/* y and dy: how far y is off, and with it d = (dy, y).  apart: by how much the stored result differs from y. */
 static void result_of(const struct rows *rows, struct query *query, const double *dy, const double *result, int64_t A,
                       double *absolute, double *apart)
 {
@@ -335,8 +335,8 @@ static double off_slope(const struct single *s, const struct query *query, int64
            (way == STEPS ? 3 * s->rounding.store * query->slope[j] : 0);
 }
 
-/* Compute the gradients of a query's scores, p (a - d) scale, into query->x. query->off_x has how far they are off
- * by themselves. @param[out] common how far d is off, times the scale. */
+/* Compute the gradients of a query's scores, p (a - d) scale, into query->x.  query->off_x has how far they are off
+ * by themselves.  @param[out] common how far d is off, times the scale. */
 static void slopes(const struct single *single, const struct rows *rows, struct query *query, const double *dy,
                    const double *result, double common[WAYS])
 {
@@ -380,7 +380,7 @@ static void slopes(const struct single *single, const struct rows *rows, struct 
     query->d = d;
 }
 
-/* Add what a query gives to the gradients: dQ += x k_j, dK_j += x q, dV_j += p_j dy. Values have V numbers. */
+/* Add what a query gives to the gradients: dQ += x k_j, dK_j += x q, dV_j += p_j dy.  Values have V numbers. */
 static void attention_spread(const struct single *single, const struct gathered *gathered, const struct rows *rows,
                              const struct query *query, const double common[WAYS], const double *dy)
 {
@@ -411,7 +411,7 @@ static void attention_spread(const struct single *single, const struct gathered 
         for (int64_t a = 0; a < A; a++) my.off[way][a] += common[way] * fabs(mean[a]);
 }
 
-/* If heads share keys, the gradients of keys and values are stored after each head. The sum with the heads before
+/* If heads share keys, the gradients of keys and values are stored after each head.  The sum with the heads before
  * is stored, too. */
 static void store_head(const struct single *single, const struct gathered *gathered, double *before, struct heads at)
 {
@@ -441,8 +441,8 @@ static void gather_head(const struct single *single, const struct rows *rows, st
     }
 }
 
-/* The gradients of all rows that have keys are made here. Heads that share keys add to the same sums one after
- * another. So a thread has all heads of a group. */
+/* The gradients of all rows that have keys are made here.  Heads that share keys add to the same sums one after
+ * another.  So a thread has all heads of a group. */
 static struct single_value recompute_attention_backward(struct single *single, const struct single_node *node)
 {
     const struct model_config *c = single->context->config;
@@ -490,7 +490,7 @@ static struct single_value recompute_attention_input(struct single *single, cons
                              single_rows(single, single_slot(single, node->in[0])), 0);
 }
 
-/* Copy all sums into the last rows of a tile's sums, or back. The last rows are those of the prefixes. */
+/* Copy all sums into the last rows of a tile's sums, or back.  The last rows are those of the prefixes. */
 static void copy_last(struct gathered *all, struct gathered *tile, bool back)
 {
     struct tensor *const to[] = { &tile->y, &tile->off[FUSED], &tile->off[STEPS], &tile->absolute, &tile->square },
@@ -520,7 +520,7 @@ static void gather_tile(struct single *single, const struct single_node *node, i
     copy_last(all, &g, true);
 }
 
-/* The gradients of keys and values of all prefixes are added up tile after tile. A head's part is stored when all
+/* The gradients of keys and values of all prefixes are added up tile after tile.  A head's part is stored when all
  * tiles have theirs, so heads are the outer loop. */
 static struct single_value attention_weight(struct single *single, const struct single_node *node)
 {
@@ -549,7 +549,7 @@ static struct single_value attention_weight(struct single *single, const struct 
     return attention_part_of(single, v, 0, rows, q);
 }
 
-/* The gradients of sinks [H]: the sum over rows of -p d, where p is the sink's probability. `all` and `square`
+/* The gradients of sinks [H]: the sum over rows of -p d, where p is the sink's probability.  `all` and `square`
  * have absolute and squared terms. */
 struct sinks { struct single_value v; struct tensor all, square; };
 

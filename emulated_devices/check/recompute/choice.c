@@ -36,7 +36,7 @@ static struct tied tied_of(const struct routing *routing, int64_t token)
 /* What the experts make: the program's rows, the tokens, and the node of the first product. */
 struct made { const struct single_node *up; struct tensor rows, tokens; int64_t open; };
 
-/* Whether a row near those of expert e is what the expert makes of a token: W_e x. Other open choices may move
+/* Whether a row near those of expert e is what the expert makes of a token: W_e x.  Other open choices may move
  * rows by up to made->open places. */
 static bool has_made(struct single *single, const struct routing *routing, const struct made *made,
                      int64_t token, int32_t e)
@@ -66,7 +66,7 @@ static bool has_made(struct single *single, const struct routing *routing, const
     return found;
 }
 
-/* Try all experts with the open logit on one token. @return whether it is known now what the token has chosen. */
+/* Try all experts with the open logit on one token.  @return whether it is known now what the token has chosen. */
 static bool choice_settle(struct single *single, struct routing *routing, const struct made *made, int64_t token)
 {
     const struct tied t = tied_of(routing, token);
@@ -96,7 +96,7 @@ static const struct single_node *choice_node_of(const struct single *single,
     return NULL;
 }
 
-/* Whether equal logits make equal keys and nothing is dropped. Only then a choice between equal logits is open. */
+/* Whether equal logits make equal keys and nothing is dropped.  Only then a choice between equal logits is open. */
 static bool keys_are_logits(const struct single *single)
 {
     const struct mixture_config *c = &single->context->config->mixture;
@@ -143,7 +143,7 @@ static bool has_ties(const struct routing *routing)
     return false;
 }
 
-/* Exchange two choices of a token if their gradients fit better the other way. right: the gradients of all weights
+/* Exchange two choices of a token if their gradients fit better the other way.  right: the gradients of all weights
  * if the order is as it is now. */
 static void choice_exchange(struct routing *routing, int64_t token, const double *have, double *right)
 {

@@ -34,7 +34,7 @@ const struct single_operation single_add = {
 
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
-/* y = x m / (1-rate); a rate of 0 gives the value itself. The value's own bounds are multiplied, too. */
+/* y = x m / (1-rate); a rate of 0 gives the value itself.  The value's own bounds are multiplied, too. */
 static struct single_value elementwise_drop(struct single *single, const struct single_node *node,
                                             struct single_value value)
 {
@@ -70,7 +70,8 @@ const struct single_operation single_dropout = {
 
 /* ---- the factor of embeddings ------------------------------------------------------------------------------------ */
 
-/* The embedding times its factor, sqrt(D) as the format of results has it. Bounds of the value grow by the factor. */
+/* The embedding times its factor, sqrt(D) as the format of results has it.  Bounds of the value grow by the
+ * factor. */
 static struct single_value scaled(struct single *single, struct single_value value)
 {
     const double a = embedding_factor(single->context->config, single->rounding.results);
@@ -106,7 +107,7 @@ const struct single_operation single_scale = {
 
 /* ---- the soft cap of logits -------------------------------------------------------------------------------------- */
 
-/* Y = cap T, T = tanh(X / cap). By steps the quotient and T are stored. */
+/* Y = cap T, T = tanh(X / cap).  By steps the quotient and T are stored. */
 static struct single_value soft_cap(struct single *single, const struct single_node *node)
 {
     const struct tensor X = single_act(single, node->in[0]);
@@ -122,7 +123,7 @@ static struct single_value soft_cap(struct single *single, const struct single_n
     return v;
 }
 
-/* dX = dY (1 - T^2), T = Y / cap, even if Y is wrong. Always allowed: T has been stored by itself, or not at all.
+/* dX = dY (1 - T^2), T = Y / cap, even if Y is wrong.  Always allowed: T has been stored by itself, or not at all.
  * By steps dY cap and its product with the slope are stored, too. */
 static struct single_value soft_cap_input(struct single *single, const struct single_node *node)
 {
@@ -150,7 +151,7 @@ const struct single_operation single_soft_cap = {
 
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
 
-/* Turn one pair by an angle. The angle is off by a few units of itself; by steps cosine, sine and products are
+/* Turn one pair by an angle.  The angle is off by a few units of itself; by steps cosine, sine and products are
  * stored. */
 static void elementwise_turn(struct single *single, struct single_value value, struct tensor X, int64_t i, int64_t j,
                              double angle, double size)
@@ -166,7 +167,7 @@ static void elementwise_turn(struct single *single, struct single_value value, s
                3 * store * second + tiny);
 }
 
-/* Turn all pairs of queries and keys [N, (H+2K)A]; values pass unchanged. sign: 1 forward, -1 backward. */
+/* Turn all pairs of queries and keys [N, (H+2K)A]; values pass unchanged.  sign: 1 forward, -1 backward. */
 static struct single_value rotate(struct single *single, struct tensor X, int layer, double sign)
 {
     const struct model_config *c = single->context->config;

@@ -2,7 +2,7 @@
  *
  * The gradient of a row is a sum over its tokens, in any order; by steps the sum is stored after each of them.  If the
  * matrix is also the output matrix, these rows may be added to its gradient one by one.
- * walk.c runs the passes. Matrices with V rows are read some rows at a time, so memory does not grow with the
+ * walk.c runs the passes.  Matrices with V rows are read some rows at a time, so memory does not grow with the
  * vocabulary.
  */
 #include "emulated_devices/check/recompute/parts.h"
@@ -14,7 +14,7 @@ static int64_t token(const struct single *single, int64_t row)
     return single->cursor.batch.ids[row % single->cursor.N];
 }
 
-/* Y [N, D] = W[ids]: copies of rows, which round nothing. Each block of W fills the rows of its own tokens. */
+/* Y [N, D] = W[ids]: copies of rows, which round nothing.  Each block of W fills the rows of its own tokens. */
 static struct single_value embed(struct single *single, const struct single_node *node)
 {
     const struct single_slot *out = single_slot(single, node->out);
@@ -52,11 +52,11 @@ static struct single_value embedding_place(struct single *single, const struct s
     return v;
 }
 
-/* A gradient of rows that are added up. absolute: the sum of absolute values; count: terms of each row of the
+/* A gradient of rows that are added up.  absolute: the sum of absolute values; count: terms of each row of the
  * block. */
 struct scattered { struct single_value v; struct tensor absolute, count; struct single_block block; };
 
-/* dW[row of n] += dY[n]: tokens or positions choose the row. By steps the sum is stored after each term. */
+/* dW[row of n] += dY[n]: tokens or positions choose the row.  By steps the sum is stored after each term. */
 static void add_gradients(const struct single *single, struct scattered *to, struct single_value dY, bool tokens)
 {
     const int64_t D = tensor_cols(dY.y);
@@ -74,7 +74,7 @@ static void add_gradients(const struct single *single, struct scattered *to, str
     }
 }
 
-/* The gradient of a matrix of tokens or positions is added up tile after tile. A large matrix is computed a block
+/* The gradient of a matrix of tokens or positions is added up tile after tile.  A large matrix is computed a block
  * of rows at a time. */
 static struct single_value embedding_scatter(struct single *single, const struct single_node *node, bool tokens)
 {

@@ -2,7 +2,7 @@
  *
  * Rows are choices, sorted by expert, then by token.  Products and their bounds are those of matrix.c.  The gradient of
  * a token is the sum over its choices, each rounded; by steps all sums are stored.
- * walk.c runs the passes. Choices come from routing.h, so a token's rows are those that the program's own logits
+ * walk.c runs the passes.  Choices come from routing.h, so a token's rows are those that the program's own logits
  * choose.
  */
 #include "emulated_devices/check/recompute/products.h"
@@ -17,7 +17,7 @@ static int64_t first_row(const struct routing *routing, int64_t expert)
     return first;
 }
 
-/* Gather the rows of one expert. X has a row for each choice, or with `tokens` a row for each token. */
+/* Gather the rows of one expert.  X has a row for each choice, or with `tokens` a row for each token. */
 static struct tensor experts_rows_of(struct single *single, const struct routing *routing, int64_t expert,
                                      struct tensor X, bool tokens)
 {
@@ -60,7 +60,7 @@ static struct single_value products(struct single *single, const struct single_n
     return v;
 }
 
-/* One expert's dW [out, in] = dY^T X is added up over its rows, tile after tile. cursor.one_expert hides the rows
+/* One expert's dW [out, in] = dY^T X is added up over its rows, tile after tile.  cursor.one_expert hides the rows
  * of all others. */
 static struct single_value experts_weight_of(struct single *single, const struct single_node *node, bool tokens)
 {
@@ -101,8 +101,9 @@ static struct single_value experts_bias(struct single *single, const struct sing
     return single_going(single) ? product_weight_end(single, &a) : single_stop(single);
 }
 
-/* Add the rows of each token: Y[n] += w_i rows_i. times: the factor of each choice, NULL for 1. By steps each sum
- * is stored. If ranks have parts of the rows, each rank stores its part of the sum. Sums of parts are stored, too. */
+/* Add the rows of each token: Y[n] += w_i rows_i.  times: the factor of each choice, NULL for 1.  By steps each sum
+ * is stored.  If ranks have parts of the rows, each rank stores its part of the sum.  Sums of parts are stored,
+ * too. */
 static struct single_value sum_rows(struct single *single, const struct routing *routing, struct single_value rows,
                                     struct single_sizes sizes, const double *times)
 {
@@ -148,7 +149,7 @@ static struct single_sizes sizes_of_rows(struct single *single, struct tensor y)
     return sizes;
 }
 
-/* dX [N, D]: the sum over a token's choices of dY W_e. Each row is stored before it is added. */
+/* dX [N, D]: the sum over a token's choices of dY W_e.  Each row is stored before it is added. */
 static struct single_value up_input(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -213,7 +214,7 @@ const struct single_operation single_experts_down = {
 
 /* ---- the weighted sum -------------------------------------------------------------------------------------------- */
 
-/* Whether some experts return what they get. A token's weights of these, added up and times X, are added to the
+/* Whether some experts return what they get.  A token's weights of these, added up and times X, are added to the
  * sum. */
 static bool has_identity(const struct single *single)
 {
@@ -284,7 +285,7 @@ static struct single_value combine_rows(struct single *single, const struct sing
     return v;
 }
 
-/* Write a choice's gradient: its row times the gradient of its token. size: of the row, NULL: its own. Ranks with
+/* Write a choice's gradient: its row times the gradient of its token.  size: of the row, NULL: its own.  Ranks with
  * parts of the row each store a part. */
 static void put_dot(struct single *single, struct single_value value, int64_t at, const double *a, const double *size,
                     const double *b, int64_t D, int parts)

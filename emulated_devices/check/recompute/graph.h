@@ -9,7 +9,7 @@
  *
  * A slot that programs do not show (`unseen`), such as a sum inside a sum, is computed from what its maker reads; its
  * gradient from those of its readers.
- * replay.c makes the graph of a model from its table. A new operation has a file here, an entry below, and a row in
+ * replay.c makes the graph of a model from its table.  A new operation has a file here, an entry below, and a row in
  * replay.c.
  */
 #ifndef ORRERY_SINGLE_GRAPH_H

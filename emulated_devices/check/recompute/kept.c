@@ -1,12 +1,12 @@
-/* kept.c -- decides from many elements whether a program goes on from rounded numbers. steps.c adds every element
- * of a step whose numbers are 16-bit ones, and asks at the end. There is nothing to free. */
+/* kept.c -- decides from many elements whether a program goes on from rounded numbers.  steps.c adds every element
+ * of a step whose numbers are 16-bit ones, and asks at the end.  There is nothing to free. */
 #include "emulated_devices/check/recompute/kept.h"
 #include "ref/numeric/convert.h"
 #include <math.h>
 
-/* Fewer expected misses tell nothing. A part of the elements misses where a program rounds inside the step, too. */
+/* Fewer expected misses tell nothing.  A part of the elements misses where a program rounds inside the step, too. */
 static const double LEAST = 40, MISSED = 0.15;
-/* Both are parts of a spacing. What has not moved so far says little of where it was; nearer to the middle of two
+/* Both are parts of a spacing.  What has not moved so far says little of where it was; nearer to the middle of two
  * numbers any sum decides. */
 static const double MOVED = 0.25, UNDECIDED = 0.01;
 
@@ -27,14 +27,14 @@ static double spacing(enum dtype format, double x)
     return fmax(ldexp(dtype_unit(format), exponent), dtype_step(format));
 }
 
-/* The part of [at - half, at + half] that is outside [-1/2, 1/2]. This is how likely another number is nearest. */
+/* The part of [at - half, at + half] that is outside [-1/2, 1/2].  This is how likely another number is nearest. */
 static double outside(double at, double half)
 {
     const double above = fmax(0, fabs(at) + half - 0.5), below = fmax(0, half - fabs(at) - 0.5);
     return half > 0 ? fmin(1, (fmin(above, 2 * half) + below) / (2 * half)) : 0;
 }
 
-/* Whether this is the first element that begins with this number. Absolute values count, so there are 2^15 bits. */
+/* Whether this is the first element that begins with this number.  Absolute values count, so there are 2^15 bits. */
 static bool is_news(struct kept *kept, enum dtype format, double old)
 {
     uint16_t bits;

@@ -2,7 +2,7 @@
  *
  * Backward they are copies, too, but for the key that all heads share: its gradient is the sum over heads.  Devices
  * along tp may have stored sums of their own heads; by steps a program stores what each head adds.
- * walk.c runs the passes. ref/model/latent.h says which columns go where.
+ * walk.c runs the passes.  ref/model/latent.h says which columns go where.
  */
 #include "ref/model/latent.h"
 #include "emulated_devices/check/recompute/parts.h"
@@ -31,7 +31,7 @@ static struct latent_moves recompute_latent_moves(const struct single *single)
     return latent_moves_of(single->context->config, single->context->config->H);
 }
 
-/* The result [N, qkv width] has turned and plain queries and the shared key in each head. Keys and values come
+/* The result [N, qkv width] has turned and plain queries and the shared key in each head.  Keys and values come
  * from the expanded latent. */
 static struct single_value recompute_latent_forward(struct single *single, const struct single_node *node)
 {
@@ -66,7 +66,7 @@ static struct single_value expanded(struct single *single, const struct single_n
     return latent_moved(single, node, 1, recompute_latent_moves(single).key, recompute_latent_moves(single).value);
 }
 
-/* Add one number of the shared key over all heads. Each rank stores the sum of its own heads. */
+/* Add one number of the shared key over all heads.  Each rank stores the sum of its own heads. */
 static void add_heads(const struct single *single, struct single_value value, int64_t to,
                       struct single_value from, int64_t at)
 {

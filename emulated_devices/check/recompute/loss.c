@@ -6,7 +6,7 @@
  *
  * A loss, or a norm, with more bits than 16 have has been added up in more.  Then what is added, losses of tokens or
  * norms of parameters, may have been stored, and be off independently; and once a mean of them, as of a microbatch.
- * walk.c runs the loss and calls single_gradient_norm at the end of a pass. route.c gives the routers' losses.
+ * walk.c runs the loss and calls single_gradient_norm at the end of a pass.  route.c gives the routers' losses.
  */
 #include "emulated_devices/check/recompute/routing.h"
 
@@ -22,7 +22,7 @@ static struct row loss_row_of(const double *x, int64_t V)
     return r;
 }
 
-/* Labels of the whole batch that count, at least 1. A tile divides by all of them, too. */
+/* Labels of the whole batch that count, at least 1.  A tile divides by all of them, too. */
 static int64_t counted(const struct single *single)
 {
     int64_t n = 0;
@@ -46,7 +46,7 @@ static struct element of_routers(struct single *single)
 /* What the rows of a tile add up to. */
 struct losses { double sum, absolute, squares, off; };
 
-/* loss_i = top + lse - x[label]. Rows whose label is below 0 are ignored. */
+/* loss_i = top + lse - x[label].  Rows whose label is below 0 are ignored. */
 static void add_losses(const struct single *single, struct tensor X, struct losses *losses)
 {
     const int64_t V = tensor_cols(X);
@@ -61,7 +61,7 @@ static void add_losses(const struct single *single, struct tensor X, struct loss
     }
 }
 
-/* By steps the loss may be off by this. A wide number was added up in more bits. Then only the losses of tokens
+/* By steps the loss may be off by this.  A wide number was added up in more bits.  Then only the losses of tokens
  * are stored, and their errors are independent. */
 static double stored_losses(const struct single *single, const struct losses *losses, double count, double total,
                             bool routers)
@@ -98,7 +98,7 @@ static struct single_value recompute_loss_forward(struct single *single, const s
     return v;
 }
 
-/* Write the gradient of a row of logits: (p - onehot(label)) / count. The exponential multiplies errors of its
+/* Write the gradient of a row of logits: (p - onehot(label)) / count.  The exponential multiplies errors of its
  * argument. */
 static void row_input(struct single *single, const double *x, int32_t label, double count,
                       struct single_value value, int64_t at)
@@ -166,7 +166,7 @@ static double squares_of(struct single *single, int param)
     return sum;
 }
 
-/* A wide norm was added up in more bits: norms of parameters may have been stored before. fourth is then the sum
+/* A wide norm was added up in more bits: norms of parameters may have been stored before.  fourth is then the sum
  * of their fourth powers. */
 double single_stored_norms(const struct single *single, double norm, double fourth)
 {

@@ -1,5 +1,5 @@
 /* mask.c -- the mask of a node's dropout, and what a hypothesis (mistakes/mask.c) makes of it.
- * Operations that drop call single_mask. A mask is an input like any tensor: single_input_rows reads it, in tiles
+ * Operations that drop call single_mask.  A mask is an input like any tensor: single_input_rows reads it, in tiles
  * too. */
 #include "emulated_devices/check/recompute/parts.h"
 #include "emulated_devices/check/recompute/turns.h"
@@ -40,7 +40,7 @@ static int64_t source(const struct single *single, const struct tensor m, int64_
     }
 }
 
-/* Replace the mask by what the hypothesis makes of it. The counter tells mistakes/mask.c that the pass reads a
+/* Replace the mask by what the hypothesis makes of it.  The counter tells mistakes/mask.c that the pass reads a
  * mask at all. */
 static void change_mask(struct single *single, const struct single_node *node, struct tensor m)
 {

@@ -8,12 +8,12 @@
  * Which terms are in which part is not known, so their sizes are estimated: a sum of some of
  * the terms is a random walk, and seldom larger than |y| + 3 sqrt(sum of squared terms); all P parts together than
  * |y| + 3 sqrt(P sum of squares).
- * walk.c runs the passes; experts.c uses products.h. A matrix larger than a block is read some rows at a time.
+ * walk.c runs the passes; experts.c uses products.h.  A matrix larger than a block is read some rows at a time.
  */
 #include "emulated_devices/check/recompute/products.h"
 #include <string.h>
 
-/* Begin sums of a product. Squares are needed only if parts are stored: `parts` is the most of them. */
+/* Begin sums of a product.  Squares are needed only if parts are stored: `parts` is the most of them. */
 static struct product_sum adding_new(struct single *single, int64_t rows, int64_t cols, int parts)
 {
     struct product_sum a = { .sum = single_new(single, rows, cols), .absolute = single_new(single, rows, cols) };
@@ -21,7 +21,7 @@ static struct product_sum adding_new(struct single *single, int64_t rows, int64_
     return a;
 }
 
-/* This is the size of P stored parts and of the sums of the first of them. Sizes are estimated as of a random
+/* This is the size of P stored parts and of the sums of the first of them.  Sizes are estimated as of a random
  * walk, and never above the sum of absolute terms. */
 static double parts_stored(double y, double absolute, double square, int parts)
 {
@@ -47,7 +47,7 @@ static void bound(struct single *single, const struct product_sum *product_sum, 
     }
 }
 
-/* A way to multiply: to += left right^T, left right, or left^T right. W is [out, in]. */
+/* A way to multiply: to += left right^T, left right, or left^T right.  W is [out, in]. */
 typedef void multiply_fn(const struct single *, struct tensor to, struct tensor left, struct tensor right);
 
 static void by_transpose(const struct single *single, struct tensor Y, struct tensor X, struct tensor W)
@@ -74,7 +74,7 @@ static void matrix_map(struct tensor to, struct tensor t, bool squared)
     for (int64_t i = 0; i < tensor_count(t); i++) out[i] = squared ? x[i] * x[i] : fabs(x[i]);
 }
 
-/* Add a product to the sums: itself, with absolute values, and with squares if parts are stored. Each is the same
+/* Add a product to the sums: itself, with absolute values, and with squares if parts are stored.  Each is the same
  * multiplication. */
 static void add_product(struct single *single, struct product_sum *sum, multiply_fn *multiply, struct tensor left,
                         struct tensor right)
@@ -103,7 +103,7 @@ static void matrix_add_bias(struct product_sum *sum, struct tensor bias)
     }
 }
 
-/* Make the value and both bounds. matrices: other programs multiply with so many one by one and add the results. */
+/* Make the value and both bounds.  matrices: other programs multiply with so many one by one and add the results. */
 static struct single_value matrix_finish(struct single *single, const struct product_sum *sum, int64_t terms, int parts,
                                          int matrices)
 {
@@ -123,7 +123,7 @@ static void add_stored(struct single *single, struct product_sum *sum)
         numbers(sum->stored)[i] = fabs(numbers(sum->sum)[i]);
 }
 
-/* Y = X W^T + b. Each element is a sum of as many terms as W has columns, and a bias. */
+/* Y = X W^T + b.  Each element is a sum of as many terms as W has columns, and a bias. */
 struct single_value product(struct single *single, struct tensor X, struct tensor W, struct tensor b)
 {
     struct product_sum a = adding_new(single, tensor_rows(X), tensor_rows(W), single->rounding.parts);
@@ -161,7 +161,7 @@ static void put_columns(struct tensor to, struct tensor from, int64_t first)
                (size_t)tensor_cols(from) * sizeof(double));
 }
 
-/* Go to the next block of a matrix's rows. @return whether there is a further one and nothing has failed. */
+/* Go to the next block of a matrix's rows.  @return whether there is a further one and nothing has failed. */
 static bool next_block(const struct single *single, struct param_spec spec, struct single_block *block)
 {
     const int64_t first = block->first + block->rows, left = spec.dim[0] - first,

@@ -15,7 +15,7 @@
  * Where a norm's factors are 1 + its weights, w is that sum, one more rounding, which some programs store.
  *
  * A step's result that is subnormal is off by `tiny`, times what the steps after it multiply by: r, w or xhat.
- * walk.c runs the passes. compare_stored in verdict.c tries `stored` when a result is wrong.
+ * walk.c runs the passes.  compare_stored in verdict.c tries `stored` when a result is wrong.
  */
 #include "emulated_devices/check/recompute/parts.h"
 
@@ -43,7 +43,7 @@ static struct pieces of_row(const struct single *single, int64_t width)
                             single->context->config->eps };
 }
 
-/* Heads of queries and keys are normed apart, or all queries together and all keys together. Values pass
+/* Heads of queries and keys are normed apart, or all queries together and all keys together.  Values pass
  * unchanged. */
 static struct pieces of_heads(const struct single *single)
 {
@@ -79,7 +79,7 @@ static struct pieces one_of(struct pieces pieces, int64_t piece)
 /* A piece's statistics, and how far they may be off: mean absolutely, r relative to itself. */
 struct row { double mean, r, off_mean, off_r; };
 
-/* These are a piece's statistics. Both mean and variance are sums of `width` terms in the format that adds. */
+/* These are a piece's statistics.  Both mean and variance are sums of `width` terms in the format that adds. */
 static struct row recompute_norm_row_of(const struct single *single, const struct pieces *pieces, const double *x)
 {
     const double g = rounding_of_sum(single->rounding.sum, pieces->width + 2), n = (double)pieces->width;
@@ -129,7 +129,7 @@ static void piece_forward(const struct single *single, const struct pieces *piec
     }
 }
 
-/* List the numbers of the format to which x may have been rounded, if it was off by `off`. @return how many. */
+/* List the numbers of the format to which x may have been rounded, if it was off by `off`.  @return how many. */
 enum { MOST_ROUNDED = 8 };
 static int norm_rounded(const struct single *single, double x, double off, double to[MOST_ROUNDED])
 {
@@ -160,7 +160,7 @@ static double apart(const struct single *single, const struct pieces *pieces, co
     return most;
 }
 
-/* Find the stored statistics that explain a piece best. Variance, its sum with eps, and r are each rounded, so r
+/* Find the stored statistics that explain a piece best.  Variance, its sum with eps, and r are each rounded, so r
  * is off by two units. */
 static struct row stored_row(const struct single *single, const struct pieces *pieces,
                              const struct one_piece *one_piece, int64_t at)
@@ -259,7 +259,7 @@ static struct single_value input_of(struct single *single, const struct single_n
 enum { BLOCKS = 16 };
 struct sums { struct single_value v; struct tensor absolute, square; int64_t terms; };
 
-/* Add a term to column c. By steps the sum is stored after each of 16 blocks of rows, which is spread over the
+/* Add a term to column c.  By steps the sum is stored after each of 16 blocks of rows, which is spread over the
  * terms. */
 static void add_term(const struct single *single, struct sums *sums, int64_t c, double term, double off, double more)
 {
@@ -269,7 +269,7 @@ static void add_term(const struct single *single, struct sums *sums, int64_t c, 
     numbers(sums->v.fused)[c] += off;
 }
 
-/* dw += dy xhat for one piece. The stored steps' error is what a stored mean and root add to xhat's. */
+/* dw += dy xhat for one piece.  The stored steps' error is what a stored mean and root add to xhat's. */
 static void piece_weight(const struct single *single, const struct pieces *pieces, const double *dy, const double *x,
                          int64_t first, struct sums *sums)
 {
@@ -319,7 +319,7 @@ static void add_weights(const struct single *single, const struct pieces *pieces
 /* A norm reads a slot, or the first columns of it: a latent. */
 typedef struct tensor norm_input(struct single *, const struct single_node *);
 
-/* The gradient of a norm's weights is added up tile after tile. The sums are those of all rows, in order. */
+/* The gradient of a norm's weights is added up tile after tile.  The sums are those of all rows, in order. */
 static struct single_value weight_of_pieces(struct single *single, const struct single_node *node, norm_input *reads,
                                             struct pieces pieces)
 {

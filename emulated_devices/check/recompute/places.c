@@ -36,7 +36,7 @@ static int64_t expert_of_tokens(const struct routing *routing, const unsigned ch
             const bool mine = chose(routing, n, e);
             tokens += mine, wrong += mine && row[n], others += !mine && row[n];
         }
-        /* The expert must have at least two wrong rows, and nine tenths of its tokens. An expert that all tokens
+        /* The expert must have at least two wrong rows, and nine tenths of its tokens.  An expert that all tokens
          * choose says nothing. */
         if (others > 0 || wrong < 2 || 10 * wrong < 9 * tokens || tokens == tensor_rows(routing->logits)) continue;
         if (only >= 0) return -1;
@@ -45,7 +45,7 @@ static int64_t expert_of_tokens(const struct routing *routing, const unsigned ch
     return only;
 }
 
-/* The caller has marked wrong rows in `row`. The routing is read again and must not change the verdict's doubt. */
+/* The caller has marked wrong rows in `row`.  The routing is read again and must not change the verdict's doubt. */
 void single_note_expert(struct single *single, const unsigned char *row)
 {
     struct single_result *r = &single->verdict.result;
@@ -64,7 +64,7 @@ void single_note_expert(struct single *single, const unsigned char *row)
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-/* Whether all that is wrong lies in one head. A head has `size` lines of `all`. */
+/* Whether all that is wrong lies in one head.  A head has `size` lines of `all`. */
 static bool is_one_head(int64_t first, int64_t last, int64_t size, int64_t all)
 {
     return size > 0 && all > size && first / size == last / size;

@@ -1,5 +1,5 @@
-/* replay.c -- turns a model's table of operations into a graph, and runs the check over it. report/singles.c and
- * tests call replay_check. ERR_PLAN: a model without a table, or a table that reads what nobody has made. */
+/* replay.c -- turns a model's table of operations into a graph, and runs the check over it.  report/singles.c and
+ * tests call replay_check.  ERR_PLAN: a model without a table, or a table that reads what nobody has made. */
 #include "emulated_devices/check/recompute/replay.h"
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/model/program.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* This table has the operation of recompute/ for each operation of a model's table. NULL: its results are reported
+/* This table has the operation of recompute/ for each operation of a model's table.  NULL: its results are reported
  * as not recomputed. */
 static const struct single_operation *const operations[OP_COUNT] = {
     [OP_EMBED] = &single_embed,         [OP_POSITIONS] = &single_positions, [OP_NORM] = &single_norm,
@@ -58,7 +58,7 @@ static void name_slot(const struct building *building, const char *name, char ou
     else snprintf(out, SINGLE_NAME, "%s", name);
 }
 
-/* The slot with a name of the table, searched in this part only. "in" is the last slot of the part before; -1:
+/* The slot with a name of the table, searched in this part only.  "in" is the last slot of the part before; -1:
  * ids, or none. */
 static int find_slot(const struct building *building, const char *name)
 {
@@ -75,7 +75,7 @@ static int find_slot(const struct building *building, const char *name)
     return -1;
 }
 
-/* A node that does nothing is no operation of the graph. If only its output is seen, its input gets the output's
+/* A node that does nothing is no operation of the graph.  If only its output is seen, its input gets the output's
  * name. */
 static void skip(struct building *building, const struct node *node)
 {
@@ -154,7 +154,7 @@ static int replay_add_rows(struct building *building, const char *name, int logi
     return building->graph.slots++;
 }
 
-/* Add one step of the experts. param: the matrix of expert 0; BLOCK_PARAMS for none. */
+/* Add one step of the experts.  param: the matrix of expert 0; BLOCK_PARAMS for none. */
 static int add_step(struct building *building, const struct single_operation *is, int in, const char *out, int64_t cols,
                     enum block_param param, int logits)
 {
@@ -170,7 +170,7 @@ static int add_step(struct building *building, const struct single_operation *is
     return node->out;
 }
 
-/* Add the three steps of a mixture. The node of the sum then reads the last step's rows in place of the tokens. */
+/* Add the three steps of a mixture.  The node of the sum then reads the last step's rows in place of the tokens. */
 static void add_experts(struct building *building, struct single_node sum)
 {
     const struct model_config *c = building->config;
@@ -237,7 +237,7 @@ static enum error_code replay_add_node(struct building *building, const struct n
     return OK;
 }
 
-/* Add all nodes of a part. Names of this part do not reach those before it, except "in". */
+/* Add all nodes of a part.  Names of this part do not reach those before it, except "in". */
 static enum error_code replay_add_part(struct building *building, const struct node *table, int layer,
                                        struct error *err)
 {

@@ -7,7 +7,7 @@
  * Backward, of softmax scores p and gradients ds of them, the gradient of a logit is p (ds - sum of p ds): off by those
  * units of p (|ds| + sum of p |ds|).  Where weights are divided by their sum, this is so for an expert that is not
  * chosen, too, although its gradient is 0.  The gradients of the routers' losses have the same form, and are added.
- * walk.c runs the passes; routed.c, loss.c, places.c and mistakes/ ask for choices and losses. A tie of logits that
+ * walk.c runs the passes; routed.c, loss.c, places.c and mistakes/ ask for choices and losses.  A tie of logits that
  * cannot be settled sets verdict.doubt, and the result then lacks a choice.
  */
 #include "emulated_devices/check/recompute/routing.h"
@@ -104,7 +104,7 @@ int64_t routing_rows(struct single *single, const struct single_slot *slot)
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-/* How far a score, and a sum of scores, are off, relative to themselves. u: unit roundoff of steps. */
+/* How far a score, and a sum of scores, are off, relative to themselves.  u: unit roundoff of steps. */
 static double off_score(const struct single *single, const double *x, int64_t columns, double u)
 {
     double most = 0;
@@ -139,7 +139,7 @@ static struct single_value recompute_route_forward(struct single *single, const 
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-/* For each logit, estimate its gradient if nothing cancelled: at least p (|ds| + sum of p |ds|). beside: where
+/* For each logit, estimate its gradient if nothing cancelled: at least p (|ds| + sum of p |ds|).  beside: where
  * weights are divided by their sum, all scores pass on something that should add up to 0. */
 static void row_magnitude(const struct single *single, const struct routing *routing, int64_t n, const double *dw,
                           double *size, double *beside)
@@ -198,7 +198,7 @@ struct single_value router_weights_input(struct single *single, const struct sin
 
 /* ---- the routers' losses ----------------------------------------------------------------------------------------- */
 
-/* Sums for each balance loss: probabilities, choices, squared log(sum exp). layers: those that have a router. */
+/* Sums for each balance loss: probabilities, choices, squared log(sum exp).  layers: those that have a router. */
 struct tally { int64_t layers, losses; struct tensor sums; double sequence, off_z; };
 
 /* How many groups of sequences have a balance loss of their own. */
@@ -301,7 +301,7 @@ static double slope_of(const struct single *single, const struct tally *tally, i
     return balance_slope(m, rows, sums_of(single, tally, loss)[mixture_columns(m) + e]);
 }
 
-/* Compute all losses. A probability and a log(sum exp) are off by a few units, and so are their means. */
+/* Compute all losses.  A probability and a log(sum exp) are off by a few units, and so are their means. */
 struct router_losses router_losses_of(struct single *single)
 {
     const struct mixture_config *m = &single->context->config->mixture;
@@ -348,7 +348,7 @@ static struct single_value z(struct single *single, const struct single_node *no
     return single_going(single) ? route_number(single, l.z, l.off_z) : single_stop(single);
 }
 
-/* Write how far the gradient of a row's logits is off. slope: of the balance loss; pull: of the z loss. */
+/* Write how far the gradient of a row's logits is off.  slope: of the balance loss; pull: of the z loss. */
 static void put_row(struct single *single, struct single_value value, const struct routing *routing, int64_t row,
                     const double *slope, double pull)
 {
@@ -372,7 +372,7 @@ static void put_row(struct single *single, struct single_value value, const stru
     }
 }
 
-/* dX [N, E] is made from the routers' losses. Each group has slopes of its own. */
+/* dX [N, E] is made from the routers' losses.  Each group has slopes of its own. */
 struct single_value router_losses_input(struct single *single, const struct routing *routing)
 {
     const struct mixture_config *m = &single->context->config->mixture;

@@ -2,7 +2,7 @@
  *
  * Rows are sorted by expert, so a tile has some consecutive rows of each expert.  Where these begin follows from the
  * choices of all tokens, which are found once for a layer and kept: 12 bytes a choice.
- * route.c finds the choices of all tokens; walk.c asks for a tile's. The list of choices lives until another layer's
+ * route.c finds the choices of all tokens; walk.c asks for a tile's.  The list of choices lives until another layer's
  * logits are asked for.
  */
 #include "emulated_devices/check/recompute/routing.h"
@@ -33,7 +33,7 @@ static void routed_keep(struct single *single, int logits, const struct routing 
     memcpy(single->routed.weights, routing->weights.data, n * sizeof(double));
 }
 
-/* Make sure that the choices of all tokens are known. @return whether they are. */
+/* Make sure that the choices of all tokens are known.  @return whether they are. */
 static bool know_all(struct single *single, int logits)
 {
     const int64_t first = single->cursor.first, tokens = single->cursor.N;

@@ -1,5 +1,5 @@
-/* single.c -- reads the program's tensors and keeps the matrices of a result. All files of recompute/ use it
- * through parts.h. After the first failure every function here does nothing, and single.failed keeps that error. */
+/* single.c -- reads the program's tensors and keeps the matrices of a result.  All files of recompute/ use it
+ * through parts.h.  After the first failure every function here does nothing, and single.failed keeps that error. */
 #include "emulated_devices/check/recompute/parts.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static bool has_room(struct single *single)
     return more != NULL;
 }
 
-/* Allocate a matrix that lives until the result ends. Without `zeros` its numbers are undefined. A failure is
+/* Allocate a matrix that lives until the result ends.  Without `zeros` its numbers are undefined.  A failure is
  * noted once. */
 static struct tensor new_matrix(struct single *single, int64_t rows, int64_t cols, bool zeros)
 {
@@ -97,7 +97,7 @@ struct single_value single_settled(struct single *single, struct single_value va
     return value;
 }
 
-/* Add values. Sums of more than two are added one by one, in any order, and each sum is stored. */
+/* Add values.  Sums of more than two are added one by one, in any order, and each sum is stored. */
 struct single_value single_sum(struct single *single, const struct single_value of[], int count)
 {
     if (count == 1 || single->failed) return of[0];
@@ -124,7 +124,7 @@ struct single_value single_sum(struct single *single, const struct single_value 
 
 /* ---- one result -------------------------------------------------------------------------------------------------- */
 
-/* Read a tensor, or some rows of it. whole: rows of the tensor, from `first` on; 0: all of it. */
+/* Read a tensor, or some rows of it.  whole: rows of the tensor, from `first` on; 0: all of it. */
 static struct tensor single_fetch(struct single *single, const char *name, int64_t rows, int64_t cols, int64_t first,
                                   int64_t whole, enum single_found *found)
 {
@@ -174,7 +174,7 @@ void single_begin_with(struct single *single, struct single_name name, const cha
     snprintf(single->verdict.result.made_by, sizeof single->verdict.result.made_by, "%s", made_by);
 }
 
-/* Begin a result whose numbers must be read. first: below 0 for a tile's rows of several streams. @return false:
+/* Begin a result whose numbers must be read.  first: below 0 for a tile's rows of several streams.  @return false:
  * not wanted, or the program does not have it; then all matrices end. */
 static bool recompute_single_begin(struct single *single, struct single_name name, const char *made_by, int64_t rows,
                                    int64_t cols, int64_t first, int64_t whole)

@@ -1,5 +1,5 @@
 /* steps.c -- recomputes the steps of an optimizer and the sums over microbatches from the program's own tensors.
- * report/singles.c calls single_check_steps and single_check_micros; mistakes/steps.c uses stepping.h. Verdicts
+ * report/singles.c calls single_check_steps and single_check_micros; mistakes/steps.c uses stepping.h.  Verdicts
  * are results, not errors: only reading and memory fail. */
 #include "emulated_devices/check/recompute/steps.h"
 #include "ref/optim/factors.h"
@@ -53,7 +53,7 @@ static double steps_unit_of(const struct stepping *stepping, struct tensor x)
 /* The state or weight before the step, and how far the program's own number may have been from it, relative. */
 struct before { struct tensor x; double off, tiny; };
 
-/* States begin at zero. A rounded copy may be half a spacing from the master. */
+/* States begin at zero.  A rounded copy may be half a spacing from the master. */
 static struct before before_of(const struct stepping *stepping, const char *what)
 {
     if (stepping->k == 0 && strcmp(what, "weight") != 0)
@@ -77,7 +77,7 @@ double stepping_clip(const struct stepping *stepping)
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* Begin a result after the step. `store` is then the unit of the format that the result has been rounded to. */
+/* Begin a result after the step.  `store` is then the unit of the format that the result has been rounded to. */
 static bool steps_begin(struct stepping *stepping, const char *what, const char *words, const struct rounding *usual)
 {
     if (!single_begin_block(stepping->s, stepping_after(stepping->o, stepping->k, what, stepping->param.name), words,
@@ -100,7 +100,7 @@ static struct step steps_step_of(const struct stepping *stepping)
                           .weight_decay = weight_decay_of(&stepping->o->hyper, stepping->param.decay) };
 }
 
-/* The gradient of a step. Where ranks have parts of the gradient, each part is clipped and rounded, then the parts
+/* The gradient of a step.  Where ranks have parts of the gradient, each part is clipped and rounded, then the parts
  * are added. */
 struct clipped { struct tensor g; struct single_sizes sizes; double clip; };
 
@@ -121,8 +121,8 @@ static double off_by_parts(const struct stepping *stepping, const struct clipped
            ? stepping->u * clipped->sizes.parts * clipped->clip * numbers(clipped->sizes.absolute)[i] : 0;
 }
 
-/* Note an element where both numbers are 16-bit ones. In the first step nothing has moved yet. Weights may start
- * with 16-bit numbers and then all move by the learning rate. So their second step does not count either. */
+/* Note an element where both numbers are 16-bit ones.  In the first step nothing has moved yet.  Weights may start
+ * with 16-bit numbers and then all move by the learning rate.  So their second step does not count either. */
 static void note_kept(struct stepping *stepping, const struct before *before, int64_t i, double left, double rest)
 {
     if (stepping->k < (stepping->state < 0 ? 2 : 1) || before->off == 0 || stepping->s->rounding.store == stepping->u)
@@ -131,7 +131,7 @@ static void note_kept(struct stepping *stepping, const struct before *before, in
                   numbers(stepping->s->verdict.have)[i]);
 }
 
-/* state = keep state + part term; in the first step the state is 0. By steps 1 - keep is computed in the format.
+/* state = keep state + part term; in the first step the state is 0.  By steps 1 - keep is computed in the format.
  * coupled: decay that is in the gradient. */
 static struct single_value mean(struct stepping *stepping, const char *what, double keep, double part, bool squared,
                                 double coupled)
@@ -223,7 +223,7 @@ static bool steps_is_kept(const struct stepping *stepping, const struct rounding
     return !usual->stored_states && kept_is_clear(&stepping->kept);
 }
 
-/* Compute some rows at a time, as long as all is right. @return whether all is right and has been reported. */
+/* Compute some rows at a time, as long as all is right.  @return whether all is right and has been reported. */
 static bool right_in_blocks(struct stepping *stepping, const struct made *made, const struct rounding *usual)
 {
     const int64_t whole = stepping->whole, step = single_block(stepping->s, stepping->cols);
@@ -280,7 +280,7 @@ static void check_parameter(struct stepping *stepping)
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
-/* Sums over gradients. off: in units of roundoff, what ranks' parts may move the sum by. fourth: the sum of
+/* Sums over gradients.  off: in units of roundoff, what ranks' parts may move the sum by.  fourth: the sum of
  * squares of parameters' sums. */
 struct squares { double sum, fourth, off; int64_t terms; };
 
@@ -366,7 +366,7 @@ static void report_unknown(struct stepping *stepping)
     single_end(stepping->s, single_stop(stepping->s));
 }
 
-/* Results come step by step, and parameter by parameter inside a step. One `single` serves all, so its matrices
+/* Results come step by step, and parameter by parameter inside a step.  One `single` serves all, so its matrices
  * are freed after each result. */
 enum error_code single_check_steps(const struct model_config *config, const struct single_steps *steps,
                                    struct rounding rounding, struct single_source source, struct error *err)
@@ -400,7 +400,7 @@ static bool begin_sum(struct single *single, const struct added *added, struct s
                               block.rows < added->rows ? added->rows : 0, added->cols);
 }
 
-/* Add up some rows of all microbatches: values, absolute values (in `fused`), stored sums (in `steps`). @return
+/* Add up some rows of all microbatches: values, absolute values (in `fused`), stored sums (in `steps`).  @return
  * SINGLE_LACKING, with nothing noted, if the program does not have the first term. */
 static struct single_value add_up(struct single *single, const struct added *added, struct single_block block)
 {
@@ -431,7 +431,7 @@ static double largest_of(struct single_value value)
     return largest;
 }
 
-/* Bound the sum. The program may also have computed the whole at once from the same tokens. largest: of absolute
+/* Bound the sum.  The program may also have computed the whole at once from the same tokens.  largest: of absolute
  * values. */
 static struct single_value bound_sum(struct single *single, const struct added *added, struct single_value value,
                                      double largest)
@@ -444,7 +444,7 @@ static struct single_value bound_sum(struct single *single, const struct added *
     return single_going(single) ? value : single_stop(single);
 }
 
-/* Two passes over all rows: for the largest element, then for the sums. @return whether all are right and have
+/* Two passes over all rows: for the largest element, then for the sums.  @return whether all are right and have
  * been reported. */
 static bool sum_is_right_in_blocks(struct single *single, const struct added *added, int64_t step)
 {

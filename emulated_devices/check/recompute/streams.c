@@ -4,7 +4,7 @@
  * g_i = dy . h_i, the gradient of logit i is (1-eps) p_i (g_i - sum_j(p_j g_j)).  A probability is off by a few units
  * of itself, so g_i minus the mean is off by the errors of both, even if they cancel.  By steps p, w, products and g
  * are stored; each that is subnormal is off by `tiny`.
- * walk.c runs the passes of a model with parallel streams. A stream is a copy of the residual stream: rows of all
+ * walk.c runs the passes of a model with parallel streams.  A stream is a copy of the residual stream: rows of all
  * streams are below each other.
  */
 #include "emulated_devices/check/recompute/parts.h"
@@ -14,7 +14,7 @@
 /* Element d of stream i of token n has this place in rows with all streams [N, D P]. */
 static int64_t beside_at(int64_t n, int64_t d, int64_t i, int64_t D, int64_t P) { return (n * D + d) * P + i; }
 
-/* Move between streams below each other and beside each other. back: to below. */
+/* Move between streams below each other and beside each other.  back: to below. */
 static void streams_move(struct single *single, struct tensor to, struct tensor from, bool back)
 {
     const int64_t P = STREAMS(single->context->config), N = single->cursor.N, D = tensor_cols(back ? to : from);
@@ -124,7 +124,7 @@ static struct single_value mix_streams(struct single *single, const struct singl
     return v;
 }
 
-/* Compute the gradients of a token's logits. stored: the unit with which steps are stored, or 0. */
+/* Compute the gradients of a token's logits.  stored: the unit with which steps are stored, or 0. */
 static void mix_row(const struct single *single, const double *dy, const double *h, const double *x, int64_t D,
                     double *scratch, struct unit stored, double *y, double *off)
 {

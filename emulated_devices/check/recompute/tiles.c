@@ -6,7 +6,7 @@
  * router's choices.
  * Gradients of parameters are sums over tiles (matrix.c, norm.c, embedding.c), and large ones are computed some rows, a
  * block, at a time.
- * walk.c asks how many tokens a result can be cut into; operations ask for blocks. Memory is then that of about nine
+ * walk.c asks how many tokens a result can be cut into; operations ask for blocks.  Memory is then that of about nine
  * matrices.
  */
 #include "emulated_devices/check/recompute/parts.h"
@@ -17,7 +17,7 @@ enum { USUAL_TILE = 1 << 18, USUAL_BLOCK = 1 << 21, LEAST_ROWS = 32 };
 
 /* ---- what can be in tiles ---------------------------------------------------------------------------------------- */
 
-/* Whether a node can be computed in tiles. A router's choices are found from all of its logits. */
+/* Whether a node can be computed in tiles.  A router's choices are found from all of its logits. */
 static bool node_fits(const struct single *single, const struct single_node *node, bool by_rows)
 {
     (void)single;
@@ -26,7 +26,7 @@ static bool node_fits(const struct single *single, const struct single_node *nod
 
 static bool inputs_fit(const struct single *, const struct single_node *, bool by_rows);
 
-/* Whether a slot's value can be read in tiles. A slot that programs do not show is computed from what its maker
+/* Whether a slot's value can be read in tiles.  A slot that programs do not show is computed from what its maker
  * reads. */
 static bool value_fits(const struct single *single, int slot, bool by_rows)
 {
@@ -70,7 +70,7 @@ static int64_t usual(const struct single *single, int64_t numbers)
     return single->context->source.tile ? single->context->source.tile : numbers;
 }
 
-/* How many tokens a tile has: enough numbers, or whole sequences. Below LEAST_ROWS rows of an expert a tile costs
+/* How many tokens a tile has: enough numbers, or whole sequences.  Below LEAST_ROWS rows of an expert a tile costs
  * more than it saves. */
 static struct single_tiles tiles(const struct single *single, bool fits, bool by_rows, int64_t cols)
 {
@@ -157,7 +157,7 @@ int64_t single_block(const struct single *single, int64_t cols)
 bool single_is_tile(const struct single *single) { return single->cursor.N < single->context->all.B
                                                   * single->context->all.S; }
 
-/* A tile that is not whole sequences is taken as a single sequence. Only operations that know no positions are
+/* A tile that is not whole sequences is taken as a single sequence.  Only operations that know no positions are
  * given such tiles. */
 void single_take(struct single *single, int64_t first, int64_t tokens)
 {

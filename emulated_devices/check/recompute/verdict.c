@@ -1,5 +1,5 @@
 /* verdict.c -- holds the program's result to what is right: the bounds decide, then what explains a wrong result.
- * Each pass of walk.c ends here, in single_end or single_end_tile. The source's found() gets every verdict. */
+ * Each pass of walk.c ends here, in single_end or single_end_tile.  The source's found() gets every verdict. */
 #include "emulated_devices/check/recompute/parts.h"
 #include <assert.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static void note_wrong(struct single_result *result, int64_t i, const struct mar
     marks->row[at] = marks->col[c] = 1;
 }
 
-/* The error over the bound. A NaN is infinitely wrong; an error of 0 is right whatever the bound. */
+/* The error over the bound.  A NaN is infinitely wrong; an error of 0 is right whatever the bound. */
 static double over(double error, double bound)
 {
     if (error == 0) return 0;
@@ -44,7 +44,7 @@ static void fill_in(struct single *single, const struct single_value *value)
         if (isnan(have[i])) have[i] = numbers(value->y)[i];
 }
 
-/* Compare element by element by the larger bound, and note the worst. The smaller bound tells a fused result from
+/* Compare element by element by the larger bound, and note the worst.  The smaller bound tells a fused result from
  * one with stored steps. */
 static void verdict_compare(struct single *single, const struct single_value *value, const struct marks *marks)
 {
@@ -83,7 +83,7 @@ bool single_is_wide(const struct single *single)
     return false;
 }
 
-/* Round the value for the last time. A sum stored at its end only is rounded by its own size. A copy may be in a
+/* Round the value for the last time.  A sum stored at its end only is rounded by its own size.  A copy may be in a
  * narrower format than the rest, a number in a wider one. */
 static struct single_value stored_at_last(struct single *single, struct single_value value)
 {
@@ -104,13 +104,13 @@ static struct single_value stored_at_last(struct single *single, struct single_v
     return value;
 }
 
-/* Stored numbers are clear if they leave at most this part of all squared errors. The bug norm-statistics is said
+/* Stored numbers are clear if they leave at most this part of all squared errors.  The bug norm-statistics is said
  * so, and right runs with `store steps` (campaign.sh clean 1000) are right with it. */
 static const double LEFT_BY_STORED = 0.75;
 enum stored { STORED_CLEAR, STORED_PERHAPS, STORED_OTHER };
 
-/* Whether stored numbers explain all errors together, not only the largest: a quarter of their squares. A program
- * that does not store them gains only as much as choosing the best row does. One factor that explains twice as
+/* Whether stored numbers explain all errors together, not only the largest: a quarter of their squares.  A program
+ * that does not store them gains only as much as choosing the best row does.  One factor that explains twice as
  * much is likelier, since a stored number differs from row to row. */
 static enum stored explains(const struct single *single, double factor, const struct single_value *exact,
                             const struct single_value *stored)
@@ -126,8 +126,8 @@ static enum stored explains(const struct single *single, double factor, const st
     return times <= after / 2 ? STORED_OTHER : after <= LEFT_BY_STORED * before ? STORED_CLEAR : STORED_PERHAPS;
 }
 
-/* Compare once more with what the operation may have stored in 16 bits. If that holds, the result is right by
- * steps, or wrong with a known reason. @return whether stored numbers explain the result, but not clearly. */
+/* Compare once more with what the operation may have stored in 16 bits.  If that holds, the result is right by
+ * steps, or wrong with a known reason.  @return whether stored numbers explain the result, but not clearly. */
 static bool compare_stored(struct single *single, const struct single_value *exact)
 {
     const struct single_term *t = &single->verdict.term[0];

@@ -1,5 +1,5 @@
 /* walk.c -- all results of a graph, each from what is behind it.
- * single_check is called by replay.c and tests. Passes of the operations read through this file; their results end
+ * single_check is called by replay.c and tests.  Passes of the operations read through this file; their results end
  * in verdict.c. */
 #include "emulated_devices/check/recompute/routing.h"
 #include <stdio.h>
@@ -97,7 +97,7 @@ static struct single_sizes sizes_of(struct single *single, struct single_name na
                            of_tile ? single_whole_rows(single, tensor_rows(x)) : 0);
 }
 
-/* These are the program's own numbers. If its ranks have parts of them, the reader has added these up one by one
+/* These are the program's own numbers.  If its ranks have parts of them, the reader has added these up one by one
  * and stored each sum. */
 static struct single_value fetched(struct single *single, struct single_name name, const struct single_slot *slot)
 {
@@ -131,7 +131,7 @@ static struct single_value noted(struct single *single, const struct single_node
     return value;
 }
 
-/* Add up what all readers contribute to a slot's gradient. result: the sum is the current result, not something
+/* Add up what all readers contribute to a slot's gradient.  result: the sum is the current result, not something
  * behind it. */
 static struct single_value gradient_sum(struct single *single, int slot, bool result)
 {
@@ -284,7 +284,7 @@ static struct single_name made_name(const struct made *made)
     return made->node ? act_name(made->slot) : single_name("grad/", made->slot->name);
 }
 
-/* Compute a result tile by tile, as long as all is right. @return whether all is right and has been reported. */
+/* Compute a result tile by tile, as long as all is right.  @return whether all is right and has been reported. */
 static bool right_in_tiles(struct single *single, const struct made *made)
 {
     const int64_t all = single->context->all.B * single->context->all.S;
@@ -301,7 +301,7 @@ static bool right_in_tiles(struct single *single, const struct made *made)
     return right || single->failed;
 }
 
-/* Check a node's value. A slot that programs do not show has no value to compare. */
+/* Check a node's value.  A slot that programs do not show has no value to compare. */
 static void walk_check_forward(struct single *single, const struct single_node *node)
 {
     const struct single_slot *slot = single_slot(single, node->out);
@@ -347,7 +347,7 @@ static void check_gradient(struct single *single, int i)
 /* Experts that a node computes; a node without them has one matrix. */
 static int experts_of(const struct single_node *node) { return node->experts > 0 ? node->experts : 1; }
 
-/* The expert whose weight or bias a parameter is, if expert 0's is `first`. 0: the node has no experts; -1: the
+/* The expert whose weight or bias a parameter is, if expert 0's is `first`.  0: the node has no experts; -1: the
  * parameter is none of them. */
 static int64_t expert_of(const struct single_node *node, int first, int param)
 {
@@ -361,7 +361,7 @@ static bool has(const struct single_node *node, int param)
     return expert_of(node, node->weight, param) >= 0 || expert_of(node, node->bias, param) >= 0;
 }
 
-/* A node contributes this to a parameter's gradient. The cursor says which expert's rows are added. */
+/* A node contributes this to a parameter's gradient.  The cursor says which expert's rows are added. */
 static struct single_value contribution(struct single *single, const struct single_node *node, int param)
 {
     const enum single_pass_kind kind = expert_of(node, node->weight, param) >= 0 ? SINGLE_WEIGHT : SINGLE_BIAS;
@@ -460,7 +460,7 @@ static void walk_check_backward(struct single *single, int v)
         if (n->in[k] >= 0 && is_first_reader(single, v, n->in[k])) check_gradient(single, n->in[k]);
 }
 
-/* Results are reported in the order in which a program computes them, backward in reverse order. The norm of all
+/* Results are reported in the order in which a program computes them, backward in reverse order.  The norm of all
  * gradients comes last. */
 enum error_code single_check(const struct model_config *config, const struct single_graph *graph,
                              struct single_batch batch,

@@ -1,5 +1,5 @@
 /* checked_kinds.c -- counts verdicts by kind of tensor and says whether a check has judged enough.
- * emulated_devices/cli/check.c and check_verdict.c print the counts. checked_kinds_enough is ERR_CHECK with what
+ * emulated_devices/cli/check.c and check_verdict.c print the counts.  checked_kinds_enough is ERR_CHECK with what
  * was not judged; a wrong kind in --require is ERR_USAGE. */
 #include "emulated_devices/check/report/checked_kinds.h"
 #include "ref/io/output.h"
@@ -38,7 +38,7 @@ static bool is_number(const char *name)
     return false;
 }
 
-/* The first test that fits decides, so numbers come before everything else. "grad/NAME" is a parameter's gradient
+/* The first test that fits decides, so numbers come before everything else.  "grad/NAME" is a parameter's gradient
  * if NAME ends as a parameter's, else an activation's. */
 enum checked_kind checked_kind_of(const char *name)
 {
@@ -57,7 +57,7 @@ const char *judgement_words(enum judgement judgement)
     return words[judgement];
 }
 
-/* A result that its own inputs give is right, even if a golden bound is too wide to tell. The golden comparison
+/* A result that its own inputs give is right, even if a golden bound is too wide to tell.  The golden comparison
  * counts only where nothing was recomputed. */
 enum judgement judgement_of(const struct checked *checked, const struct single_result *by_itself)
 {
@@ -77,7 +77,7 @@ static void name_group(const char *tensor, enum checked_kind kind, char *out, si
     else snprintf(out, size, "%s", kind == KIND_LOSS ? tensor : names[kind]);
 }
 
-/* Count a tensor that cannot be judged. Only OPEN_GROUPS groups are listed; `groups` counts further ones. */
+/* Count a tensor that cannot be judged.  Only OPEN_GROUPS groups are listed; `groups` counts further ones. */
 static void add_open(struct checked_kinds *kinds, const struct checked *checked, enum checked_kind kind,
                      const struct single_result *by_itself)
 {
@@ -98,7 +98,7 @@ static void add_open(struct checked_kinds *kinds, const struct checked *checked,
     kinds->groups++;
 }
 
-/* Each golden tensor is judged once, from its finding and from what its own inputs give. `beside` counts wrong
+/* Each golden tensor is judged once, from its finding and from what its own inputs give.  `beside` counts wrong
  * results that are no golden tensors. */
 struct checked_kinds checked_kinds_count(const struct check_result *result, const struct singles *singles)
 {
@@ -158,7 +158,7 @@ static int judged(const struct checked_kinds *kinds, int kind)
     return kinds->of[kind][JUDGED_RIGHT] + kinds->of[kind][JUDGED_LOOSELY] + kinds->of[kind][JUDGED_WRONG];
 }
 
-/* Fail: some tensors cannot be judged. The message says what to dump or how to compute, so that they can be. */
+/* Fail: some tensors cannot be judged.  The message says what to dump or how to compute, so that they can be. */
 static enum error_code fail_open(const struct checked_kinds *kinds, enum dtype format, struct error *err)
 {
     const int open = checked_kinds_of(kinds, CANNOT_BE_JUDGED);

@@ -1,6 +1,6 @@
 /* checker.c -- compares every golden tensor with what all ranks of ACTUAL have together.
- * emulated_devices/cli/check.c, cli/launch/machine.c and model/checkpoint/checkpoint.c call check_files. A tensor
- * that differs is a finding, not an error. check_result_free frees the lists. */
+ * emulated_devices/cli/check.c, cli/launch/machine.c and model/checkpoint/checkpoint.c call check_files.  A tensor
+ * that differs is a finding, not an error.  check_result_free frees the lists. */
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/sums.h"
 #include "ref/io/pair.h"
@@ -59,7 +59,7 @@ struct comparing {
     int micros;                         /* the highest number, and 1 */
 };
 
-/* Move the window, if need be, so that it has these elements. A window is at least as long as the run. @return
+/* Move the window, if need be, so that it has these elements.  A window is at least as long as the run.  @return
  * where they begin in it. */
 static int64_t checker_look_at(struct comparing *comparing, int64_t at, int64_t length)
 {
@@ -78,7 +78,7 @@ static int64_t checker_look_at(struct comparing *comparing, int64_t at, int64_t 
     return 0;
 }
 
-/* The sums of a group of ranks. Groups are numbered as they appear, so the list grows by one. NULL: no memory, and
+/* The sums of a group of ranks.  Groups are numbered as they appear, so the list grows by one.  NULL: no memory, and
  * comparing->failed is set. */
 static struct seen *seen_of(struct comparing *comparing, int group)
 {
@@ -111,7 +111,7 @@ static void see_run(void *context, int group, const struct actual_piece *piece, 
     if (piece->micro >= c->micros) c->micros = piece->micro + 1;
 }
 
-/* A group is complete. A rank's error is the error norm of its part over the norm of the whole. Ranks whose parts
+/* A group is complete.  A rank's error is the error norm of its part over the norm of the whole.  Ranks whose parts
  * are added up have the error of the sum. */
 static void end_group(void *context, int group, const int rank[], int ranks)
 {
@@ -142,7 +142,7 @@ static void check_complete(struct comparing *comparing, const struct assembly *a
              (long long)(all->hole % comparing->dim[1]));
 }
 
-/* Copies of one element differ between ranks. In 16 bits the bound is as wide as what it bounds. So copies may be
+/* Copies of one element differ between ranks.  In 16 bits the bound is as wide as what it bounds.  So copies may be
  * apart by at most twice what rounding does to two numbers. */
 static void check_copies(struct comparing *comparing, const struct copies *copies)
 {
@@ -173,7 +173,7 @@ static bool micro_is_wrong(const struct comparing *comparing, int k)
            && !(sqrt(comparing->micro[k].difference) <= comparing->out->bound * comparing->norm);
 }
 
-/* Write "wrong in microbatch 2; right in 0, 1, 3". Nothing is written if all microbatches are alike. */
+/* Write "wrong in microbatch 2; right in 0, 1, 3".  Nothing is written if all microbatches are alike. */
 static void describe_micros(struct comparing *comparing)
 {
     int right = 0, wrong = 0;
@@ -220,7 +220,7 @@ static enum error_code measure_truth(struct comparing *comparing, struct error *
     return e;
 }
 
-/* Compare all pieces. ERR_CHECK of the assembly means that pieces do not fit: this becomes a finding, and the
+/* Compare all pieces.  ERR_CHECK of the assembly means that pieces do not fit: this becomes a finding, and the
  * check goes on. */
 static enum error_code compare_all(struct comparing *comparing, struct error *err)
 {
@@ -244,7 +244,7 @@ static enum error_code compare_all(struct comparing *comparing, struct error *er
 /* This stands for a bound: what is not computed may only have been rounded, in any direction. */
 static const double OF_STORING = -1;
 
-/* Compare one tensor and set its finding. `on` is kept only for a tensor that fails, because it is large. */
+/* Compare one tensor and set its finding.  `on` is kept only for a tensor that fails, because it is large. */
 static enum error_code check_tensor(const struct golden *golden, const struct actual *actual, struct checked *out,
                                     enum dtype format, struct error *err)
 {
@@ -275,7 +275,7 @@ static bool checker_ends(const char *name, const char *with)
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
-/* Tensors cannot be judged from the first router with another choice to the end of the pass. Later tensors are the
+/* Tensors cannot be judged from the first router with another choice to the end of the pass.  Later tensors are the
  * optimizers'; their bounds allow for this. */
 static enum error_code forgive_elsewhere(const struct golden *golden, const struct actual *actual,
                                          struct check_result *result, struct error *err)
@@ -311,7 +311,7 @@ void check_result_count(struct check_result *result)
     }
 }
 
-/* Count the findings and find the worst error over bound. ERR_CHECK: no golden name is in ACTUAL. */
+/* Count the findings and find the worst error over bound.  ERR_CHECK: no golden name is in ACTUAL. */
 static enum error_code summarize(struct check_result *result, const struct actual *actual, struct error *err)
 {
     int compared = 0;
@@ -353,7 +353,7 @@ static bool is_state_of(const char *name, const char *weight)
            (size_t)(last - name) == n + strcspn(name + n, "/") && strncmp(name + n, "grad/", 5) != 0;
 }
 
-/* Move each step's weights behind its states, in place. A step makes the states first, and the weights from them. */
+/* Move each step's weights behind its states, in place.  A step makes the states first, and the weights from them. */
 static enum error_code put_states_first(struct golden_list *list, struct error *err)
 {
     struct golden_tensor *weights = calloc((size_t)list->count + 1, sizeof *weights);
@@ -372,7 +372,7 @@ static enum error_code put_states_first(struct golden_list *list, struct error *
     return OK;
 }
 
-/* The weights that ACTUAL begins with are what all is recomputed from. Weights that are not the golden file's are
+/* The weights that ACTUAL begins with are what all is recomputed from.  Weights that are not the golden file's are
  * wrong. */
 static enum error_code check_starts(const struct golden *golden, const struct actual *actual, enum dtype format,
                                     struct check_result *result, struct error *err)
@@ -389,7 +389,7 @@ static enum error_code check_starts(const struct golden *golden, const struct ac
     return e;
 }
 
-/* The list has room for all golden tensors and all starting weights. The order of the calls matters: findings of
+/* The list has room for all golden tensors and all starting weights.  The order of the calls matters: findings of
  * kinds that are left out change before extras are listed and all is counted. */
 enum error_code check_files(const struct golden *golden, const struct actual *actual, enum dtype format,
                             struct check_result *result, struct error *err)

@@ -13,7 +13,7 @@ static bool checker_names_ends(const char *name, const char *with)
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
-/* Whether two names are of one kind. A program that dumps one tensor of a kind must dump all of them. Kinds are
+/* Whether two names are of one kind.  A program that dumps one tensor of a kind must dump all of them.  Kinds are
  * "act", "grad" of activations, "grad" of weights, "adamw/weight", and so on. */
 static bool same_kind(const char *a, const char *b)
 {
@@ -38,7 +38,7 @@ void checker_forgive_left_out(struct check_result *result)
     }
 }
 
-/* Whether a name of ACTUAL is known: it is in the golden file, or a map gives it to a golden tensor. Inputs such
+/* Whether a name of ACTUAL is known: it is in the golden file, or a map gives it to a golden tensor.  Inputs such
  * as ids are in the file, but not computed. */
 static bool is_expected(const struct golden *golden, const struct actual *actual, const struct check_result *result,
                         const char *theirs)
@@ -62,7 +62,7 @@ static enum error_code add_extra(struct check_result *result, const char *name, 
     return OK;
 }
 
-/* Whether a name such as "adamw/2/weight/NAME" begins with an optimizer of ours. out: its first part. */
+/* Whether a name such as "adamw/2/weight/NAME" begins with an optimizer of ours.  out: its first part. */
 static bool is_of_optimizer(const char *name, char out[32])
 {
     const size_t n = strcspn(name, "/");
@@ -81,8 +81,8 @@ static bool has_optimizer(const struct golden *golden, const char *optimizer)
     return false;
 }
 
-/* Whether an extra tensor is of a golden kind of which ACTUAL has no golden name: its names are others. Then
- * nothing is known of the tensor. Where ACTUAL has all of a kind, more of that kind are its own. */
+/* Whether an extra tensor is of a golden kind of which ACTUAL has no golden name: its names are others.  Then
+ * nothing is known of the tensor.  Where ACTUAL has all of a kind, more of that kind are its own. */
 static bool is_unjudged(const struct golden *golden, const struct check_result *result, const char *name)
 {
     char optimizer[32];
@@ -97,7 +97,7 @@ static bool is_unjudged(const struct golden *golden, const struct check_result *
     return false;
 }
 
-/* Refuse a step that the golden file does not have, as in "adamw/7/weight/NAME": the number is wrong. After the
+/* Refuse a step that the golden file does not have, as in "adamw/7/weight/NAME": the number is wrong.  After the
  * last step names have no number, and the gradients of the first step are those of the pass. */
 static enum error_code check_step(const struct golden *golden, const struct actual_file *file, const char *name,
                                   struct error *err)

@@ -2,7 +2,7 @@
  *
  * In 16 bits rounding may send a token to another expert.  All later values then belong to another function, so they
  * cannot be judged.
- * checker.c asks it for each router of a mixture, if the format has 16 bits. ERR_CHECK of the assembly is no error
+ * checker.c asks it for each router of a mixture, if the format has 16 bits.  ERR_CHECK of the assembly is no error
  * here: the comparison reports the shape.
  */
 #include "emulated_devices/check/report/checker.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Whether the logits a of the program surely make the choices of the golden logits b. Logits that leave a choice
+/* Whether the logits a of the program surely make the choices of the golden logits b.  Logits that leave a choice
  * open count as another choice: the program may have taken the other expert. */
 static bool same_choice(const double *a, const double *b, const int64_t dim[2], const struct mixture_config *config,
                         int32_t *chosen, double *weights)

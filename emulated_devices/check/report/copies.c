@@ -1,5 +1,5 @@
 /* copies.c -- lets copies hold that differ only because each rank computed them from its own inputs.
- * emulated_devices/cli/check.c calls copies_explain after singles_check. The counts of the result are made anew. */
+ * emulated_devices/cli/check.c calls copies_explain after singles_check.  The counts of the result are made anew. */
 #include "emulated_devices/check/report/copies.h"
 #include <math.h>
 #include <stdlib.h>

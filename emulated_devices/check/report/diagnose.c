@@ -1,5 +1,5 @@
-/* diagnose.c -- finds words for a failure from its ranks and its factor. emulated_devices/cli/check.c,
- * cli/train/report/report_check.c and verify/reference/ call it. Nothing fails here; without an explanation a text
+/* diagnose.c -- finds words for a failure from its ranks and its factor.  emulated_devices/cli/check.c,
+ * cli/train/report/report_check.c and verify/reference/ call it.  Nothing fails here; without an explanation a text
  * is empty. */
 #include "emulated_devices/check/report/diagnose.h"
 #include "ref/numeric/distance.h"
@@ -28,7 +28,7 @@ struct scale scale_of(double actual, double product, double truth)
     return (struct scale){ product / truth, actual > 0 ? sqrt(fmax(left, 0) / actual) : 0 };
 }
 
-/* Join a device's scale into the common scale of the failing devices. If two factors differ the residual is NaN,
+/* Join a device's scale into the common scale of the failing devices.  If two factors differ the residual is NaN,
  * and stays NaN. */
 static void diagnose_join(struct scale *all, struct scale one, double same, bool first)
 {
@@ -37,7 +37,7 @@ static void diagnose_join(struct scale *all, struct scale one, double same, bool
     else if (exceeds(one.residual, all->residual)) all->residual = one.residual;
 }
 
-/* The first failing device sets the common scale. Factors of single devices are kept for the first DIAGNOSE_MOST
+/* The first failing device sets the common scale.  Factors of single devices are kept for the first DIAGNOSE_MOST
  * ranks. */
 void evidence_add(struct evidence *evidence, int rank, bool fails, struct scale scale, double truth)
 {
@@ -64,7 +64,7 @@ static void diagnose_say(struct words *words, const char *format, ...)
 
 /* ---- where ------------------------------------------------------------------------------------------------------- */
 
-/* Mark the coordinates of a set of devices on one axis. @return how many there are. */
+/* Mark the coordinates of a set of devices on one axis.  @return how many there are. */
 static int coordinates(const struct mesh *mesh, const struct devices *devices, enum axis axis, bool has[])
 {
     int n = 0;
@@ -75,7 +75,7 @@ static int coordinates(const struct mesh *mesh, const struct devices *devices, e
     return n;
 }
 
-/* Whether all holders with coordinates of failing devices fail. Only then coordinates describe the set. */
+/* Whether all holders with coordinates of failing devices fail.  Only then coordinates describe the set. */
 static bool is_product(const struct mesh *mesh, const struct devices *holding, const struct devices *failing)
 {
     for (int r = 0; r < mesh->devices; r++) {
@@ -142,7 +142,7 @@ static const double SUM_SAME = 1e-5;    /* tolerance for a sum of factors: above
 
 static bool equals(double a, double b) { return near(a, b, SAME); }
 
-/* Match a factor with powers of a size. Typical mistakes are a sum in place of a mean, dividing twice, and norms
+/* Match a factor with powers of a size.  Typical mistakes are a sum in place of a mean, dividing twice, and norms
  * added as squares. */
 static void match(struct words *words, double factor, double same, const char *name, double size, int powers)
 {
@@ -158,7 +158,7 @@ static void match(struct words *words, double factor, double same, const char *n
         }
 }
 
-/* Match a power of two as a loss scale. Small powers are left to sums and means over a few devices. */
+/* Match a power of two as a loss scale.  Small powers are left to sums and means over a few devices. */
 static void match_loss_scale(struct words *words, double factor, double same)
 {
     enum { LEAST = 4, MOST = 24 };
@@ -168,7 +168,7 @@ static void match_loss_scale(struct words *words, double factor, double same)
     else diagnose_say(words, "1/%.0f, a loss scale that is divided out twice, or a mean in place of a sum", exp2(-k));
 }
 
-/* Try each axis, the microbatches, products of two axes, then loss scales. All that match are named. */
+/* Try each axis, the microbatches, products of two axes, then loss scales.  All that match are named. */
 static void match_sizes(struct words *words, double factor, double same, const struct mesh *mesh, int micros)
 {
     char name[32];
@@ -219,7 +219,7 @@ static const char *missing_sum(struct words *words, const struct mesh *mesh, con
     return words->out;
 }
 
-/* A constant factor is named if it is not 1. A single number is a multiple of any other, so its factor needs a
+/* A constant factor is named if it is not 1.  A single number is a multiple of any other, so its factor needs a
  * name. */
 const char *diagnose_scale(char *out, size_t size, const struct mesh *mesh, int micros, const struct evidence *evidence)
 {

@@ -1,5 +1,5 @@
-/* holders.c -- says which ranks and microbatches have the wrong elements of a tensor. singles.c calls it for each
- * wrong result. A tensor whose pieces cannot be found gives an empty text or set, and no error. */
+/* holders.c -- says which ranks and microbatches have the wrong elements of a tensor.  singles.c calls it for each
+ * wrong result.  A tensor whose pieces cannot be found gives an empty text or set, and no error. */
 #include "emulated_devices/check/report/holders.h"
 #include "emulated_devices/check/report/diagnose.h"
 #include <stdio.h>
@@ -15,7 +15,7 @@ static bool meets(const struct intervals *intervals, struct interval range)
     return false;
 }
 
-/* Whether a piece has an element of the rectangle. A flat piece is a range of all elements: it may meet a row
+/* Whether a piece has an element of the rectangle.  A flat piece is a range of all elements: it may meet a row
  * beside the rectangle's columns. */
 static bool piece_meets(const struct actual_piece *piece, const int64_t dim[2], struct interval rows,
                         struct interval cols)
@@ -51,7 +51,7 @@ static bool all_apart(const struct intervals *a, const struct intervals *b)
     return true;
 }
 
-/* Whether two pieces have no element in common. For flat and other pieces together this is not known, and counts
+/* Whether two pieces have no element in common.  For flat and other pieces together this is not known, and counts
  * as no. */
 static bool pieces_apart(const struct actual_piece *p, const struct actual_piece *q)
 {
@@ -75,7 +75,7 @@ static bool is_apart(const struct actual_pieces *pieces, const struct devices *f
     return true;
 }
 
-/* Ranks are taken in order, each if it has no element in common with those before it. All stand where the first
+/* Ranks are taken in order, each if it has no element in common with those before it.  All stand where the first
  * stands along the axis. */
 struct devices holders_apart(const struct actual *actual, const char *name, const int64_t dim[2],
                              const struct devices *of, enum axis along)

@@ -1,5 +1,5 @@
 /* holders.h -- which ranks and microbatches have some elements of another program's tensor.
- * singles.c calls it for wrong results and for copies that differ. A tensor that cannot be read has no holders. */
+ * singles.c calls it for wrong results and for copies that differ.  A tensor that cannot be read has no holders. */
 #ifndef ORRERY_HOLDERS_H
 #define ORRERY_HOLDERS_H
 

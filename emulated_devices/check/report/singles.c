@@ -1,6 +1,6 @@
 /* singles.c -- gives recompute/ the program's tensors, collects the verdicts, and judges copies rank by rank.
  * emulated_devices/cli/check.c calls singles_check once for a dump, and singles_find_parts or singles_check_copy
- * for single results. Files are read each time a tensor is asked for. */
+ * for single results.  Files are read each time a tensor is asked for. */
 #include "emulated_devices/check/report/singles.h"
 #include "emulated_devices/check/report/diagnose.h"
 #include "emulated_devices/check/mistakes/explainer.h"
@@ -55,7 +55,7 @@ static struct apart *find_apart(const struct checking *checking, const char *nam
     return NULL;
 }
 
-/* Add ranks to those whose copies of a tensor differ from the first's. Tiles of a tensor add to the same entry. */
+/* Add ranks to those whose copies of a tensor differ from the first's.  Tiles of a tensor add to the same entry. */
 static enum error_code note_apart(struct checking *checking, const char *name, const struct devices *on,
                                   struct error *err)
 {
@@ -84,7 +84,7 @@ static void see_judged(void *context, int group, const struct actual_piece *piec
         memset(j->is + at - j->rows.first * j->cols, true, (size_t)length * sizeof *j->is);
 }
 
-/* Elements of other ranks become NaN, which single_source.some leaves out. A rank's own NaN becomes infinite, so
+/* Elements of other ranks become NaN, which single_source.some leaves out.  A rank's own NaN becomes infinite, so
  * that it is judged. */
 static void leave_out(struct tensor out, struct judged *judged)
 {
@@ -94,8 +94,8 @@ static void leave_out(struct tensor out, struct judged *judged)
     free(judged->is);
 }
 
-/* Put a tensor, or some rows of it, together. Pieces that do not fit, or copies that differ, are reported by the
- * comparison with the golden file. So ERR_CHECK is no error here. */
+/* Put a tensor, or some rows of it, together.  Pieces that do not fit, or copies that differ, are reported by the
+ * comparison with the golden file.  So ERR_CHECK is no error here. */
 static enum error_code singles_gather(struct checking *checking, const char *name, const int64_t dim[2],
                                       struct interval rows,
                                       struct tensor out, enum single_found *found, struct error *err)
@@ -142,7 +142,7 @@ static enum error_code parts_of(void *context, const char *name, int64_t first, 
     return e == ERR_CHECK ? OK : e;
 }
 
-/* Read a weight of the golden file, or its rows from `first` on. Rounding to fp32 and then to the format makes the
+/* Read a weight of the golden file, or its rows from `first` on.  Rounding to fp32 and then to the format makes the
  * weight that a program starts with. */
 static enum error_code golden_weight(struct checking *checking, const char *name, int64_t first, struct tensor out,
                                      enum single_found *found, struct error *err)
@@ -182,7 +182,7 @@ static enum error_code golden_mask(const struct checking *checking, const char *
     return e;
 }
 
-/* Names decide who answers: masks the golden file, copies our own model, everything else ACTUAL. Weights that
+/* Names decide who answers: masks the golden file, copies our own model, everything else ACTUAL.  Weights that
  * ACTUAL lacks are the golden file's. */
 static enum error_code singles_fetch(void *context, const char *name, struct tensor out, enum single_found *found,
                                      struct error *err)
@@ -198,7 +198,7 @@ static enum error_code singles_fetch(void *context, const char *name, struct ten
     return golden_weight(c, name, 0, out, found, err);
 }
 
-/* Some rows are read as the whole is; recompute/ asks for them in tiles. Copies of the model are never asked for
+/* Some rows are read as the whole is; recompute/ asks for them in tiles.  Copies of the model are never asked for
  * in rows. */
 static enum error_code fetch_rows(void *context, const char *name, int64_t first, int64_t whole, struct tensor out,
                                   enum single_found *found, struct error *err)
@@ -223,7 +223,7 @@ static void name_factor(const struct checking *checking, struct single_result *r
                            result->factor < 0 ? "-" : "", names);
 }
 
-/* Write which ranks and microbatches have the wrong rectangle. A vector is a row for recompute/, but a column for
+/* Write which ranks and microbatches have the wrong rectangle.  A vector is a row for recompute/, but a column for
  * ranks. */
 static void find_holders(const struct checking *checking, const struct single_result *result, char *out, size_t size)
 {
@@ -236,7 +236,7 @@ static void find_holders(const struct checking *checking, const struct single_re
                      vector ? (struct interval){ 0, 1 } : cols, out, size);
 }
 
-/* recompute/ calls this with each verdict, in order. The four lists grow together; without memory `failed` stops
+/* recompute/ calls this with each verdict, in order.  The four lists grow together; without memory `failed` stops
  * the check at its end. */
 static void singles_note(void *context, const struct single_result *result)
 {
@@ -289,7 +289,7 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
 /* judge_copies runs the whole check again for single results, so both functions need each other. */
 static enum error_code judge_copies(struct checking *, struct rounding, struct error *);
 
-/* One check: the pass, the steps, then copies that differ. A view with `only` recomputes a single result and
+/* One check: the pass, the steps, then copies that differ.  A view with `only` recomputes a single result and
  * judges no copies. */
 static enum error_code report_singles_check(const struct golden *golden, const struct actual *actual, enum dtype format,
                                             struct rounding rounding, struct view view, struct singles *out,
@@ -334,7 +334,7 @@ struct copies_of {
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
-/* The ranks that read each other's pieces: all with the same place along tp. Ranks beside them along tp have their
+/* The ranks that read each other's pieces: all with the same place along tp.  Ranks beside them along tp have their
  * own copies of the rows. */
 static struct devices together(const struct mesh *mesh, const struct devices *ranks)
 {
@@ -346,7 +346,7 @@ static struct devices together(const struct mesh *mesh, const struct devices *ra
     return all;
 }
 
-/* Recompute the result of some ranks from what these ranks have themselves. An empty name: it could not be
+/* Recompute the result of some ranks from what these ranks have themselves.  An empty name: it could not be
  * recomputed. */
 static enum error_code judge_ranks(const struct copies_of *copies_of, const struct devices *ranks,
                                    struct single_result *result, struct error *err)
@@ -387,7 +387,7 @@ static enum error_code find_wrong(struct copies_of *copies_of, const struct devi
     return e;
 }
 
-/* Judge what each of these ranks has; ranks without common elements are judged at once. Copies that could not be
+/* Judge what each of these ranks has; ranks without common elements are judged at once.  Copies that could not be
  * judged leave the verdict open. */
 static enum error_code judge_each(struct copies_of *copies_of, struct devices todo, struct error *err)
 {
@@ -405,7 +405,7 @@ static enum error_code judge_each(struct copies_of *copies_of, struct devices to
     return e;
 }
 
-/* Take the verdict of the copies. A wrong result is right if it was judged by other copies than its ranks read. A
+/* Take the verdict of the copies.  A wrong result is right if it was judged by other copies than its ranks read.  A
  * right one may be wrong on ranks other than the first. */
 static void take_verdict(struct singles *out, int i, const struct copies_of *copies_of)
 {
@@ -425,8 +425,8 @@ static void take_verdict(struct singles *out, int i, const struct copies_of *cop
     diagnose_place(out->where[i], sizeof *out->where, &copies_of->of->actual->mesh, &on);
 }
 
-/* Judge copies that differ, rank by rank. Rounding parts copies where ranks add up in different orders; a wrong
- * copy may be nearer than a bound of 16 bits. So each rank's copy is held to what the rank has read itself. */
+/* Judge copies that differ, rank by rank.  Rounding parts copies where ranks add up in different orders; a wrong
+ * copy may be nearer than a bound of 16 bits.  So each rank's copy is held to what the rank has read itself. */
 static enum error_code judge_copies(struct checking *checking, struct rounding rounding, struct error *err)
 {
     enum error_code e = OK;

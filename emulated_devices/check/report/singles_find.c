@@ -67,7 +67,7 @@ int singles_wrong(const struct singles *singles, const char *name)
 
 /* ---- parts of sums ----------------------------------------------------------------------------------------------- */
 
-/* If the dump does not say it, sums have as many stored parts as tp has ranks. All other axes together count
+/* If the dump does not say it, sums have as many stored parts as tp has ranks.  All other axes together count
  * instead if they have more. */
 int singles_parts(const struct actual *actual)
 {

@@ -1,5 +1,5 @@
-/* sums.c -- adds up what error and factor of a tensor are computed from. checker.c, verify/reference/ and the
- * probes use it. Sums of several calls add up. */
+/* sums.c -- adds up what error and factor of a tensor are computed from.  checker.c, verify/reference/ and the
+ * probes use it.  Sums of several calls add up. */
 #include "emulated_devices/check/report/sums.h"
 #include <math.h>
 
