@@ -47,6 +47,7 @@ const char *actual_name(const struct actual *actual, const char *ours, char *out
         size_t used = 0;
         int star = 0;
         out[0] = 0;
+        /* The value's n-th star is replaced by the text that the key's n-th star has matched. */
         for (const char *c = one->valuestring; *c && used + 1 < size; c++) {
             const int n = *c == '*' ? snprintf(out + used, size - used, "%.*s", lengths[star], starts[star])
                                     : snprintf(out + used, size - used, "%c", *c);

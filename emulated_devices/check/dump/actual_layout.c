@@ -114,6 +114,7 @@ static enum error_code zigzag(const struct where *where, const cJSON *entry, str
     const int64_t S = where->dim[0] / sequences;
     if (S * sequences != where->dim[0])
         return actual_layout_bad(where, err, "its rows are not that many sequences of one length");
+    /* Each sequence has 2 n chunks, and its rows follow those of the sequence before. */
     for (int64_t b = 0; b < sequences; b++) {
         const int chunk[2] = { r, 2 * n - 1 - r };
         for (int c = 0; c < 2; c++) intervals_add(intervals, interval_moved(block_at(S, 2 * n, chunk[c]), b * S));
@@ -177,6 +178,7 @@ static enum error_code boxes(struct where *where, const cJSON *entry, struct act
     if (!cJSON_IsArray(own)) return actual_layout_bad(where, err, "\"boxes\" has no list for its rank");
     if (!make_parts(piece, cJSON_GetArraySize(own))) return fail(err, ERR_MEMORY, "no memory for a layout");
     int i = 0;
+    /* The k-th box of the rank's list becomes part k; only the number of elements must fit. */
     where->loose = true;
     cJSON_ArrayForEach(one, own)
         if (!box_from(one, where->dim, &piece->part[i++]))
@@ -244,6 +246,7 @@ static enum error_code check_shape(const struct where *where, struct actual_piec
     int64_t shape[2];
     actual_shape(entry, where->transposed, shape);
     for (int i = 0; i < piece->parts; i++) piece->count += part_count(&piece->part[i]);
+    /* A padded flat piece may have more elements than its part; boxes must have as many, other pieces their shape. */
     const bool fits = where->padded ? entry->count >= piece->count : where->loose ? entry->count == piece->count
                     : shape[0] == intervals_total(&piece->part->rows)
                         && shape[1] == intervals_total(&piece->part->cols);

@@ -195,6 +195,7 @@ static void try_turns(struct suspect *suspect, double *y)
     const int copies = s->context->source.copies;
     if (copies < 2 || suspect->rows != s->cursor.N) return;
     for (int by = 1; by >= (copies > 2 ? -1 : 1); by -= 2) {
+        /* The hypothesis gives row r the right row of the same place in the other copy's part. */
         for (int64_t r = 0; r < suspect->rows; r++) {
             const int64_t from = part_turned(s->cursor.batch.B, copies, by,
                                              r / s->cursor.batch.S) * s->cursor.batch.S + r % s->cursor.batch.S;

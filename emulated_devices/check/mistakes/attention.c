@@ -265,6 +265,7 @@ static struct tensor attention_input(struct single *single, const struct single_
     const int64_t S = single->cursor.batch.S, group = c->H / c->K;
     if (!single_going(single) || (x->last_only && group == 1) || attention_cannot(c, node, x)) return tensor_none;
     const struct tensor dX = single_new(single, tensor_rows(X), tensor_cols(X)), P = single_new(single, S, S);
+    /* A sequence begins every S rows; each head adds dQ, and its group's dK and dV. */
     for (int64_t row = 0; !single->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
             const struct heads at = heads_of(single, x, h);
@@ -305,6 +306,7 @@ static void find_head(const struct suspect *suspect, int64_t *row, int64_t *head
     const struct single *s = suspect->s;
     const int64_t S = s->cursor.batch.S, V = value_width(s->context->config), H = s->context->config->H;
     double most = -1;
+    /* The distance is the sum of squares over the S rows and V columns of a head. */
     for (int64_t first = 0; first < suspect->rows; first += S)
         for (int64_t h = 0; h < H; h++) {
             double off = 0;

@@ -179,6 +179,7 @@ static void add_copies(struct suspect *suspect, const struct stepping *stepping,
 {
     const int used = suspect->s->memory.used;
     double mean = 0;
+    /* share[k] is copy k's part of the labels that count. */
     for (int k = 0; k < copies->n; k++) mean += times[k] * copies->share[k];
     for (int64_t i = 0; i < suspect->count; i++) y[i] = mean * g[i];
     for (int k = 0; k < copies->n && single_going(suspect->s); k++) {
@@ -186,6 +187,7 @@ static void add_copies(struct suspect *suspect, const struct stepping *stepping,
         snprintf(kind, sizeof kind, "copy/%d/grad/", k);
         const struct tensor one = single_input(suspect->s, single_param_name(suspect->s, kind, stepping->number),
                                                stepping->rows, stepping->cols);
+        /* y = mean g + sum over copies of (times[k] - mean) g_k. */
         for (int64_t i = 0; single_going(suspect->s) && i < suspect->count; i++)
             y[i] += (times[k] - mean) * numbers(one)[i];
         single_release(suspect->s, used);

@@ -94,6 +94,7 @@ static double square_of(struct single *single, int copy)
         const struct param_spec p = model_param(single->context->config, i);
         const struct tensor g = single_input(single, single_param_name(single, kind, i), p.ndim > 1 ? p.dim[0] : 1,
                                              p.dim[p.ndim - 1]);
+        /* sum += g^2 over all parameters of this copy. */
         for (int64_t k = 0; single_going(single) && k < tensor_count(g); k++) sum += numbers(g)[k] * numbers(g)[k];
         single_release(single, used);
     }

@@ -84,6 +84,7 @@ static void try_heads_in_parts(struct suspect *suspect, const struct single_node
         struct tensor part[MOST_PARTS];
         const int parts = tried[t], used = s->memory.used;
         if (parts < 2 || parts > MOST_PARTS || parts > s->context->config->K) continue;
+        /* Part k is the gradient of the heads that rank k of so many has. */
         for (int k = 0; k < parts; k++) part[k] = weight_of_part(s, X, dY, parts, k);
         if (single_going(s)) suspect_parts(suspect, part, parts, "part", y);
         single_release(s, used);

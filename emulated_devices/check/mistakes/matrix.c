@@ -66,6 +66,7 @@ static const struct single_mistake matrix_rows[] = {
 static bool solve(double A[MOST_PARTS][MOST_PARTS], double b[], int n)
 {
     for (int k = 0; k < n; k++) {
+        /* A pivot that is small against the first means that parts depend on each other. */
         if (!(A[k][k] > 1e-12 * A[0][0])) return false;
         for (int i = k + 1; i < n; i++) {
             const double f = A[i][k] / A[k][k];
@@ -73,6 +74,7 @@ static bool solve(double A[MOST_PARTS][MOST_PARTS], double b[], int n)
             b[i] -= f * b[k];
         }
     }
+    /* The upper triangle is solved from the last unknown to the first. */
     for (int k = n - 1; k >= 0; k--) {
         for (int j = k + 1; j < n; j++) b[k] -= A[k][j] * b[j];
         b[k] /= A[k][k];

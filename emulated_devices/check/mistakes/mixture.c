@@ -145,6 +145,7 @@ static int64_t mixture_count_choices(struct single *single, int64_t from, int64_
         const int used = single->memory.used;
         if (single->context->graph->node[v].operation != &single_route) continue;
         const struct routing r = routing_of(single, single->context->graph->node[v].in[0]);
+        /* Token n's choices are the numbers n k to n k + k - 1; a dropped choice counts, too. */
         for (int64_t i = from * r.k; single_going(single) && i < to * r.k; i++) {
             const int32_t e = choice_made(((const int32_t *)r.experts.data)[i]);
             if (e >= 0 && e < MOST_EXPERTS) count[e]++;

@@ -124,6 +124,7 @@ static struct tensor norm_weight(struct single *single, const struct single_node
     const int64_t D = tensor_cols(dY), ld = tensor_cols(X);
     const struct tensor dW = single_new(single, 1, D);
     if (tensor_count(w) != D) return tensor_none;
+    /* dw_i += dy_i n_i, where n = (x - mean) r unless the mistake takes the input itself. */
     for (int64_t r = 0; !single->failed && r < tensor_rows(X); r++) {
         const double *x = numbers(X) + r * ld, *dy = numbers(dY) + r * D;
         const struct row row = norm_row_of(single, node, &right, x, D);

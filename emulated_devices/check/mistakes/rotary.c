@@ -84,6 +84,7 @@ static void rotary_turn(const struct turning *turning, const double f[PAIRS], do
     const struct suspect *of = turning->p;
     const int64_t H = of->s->context->config->H;
     for (int64_t i = 0; i < of->count; i++) y[i] = of->want[i];
+    /* A pair (a, b) becomes (a cos - b sin, b cos + a sin) with angle = sign (position + first) f. */
     for (int64_t i = 0; i < of->rows * turning->heads * turning->pairs; i++) {
         const int64_t row = i / (turning->heads * turning->pairs), p = i % turning->pairs,
             head = i / turning->pairs % turning->heads;

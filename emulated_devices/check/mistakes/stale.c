@@ -162,6 +162,7 @@ static bool is_of(const struct golden *golden, const struct other *other, int co
     if (stale_cannot(golden, other, copies) || transformer_open(&m, &golden->config, F64, golden->seed, &ignored) != OK)
         return false;
     const bool done = stale_run(&m, golden, other, copies, optimizer, step, &ignored) == OK;
+    /* stale_run has left all gradients of step + 1 in m.g. */
     for (int i = 0; i < m.params && done; i++)
         if (strcmp(m.spec[i].name, param) == 0) same = is_near(have, m.g[i], right, bound);
     transformer_close(&m);

@@ -219,6 +219,7 @@ static void try_beta(struct suspect *suspect, const struct read *read, const dou
                      bool squared, double *y)
 {
     double along = 0, size = 0;
+    /* have - x = beta (old - x), so beta = (have - x) . d / d . d with d = old - x. */
     for (int64_t i = 0; i < read->n; i++) {
         const double g = read->clip * read->g[i], x = squared ? g * g : g, d = (old ? old[i] : 0) - x;
         along += (suspect->have[i] - x) * d, size += d * d;

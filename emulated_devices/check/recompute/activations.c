@@ -157,6 +157,7 @@ static struct single_value clamped_input(struct single *single, const struct sin
     const int64_t F = tensor_cols(dY);
     const struct single_value v = single_value_new(single, tensor_rows(X), 2 * F);
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
+        /* X [N, 2 F] has F gates and then F ups in each row; dY [N, F] has one number for both. */
         const int64_t row = i / (2 * F), f = i % F;
         const bool first = i % (2 * F) < F;
         const double *x = numbers(X) + row * 2 * F, d = numbers(dY)[row * F + f];
@@ -241,6 +242,7 @@ static struct single_value gated_input(struct single *single, const struct singl
     const int64_t F = tensor_cols(dY);
     const struct single_value v = single_value_new(single, tensor_rows(X), 2 * F);
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
+        /* X [N, 2 F] has F gates and then F ups in each row; dY [N, F] has one number for both. */
         const int64_t row = i / (2 * F), f = i % F;
         const bool first = i % (2 * F) < F;
         const double *x = numbers(X) + row * 2 * F, d = numbers(dY)[row * F + f];
@@ -371,10 +373,12 @@ static struct single_value gate_logits(struct single *single, const struct singl
     const struct single_value v = single_value_new(single, tensor_rows(X), 1);
     for (int64_t i = 0; !single->failed && i < tensor_rows(X); i++) {
         double sum = 0, absolute = 0;
+        /* sum = sum over d of dY[i, d] X[i, d], with its absolute terms for the bound. */
         for (int64_t d = i * D; d < (i + 1) * D; d++) {
             const double term = numbers(dY)[d] * numbers(X)[d];
             sum += term, absolute += fabs(term);
         }
+        /* slope = s (1 - s), where 1 - s is computed as sigmoid(-x) without cancelling. */
         const double x = numbers(logits)[i], slope = sigmoid(x) * sigmoid(-x), after = 1 + fabs(sum);
         single_put(v, i,
                    (struct element){ sum * slope, slope * (rounding_of_sum(r->sum, D) * absolute +

@@ -301,9 +301,11 @@ static struct single_value recompute_attention_forward(struct single *single, co
     double tiny_p[WAYS];
     if (single->failed) return single_stop(single);
     tiny_probability(single, tiny_p);
+    /* Heads share no output, so each thread has some heads and its own scratch memory. */
     #pragma omp parallel for schedule(static)
     for (int64_t h = 0; h < c->H; h++)
         for (int64_t row = 0; row < r.tokens; row++) {
+            /* Y [1, V] of this row and head = P [1, S] times the values [S, V]. */
             const struct query q = query_of(single, &r, row, h, numbers(scratch) + h * QUERY_ARRAYS * room, room);
             gather_row(&q, &r, sums_at(&g, (row * c->H + h) * value_width(c)), value_width(c), tiny_p);
         }
@@ -451,9 +453,11 @@ static struct single_value recompute_attention_backward(struct single *single, c
     if (!single_going(single)) return single_stop(single);
     const int64_t rows = tensor_rows(r.x), width = tensor_cols(r.x), sharing = c->H / c->K;
     const struct gathered g = gathered_new(single, rows, width);
+    /* `before` keeps a sum as the heads before have left it, since each head's addition stores the sum. */
     const struct tensor scratch = query_scratch(single, &r, c->K), before = single_new(single, rows, width);
     const int64_t room = tensor_cols(scratch);
     if (single->failed) return single_stop(single);
+    /* dK and dV [rows, A] of group k get a part from each head h of the group. */
     #pragma omp parallel for schedule(static)
     for (int64_t k = 0; k < c->K; k++)
         for (int64_t h = k * sharing; h < (k + 1) * sharing; h++) {
@@ -509,6 +513,7 @@ static void gather_tile(struct single *single, const struct single_node *node, i
     const struct rows r = rows_new(single, node);
     const struct tensor dY = single_grad(single, node->out), O = single_act(single, node->out);
     if (!single_going(single)) return;
+    /* The sums of prefixes go on from tile to tile; all other rows begin at zero in each tile. */
     struct gathered g = gathered_new(single, tensor_rows(r.x), tensor_cols(r.x));
     const struct tensor scratch = query_scratch(single, &r, c->K);
     const int64_t room = tensor_cols(scratch);
@@ -577,6 +582,7 @@ static struct single_value sink_weight(struct single *single, const struct singl
     const int64_t H = single->context->config->H;
     const struct sinks sums = { single_value_new(single, 1, H), single_new(single, 1, H), single_new(single, 1, H) };
     const int used = single->memory.used;
+    /* Each tile adds its queries to the sums of all H heads. */
     for (struct single_tiles t = single_tiles_weight(single, node);
          single_going(single) && single_next_tile(single, &t);) {
         const struct rows r = rows_new(single, node);
@@ -587,6 +593,7 @@ static struct single_value sink_weight(struct single *single, const struct singl
         single_release(single, used);
     }
     single_take_all(single);
+    /* The sums are complete only here, so that their roundings are bounded once. */
     for (int64_t h = 0; h < H && single_going(single); h++) {
         const double all = numbers(sums.all)[h], sum = rounding_of_sum(single->rounding.sum, single->cursor.N) * all,
                      stored = rounding_of_terms(single->rounding.store, all, sqrt(numbers(sums.square)[h]));

@@ -110,8 +110,10 @@ bool routing_settle(struct single *single, struct routing *routing, int logits, 
     const int used = single->memory.used;
     struct made m = { .up = choice_node_of(single, &single_experts_up, logits), .open = count };
     bool all = m.up && keys_are_logits(single) && !single_slot(single, m.up->out)->unseen;
+    /* Rows of a first product settle choices; without one that the program shows all stay open. */
     if (!all) return false;
     const struct single_slot *up = single_slot(single, m.up->out);
+    /* The rows are read aside: a missing row is no missing input of the current result. */
     const struct single_reading outer = single_read_anew(single);
     m.rows = single_input(single, single_name("act/", up->name), routing->rows, up->cols);
     m.tokens = single_act(single, m.up->in[0]);

@@ -25,6 +25,7 @@ static struct single_value embed(struct single *single, const struct single_node
     for (int64_t first = 0; first < rows && single_going(single); first += most) {
         const struct single_block block = { first, rows - first < most ? rows - first : most };
         const struct tensor W = single_param_block(single, node->weight, block);
+        /* Y[i] = W[token i] for tokens whose row is in this block. */
         for (int64_t i = 0; single_going(single) && i < tensor_rows(v.y); i++) {
             const int64_t row = token(single, i) - first;
             if (row >= 0 && row < block.rows)
@@ -42,6 +43,7 @@ static struct single_value embedding_place(struct single *single, const struct s
     const struct tensor W = single_param(single, node->weight);
     if (!single_going(single)) return single_stop(single);
     const struct single_value v = single_value_new(single, tensor_rows(X.y), tensor_cols(X.y));
+    /* Y [N, D] = X + W[position], and the bounds of X are passed on. */
     for (int64_t i = 0; !single->failed && i < tensor_count(v.y); i++) {
         const int64_t D = tensor_cols(X.y);
         const double x = numbers(X.y)[i], w = numbers(W)[i / D % single->cursor.batch.S * D + i % D],

@@ -45,11 +45,13 @@ static struct single_value products(struct single *single, const struct single_n
         const int used = single->memory.used;
         const int64_t first = first_row(routing, e);
         if (routing_count(routing, e) == 0) continue;
+        /* Expert e's matrix is `stride` parameters behind that of the expert before. */
         const struct tensor W = single_param(single, node->weight + (int)e * node->stride),
             x = experts_rows_of(single, routing, e, X, tokens),
                             b = back || node->bias < 0 ? tensor_none
                                 : single_param(single, node->bias + (int)e * node->stride);
         if (single_going(single)) {
+            /* Y_e [rows, out] = X_e [rows, in] W_e^T, or backward dX_e = dY_e W_e. */
             const struct single_value one = back ? product_input(single, x, W, node->matrices)
                 : product(single, x, W, b);
             if (!single->failed) put_rows(v.y, first, one.y), put_rows(v.fused, first, one.fused);
@@ -72,6 +74,7 @@ static struct single_value experts_weight_of(struct single *single, const struct
          single_going(single) && single_next_tile(single, &t);) {
         const struct routing r = routing_of(single, node->logits);
         const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
+        /* dW [out, in] += dY_e^T X_e with the rows of this tile that choose the expert. */
         if (single_going(single))
             product_weight_add(single, &a, experts_rows_of(single, &r, single->cursor.expert, dY, false),
                                experts_rows_of(single, &r, single->cursor.expert, X, tokens));
@@ -92,6 +95,7 @@ static struct single_value experts_bias(struct single *single, const struct sing
          single_going(single) && single_next_tile(single, &t);) {
         const struct routing r = routing_of(single, node->logits);
         const struct tensor dY = single_grad(single, node->out);
+        /* db [out] += the sum over this tile's rows of dY that choose the expert. */
         if (single_going(single))
             product_bias_add(single, &a, experts_rows_of(single, &r, single->cursor.expert, dY, false));
         single_release(single, used);
@@ -308,9 +312,11 @@ static struct single_value combine_weights(struct single *single, const struct s
     if (!single_going(single)) return single_stop(single);
     const int64_t D = tensor_cols(dY);
     const struct single_value v = single_value_new(single, tensor_rows(dY), r.k);
+    /* A row of an expert gives the weight of its own choice: dw = row . dY[token]. */
     for (int64_t i = 0; !single->failed && i < r.rows; i++)
         put_dot(single, v, ((const int32_t *)r.order.data)[i], numbers(rows) + i * D, numbers(sizes.absolute) + i * D,
                 numbers(dY) + routing_token(&r, i) * D, D, sizes.parts);
+    /* An identity expert's result is the token itself, so X stands in place of the row. */
     for (int64_t i = 0; has_identity(single) && !single->failed && i < tensor_count(r.experts); i++)
         if (((const int32_t *)r.experts.data)[i] >= r.E)
             put_dot(single, v, i, numbers(X) + i / r.k * D, NULL, numbers(dY) + i / r.k * D, D, 1);

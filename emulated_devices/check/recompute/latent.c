@@ -73,6 +73,7 @@ static void add_heads(const struct single *single, struct single_value value, in
     const struct rounding *r = &single->rounding;
     const int64_t A = single->context->config->A, H = single->context->config->H;
     double y = 0, absolute = 0, square = 0, fused = 0, steps = 0;
+    /* y = sum over the H heads of the same number of each head. */
     for (int64_t i = at; i < at + H * A; i += A) {
         const double x = numbers(from.y)[i];
         y += x, absolute += fabs(x), square += x * x;

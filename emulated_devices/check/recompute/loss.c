@@ -83,12 +83,14 @@ static struct single_value recompute_loss_forward(struct single *single, const s
     struct losses l = { 0 };
     for (struct single_tiles t = single_tiles_weight(single, node);
          single_going(single) && single_next_tile(single, &t);) {
+        /* Each tile's rows add to the sums of l; the tile's logits are freed before the next. */
         const struct tensor X = single_act(single, node->in[0]);
         if (single_going(single)) add_losses(single, X, &l);
         single_release(single, used);
     }
     single_take_all(single);
     const struct element routers = of_routers(single);
+    /* The loss is the mean over labels plus the routers' losses, which are 0 without a mixture. */
     const double mean = (l.off + rounding_of_sum(r->sum, count + 1) * l.absolute) / (double)count + routers.off,
                  total = l.sum / (double)count + routers.y;
     if (!single_going(single)) return single_stop(single);
@@ -107,6 +109,7 @@ static void row_input(struct single *single, const double *x, int32_t label, dou
     const struct rounding *r = &single->rounding;
     const struct row row = loss_row_of(x, V);
     for (int64_t i = 0; i < V; i++) {
+        /* p = exp(x - top - lse) with lse = log(sum exp(x - top)); `one` is 1 in the label's column. */
         const double log_p = x[i] - row.top - row.lse, p = exp(log_p), one = i == label ? 1 : 0,
                      off = p * (rounding_of_sum(r->sum, V) +
                                 r->sum * (4 + 2 * fabs(x[i]) + 2 * fabs(row.top) + 2 * row.lse)) + r->sum * one,
@@ -160,6 +163,7 @@ static double squares_of(struct single *single, int param)
         const struct single_block block = { first, rows - first < most ? rows - first : most };
         const struct tensor g = single_input_block(single, single_param_name(single, "grad/", param),
                                                    block, rows, cols);
+        /* sum += g^2 over all numbers of the block. */
         if (!single->failed) sum += squares(g);
         single_release(single, used);
     }
@@ -191,6 +195,7 @@ void single_gradient_norm(struct single *single)
     for (int i = 0; i < model_param_count(single->context->config) && single_going(single); i++) {
         const struct param_spec p = model_param(single->context->config, i);
         const double one = squares_of(single, i);
+        /* n counts all numbers of the model, because each square may be rounded when it is added. */
         sum += one, fourth += one * one, n += (p.ndim > 1 ? p.dim[0] : 1) * p.dim[p.ndim - 1];
     }
     struct single_value v = single_value_new(single, 1, 1);

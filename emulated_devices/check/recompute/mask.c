@@ -24,6 +24,7 @@ static int64_t source(const struct single *single, const struct tensor m, int64_
         cols = tensor_cols(m),
                   n = tensor_count(m), row = i / cols,
                   at = row % S * cols + i % cols, head = row / S % H, sequence = row / S / H;
+    /* A mask [B H S, S] has a row for each sequence, head and query, or [N, D] without heads. */
     switch (c->kind) {
     case MASK_SHIFTED: return (i + c->by + n) % n;
     case MASK_ROW_SHIFTED: return (i + c->by * cols + n) % n;
@@ -31,6 +32,7 @@ static int64_t source(const struct single *single, const struct tensor m, int64_
         return (in_first(B, c->by, sequence) * H + head) * S * cols + at;
     case MASK_OF_NEXT_COPY: case MASK_OF_COPY_BEFORE:
         return (part_turned(B, c->by, c->kind == MASK_OF_NEXT_COPY ? 1 : -1, sequence) * H + head) * S * cols + at;
+    /* Each of `by` parts of the key heads has the masks of the first part. */
     case MASK_OF_FIRST_HEADS: {
         const int64_t K = single->context->config->K, group = single->context->config->H / K,
                       first = in_first(K, c->by, head / group) * group;
@@ -49,6 +51,7 @@ static void change_mask(struct single *single, const struct single_node *node, s
     single->hypothesis.masks_changed++;
     if (single->failed) return;
     memcpy(old.data, m.data, tensor_bytes(m));
+    /* The mask has 0 and 1 here; the pass multiplies by 1 / (1 - rate) later. */
     for (int64_t i = 0; i < tensor_count(m); i++) {
         const double keeps = numbers(old)[source(single, old, i)];
         numbers(m)[i] = c->kind == MASK_NONE        ? 1 - node->rate

@@ -84,6 +84,7 @@ static void add_product(struct single *single, struct product_sum *sum, multiply
                         r = single_new(single, tensor_rows(right), tensor_cols(right));
     if (single->failed) return;
     multiply(single, sum->sum, left, right);
+    /* The second product takes absolute values, the third one squares of both matrices. */
     matrix_map(l, left, false), matrix_map(r, right, false);
     multiply(single, sum->absolute, l, r);
     if (tensor_present(sum->square)) {
@@ -179,6 +180,7 @@ static struct single_value recompute_matrix_forward(struct single *single, const
     const struct single_value v = single_value_new(single, tensor_rows(X), p.dim[0]);
     const int used = single->memory.used;
     for (struct single_block block = { 0, 0 }; next_block(single, p, &block);) {
+        /* Y [N, block] = X [N, in] W[block]^T + b[block]. */
         const struct tensor W = single_param_block(single, node->weight, block);
         const struct single_value one =
             single_going(single) ? product(single, X, W, matrix_columns_of(single, b, block)) : single_stop(single);
@@ -198,6 +200,7 @@ static struct single_value recompute_matrix_input(struct single *single, const s
     struct product_sum a = adding_new(single, tensor_rows(dY), p.dim[1], single->rounding.parts * node->matrices);
     const int used = single->memory.used;
     for (struct single_block block = { 0, 0 }; next_block(single, p, &block);) {
+        /* dX [N, in] += dY[, block] [N, block] W[block] [block, in]. */
         const struct tensor W = single_param_block(single, node->weight, block),
             dy = matrix_columns_of(single, dY, block);
         if (single_going(single)) add_product(single, &a, as_it_is, dy, W);

@@ -189,6 +189,7 @@ static struct single_value forward_of(struct single *single, const struct single
     if (!single_going(single)) return single_stop(single);
     const int64_t ld = tensor_cols(X);
     const struct single_value v = single_value_new(single, tensor_rows(X), ld);
+    /* Y begins as a copy of X, so that columns outside of pieces are right. */
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(X)[i];
     for (int64_t row = 0; !single->failed && row < tensor_rows(X); row++)
         for (int64_t h = 0; h < pieces.count; h++) {
@@ -243,6 +244,7 @@ static struct single_value input_of(struct single *single, const struct single_n
     if (!single_going(single)) return single_stop(single);
     const int64_t ld = tensor_cols(X);
     const struct single_value v = single_value_new(single, tensor_rows(X), ld);
+    /* dX begins as a copy of dY, so that columns outside of pieces are right. */
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(dY)[i];
     for (int64_t row = 0; !single->failed && row < tensor_rows(X); row++)
         for (int64_t h = 0; h < pieces.count; h++) {
@@ -330,6 +332,7 @@ static struct single_value weight_of_pieces(struct single *single, const struct 
     for (struct single_tiles t = single_tiles_weight(single, node);
          single_going(single) && single_next_tile(single, &t);) {
         const struct tensor X = reads(single, node), dY = single_grad(single, node->out);
+        /* dw += dY n over the rows of the tile, for queries and keys in their own places. */
         if (single_going(single)) add_weights(single, &pieces, dY, X, &g);
         single_release(single, used);
     }
@@ -376,6 +379,7 @@ static struct single_value norm_bias(struct single *single, const struct single_
     for (struct single_tiles t = single_tiles_weight(single, node);
          single_going(single) && single_next_tile(single, &t);) {
         const struct tensor dY = single_grad(single, node->out);
+        /* db_i += dY[n, i] over the rows n of the tile. */
         for (int64_t i = 0; single_going(single) && i < tensor_count(dY); i++)
             add_term(single, &g, i % cols, numbers(dY)[i], 0, 0);
         single_release(single, used);

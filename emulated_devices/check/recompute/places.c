@@ -57,6 +57,7 @@ void single_note_expert(struct single *single, const unsigned char *row)
     const bool doubt = single->verdict.doubt;
     const struct routing routing = routing_of(single, sorted ? single->verdict.slot->route : maker->logits);
     single->verdict.doubt = doubt;
+    /* A program with other choices may have another number of rows; then no expert is named. */
     if (!single_going(single) || r->rows != (sorted ? routing.rows : single->cursor.N)) return;
     r->experts = routing.E, r->tokens = !sorted;
     r->expert = sorted ? expert_of_rows(&routing, row) : expert_of_tokens(&routing, row);
@@ -74,6 +75,7 @@ static bool is_one_head(int64_t first, int64_t last, int64_t size, int64_t all)
 static void describe_place(const struct single_result *result, char *out, size_t size)
 {
     const long long n = result->rows * result->cols, wrong = result->wrong;
+    /* Each case needs that the cases before do not hold, so the first that fits is the most particular. */
     if (result->rows == 1 && result->cols == 1) snprintf(out, size, "the number");
     else if (wrong == 1)
         snprintf(out, size, "only the element in row %lld, column %lld", (long long)result->first_row,

@@ -263,6 +263,7 @@ static enum error_code build(struct building *building, struct error *err)
     const struct program *p = building->program;
     const int L = (int)building->config->L;
     size_t most = LOSSES_OF_ROUTERS;
+    /* Part -1 is the embedding, part L the loss. */
     for (int l = -1; l <= L; l++)
         most += (size_t)replay_length(program_part(p, building->config, l)) + STEPS_OF_EXPERTS;
     building->graph.slot = calloc(most, sizeof *building->graph.slot),

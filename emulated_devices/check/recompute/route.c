@@ -57,6 +57,7 @@ static void find_open(struct single *single, struct routing *routing, int logits
         count += open[n];
     }
     if (single->failed || count == 0) return;
+    /* routing_settle reads the program's rows, which are sorted by expert. */
     routing_sort(single, routing);
     single->verdict.doubt = !routing_settle(single, routing, logits, open, count) || single->verdict.doubt;
 }
@@ -126,6 +127,7 @@ static struct single_value recompute_route_forward(struct single *single, const 
     const int64_t columns = tensor_cols(r.logits);
     const struct single_value v = single_value_new(single, tensor_rows(r.logits), r.k);
     const double times = 1 + routing_times(single, &r);
+    /* Y [N, k] holds the weights; the row of element i is i / k. */
     for (int64_t i = 0; !single->failed && i < tensor_count(v.y); i++) {
         const double *x = numbers(r.logits) + i / r.k * columns, y = numbers(r.weights)[i];
         single_put(v, i, (struct element){ y, off_score(single, x, columns, 0) * fabs(y)
@@ -309,11 +311,13 @@ struct router_losses router_losses_of(struct single *single)
     const int64_t columns = mixture_columns(m), losses = balance_losses(m, single->context->config->L);
     struct router_losses l = { 0 };
     if (!single_going(single)) return l;
+    /* g bounds a loss relative to itself: sums over columns, sums over all tokens and layers, and single steps. */
     const double rows = rows_of_batch(single, &t),
                  g = rounding_of_sum(single->rounding.sum, columns) +
                      rounding_of_sum(single->rounding.sum, single->cursor.N * t.layers) +
                      single->rounding.sum * (8 + 4 * t.off_z);
     for (int64_t i = 0; i < t.losses; i++) {
+        /* balance += slope_e P_e, where P_e is the sum of expert e's probabilities. */
         for (int64_t e = 0; e < columns; e++)
             l.balance += slope_of(single, &t, i / losses, i, e) * sums_of(single, &t, i)[e];
         l.z += sums_of(single, &t, i)[2 * columns] / rows;

@@ -122,6 +122,7 @@ struct single_sizes routing_sizes(struct single *single, struct single_name name
         const int used = single->memory.used;
         const int64_t n = routing_count(routing, e);
         if (n == 0) continue;
+        /* A tile's rows of expert e are consecutive in the program's tensor, from start[e] on. */
         const struct single_sizes one =
             single_sizes_of(single, name, tensor_2d(numbers(x) + at * cols, F64, n, cols), routing->start[e],
                             routing->whole);

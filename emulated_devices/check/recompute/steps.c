@@ -264,6 +264,7 @@ static void check_parameter(struct stepping *stepping)
     const struct adam_factors f = adam_factors(steps_step_of(stepping));
     const double coupled = sgd_factors(steps_step_of(stepping)).coupled;
     stepping->s->verdict.stepping = stepping;
+    /* adamw has two states, the mean of gradients and the mean of squares; momentum has one, sgd none. */
     for (int i = 0; i < stepping->is->states; i++) {
         const bool adam = stepping->is->states == 2;
         const struct made m = { .what = stepping->is->state_name[i], .is_mean = true, .squared = adam && i,
@@ -294,6 +295,7 @@ static void steps_add_squares(struct single *single, struct single_name name, st
     const struct single_sizes sizes =
         parts ? single_sizes_of(single, name, g, block.first, block.rows < whole ? whole : 0)
               : (struct single_sizes){ .parts = 1 };
+    /* sum += g^2.  parts - 1 additions may move g, and g^2 moves twice as much. */
     for (int64_t j = 0; single_going(single) && j < tensor_count(g); j++) {
         to->sum += numbers(g)[j] * numbers(g)[j];
         to->off += parts ? 2 * (sizes.parts - 1) * numbers(sizes.absolute)[j] * fabs(numbers(g)[j]) : 0;
@@ -309,6 +311,7 @@ static struct squares squares_of(struct single *single, const struct single_step
     for (int i = 0; i < model_param_count(single->context->config); i++) {
         const struct param_spec p = model_param(single->context->config, i);
         const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1], most = single_block(single, cols);
+        /* `fourth` needs each parameter's own sum of squares, which is the difference. */
         const double before = all.sum;
         for (int64_t first = 0; first < rows && single_going(single); first += most)
             steps_add_squares(single, stepping_gradient(steps, k, p.name),
@@ -380,6 +383,7 @@ enum error_code single_check_steps(const struct model_config *config, const stru
             struct stepping t = { &s, steps, is, k, model_param(config, i), .number = i,
                                   .u = dtype_unit(dtype_wide(steps->format)),
                                   .tiny = dtype_step(dtype_wide(steps->format)) / 2 };
+            /* A vector counts as one row, so blocks of rows never cut it. */
             t.rows = t.whole = t.param.ndim > 1 ? t.param.dim[0] : 1, t.cols = t.param.dim[t.param.ndim - 1];
             if (is_known(is)) check_parameter(&t);
             else report_unknown(&t);
@@ -410,10 +414,12 @@ static struct single_value add_up(struct single *single, const struct added *add
     for (int64_t k = 0; k < added->micros && single_going(single); k++) {
         snprintf(term, sizeof term, "micro/%lld/grad/%s", (long long)k, added->param);
         const struct tensor g = single_input_block(single, single_name("", term), block, added->rows, added->cols);
+        /* Without the first term the sum is not checked; a later term that is missing is reported. */
         if (k == 0 && single->reading.lacks[0]) {
             single_read_anew(single);
             return (struct single_value){ .status = SINGLE_LACKING };
         }
+        /* sum += g_k, and each stored sum may be off by a unit roundoff of itself. */
         for (int64_t i = 0; single_going(single) && i < block.rows * added->cols; i++) {
             numbers(v.y)[i] += numbers(g)[i], numbers(v.fused)[i] += fabs(numbers(g)[i]);
             numbers(v.steps)[i] += single->rounding.store * fabs(numbers(v.y)[i]);
@@ -451,6 +457,7 @@ static bool sum_is_right_in_blocks(struct single *single, const struct added *ad
     struct single_result sum = { 0 };
     double largest = 0;
     bool right = true;
+    /* The bound needs the largest element of the whole, which only the first pass knows. */
     for (int pass = 0; pass < 2; pass++)
         for (int64_t first = 0; first < added->rows && right; first += step) {
             const struct single_block block = { first, added->rows - first < step ? added->rows - first : step };

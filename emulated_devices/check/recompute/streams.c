@@ -94,6 +94,7 @@ static struct single_value mix_forward(struct single *single, const struct singl
         const double *x = numbers(logits) + at / D * P, *h = numbers(X) + at * P, *w = numbers(p) + P;
         double y = 0, absolute = 0, times = (double)P;
         streams_weights_of(single, x, numbers(p), numbers(p) + P);
+        /* Y[n, d] = sum over the P streams of w_i h_i. */
         for (int64_t i = 0; i < P; i++) y += w[i] * h[i], absolute += fabs(w[i] * h[i]), times += 2 * fabs(h[i]);
         single_put(v, at, (struct element){ y, (off_p(single, x, 0) + sum) * absolute
                                            + single->rounding.sum_tiny * times },
@@ -112,6 +113,7 @@ static struct single_value mix_streams(struct single *single, const struct singl
     const struct tensor p = single_new(single, 2, P);
     for (int64_t at = 0; !single->failed && at < single->cursor.N * D; at++) {
         const double *x = numbers(logits) + at / D * P, *w = numbers(p) + P;
+        /* w [P] depends on the token alone; dX[n, i, d] = w_i dY[n, d]. */
         streams_weights_of(single, x, numbers(p), numbers(p) + P);
         for (int64_t i = 0; i < P; i++) {
             const double y = w[i] * numbers(dY)[at], times = 2 * fabs(numbers(dY)[at]);
@@ -165,6 +167,7 @@ static struct single_value mix_logits(struct single *single, const struct single
     const struct tensor scratch = single_new(single, 4, P);
     for (int64_t i = 0; !single->failed && i < single->cursor.N; i++) {
         const double *dy = numbers(dY) + i * D, *h = numbers(X) + i * D * P, *x = numbers(logits) + i * P;
+        /* Both calls write the same values; only the bounds differ. */
         mix_row(single, dy, h, x, D, numbers(scratch), (struct unit){ 0, 0 }, numbers(v.y) + i * P,
                 numbers(v.fused) + i * P);
         mix_row(single, dy, h, x, D, numbers(scratch), unit_stored(single), numbers(v.y) + i * P,

@@ -88,6 +88,7 @@ bool single_is_wide(const struct single *single)
 static struct single_value stored_at_last(struct single *single, struct single_value value)
 {
     const struct rounding was = single->rounding;
+    /* A number with more bits than its format has was never stored in 16 bits. */
     if (value.number && single_is_wide(single))
         single->rounding.store = single->rounding.sum, single->rounding.tiny = single->rounding.sum_tiny;
     if (!value.stored) {
@@ -95,6 +96,7 @@ static struct single_value stored_at_last(struct single *single, struct single_v
         single->rounding = was;
         return value;
     }
+    /* The last rounding is in the bounds already if these are larger than one rounding of the number. */
     for (int64_t i = 0; i < tensor_count(value.y); i++) {
         const double once = rounding_when_stored(&single->rounding, numbers(value.y)[i], 0);
         numbers(value.fused)[i] = fmax(numbers(value.fused)[i], once),
@@ -203,11 +205,13 @@ void single_end(struct single *single, struct single_value right)
     const struct marks m = { memory, memory + r->rows };
     if (memory == NULL && !single->failed)
         single->failed = fail(single->context->err, ERR_MEMORY, "no memory to compare %s", r->name);
+    /* An operation that recompute/ does not have is named in place of the words for the result. */
     if (status == SINGLE_NOT_KNOWN) {
         r->verdict = SINGLE_UNKNOWN;
         snprintf(r->made_by, sizeof r->made_by, "%.63s", single->reading.unknown);
     } else if (status == SINGLE_LACKING) r->verdict = SINGLE_LACKS;
     memcpy(r->lacks, single->reading.lacks, sizeof r->lacks);
+    /* Only a complete pass is compared; the verdict of all others is set above. */
     if (status == SINGLE_DONE && !single->failed) right = stored_at_last(single, right);
     if (status == SINGLE_DONE && !single->failed) verdict_judge(single, &right, &m);
     if (!single->failed) single->context->source.found(single->context->source.context, r);

@@ -410,6 +410,7 @@ static bool right_in_blocks(struct single *single, int v, int param, const char 
     struct single_result sum = { 0 };
     bool right = p.ndim > 1 && step < rows && has_blocks(single, v, param);
     for (int64_t first = 0; first < rows && right; first += step) {
+        /* The cursor's block tells each summand which rows of the gradient are asked for. */
         single->cursor.block = (struct single_block){ first, rows - first < step ? rows - first : step };
         right = single_begin_block(single, single_param_name(single, "grad/", param), words, single->cursor.block,
                                    rows, p.dim[1]) &&

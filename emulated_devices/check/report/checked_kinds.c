@@ -86,6 +86,7 @@ static void add_open(struct checked_kinds *kinds, const struct checked *checked,
     name_group(checked->name, kind, name, sizeof name);
     if (kinds->first_open == NULL) kinds->first_open = checked->name;
     if (kinds->lacks == NULL && by_itself && by_itself->verdict == SINGLE_LACKS) kinds->lacks = by_itself->lacks;
+    /* Tensors of a listed group only raise the group's count. */
     for (int i = 0; i < kept; i++)
         if (strcmp(kinds->group[i].name, name) == 0) {
             kinds->group[i].tensors++;
@@ -115,6 +116,7 @@ struct checked_kinds checked_kinds_count(const struct check_result *result, cons
         if (is == JUDGED_LOOSELY) n.loosest = fmax(n.loosest, c->bound);
         if (is == CANNOT_BE_JUDGED) add_open(&n, c, k, by_itself);
     }
+    /* Wrong results of golden names are counted above; all others are beside them. */
     n.beside = singles->found[SINGLE_WRONG] - wrong_alone;
     return n;
 }

@@ -151,6 +151,7 @@ static void check_copies(struct comparing *comparing, const struct copies *copie
                             ? 2 * relative_when_stored(0, comparing->norm, comparing->dim[0] * comparing->dim[1],
                                                        comparing->format) : comparing->out->bound;
     if (copies->elements == 0) return;
+    /* value[1] is the copy of rank[1], which was laid later; value[0] is the copy before it. */
     const struct pair_text two = pair_text('g', 6, copies->value[1], copies->value[0]);
     snprintf(comparing->out->copies, sizeof comparing->out->copies,
              "%s has %s in row %lld, column %lld, but %s has %s; "
@@ -159,8 +160,10 @@ static void check_copies(struct comparing *comparing, const struct copies *copie
              (long long)(copies->worst / comparing->dim[1]), (long long)(copies->worst % comparing->dim[1]),
              assembly_rank(comparing->actual, copies->rank[0], first, sizeof first), two.second,
              (long long)copies->elements);
+    /* The distance is relative to the golden tensor's norm, as errors are. */
     comparing->out->distance = sqrt(copies->apart) / comparing->norm;
     comparing->out->apart = !(sqrt(copies->apart) <= fmin(most, comparing->out->bound) * comparing->norm);
+    /* A tensor that is wrong already keeps its finding; copies then are only mentioned. */
     if (comparing->out->finding != HOLDS || !comparing->out->apart) return;
     comparing->out->finding = COPIES;
     memcpy(comparing->out->why, comparing->out->copies, sizeof comparing->out->copies);
@@ -183,6 +186,7 @@ static void describe_micros(struct comparing *comparing)
     char *out = comparing->out->micros;
     size_t used = 0;
     const size_t size = sizeof comparing->out->micros;
+    /* Pass 0 lists the wrong microbatches, pass 1 the right ones; a list that is too long ends with "...". */
     for (int pass = 0; pass < 2; pass++) {
         used += (size_t)snprintf(out + used, size - used, "%s", pass ? "; right in" : "wrong in microbatch");
         const char *before = " ";
@@ -229,6 +233,7 @@ static enum error_code compare_all(struct comparing *comparing, struct error *er
     const enum error_code made = assembly_make(&all, comparing->actual, comparing->out->name, comparing->dim, NULL,
                                                &watch, err),
                           e = comparing->failed ? comparing->failed : made;
+    /* The shape is the program's mistake, so the text of the error becomes the finding's reason. */
     if (e == ERR_CHECK) {
         comparing->out->finding = MISSHAPED;
         snprintf(comparing->out->why, sizeof comparing->out->why, "%.299s", err->text);
@@ -319,6 +324,7 @@ static enum error_code summarize(struct check_result *result, const struct actua
     result->worst = -1;
     for (int i = 0; i < result->count; i++) {
         const struct checked *c = &result->all[i];
+        /* A tensor that was not compared has no error, and one set aside says nothing. */
         if (!c->compared || c->finding == ELSEWHERE) continue;
         compared++;
         if (result->worst < 0 || exceeds(checked_ratio(c), checked_ratio(&result->all[result->worst])))

@@ -109,7 +109,9 @@ static enum error_code check_step(const struct golden *golden, const struct actu
         if (strncmp(name, optimizer, n) != 0 || name[n] != '/') continue;
         char *end;
         const long long step = strtoll(name + n + 1, &end, 10);
+        /* A name without a number is of the last step, which is never refused here. */
         if (end == name + n + 1 || *end != '/') return OK;
+        /* Gradients of step 1 and weights of the last step have no number, so the ranges differ. */
         const bool gradient = strncmp(end, "/grad/", 6) == 0;
         const long long first = gradient ? 2 : 1, last = gradient ? (long long)golden->steps
             : (long long)golden->steps - 1;

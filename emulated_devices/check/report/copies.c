@@ -28,6 +28,7 @@ static bool each_is_right(const struct singles *singles, const struct checked *c
 void copies_explain(struct check_result *result, const struct singles *singles)
 {
     double first = 0;
+    /* Only copies that are right everywhere say how far rounding may part copies. */
     for (int i = 0; i < result->count; i++)
         if (is_of_first_pass(&result->all[i]) && each_is_right(singles, &result->all[i]))
             first = fmax(first, result->all[i].distance);
@@ -36,6 +37,7 @@ void copies_explain(struct check_result *result, const struct singles *singles)
         if (c->finding != COPIES) continue;
         if (!each_is_right(singles, c) && !(is_later_gradient(c) && c->distance <= fmin(LATER * first, c->bound)))
             continue;
+        /* Only a tensor that holds gets the finding COPIES, so HOLDS or OPEN is right here. */
         c->apart = false, c->why[0] = 0;
         c->finding = bound_decides(c->bound) ? HOLDS : OPEN;
         free(c->on), c->on = NULL;

@@ -98,6 +98,7 @@ static void say_axis(struct words *words, const struct mesh *mesh, enum axis axi
     const int h = coordinates(mesh, holding, axis, held), f = coordinates(mesh, failing, axis, failed);
     const char *comma = words->used ? ", " : "";
     const bool all_but_one = f == h - 1 && f > 1;
+    /* All coordinates fail where the tensor is held, so the axis does not restrict the set. */
     if (f == h && h > 1) {
         diagnose_say(words, "%sany %s", comma, axis_name(axis));
         return;
@@ -105,6 +106,7 @@ static void say_axis(struct words *words, const struct mesh *mesh, enum axis axi
     if (all_but_one) diagnose_say(words, "%sany %s but ", comma, axis_name(axis));
     else diagnose_say(words, "%s%s=", comma, axis_name(axis));
     bool first = true;
+    /* The list names coordinates that do not fail behind "but", else those that fail. */
     for (int i = 0; i < mesh->size[axis]; i++)
         if (all_but_one ? held[i] && !failed[i] : failed[i]) {
             diagnose_say(words, "%s%d", first ? "" : "+", i);
@@ -199,6 +201,7 @@ static bool adds_up(const struct mesh *mesh, enum axis axis, const struct eviden
         if (!devices_have(&evidence->holding, r)) continue;
         for (int i = 0; i < mesh->size[axis]; i++) {
             const int other = mesh_neighbour(mesh, r, axis, i);
+            /* Parts of one sum belong to equal golden parts, so all devices along the axis must hold such a part. */
             if (!devices_have(&evidence->holding, other) || !equals(evidence->truth[other], evidence->truth[r]))
                 return false;
             sum += evidence->factor[other];
@@ -227,8 +230,10 @@ const char *diagnose_scale(char *out, size_t size, const struct mesh *mesh, int 
     char names[160] = "";
     struct words w = { out, size, 0 }, n = { names, sizeof names, 0 };
     out[0] = 0;
+    /* Without a constant factor only a sum that was not added up can explain the numbers. */
     if (!(s.residual <= closeness(evidence))) return missing_sum(&w, mesh, evidence);
     if (!(fabs(s.factor) < 1e15) || equals(s.factor, 1)) return out;
+    /* The factor is as exact as the numbers are close, but never more exact than SAME. */
     const double same = fmax(SAME, closeness(evidence) / 2);
     match_sizes(&n, fabs(s.factor), same, mesh, micros);
     if (evidence->sides) match(&n, fabs(s.factor), same, "sides", 2, 6);

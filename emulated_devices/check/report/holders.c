@@ -87,6 +87,7 @@ struct devices holders_apart(const struct actual *actual, const char *name, cons
     for (int rank = 0; rank < actual->mesh.devices; rank++) {
         if (!devices_have(of, rank)) continue;
         if (first < 0) first = rank;
+        /* Ranks with another coordinate along the axis are left for a later call. */
         if (mesh_coordinate(&actual->mesh, rank, along) == mesh_coordinate(&actual->mesh, first, along) &&
             is_apart(&pieces, &some, rank))
             devices_add(&some, rank);
@@ -129,6 +130,7 @@ const char *holders_describe(const struct actual *actual, const char *name, cons
     struct holders h = { 0 };
     out[0] = '\0';
     if (actual_find(actual, name, dim, &pieces, NULL) != OK) return out;
+    /* All pieces count as holders; those with an element of the rectangle are hit. */
     for (int i = 0; i < pieces.count; i++)
         holders_take(&h, &pieces.all[i], piece_meets(&pieces.all[i], dim, rows, cols));
     actual_pieces_free(&pieces);

@@ -381,6 +381,7 @@ static enum error_code find_wrong(struct copies_of *copies_of, const struct devi
         devices_add(&one, i);
         e = judge_ranks(copies_of, &one, &r, err);
         if (e || r.verdict != SINGLE_WRONG) continue;
+        /* The first wrong rank's result is the one that the report shows. */
         if (devices_count(&copies_of->wrong) == 0) copies_of->first = r;
         devices_add(&copies_of->wrong, i);
     }
@@ -397,6 +398,7 @@ static enum error_code judge_each(struct copies_of *copies_of, struct devices to
         struct single_result r;
         if (devices_count(&some) == 0) return OK;
         e = judge_ranks(copies_of, &some, &r, err);
+        /* A set that is wrong together is judged rank by rank, to find who is wrong. */
         if (!e && r.verdict == SINGLE_WRONG) e = find_wrong(copies_of, &some, err);
         else if (!e && r.name[0] && r.verdict < SINGLE_WRONG) copies_of->right = r;
         else copies_of->open = true;

@@ -101,6 +101,7 @@ enum error_code singles_find_parts(const struct golden *golden, const struct act
         struct single_result one;
         more.parts = more.gradient_parts = parts;
         e = singles_check_copy(golden, actual, format, more, wrong->name, NULL, &one, err);
+        /* A result that is right with so many parts answers the question for all results. */
         if (!e && one.name[0] && one.verdict < SINGLE_WRONG) out->parts = parts;
     }
     return e;
