@@ -81,7 +81,7 @@ bool lesson_has_kernels(const struct lesson *);
 /** The lesson of a word: "3", "03", "03_ring", "ring".  @return NULL with ERR_USAGE. */
 const struct lesson *lesson_find(const char *word, struct error *);
 
-/** Which alternative of a choice a variant of the course has: 0 .. choices-1.  Variant 0 has 0. */
+/** The alternative of a choice that a variant of the course has: 0 .. choices-1.  Variant 0 has 0. */
 int lesson_choice(const struct lesson *, const char *name, uint64_t variant);
 
 /* ---- for checks -------------------------------------------------------------------------------------------------- */

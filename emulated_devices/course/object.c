@@ -39,7 +39,7 @@ static bool object_is_one_of(const char *name, const char *const *list)
     return false;
 }
 
-/* What is found, a line each. */
+/* The findings are lines of this text. */
 struct finding { char *to; size_t size, used; int count; };
 
 /* Add a line about what is not allowed; twelve are enough. */

@@ -259,7 +259,7 @@ static void become_program(const struct trial *trial, bool heard, const int *at,
     char path[PATH_MAX], words[3][16];
     char *const none[] = { NULL }, *const sane[] = { (char *)SANITIZERS, path, NULL };  /* clang's calls a program */
     char *const word[WORKER_WORDS + 1] = { (char *)"worker", words[0], words[1], words[2], NULL };
-    /* Of memory and time the worker takes less later (worker.c). */
+    /* These limits hold only until the worker itself takes less memory and time (worker.c). */
     const struct cage_limits no_more = { .seconds = START_SECONDS, .file = 1, .processes = PROCESSES };
     snprintf(path, sizeof path, "PATH=/usr/local/bin:/usr/bin:/bin");
     snprintf(words[0], sizeof words[0], "%d", first), snprintf(words[1], sizeof words[1], "%d", trial->devices);

@@ -43,7 +43,7 @@ struct trial *trial_open(struct judge *judge, const char *function, int devices,
     va_start(list, format);
     vsnprintf(more, sizeof more, format, list);
     va_end(list);
-    /* What is computed about W devices is computed on one, of which nobody wants to read. */
+    /* A function that computes something about W devices runs on one, so the label does not name that one. */
     const bool alone = devices == 1 && strstr(more, "W = ");
     const int n = alone ? 0 : snprintf(r->label, sizeof r->label, "%d device%s%s", devices, devices == 1 ? "" : "s",
                                        more[0] ? ", " : "");

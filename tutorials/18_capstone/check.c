@@ -9,7 +9,7 @@ enum { DEVICES = 8 };
 
 #define SETTING "--model small --batch 16 --cluster toy"
 
-/* By the variant BUDGET: MiB that a device may use, and three limits of the step in microseconds. */
+/* The variant BUDGET chooses the MiB that a device may use, and three limits of the step in microseconds. */
 static const int budget[] = { 8, 6 };
 enum tier { TWICE, TARGET, BEST };
 static const int64_t most[][2] = { { 13100, 13100 }, { 11600, 12700 }, { 10700, 12000 } };

@@ -7,7 +7,7 @@
 
 enum { THREADS = 128, BLOCK = 1, ALL = 2, SIZES = 6 };
 
-/* Also hidden inputs have a full block, and one number.  The most numbers have a block for each of THREADS totals. */
+/* Hidden inputs have a full block and one number, too.  The most numbers have a block for each of THREADS totals. */
 static int size(struct judge *j, int which, int i)
 {
     static const int usual[3][SIZES] = { [BLOCK] = { 1, 2, 33, 64, 100, THREADS },

@@ -38,7 +38,7 @@ static float row_sum(const struct judge *j, const float *x, int cols)
     const bool up = judge_choice(j, "TREE") == 1;
     /* Lane l adds every 32nd column from l on. */
     for (int i = 0; i < cols; i++) lane[i % LANES] += x[i];
-    /* Then the lanes are added in pairs, five times. */
+    /* The lanes are added in pairs, five times. */
     for (int by = up ? 1 : LANES / 2; by > 0 && by < LANES; by = up ? by * 2 : by / 2) {
         for (int l = 0; l < LANES; l++) next[l] = lane[l] + lane[l ^ by];
         for (int l = 0; l < LANES; l++) lane[l] = next[l];

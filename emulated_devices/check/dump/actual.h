@@ -132,7 +132,7 @@ void actual_pieces_free(struct actual_pieces *);
 enum error_code actual_read(const struct actual_piece *, void (*f)(void *context, int64_t whole, int64_t length,
                             const double *values), void *context, struct error *);
 
-/** The same of those elements of the whole that are in an interval; only what is near them is read. */
+/** Read those elements of the whole that are in an interval; only what is near them is read. */
 enum error_code actual_read_some(const struct actual_piece *, struct interval of_whole,
                                  void (*f)(void *context, int64_t whole, int64_t length, const double *values),
                                  void *context, struct error *);

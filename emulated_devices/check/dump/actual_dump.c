@@ -161,7 +161,7 @@ static enum error_code check_ranks(const struct actual *actual, struct error *er
                 printable_path(actual->file[0].st.path).text, actual->mesh.devices);
 }
 
-/* The same rank must stand at the same place in all of its files. */
+/* A rank must stand at one place in all of its files. */
 static enum error_code check_numbers(const struct actual *actual, struct error *err)
 {
     /* The list `of` has the first file of each number; later files of this number are compared with it. */

@@ -68,7 +68,7 @@ static bool is_whole(const cJSON *v, int64_t most)
     return json_whole(v, &n) && n >= 0 && n <= most;
 }
 
-/* What is wrong with a field, or NULL. */
+/* Say what is wrong with a field of an entry.  NULL: nothing is wrong.  An empty text: the field is unknown. */
 static const char *check_field(const cJSON *v)
 {
     int64_t at[2];

@@ -272,7 +272,7 @@ static void add_group(struct assembling *assembling, struct group group, const i
     each_of(assembling, group, rank[0], lay_one_sum);
 }
 
-/* What is known of a group when all rows are laid. */
+/* All rows of a group are laid: report the group, and keep its copies if they are furthest apart. */
 static void end_group(struct assembling *assembling, const int *rank, int ranks)
 {
     struct copies *all = &assembling->out->copies;

@@ -84,7 +84,7 @@ static bool sees(const struct attention_switches *switches, int64_t window, int6
     return t <= s + switches->ahead && (last == 0 || t > s - last);
 }
 
-/* What the scale is the inverse root of, and the scale without what YaRN multiplies it by. */
+/* The scale of scores, without YaRN's factor, is the inverse root of this width. */
 static double score_width(const struct model_config *config)
 {
     return config->score_width > 0 ? config->score_width : (double)config->A;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What the step makes of a clipped gradient y, in place. */
+/* Make y, a clipped gradient, what the step makes of it: rest + times y, or times y^2. */
 static void made_of(const struct suspect *suspect, const struct clipping *clipping, double *y)
 {
     for (int64_t i = 0; i < suspect->count; i++)

@@ -95,8 +95,8 @@ bool suspect_near(struct suspect *, const double *y, const char *format, ...)
  * @param what  "part", "sequence" */
 void suspect_parts(struct suspect *, const struct tensor part[], int n, const char *what, double *y);
 
-/* What each of so many ranks along tp has of a product before they add it up, without its bias: part [SUSPECT_RANKS].
- * @return how many; 0 if it cannot be cut so, or an input is missing. */
+/* Compute what each of `parts` ranks along tp has of a product before they add it up, without its bias: part
+ * [SUSPECT_RANKS].  @return how many; 0 if it cannot be cut so, or an input is missing. */
 int suspect_product_parts(struct single *, const struct single_node *, int parts, struct tensor part[]);
 
 /* The gradient of a parameter without some tokens, or with some of them twice.  y: [count] to work in. */

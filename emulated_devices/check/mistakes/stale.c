@@ -47,9 +47,10 @@ static const char *words(const double *have, const double *old, const double *ri
 
 /* ---- another pass ------------------------------------------------------------------------------------------------ */
 
-/* What a pass may have in place of its own: weights or batch of the step before; or each copy of the model has the
- * tokens of the one `turn` further.  If labels turn, too, it is the masks of dropout that change places: then `turn` is
- * the other way.  The number in the words is that of the step before, or of the step where copies take turns. */
+/* A pass may have the weights or the batch of the step before in place of its own.  In another hypothesis each copy
+ * of the model has the tokens of the copy `turn` further.  If labels turn, too, the masks of dropout change places:
+ * then `turn` is the other way.  The number in the words is that of the step before, or of the step where copies take
+ * turns. */
 struct other { const char *words; bool weights, batch; int turn; bool labels; };
 
 static const struct other others[] = {

@@ -5,7 +5,7 @@
 #include "ref/optim/optimizer.h"
 #include <string.h>
 
-/* What a step reads, [n] each; NULL: it is not there. */
+/* A step reads these arrays, [n] each; NULL: the array is not there. */
 struct read {
     const struct stepping *t;
     const double *old, *g, *first, *second;     /* weight before it; gradient; the states after it, or before */

@@ -58,7 +58,8 @@ static struct element swiglu(double gate, double up, struct unit unit)
     return (struct element){ y, (6 + fabs(gate)) * unit.u * fabs(y) + unit.tiny * tiny_silu(gate, up, g) };
 }
 
-/* What is stored before the product with up: the exponential, 1 plus it, the quotient, its product with the gate. */
+/* A program stores these before the product with up: the exponential, 1 plus it, the quotient, its product with the
+ * gate. */
 static double silu_steps(double gate, double up, struct unit unit)
 {
     const double g = sigmoid(gate);
@@ -107,7 +108,7 @@ static struct element clamped(double gate, double up, struct clamped c, struct u
                             * (tiny_silu(g, v, s) + fabs(y)) };
 }
 
-/* What is stored besides: the sigmoid's argument, and up plus 1. */
+/* A clamped activation also stores the sigmoid's argument, and up plus 1. */
 static double clamped_steps(double gate, double up, struct clamped clamped, struct unit unit)
 {
     const double g = fmin(gate, clamped.limit), s = sigmoid(clamped.alpha * g),

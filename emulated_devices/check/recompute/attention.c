@@ -104,7 +104,7 @@ static struct heads heads_of(const struct model_config *config, int64_t h)
 /* All bounds are kept twice: as a fused program computes, and with steps and terms stored. */
 enum { FUSED, STEPS, WAYS };
 
-/* What an output element sums: value, absolute values, their squares, and errors of the terms. */
+/* These are the sums of each output element: value, absolute values, their squares, and errors of the terms. */
 struct gathered { struct tensor y, absolute, square, off[WAYS]; };
 
 static struct gathered gathered_new(struct single *single, int64_t rows, int64_t cols)

@@ -33,7 +33,7 @@ static struct tied tied_of(const struct routing *routing, int64_t token)
     return t;
 }
 
-/* What the experts make: the program's rows, the tokens, and the node of the first product. */
+/* These say what the experts make: the program's rows, the tokens, and the node of the first product. */
 struct made { const struct single_node *up; struct tensor rows, tokens; int64_t open; };
 
 /* Whether a row near those of expert e is what the expert makes of a token: W_e x.  Other open choices may move

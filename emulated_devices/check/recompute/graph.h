@@ -37,7 +37,7 @@ struct single_node;
  * file has failed. */
 enum single_status { SINGLE_DONE, SINGLE_LACKING, SINGLE_NOT_KNOWN, SINGLE_FAILED };
 
-/* What is computed, and how far it may be off before it is stored. */
+/* A value is what is computed, and how far it may be off before it is stored. */
 struct single_value {
     enum single_status status;          /* not SINGLE_DONE: there are no tensors */
     struct tensor y, fused, steps;

@@ -16,8 +16,8 @@
 
 enum kept_way { KEPT_ONCE, KEPT_TWICE, KEPT_WAYS };
 
-/* Of some elements: how many should have missed, and how many have.  KEPT_TWICE: what is left of the old number is
- * rounded before the rest is added. */
+/* These count, over some elements, how many should have missed, and how many have.  KEPT_TWICE: what is left of the
+ * old number is rounded before the rest is added. */
 struct kept {
     double expected, missed[KEPT_WAYS];
     bool wide;                          /* there is no such element */

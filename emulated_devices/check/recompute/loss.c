@@ -43,7 +43,7 @@ static struct element of_routers(struct single *single)
                                  m->sequence_coefficient * l.off_sequence };
 }
 
-/* What the rows of a tile add up to. */
+/* The rows of all tiles add up to these. */
 struct losses { double sum, absolute, squares, off; };
 
 /* loss_i = top + lse - x[label].  Rows whose label is below 0 are ignored. */
@@ -61,8 +61,8 @@ static void add_losses(const struct single *single, struct tensor X, struct loss
     }
 }
 
-/* By steps the loss may be off by this.  A wide number was added up in more bits.  Then only the losses of tokens
- * are stored, and their errors are independent. */
+/* This is how far the loss may be off by steps.  A wide number was added up in more bits.  Then only the losses of
+ * tokens are stored, and their errors are independent. */
 static double stored_losses(const struct single *single, const struct losses *losses, double count, double total,
                             bool routers)
 {

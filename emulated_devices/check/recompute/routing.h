@@ -25,7 +25,7 @@ struct routing routing_of_all(struct single *, int logits);
 void routing_room(struct single *, struct routing *);
 void routing_sort(struct single *, struct routing *);
 
-/* What a tile's rows are of a tensor with a row for each choice (routed.c). */
+/* Read a tile's rows of a tensor with a row for each choice (routed.c). */
 struct tensor routing_input(struct single *, struct single_name, const struct routing *, int64_t cols,
                             enum single_found *);
 struct single_sizes routing_sizes(struct single *, struct single_name, const struct routing *, struct tensor x);
@@ -58,8 +58,8 @@ static inline int64_t routing_count(const struct routing *routing, int64_t exper
     return ((const int32_t *)routing->counts.data)[expert];
 }
 
-/* By what a score's error is multiplied in a weight: weights may be divided by their sum, which is at least that share
- * of all scores if they are a softmax. */
+/* A score's error is multiplied by this in a weight: weights may be divided by their sum, which is at least that
+ * share of all scores if they are a softmax. */
 double routing_times(const struct single *, const struct routing *);
 
 /* Whether there is one balance loss, of the whole batch and all layers together, as transformers has it. */
@@ -69,7 +69,7 @@ bool router_balances_all(const struct single *);
 struct router_losses { double balance, z, sequence, off_balance, off_z, off_sequence; };
 struct router_losses router_losses_of(struct single *);
 
-/* What the weights of choices, and these losses, add to the gradient of a layer's logits. */
+/* The weights of choices, and these losses, add this to the gradient of a layer's logits. */
 struct single_value router_weights_input(struct single *, const struct single_node *, const struct routing *);
 struct single_value router_losses_input(struct single *, const struct routing *);
 bool router_has_losses(const struct single *);

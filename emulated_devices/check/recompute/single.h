@@ -82,7 +82,7 @@ struct single_source {
      * @return OK, or what then ends everything: ERR_FILE, ERR_MEMORY, ... */
     enum error_code (*fetch)(void *context, const char *name, struct tensor out, enum single_found *,
                              struct error *);
-    /* The same of some rows of a tensor that has `whole`, from row `first` on.  NULL: tensors are read whole only, and
+    /* Read some rows of a tensor that has `whole`, from row `first` on.  NULL: tensors are read whole only, and
      * memory grows with them. */
     enum error_code (*fetch_rows)(void *context, const char *name, int64_t first, int64_t whole, struct tensor out,
                                   enum single_found *, struct error *);
@@ -94,7 +94,7 @@ struct single_source {
     const struct single_explainer *explainer;       /* NULL: nobody asks why a result is wrong */
     const char *only;                   /* the only result that is recomputed; NULL: all are */
     bool some;                          /* elements of results that are NaN are not judged */
-    /* Of a tensor of which several ranks have parts that are added up: the parts' absolute values, added up.
+    /* Add up the absolute values of a tensor's parts, if several ranks have parts that are added up.
      * @param whole       the tensor's rows, of which those from `first` on are asked for; 0: all of it is.
      * @param absolute    tensor_none: it is only asked whether it is such a sum.
      * @param[out] parts  how many there are; 1: it is none, and nothing is written.  NULL: no tensor is one. */

@@ -22,7 +22,8 @@ struct stepping {
     struct kept kept;                   /* what is known of it so far */
 };
 
-/** What there is after step k, from 0, of a parameter: "weight", "exp_avg", ...; after -1 where all steps start. */
+/** The name of what there is after step k, from 0, of a parameter: "weight", "exp_avg", ...; after -1 where all steps
+ * start. */
 struct single_name stepping_after(const struct single_steps *, int64_t k, const char *what, const char *param);
 struct single_name stepping_gradient(const struct single_steps *, int64_t k, const char *param);
 

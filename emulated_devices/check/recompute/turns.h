@@ -20,7 +20,8 @@ static inline int part_with(int64_t n, int parts, int64_t i)
     return k;
 }
 
-/** What is read in the place of i, if each part reads from where the part `by` further begins, on to its own length. */
+/** The element that is read in the place of i, if each part reads from where the part `by` further begins, on to its
+ * own length. */
 static inline int64_t part_turned(int64_t n, int parts, int by, int64_t i)
 {
     const int own = part_with(n, parts, i), other = ((own + by) % parts + parts) % parts;

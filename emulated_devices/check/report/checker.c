@@ -40,7 +40,7 @@ struct micro { bool has; double difference; };
 enum { WINDOW = 1 << 16 };
 struct window { double *data; int64_t first, count, room; };
 
-/* What has been seen of a rank, or of the ranks whose parts are added up. */
+/* These are the sums of a rank, or of the ranks whose parts are added up. */
 struct seen { struct sums sums; bool infinite; };
 
 struct comparing {

@@ -72,7 +72,7 @@ void check_result_free(struct check_result *);
 /** Count the findings, and find the first that fails, again: some have changed. */
 void check_result_count(struct check_result *);
 
-/** Of a kind of which ACTUAL has none, tensors are left out, not missing. */
+/** Leave out the tensors of each kind of which ACTUAL has none: they are not missing. */
 void checker_forgive_left_out(struct check_result *);
 
 /** List ACTUAL's tensors that are not golden.  @return OK; ERR_FORMAT: one is of a step that the file does not have. */

@@ -43,8 +43,8 @@ const char *diagnose_place(char *out, size_t size, const struct mesh *, const st
  */
 const char *diagnose_scale(char *out, size_t size, const struct mesh *, int micros, const struct evidence *);
 
-/** What a factor is: "dp", "1/dp or 1/tp", or a loss scale, "1024, a loss scale that is not divided out"; empty if
- *  neither explains it.  @param same  its tolerance. */
+/** Name a factor: "dp", "1/dp or 1/tp", or a loss scale, "1024, a loss scale that is not divided out"; empty if
+ * neither explains it.  @param same  its tolerance. */
 const char *diagnose_factor(char *out, size_t size, const struct mesh *, int micros, double factor, double same);
 
 #endif

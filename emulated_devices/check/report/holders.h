@@ -17,7 +17,7 @@ const char *holders_describe(const struct actual *, const char *name, const int6
 /** All ranks that have a part of the tensor. */
 struct devices holders_all(const struct actual *, const char *name, const int64_t dim[2]);
 
-/** Of some ranks as many as have no element in common, in order, and stand at the same place along an axis. */
+/** Choose from these ranks as many as have no element in common, in order, and stand at one place along an axis. */
 struct devices holders_apart(const struct actual *, const char *name, const int64_t dim[2], const struct devices *,
                              enum axis);
 
