@@ -13,7 +13,7 @@
 
 enum { ANSWER = 1 << 16, WORDS = 24 };
 
-/* The answers for one compiler; another compiler asks again. */
+/* These are the answers for one compiler; another compiler asks again. */
 static struct { char compiler[400]; bool plus; struct cage_files files; } known;
 
 /* Whether a path is a folder, or below it. */
@@ -62,7 +62,7 @@ static void add_system(struct cage_files *files)
 
 /* ---- this program ------------------------------------------------------------------------------------------------ */
 
-/* The files of this program, which the check of a text starts again. */
+/* These are the files of this program, which the check of a text starts again. */
 static struct cage_files own;
 
 /* List the libraries that this process has loaded: they may lie anywhere, and links to them in /etc/alternatives. */

@@ -78,7 +78,7 @@ static bool refuse_flag(struct judge *judge, const struct line *line, const char
     return command_refuse(judge, line, word, why);
 }
 
-/* The flag with this name, or NULL: the lesson does not allow it. */
+/* Find the flag with this name, or NULL: the lesson does not allow it. */
 static const struct allowed_flag *course_command_find(const struct allowed_flag *allowed, const char *word)
 {
     for (; allowed->flag; allowed++)

@@ -55,7 +55,7 @@ static double seconds_of(const struct rusage *used)
            1e-6 * (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec);
 }
 
-/* Seconds of a processor that the processes have taken which this check has started and waited for. */
+/* Add up the seconds of a processor that the processes have taken which this check has started and waited for. */
 static double computed_here(void)
 {
     struct rusage all;
@@ -78,7 +78,7 @@ static void break_off(struct judge *judge, const char *why)
     _exit(0);
 }
 
-/* The bytes of addresses that a text's check may have: more than this process has now. */
+/* These are the bytes of addresses that a text's check may have: more than this process has now. */
 static uint64_t text_memory(void)
 {
     unsigned long pages = 0;

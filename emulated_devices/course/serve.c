@@ -32,8 +32,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The processor time that all devices of a run may take together.  An endless loop on eight of them is seen as soon
- * as one on one. */
+/* This is the processor time that all devices of a run may take together.  An endless loop on eight of them is seen
+ * as soon as one on one. */
 enum { RUN_MILLISECONDS = 3000, LEAST_MILLISECONDS = 250, SANITIZED = 6, WALL_SECONDS = 300,
        PROCESSES = 256, START_SECONDS = 60 };
 
@@ -44,7 +44,7 @@ static uint32_t milliseconds_each(const struct trial *trial)
     return (uint32_t)(each > LEAST_MILLISECONDS ? each : LEAST_MILLISECONDS) * (trial->judge->caged ? 1 : SANITIZED);
 }
 
-/* A worker's process, and where a sanitizer's report comes out. */
+/* These are a worker's process, and where a sanitizer's report comes out. */
 static struct { pid_t process; int socket, said; } worker[WORKER_MOST_DEVICES];
 
 /* ---- how a run ends before its end ------------------------------------------------------------------------------- */

@@ -14,12 +14,12 @@
 
 enum { LINE = 4096 };
 
-/* Headers that a student's file may include; the lesson's own header is the contract. */
+/* These are the headers that a student's file may include; the lesson's own header is the contract. */
 static const char *const headers[] = { "math.h", "string.h", "stddef.h", "stdint.h", "stdbool.h", "float.h", "limits.h",
                                        "course.h", NULL };
 static const char *const directives[] = { "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error",
                                           "pragma", "include", "", NULL };
-/* Names that a student's file may not use.  gcc writes names of attributes (section, weakref, symver) into the
+/* A student's file may not use these names.  gcc writes names of attributes (section, weakref, symver) into the
  * assembly as they are, line ends too: an .incbin in one reads any file.  [[gnu::..]] is an attribute as well. */
 static const char *const never[] = { "asm", "__asm", "__asm__", "__has_include", "__has_include_next", "__has_embed",
                                      "_Pragma", "__pragma", "__attribute", "__attribute__", "__declspec", "gnu",

@@ -51,7 +51,7 @@ static double exact(const float *x, int64_t n)
     return sum;
 }
 
-/* The sum of absolute values, from which bounds follow. */
+/* Add up the absolute values, from which bounds follow. */
 static double sizes(const float *x, int64_t n)
 {
     double sum = 0;

@@ -13,7 +13,7 @@ static float given[WORKER_MOST_DEVICES][MOST], want[MOST];
 
 static int modulo(int i, int P) { return (i % P + P) % P; }
 
-/* The neighbour to which a device sends: 1 is the next rank, -1 the rank before. */
+/* This is the neighbour to which a device sends: 1 is the next rank, -1 the rank before. */
 static int direction(const struct judge *j) { return judge_choice(j, "RING") == 0 ? 1 : -1; }
 static int owned(const struct judge *j, int rank, int W) { return modulo(rank + judge_choice(j, "OWNER"), W); }
 

@@ -14,7 +14,7 @@ enum { MOST_PARAMETERS = 12, MOST = 2000, STEPS = 3, MODELS = 4 };
 /* These are the sizes of a model's parameters, and of the longest bucket. */
 struct sizes { int parameters; int64_t count[MOST_PARAMETERS], operations[MOST_PARAMETERS], most, numbers; };
 
-/* The weights and targets of each device, from which gradients follow. */
+/* These are the weights and targets of each device, from which gradients follow. */
 static struct { float weights[MOST], target[MOST]; } device[WORKER_MOST_DEVICES];
 
 /* Four usual models: many parameters, one, equal ones, and one larger than its bucket. */
@@ -106,8 +106,8 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
     return r;
 }
 
-/* The mean of all devices' gradients for equal weights, added in the order of ranks.  The variant MEAN divides
- * before or after the sum. */
+/* Compute the mean of all devices' gradients for equal weights, added in the order of ranks.  The variant MEAN
+ * divides before or after the sum. */
 static float mean(const struct judge *j, const float *weights, int W, int64_t k)
 {
     const bool before = judge_choice(j, "MEAN") == 1;
@@ -188,8 +188,8 @@ static void check_time(struct judge *j) { try_gradients(j, AT_TIME); }
 
 /* ---- training ---------------------------------------------------------------------------------------------------- */
 
-/* Bytes that all devices send, each once it has computed its first gradient.  An all_reduce sends all blocks but
- * one twice, other collective operations once. */
+/* Add up the bytes that all devices send, each once it has computed its first gradient.  An all_reduce sends all
+ * blocks but one twice, other collective operations once. */
 static int64_t sent_after_start(const struct trial *r)
 {
     int64_t bytes = 0, in_collectives = 0;

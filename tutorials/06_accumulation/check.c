@@ -8,7 +8,7 @@
 
 enum { MICROS = 5, MOST = 400 };
 
-/* The microbatches of a device: labels, mean losses, and mean gradients. */
+/* These are the microbatches of a device: labels, mean losses, and mean gradients. */
 static struct { int micros; int64_t labels[MICROS]; float loss[MICROS], means[MICROS][MOST]; }
     device[WORKER_MOST_DEVICES];
 

@@ -10,7 +10,7 @@
 enum { MOST = 1200, LAYERS = 4, STEPS = 3 };
 static const float rate = 0.3f, beta = 0.7f;
 
-/* The whole model, before a step and after it, and what each device learns from. */
+/* These are the whole model, before a step and after it, and what each device learns from. */
 static float weights[MOST], v[MOST], target[WORKER_MOST_DEVICES][MOST];
 
 static void draw(struct judge *j, int W, int64_t n)
@@ -66,7 +66,7 @@ static bool expect_calls(struct trial *r, int calls, const char *which)
     return true;
 }
 
-/* The arguments that both step functions take. */
+/* Set the arguments that both step functions take. */
 static void set(struct trial *r, int d, int64_t first, int64_t second)
 {
     r->device[d].number[0] = first, r->device[d].number[1] = second;
@@ -152,7 +152,7 @@ static void check_first_memory(struct judge *j) { try_first(j, AT_MEMORY); }
 
 /* ---- ZeRO-3 ------------------------------------------------------------------------------------------------------ */
 
-/* The layers of a model, and the largest: memory is asked for in terms of it. */
+/* These are the layers of a model, and the largest: memory is asked for in terms of it. */
 struct layers { int count; int64_t of[LAYERS], n, largest; };
 
 static struct layers draw_layers(struct judge *j, int i)
@@ -190,7 +190,7 @@ static const char *const mistaken[ORDERS] = {
     "forward begins at the last layer; each needs what the layer before gives, so it begins at layer 0",
 };
 
-/* The value that a layer's forward pass sees: half of the layer's before, and its own mean. */
+/* Compute the value that a layer's forward pass sees: half of the layer's before, and its own mean. */
 static void forward(const struct layers *l, int k, float *seen)
 {
     const float *at = weights;

@@ -9,13 +9,13 @@
 
 enum { TOKENS = 8, WIDTH = 12, HIDDEN = 24, MOST = WIDTH * HIDDEN };
 
-/* The numbers of n that device d has: a block, or every W-th. */
+/* Count the numbers of n that device d has: a block, or every W-th. */
 static int64_t own_of(const struct judge *j, int64_t n, int W, int d)
 {
     return judge_choice(j, "LAYOUT") == 1 ? (n - d + W - 1) / W : block_at(n, W, d).count;
 }
 
-/* The number of n that is device d's number k. */
+/* Find the number of n that is device d's number k. */
 static int64_t number(const struct judge *j, int64_t n, int W, int d, int64_t k)
 {
     return judge_choice(j, "LAYOUT") == 1 ? d + k * W : block_at(n, W, d).first + k;
@@ -89,7 +89,7 @@ static void check_heads(struct judge *j)
 
 struct shape { int64_t T, D, F; };
 
-/* The whole problem, and the results of one device that adds the parts in the order of ranks. */
+/* These are the whole problem, and the results of one device that adds the parts in the order of ranks. */
 static float A[MOST], a[HIDDEN], B[MOST], b[WIDTH], X[TOKENS * WIDTH], dY[TOKENS * WIDTH];
 static float Y[TOKENS * WIDTH], dX[TOKENS * WIDTH];
 

@@ -11,7 +11,7 @@ enum { TOKENS = 24, WIDTH = 10, HIDDEN = 24, MOST = TOKENS * WIDTH };
 
 static int modulo(int i, int P) { return (i % P + P) % P; }
 
-/* The tokens of device d, in the order that ROWS says. */
+/* Find the tokens of device d, in the order that ROWS says. */
 static struct interval tokens(const struct judge *j, int64_t T, int W, int d)
 {
     return block_at(T, W, modulo(judge_choice(j, "ROWS") == 1 ? -1 - d : d, W));
@@ -241,7 +241,7 @@ static struct shape shape(struct judge *j, int i)
     return s;
 }
 
-/* Gradients of the norm and of this device's columns. */
+/* Compare the gradients of the norm and of this device's columns. */
 static void expect_weights(struct judge *j, struct trial *r, int d, const struct shape *s)
 {
     trial_expect_floats(r, d, 7, dw, s->D, "gradient of w");

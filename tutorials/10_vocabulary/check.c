@@ -101,7 +101,7 @@ static void check_max(struct judge *j)
 
 /* ---- the loss ---------------------------------------------------------------------------------------------------- */
 
-/* The largest logit of each row, and the sum of exponentials above it, in double. */
+/* These are the largest logit of each row, and the sum of exponentials above it, in double. */
 static struct { double most, sum; } row[ROWS];
 
 /* row[t]: the maximum and the sum of exp(logit - maximum). */
@@ -123,7 +123,7 @@ static int labelled(const struct shape *s)
     return rows;
 }
 
-/* The mean over rows with a label of -log p[label], smoothed. */
+/* Compute the mean over rows with a label of -log p[label], smoothed. */
 static double whole_loss(const struct shape *s)
 {
     double sum = 0;
@@ -177,7 +177,7 @@ static void expect_gradient(const struct judge *j, struct trial *r, const struct
 
 enum look { AT_LOSS, AT_GRADIENT, AT_SENT, AT_MEMORY };
 
-/* The bytes of one all_gather of maxima and one all_reduce of three sums a row. */
+/* Compare with the bytes of one all_gather of maxima and one all_reduce of three sums a row. */
 static void expect_use(struct judge *j, struct trial *r, const struct shape *s, enum look look)
 {
     uint64_t sum = 0;

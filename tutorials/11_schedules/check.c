@@ -197,7 +197,7 @@ static void check_blocking(struct judge *j)
 
 static void check_zero(struct judge *j) { check_runs(j, &zero); }
 
-/* The bubble of zb-h1: (P - 1) (F + I - W), since W fills what B left idle. */
+/* Compare with the bubble of zb-h1: (P - 1) (F + I - W), since W fills what B left idle. */
 static void check_zero_time(struct judge *j)
 {
     const struct even_times e = draw_times(j, false, UNITS);

@@ -18,14 +18,14 @@ static int modulo(int i, int P) { return (i % P + P) % P; }
 
 /* ---- the cut ----------------------------------------------------------------------------------------------------- */
 
-/* The tokens of device r: every W-th, or two blocks that balance a causal mask. */
+/* Count the tokens of device r: every W-th, or two blocks that balance a causal mask. */
 static int64_t count_of(const struct judge *j, int64_t S, int W, int r)
 {
     if (judge_choice(j, "CUT") == 1) return (S - r + W - 1) / W;
     return block_at(S, 2 * W, r).count + block_at(S, 2 * W, 2 * W - 1 - r).count;
 }
 
-/* The token that is device r's number i, in its own order. */
+/* Find the token that is device r's number i, in its own order. */
 static int64_t token(const struct judge *j, int64_t S, int W, int r, int64_t i)
 {
     if (judge_choice(j, "CUT") == 1) return r + i * W;
@@ -201,20 +201,20 @@ static void check_large(struct judge *j) { try_attends(j, true); }
 
 enum look { AT_VALUES, AT_SENT, AT_MEMORY, AT_TIME };
 
-/* The device to which a ring sends. */
+/* This is the device to which a ring sends. */
 static int next_of(const struct judge *j, int d, int W) 
 {
     return modulo(judge_choice(j, "RING") == 1 ? d - 1 : d + 1, W);
 }
 
-/* The result of a token's query in all keys, and its bound. */
+/* Compute the result of a token's query in all keys, and its bound. */
 static void want_out(int64_t h, int64_t t, int64_t S, int64_t A, double *want, double *bound)
 {
     const struct row w = meet(h, t, NULL, A);
     for (int64_t a = 0; a < A; a++) want[a] = w.out[a] / w.sum, bound[a] = 2 * allowed(S, w.size[a] / w.sum);
 }
 
-/* Pairs of a query of device d and a key of device s that see each other: the work of one step. */
+/* Count the pairs of a query of device d and a key of device s that see each other: the work of one step. */
 static int64_t pairs(const struct judge *j, int64_t S, int W, int d, int s)
 {
     int64_t sum = 0;

@@ -98,7 +98,7 @@ static void check_weight(struct judge *j) { try_routers(j, true); }
 /* A shape has E experts, k choices of each token, and width D.  crowded: most tokens choose the same expert. */
 struct shape { int E, k, D; int64_t capacity; bool crowded; };  /* crowded: most choices are the same expert */
 
-/* A device's choices, the rows that leave it for each expert, and the rows that come. */
+/* These are a device's choices, the rows that leave it for each expert, and the rows that come. */
 static struct way { int64_t T, choice[ROWS], send[EXPERTS], row[ROWS], come[DEVICES * EXPERTS]; } way[DEVICES];
 
 /* A device has these experts. */
@@ -146,7 +146,7 @@ static void plan(const struct judge *j, int W, const struct shape *s)
     }
 }
 
-/* Rows that leave a device for the devices from .. until - 1. */
+/* Count the rows that leave a device for the devices from .. until - 1. */
 static int64_t rows_to(const struct shape *s, int W, int d, int from, int until)
 {
     int64_t sum = 0;
@@ -155,7 +155,7 @@ static int64_t rows_to(const struct shape *s, int W, int d, int from, int until)
     return sum;
 }
 
-/* Rows that come to a device from all devices. */
+/* Count the rows that come to a device from all devices. */
 static int64_t rows_come(const struct shape *s, int W, int d)
 {
     int64_t sum = 0;

@@ -21,7 +21,7 @@ struct format {
 static const struct format bf16 = { "narrow_bf16", bf16_from_float, bf16_to_float, 0x7f80, 0x80, 0x1p128 };
 static const struct format fp16 = { "narrow_fp16", fp16_from_float, fp16_to_float, 0x7c00, 0x400, 0x1p16 };
 
-/* The numbers that one call of a rounding function gets. */
+/* One call of a rounding function gets at most so many numbers. */
 enum { INPUTS = 1 << 18 };
 static struct { float x[INPUTS]; int count; } inputs;
 
@@ -100,7 +100,7 @@ static void check_fp16(struct judge *j) { try_format(j, &fp16, fp16.normal); }
 static void check_fp16_ties(struct judge *j) { try_numbers(j, &fp16, fp16.normal, fp16.infinity - 1, 2, "middles"); }
 static void check_fp16_special(struct judge *j) { try_special(j, &fp16); }
 
-/* All fp16 numbers below 2^-14, the smallest normal number, and what is between them. */
+/* Try all fp16 numbers below 2^-14, the smallest normal number, and what is between them. */
 static void check_fp16_small(struct judge *j)
 {
     inputs.count = 0;
@@ -120,13 +120,13 @@ static uint16_t part[WORKER_MOST_DEVICES][MOST];
 
 static const struct format *format(const struct judge *j) { return judge_choice(j, "FORMAT") == 1 ? &fp16 : &bf16; }
 
-/* The numbers that a device adds: block d, or from the other end. */
+/* Count the numbers that a device adds: block d, or from the other end. */
 static int64_t owned(const struct judge *j, int64_t n, int W, int d)
 {
     return block_at(n, W, judge_choice(j, "OWNER") == 1 ? W - 1 - d : d).count;
 }
 
-/* The sum of all devices in fp32, then rounded once. */
+/* Compute the sum of all devices in fp32, then rounded once. */
 static uint16_t wanted_sum(const struct format *f, int W, int64_t k)
 {
     float sum = 0;
@@ -215,7 +215,8 @@ static void check_sum_memory(struct judge *j) { try_sum(j, AT_MEMORY); }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* The model before and after, the gradients of each step, and what each step should return, for all devices. */
+/* These are the model before and after, the gradients of each step, and what each step should return, for all
+ * devices. */
 static struct {
     int64_t n;
     float master[MOST], v[MOST], rate, beta, scale;

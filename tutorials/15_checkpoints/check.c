@@ -11,7 +11,7 @@
 enum { TENSORS = 5, MOST = 3000, LOG = 16 };
 enum cut { CUT_ROWS, CUT_COLUMNS, CUT_NOTHING };
 
-/* A tensor of rows and columns, and how tp cuts it.  A mesh has dp copies of tp parts. */
+/* This is a tensor of rows and columns, and how tp cuts it.  A mesh has dp copies of tp parts. */
 struct tensor { int64_t rows, columns, cut; };
 struct mesh { int dp, tp; };
 
@@ -362,7 +362,7 @@ struct file { bool there, synced; int64_t step; };
 static struct file files[FILES], replaced;              /* replaced: the manifest before a rename that was not synced */
 static bool pending;
 
-/* The number of a device's file after a step. */
+/* Find the number of a device's file after a step. */
 static int64_t shards_of(int64_t step, int device) { return 100 * step + 10 + device; }
 
 /* Before the save there is a complete checkpoint of the step before. */

@@ -64,7 +64,7 @@ static bool is_right(const struct truth *t, enum field f, const char *given)
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-/* The answers of one case, and the lines where they stand. */
+/* These are the answers of one case, and the lines where they stand. */
 struct answers { char of[FIELDS][FIELD]; int line[FIELDS], lines; };
 
 /* Cut a line into its first word and the rest, without blanks around it. */
@@ -79,7 +79,7 @@ static void cut(const char *at, size_t n, char word[FIELD], char rest[FIELD])
     snprintf(rest, FIELD, "%.*s", (int)(n - w < FIELD ? n - w : FIELD - 1), at + w);
 }
 
-/* The number of a field, or -1: no field has this name. */
+/* Find the number of a field, or -1: no field has this name. */
 static int field_named(const char *word)
 {
     for (int f = 0; f < FIELDS; f++)

@@ -7,7 +7,7 @@
 
 enum { DEVICES = 64 };
 
-/* A plan of plan.txt, with the memory that it may use, and two limits of its step, for both variants. */
+/* This is a plan of plan.txt, with the memory that it may use, and two limits of its step, for both variants. */
 struct task { const char *name, *choice, *flags; int memory[2], good[2], best[2]; };
 
 #define GPT "--model megatron-18b --batch 64"

@@ -48,7 +48,7 @@ static bool same_by_all(struct judge *j, const struct kernel_trial *t)
                         t->which == BLOCK ? "scan_block" : "scan_all", t->n, t->accesses, ACCESSES);
 }
 
-/* The judge's report of races and of accesses out of bounds. */
+/* Fail if the judge has found races or accesses out of bounds. */
 static bool clean(struct judge *j, const struct kernel_trial *t)
 {
     if (t->reports == 0) return true;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The version of the dump format that this program reads. */
+/* This is the version of the dump format that this program reads. */
 static const char VERSION[] = "1";
 
 bool actual_is_dump(const struct safetensors *st) { return safetensors_metadata(st, "orrery_dump") != NULL; }
@@ -51,7 +51,7 @@ static enum error_code read_object(const struct actual_file *file, const char *k
 
 /* ---- rank and mesh ----------------------------------------------------------------------------------------------- */
 
-/* A file's mesh, and the order in which the file writes the axes: a rank's number counts in this order. */
+/* This is a file's mesh, and the order in which the file writes the axes: a rank's number counts in this order. */
 struct axes { enum axis order[AXIS_COUNT]; int count; struct mesh mesh; };
 
 /* Every file of a dump carries the mesh.  The list stays open to the end, since the error texts use it. */
@@ -209,7 +209,7 @@ static enum error_code read_parts(struct actual *actual, const struct actual_fil
     return OK;
 }
 
-/* Keys that hold for the whole dump.  The first file that names its program gives the name for messages. */
+/* These keys hold for the whole dump.  The first file that names its program gives the name for messages. */
 static enum error_code read_common(struct actual *actual, const struct actual_file *file, struct error *err)
 {
     const char *program = safetensors_metadata(&file->st, "program");

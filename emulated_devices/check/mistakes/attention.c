@@ -40,7 +40,7 @@ struct attention_switches {
 /* Columns of the fused tensor [N, qkv_width]: where a head's query, key and value begin. */
 struct heads { int64_t width, query, key, value; };
 
-/* The key/value group that query head h reads, with the mistake.  Right is h / (H / K). */
+/* This is the key/value group that query head h reads, with the mistake.  Right is h / (H / K). */
 static int64_t attention_group_of(const struct single *single, const struct attention_switches *switches, int64_t h)
 {
     /* Ranks along tp have whole groups, so mistakes of a rank count groups and heads inside the rank. */
@@ -89,7 +89,7 @@ static double score_width(const struct model_config *config)
 {
     return config->score_width > 0 ? config->score_width : (double)config->A;
 }
-/* The scale of scores without YaRN's factor. */
+/* This is the scale of scores without YaRN's factor. */
 static double plain_scale(const struct model_config *config) { return 1 / sqrt(score_width(config)); }
 
 /* This is the factor of scores: 1 / sqrt(A), the model's own number, or the mistaken factor. */

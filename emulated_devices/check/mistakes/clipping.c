@@ -64,8 +64,8 @@ void suspect_forget(struct single_notes *notes)
     free(notes);
 }
 
-/* The notes of this step; notes of a step before lose their norms.  @return NULL: no memory, and single.failed is
- * set. */
+/* These are the notes of this step; notes of a step before lose their norms.  @return NULL: no memory, and
+ * single.failed is set. */
 static struct single_notes *notes_of(const struct stepping *stepping)
 {
     struct single *s = stepping->s;
@@ -77,8 +77,8 @@ static struct single_notes *notes_of(const struct stepping *stepping)
     return s->notes;
 }
 
-/* The owners of all parameters in a cut, made when first asked for.  @return NULL: no memory, and single.failed is
- * set. */
+/* These are the owners of all parameters in a cut, made when first asked for.  @return NULL: no memory, and
+ * single.failed is set. */
 static const struct share *shares_in(const struct stepping *stepping, enum share_cut cut)
 {
     struct share **shares = stepping->s->notes->shares;

@@ -20,7 +20,7 @@ static const struct loss_switches loss_right;
 /* Labels are smoothed by this, as in most programs. */
 static const double SMOOTH = 0.1;
 
-/* The label that a row has, with the mistake.  A shift at the batch's end keeps the row's own label. */
+/* This is the label that a row has, with the mistake.  A shift at the batch's end keeps the row's own label. */
 static int label_of(const struct single *single, const struct loss_switches *switches, int64_t row)
 {
     const int64_t S = single->cursor.batch.S, B = single->cursor.batch.B,

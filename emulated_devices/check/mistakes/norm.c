@@ -18,7 +18,7 @@ struct norm_switches {
 
 #define WITH(...) .with = &(const struct norm_switches){ __VA_ARGS__ }
 
-/* The mean of a row and the factor 1 / root by which the row is multiplied. */
+/* These are the mean of a row and the factor 1 / root by which the row is multiplied. */
 struct row { double mean, r; };
 
 /* With the switches a row's mean and factor are the mistaken ones.  rmsnorm has the mean 0. */

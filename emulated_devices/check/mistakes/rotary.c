@@ -7,7 +7,7 @@
 
 enum { PAIRS = ROTARY_PAIRS };
 
-/* The rotation that is diagnosed, and what was measured in it. */
+/* This is the rotation that is diagnosed, and what was measured in it. */
 struct turning {
     const struct suspect *p;
     const double *x;                    /* what is turned */
@@ -18,14 +18,14 @@ struct turning {
     double frequency[PAIRS], at_zero[PAIRS];            /* measured: of a token, and at position 0 */
 };
 
-/* An angle between minus half a turn and half a turn. */
+/* Move an angle between minus half a turn and half a turn. */
 static double wrapped(double angle)
 {
     const double turn = 6.283185307179586476925;
     return angle - turn * round(angle / turn);
 }
 
-/* The two columns that are turned together. */
+/* These are the two columns that are turned together. */
 struct pair { int64_t a, b; };
 
 /* Pairs are neighbours, or stand half a head apart. */
@@ -41,8 +41,8 @@ static bool is_off(const struct suspect *suspect, int64_t i)
     return !(fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i]);
 }
 
-/* The angle by which pair p of the tokens at this position was turned.  Only wrong elements count; NaN: nothing is
- * wrong. */
+/* This is the angle by which pair p of the tokens at this position was turned.  Only wrong elements count; NaN:
+ * nothing is wrong. */
 static double angle_at(const struct turning *turning, int64_t position, int64_t p)
 {
     const struct suspect *of = turning->p;

@@ -28,7 +28,7 @@ static int64_t shares_unit_of(const struct model_config *config, const struct sh
     }
 }
 
-/* The index behind the last parameter of the layer that list[first] is in. */
+/* Find the index behind the last parameter of the layer that list[first] is in. */
 static int end_of_layer(const struct model_config *config, const struct share list[], int first, int params)
 {
     int end = first + 1;
@@ -88,7 +88,7 @@ struct share *shares_of(const struct model_config *config, enum share_cut cut)
 
 /* ---- along tp ---------------------------------------------------------------------------------------------------- */
 
-/* The rank along tp that has the element: heads for attention, columns of F for the feed-forward.  -1: all ranks
+/* Find the rank along tp that has the element: heads for attention, columns of F for the feed-forward.  -1: all ranks
  * have it. */
 static int along_tp(const struct share *share, int64_t r, int64_t c, int parts)
 {

@@ -131,7 +131,7 @@ static void try_decay(struct suspect *suspect, const struct read *read, double *
     suspect_explained(suspect, y, "decay is %.4f of what it must be", along / size / read->decay);
 }
 
-/* The squared distance of the step with this eps from the program's weight.  y gets the step. */
+/* Compute the squared distance of the step with this eps from the program's weight.  y gets the step. */
 static double with_eps(const struct suspect *suspect, const struct read *read, double eps, double *y)
 {
     double c[2], off = 0;

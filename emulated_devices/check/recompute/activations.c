@@ -208,7 +208,7 @@ static struct single_value gelu_input(struct single *single, const struct single
     return v;
 }
 
-/* The functions between the matrices of a gated feed-forward: the value, the stored steps, the slopes. */
+/* These are the functions between the matrices of a gated feed-forward: the value, the stored steps, the slopes. */
 struct gated {
     struct element (*y)(double gate, double up, struct unit);
     double (*steps)(double gate, double up, struct unit);

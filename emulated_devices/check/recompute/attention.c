@@ -24,8 +24,8 @@
 
 /* ---- the rows that have keys ------------------------------------------------------------------------------------- */
 
-/* The rows that have keys: those of the batch, then the prefixes of all streams.  x is [rows, (H+2K)A]; a prefix
- * has no queries. */
+/* These are the rows that have keys: those of the batch, then the prefixes of all streams.  x is [rows, (H+2K)A]; a
+ * prefix has no queries. */
 struct rows {
     struct tensor x;
     int64_t S, T;                       /* tokens of a sequence, and of a prefix */
@@ -60,7 +60,7 @@ static struct rows rows_new(struct single *single, const struct single_node *nod
     return r;
 }
 
-/* The row of the first token that the query of row n sees: the sequence's first, or the window's. */
+/* This is the row of the first token that the query of row n sees: the sequence's first, or the window's. */
 static int64_t first_row(const struct rows *rows, int64_t n)
 {
     const int64_t at = n % rows->S;
@@ -92,7 +92,7 @@ static double times_of(const struct single *single, const struct rows *rows, int
 /* The columns of a head.  A result has as many as a value, which may be fewer: the others are zeros. */
 struct heads { int64_t query, key, value; };
 
-/* Columns where head h finds its query, and its group's key and value. */
+/* These are the columns where head h finds its query, and its group's key and value. */
 static struct heads heads_of(const struct model_config *config, int64_t h)
 {
     const int64_t k = h / (config->H / config->K);

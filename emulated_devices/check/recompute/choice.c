@@ -19,7 +19,7 @@ static const double NEAR_ROW = 0.05;
 /* The experts of a token that have the logit of its last choice, and how many of them are chosen. */
 struct tied { int64_t count, chosen; int32_t expert[MOST_TIED]; };
 
-/* The experts of a token whose logit equals that of its last choice. */
+/* Find the experts of a token whose logit equals that of its last choice. */
 static struct tied tied_of(const struct routing *routing, int64_t token)
 {
     const int64_t columns = tensor_cols(routing->logits);
@@ -85,7 +85,7 @@ static bool choice_settle(struct single *single, struct routing *routing, const 
     return true;
 }
 
-/* The node with this operation that uses these logits; NULL: the graph has none. */
+/* Find the node with this operation that uses these logits; NULL: the graph has none. */
 static const struct single_node *choice_node_of(const struct single *single,
                                                 const struct single_operation *is, int logits)
 {

@@ -54,8 +54,8 @@ static struct single_value embedding_place(struct single *single, const struct s
     return v;
 }
 
-/* A gradient of rows that are added up.  absolute: the sum of absolute values; count: terms of each row of the
- * block. */
+/* This is a gradient of rows that are added up.  absolute: the sum of absolute values; count: terms of each row of
+ * the block. */
 struct scattered { struct single_value v; struct tensor absolute, count; struct single_block block; };
 
 /* dW[row of n] += dY[n]: tokens or positions choose the row.  By steps the sum is stored after each term. */

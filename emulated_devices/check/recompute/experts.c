@@ -323,7 +323,7 @@ static struct single_value combine_weights(struct single *single, const struct s
     return v;
 }
 
-/* The gradient that experts without computation hand back: dY times their weights. */
+/* This is the gradient that experts without computation hand back: dY times their weights. */
 static struct single_value combine_identity(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);

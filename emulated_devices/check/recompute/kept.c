@@ -27,7 +27,8 @@ static double spacing(enum dtype format, double x)
     return fmax(ldexp(dtype_unit(format), exponent), dtype_step(format));
 }
 
-/* The part of [at - half, at + half] that is outside [-1/2, 1/2].  This is how likely another number is nearest. */
+/* This is the part of [at - half, at + half] that is outside [-1/2, 1/2].  The part says how likely another number is
+ * nearest. */
 static double outside(double at, double half)
 {
     const double above = fmax(0, fabs(at) + half - 0.5), below = fmax(0, half - fabs(at) - 0.5);

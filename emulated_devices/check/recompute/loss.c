@@ -12,7 +12,7 @@
 
 struct row { double top, lse; };        /* the largest logit, and log(sum of exp(x - top)) */
 
-/* The largest logit of a row, and the log of the sum. */
+/* These are the largest logit of a row, and the log of the sum. */
 static struct row loss_row_of(const double *x, int64_t V)
 {
     struct row r = { x[0], 0 };
@@ -22,7 +22,7 @@ static struct row loss_row_of(const double *x, int64_t V)
     return r;
 }
 
-/* Labels of the whole batch that count, at least 1.  A tile divides by all of them, too. */
+/* Count the labels of the whole batch that are not ignored, at least 1.  A tile divides by all of them, too. */
 static int64_t counted(const struct single *single)
 {
     int64_t n = 0;
@@ -144,7 +144,7 @@ const struct single_operation single_loss = {
 
 /* ---- the norm ---------------------------------------------------------------------------------------------------- */
 
-/* The sum of squares of a matrix. */
+/* Compute the sum of squares of a matrix. */
 static double squares(struct tensor t)
 {
     double sum = 0;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The place of i in its part, so that each part has the places of the first. */
+/* This is the place of i in its part, so that each part has the places of the first. */
 static int64_t in_first(int64_t n, int parts, int64_t i) { return i - part_begin(n, parts, part_with(n, parts, i)); }
 
 /* How many heads a mask has rows of: H for probabilities, 1 for activations. */
@@ -16,7 +16,7 @@ static int64_t heads_of(const struct single *single, struct tensor m)
            ? single->context->config->H : 1;
 }
 
-/* The element whose mask element i has, under the hypothesis. */
+/* Find the element whose mask element i has, under the hypothesis. */
 static int64_t source(const struct single *single, const struct tensor m, int64_t i)
 {
     const struct mask_change *c = &single->hypothesis.mask;

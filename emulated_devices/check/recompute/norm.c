@@ -52,7 +52,7 @@ static struct pieces of_heads(const struct single *single)
     return (struct pieces){ c->H + c->K, c->A, c->H, false, norm_base(c), 0, c->eps };
 }
 
-/* The factors of a norm: its weights, or 1 + weights in models whose norms are based at 1. */
+/* These are the factors of a norm: its weights, or 1 + weights in models whose norms are based at 1. */
 static struct tensor factors(struct single *single, int param)
 {
     const struct tensor w = single_param(single, param);
@@ -63,13 +63,13 @@ static struct tensor factors(struct single *single, int param)
     return sum;
 }
 
-/* The first weight of a piece: pieces behind `first` have the second row of weights. */
+/* This is the first weight of a piece: pieces behind `first` have the second row of weights. */
 static int64_t norm_weight_of(const struct pieces *pieces, int64_t piece)
 {
     return piece < pieces->first ? 0 : pieces->width;
 }
 
-/* The numbers that hold for one piece: a piece of keys may have another width. */
+/* These numbers hold for one piece: a piece of keys may have another width. */
 static struct pieces one_of(struct pieces pieces, int64_t piece)
 {
     if (pieces.keys && piece >= pieces.first) pieces.width = pieces.keys;

@@ -25,7 +25,7 @@ static const struct single_operation *const operations[OP_COUNT] = {
 
 /* ---- the graph of a model ---------------------------------------------------------------------------------------- */
 
-/* The graph so far, and the part of the table that is now added: embedding, a block, or the loss. */
+/* These are the graph so far, and the part of the table that is now added: embedding, a block, or the loss. */
 struct building {
     const struct model_config *config;
     const struct program *program;
@@ -58,7 +58,7 @@ static void name_slot(const struct building *building, const char *name, char ou
     else snprintf(out, SINGLE_NAME, "%s", name);
 }
 
-/* The slot with a name of the table, searched in this part only.  "in" is the last slot of the part before; -1:
+/* Find the slot with a name of the table, searched in this part only.  "in" is the last slot of the part before; -1:
  * ids, or none. */
 static int find_slot(const struct building *building, const char *name)
 {

@@ -227,14 +227,14 @@ static int64_t group_rows(const struct single *single, int64_t group)
     return (group_begins(single, group + 1) - group_begins(single, group)) * single->cursor.batch.S;
 }
 
-/* The number of the loss that a group and a layer add to; layers may share one. */
+/* Find the number of the loss that a group and a layer add to; layers may share one. */
 static int64_t loss_at(const struct single *single, int64_t group, int layer)
 {
     const struct mixture_config *m = &single->context->config->mixture;
     return group * balance_losses(m, single->context->config->L) + balance_loss_of(m, layer);
 }
 
-/* The sums of a loss: probabilities, choices, and the squared logs. */
+/* These are the sums of a loss: probabilities, choices, and the squared logs. */
 static double *sums_of(const struct single *single, const struct tally *tally, int64_t loss)
 {
     return numbers(tally->sums) + loss * (2 * mixture_columns(&single->context->config->mixture) + 1);

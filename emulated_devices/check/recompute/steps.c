@@ -36,7 +36,7 @@ static struct tensor steps_input(const struct stepping *stepping, struct single_
                               stepping->whole, stepping->cols);
 }
 
-/* The unit roundoff of the format that a tensor has been rounded to: 16 bits if all its numbers are some of that
+/* Find the unit roundoff of the format that a tensor has been rounded to: 16 bits if all its numbers are some of that
  * format. */
 static double steps_unit_of(const struct stepping *stepping, struct tensor x)
 {
@@ -50,7 +50,8 @@ static double steps_unit_of(const struct stepping *stepping, struct tensor x)
     return dtype_unit(stepping->o->format);
 }
 
-/* The state or weight before the step, and how far the program's own number may have been from it, relative. */
+/* This is the state or weight before the step, and how far the program's own number may have been from it,
+ * relative. */
 struct before { struct tensor x; double off, tiny; };
 
 /* States begin at zero.  A rounded copy may be half a spacing from the master. */
@@ -91,7 +92,7 @@ static bool steps_begin(struct stepping *stepping, const char *what, const char 
     return true;
 }
 
-/* The numbers that a step of ref/optim reads. */
+/* These are the numbers that a step of ref/optim reads. */
 static struct step steps_step_of(const struct stepping *stepping)
 {
     return (struct step){ .lr = stepping->o->lr[stepping->k],
@@ -304,7 +305,7 @@ static void steps_add_squares(struct single *single, struct single_name name, st
     single_release(single, used);
 }
 
-/* The squares of all gradients of a step, some rows at a time. */
+/* Add up the squares of all gradients of a step, some rows at a time. */
 static struct squares squares_of(struct single *single, const struct single_steps *steps, int64_t k)
 {
     struct squares all = { 0 };
@@ -344,7 +345,7 @@ static void check_norms(struct single *single, const struct single_steps *steps)
 
 /* ---- all steps --------------------------------------------------------------------------------------------------- */
 
-/* The optimizer with a name, or NULL. */
+/* Find the optimizer with a name, or NULL. */
 static const struct optimizer *steps_find(const char *name)
 {
     for (int i = 0; optimizers[i]; i++)
@@ -429,7 +430,7 @@ static struct single_value add_up(struct single *single, const struct added *add
     return v;
 }
 
-/* The largest sum of absolute values of any element. */
+/* Find the largest sum of absolute values of any element. */
 static double largest_of(struct single_value value)
 {
     double largest = 0;

@@ -91,7 +91,7 @@ static bool of_streams(const struct single *single, int64_t rows)
            rows == STREAMS(single->context->config) * single->context->all.B * single->context->all.S;
 }
 
-/* The larger of cols and the numbers that a token has in a slot. */
+/* This is the larger of cols and the numbers that a token has in a slot. */
 static int64_t wider(const struct single *single, int slot, int64_t cols)
 {
     const int64_t each = slot < 0 ? 1 : single_slot(single, slot)->route >= 0 ? single->context->config->mixture.k
@@ -100,7 +100,7 @@ static int64_t wider(const struct single *single, int slot, int64_t cols)
     return slot >= 0 && each * single_slot(single, slot)->cols > cols ? each * single_slot(single, slot)->cols : cols;
 }
 
-/* The widest tensor that a node reads or makes. */
+/* Find the width of the widest tensor that a node reads or makes. */
 static int64_t width_near(const struct single *single, const struct single_node *node, int64_t cols)
 {
     cols = wider(single, node->out, cols);

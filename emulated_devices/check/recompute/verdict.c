@@ -20,7 +20,7 @@ static void note_wrong(struct single_result *result, int64_t i, const struct mar
     marks->row[at] = marks->col[c] = 1;
 }
 
-/* The error over the bound.  A NaN is infinitely wrong; an error of 0 is right whatever the bound. */
+/* Divide the error by the bound.  A NaN is infinitely wrong; an error of 0 is right whatever the bound. */
 static double over(double error, double bound)
 {
     if (error == 0) return 0;

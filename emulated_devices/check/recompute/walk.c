@@ -344,10 +344,10 @@ static void check_gradient(struct single *single, int i)
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
-/* Experts that a node computes; a node without them has one matrix. */
+/* These are the experts that a node computes; a node without them has one matrix. */
 static int experts_of(const struct single_node *node) { return node->experts > 0 ? node->experts : 1; }
 
-/* The expert whose weight or bias a parameter is, if expert 0's is `first`.  0: the node has no experts; -1: the
+/* Find the expert whose weight or bias a parameter is, if expert 0's is `first`.  0: the node has no experts; -1: the
  * parameter is none of them. */
 static int64_t expert_of(const struct single_node *node, int first, int param)
 {

@@ -28,7 +28,7 @@ static bool checked_kinds_ends(const char *name, const char *with)
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
-/* Numbers of a whole pass: their names end so, also behind the prefix of a step. */
+/* These are numbers of a whole pass: their names end so, also behind the prefix of a step. */
 static bool is_number(const char *name)
 {
     static const char *const numbers[] = { "loss", "norm", "balance_loss", "z_loss" };
@@ -69,7 +69,8 @@ enum judgement judgement_of(const struct checked *checked, const struct single_r
     return checked->bound > LOOSE_BOUND ? JUDGED_LOOSELY : JUDGED_RIGHT;
 }
 
-/* The group of a tensor that is listed as open: "adamw/2/grad/NAME" belongs to "adamw/2/grad"; a number is alone. */
+/* Write the group of a tensor that is listed as open: "adamw/2/grad/NAME" belongs to "adamw/2/grad"; a number is
+ * alone. */
 static void name_group(const char *tensor, enum checked_kind kind, char *out, size_t size)
 {
     const char *last = strrchr(tensor, '/');

@@ -78,8 +78,8 @@ static int64_t checker_look_at(struct comparing *comparing, int64_t at, int64_t 
     return 0;
 }
 
-/* The sums of a group of ranks.  Groups are numbered as they appear, so the list grows by one.  NULL: no memory, and
- * comparing->failed is set. */
+/* Find the sums of a group of ranks.  Groups are numbered as they appear, so the list grows by one.  NULL: no memory,
+ * and comparing->failed is set. */
 static struct seen *seen_of(struct comparing *comparing, int group)
 {
     while (group >= comparing->groups && !comparing->failed) {

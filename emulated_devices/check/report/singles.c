@@ -18,7 +18,7 @@
 /* Ranks whose copies of a tensor are not the same as the first's. */
 struct apart { char name[SINGLE_NAME]; struct devices on; };
 
-/* The ranks whose copies are looked at, and the only result that is recomputed. */
+/* These are the ranks whose copies are looked at, and the only result that is recomputed. */
 struct view {
     const struct devices *over, *last;  /* of assembly_watch */
     const char *only;                   /* of single_source */
@@ -334,8 +334,8 @@ struct copies_of {
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
-/* The ranks that read each other's pieces: all with the same place along tp.  Ranks beside them along tp have their
- * own copies of the rows. */
+/* Find the ranks that read each other's pieces: all with the same place along tp.  Ranks beside them along tp have
+ * their own copies of the rows. */
 static struct devices together(const struct mesh *mesh, const struct devices *ranks)
 {
     struct devices all = { 0 };

@@ -25,7 +25,7 @@ enum error_code singles_sort(struct singles *singles, struct error *err)
     return e;
 }
 
-/* The place of the first result with this name in by_name, or where it would be. */
+/* Find the place of the first result with this name in by_name, or where it would be. */
 static int find_first(const struct singles *singles, const char *name)
 {
     int low = 0, high = singles->count;
