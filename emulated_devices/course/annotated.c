@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A text that grows.  bytes NULL: there was no memory. */
+/* This is a text that grows.  bytes NULL: there was no memory. */
 struct growing { char *bytes; size_t used, room; };
 
 /* This appends n bytes; without memory the text is gone, and stays gone. */

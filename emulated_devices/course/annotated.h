@@ -22,7 +22,7 @@ enum cut { CUT_SKELETON, CUT_SOLUTION };
 /** @return the text for free(), or NULL with ERR_FORMAT (a marker without its end) or ERR_MEMORY. */
 char *annotated_cut(const char *text, enum cut, const struct lesson *, uint64_t variant, struct error *);
 
-/** The text without its solution, and with all of its choices.  @return as annotated_cut. */
+/** Make the text without its solution, and with all of its choices.  @return as annotated_cut. */
 char *annotated_strip(const char *text, struct error *);
 
 /**

@@ -82,7 +82,7 @@ static void add_worker(struct words *words, const char *compiler, bool sanitize)
     add_word(words, "-O1"), add_word(words, sanitize ? "-g1" : "-g0");
 }
 
-/* Paths in the folder, as options and as words of a command line. */
+/* These are paths in the folder, as options and as words of a command line. */
 struct paths {
     char in[PATH_MAX], with[PATH_MAX], object[PATH_MAX], calls[PATH_MAX], common[PATH_MAX], made[PATH_MAX];
 };

@@ -23,7 +23,7 @@ const char *kernel_build_failure(int status)
     }
 }
 
-/* The compiled emulator and judge, for all files that this process judges; "": ready since `make`. */
+/* This is the compiled emulator and judge, for all files that this process judges; "": ready since `make`. */
 static struct { char path[PATH_MAX]; bool done; } judge_object;
 
 /* The judge of kernels is compiled once for all files of this process. */

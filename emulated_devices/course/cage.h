@@ -29,7 +29,7 @@ enum cage_kind cage_kind(void);
 
 enum { CAGE_PATHS = 48, CAGE_READS = 3 };
 
-/* Files of a compiler and of libc, as absolute paths: found by asking the compiler (cage_files.c). */
+/* These are the files of a compiler and of libc, as absolute paths: found by asking the compiler (cage_files.c). */
 struct cage_files {
     char path[CAGE_PATHS][PATH_MAX / 4];        /* [count] files and folders */
     bool library[CAGE_PATHS];           /* programs that were compiled need these, too */

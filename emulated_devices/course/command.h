@@ -33,7 +33,7 @@ struct command { char word[COMMAND_WORDS][COMMAND_WORD]; int count; };
 
 enum { COMMAND_SAID = 600, COMMAND_REPORT = 4 << 20 };
 
-/* The outcome of a command. */
+/* This is the outcome of a command. */
 struct command_report {
     int status;                         /* of the process; see `orrery --help`: 0, or 3 if a check of its own failed */
     cJSON *json;                        /* of --json; NULL: it wrote none */

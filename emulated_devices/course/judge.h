@@ -44,7 +44,7 @@ void score_begin(struct score *, const struct lesson *, const struct judging *);
 enum error_code judge_file(struct score *, const struct lesson *, const char *path, const struct judging *,
                            struct error *);
 
-/** Points, as "4" or "2.8". */
+/** Write points, as "4" or "2.8". */
 struct points_text { char text[16]; };
 struct points_text points_text(int tenths);
 

@@ -78,7 +78,7 @@ int lesson_points(const struct lesson *);
 /** Whether its file is one of CUDA kernels: it has no functions, and ends with ".cu" (kernel.h). */
 bool lesson_has_kernels(const struct lesson *);
 
-/** The lesson of a word: "3", "03", "03_ring", "ring".  @return NULL with ERR_USAGE. */
+/** Find the lesson of a word: "3", "03", "03_ring", "ring".  @return NULL with ERR_USAGE. */
 const struct lesson *lesson_find(const char *word, struct error *);
 
 /** The alternative of a choice that a variant of the course has: 0 .. choices-1.  Variant 0 has 0. */
@@ -96,10 +96,10 @@ bool judge_used_up(struct judge *);
 /** The check fails, for this reason; only the first one counts.  @return false. */
 bool judge_fails(struct judge *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** The choice of this course; see struct vary. */
+/** Make the choice of this course; see struct vary. */
 int judge_choice(const struct judge *, const char *name);
 
-/** The next number of the inputs, in low .. high. */
+/** Draw the next number of the inputs, in low .. high. */
 int64_t judge_draw(struct judge *, int64_t low, int64_t high);
 
 /** Fill an array with whole numbers in -range .. range: their sums are exact in fp32 in every order, up to 2^24. */

@@ -32,7 +32,7 @@ static float pairs(const float *x, int64_t n, bool first_is_longer)
     return n == 0 ? 0 : n == 1 ? x[0] : pairs(x, first, first_is_longer) + pairs(x + first, n - first, first_is_longer);
 }
 
-/* Block by block: the sum of `number` sums, from the first block or from the last. */
+/* Add up block by block: the sum of `number` sums, from the first block or from the last. */
 static float parts(const float *x, int64_t n, int number, bool from_last)
 {
     float sum = 0;

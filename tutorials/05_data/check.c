@@ -17,7 +17,7 @@ struct sizes { int parameters; int64_t count[MOST_PARAMETERS], operations[MOST_P
 /* These are the weights and targets of each device, from which gradients follow. */
 static struct { float weights[MOST], target[MOST]; } device[WORKER_MOST_DEVICES];
 
-/* Four usual models: many parameters, one, equal ones, and one larger than its bucket. */
+/* Open inputs have four usual models: many parameters, one, equal ones, and one larger than its bucket. */
 static struct sizes sizes(struct judge *j, int i)
 {
     static const struct sizes usual[MODELS] = {
@@ -215,7 +215,7 @@ static void expect_gradients_only(struct trial *r, int64_t n)
                     (long long)want);
 }
 
-/* Several steps of SGD from the root's weights; the variant ROOT says whose these are. */
+/* Check several steps of SGD from the root's weights; the variant ROOT says whose these are. */
 static void check_train(struct judge *j)
 {
     const float rate = 0.3f;

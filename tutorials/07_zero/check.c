@@ -268,7 +268,7 @@ static void look_at_third(struct judge *j, struct trial *r, const struct layers 
                         kept ? "3 (W-1) 4 n, less an all_gather of the last layer" : "3 (W-1) 4 n");
 }
 
-/* One or three models, W devices, with the blocks of each device as buffers. */
+/* Try one or three models on W devices, with the blocks of each device as buffers. */
 static void try_third(struct judge *j, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)

@@ -17,7 +17,8 @@ static struct interval tokens(const struct judge *j, int64_t T, int W, int d)
     return block_at(T, W, modulo(judge_choice(j, "ROWS") == 1 ? -1 - d : d, W));
 }
 
-/* Device d's tokens of the sum of all devices' rows.  Its own rows come first, then the others as they come round. */
+/* Compute device d's tokens of the sum of all devices' rows.  Its own rows come first, then the others as they come
+ * round. */
 static void reduce(const struct judge *j, int W, int d, int64_t T, int64_t D, float (*all)[MOST], float *own)
 {
     const struct interval mine = tokens(j, T, W, d);

@@ -104,7 +104,7 @@ static void check_max(struct judge *j)
 /* These are the largest logit of each row, and the sum of exponentials above it, in double. */
 static struct { double most, sum; } row[ROWS];
 
-/* row[t]: the maximum and the sum of exp(logit - maximum). */
+/* row[t] gets the maximum and the sum of exp(logit - maximum). */
 static void add_rows(const struct shape *s)
 {
     for (int t = 0; t < s->T; t++) {

@@ -119,7 +119,8 @@ static void check_span(struct judge *j, const struct task *t, struct even_times 
     schedule_free(&s);
 }
 
-/* Durations: all 1 in open inputs.  Hidden inputs have others, with the same ratios unless the formula allows any. */
+/* All durations are 1 in open inputs.  Hidden inputs have others, with the same ratios unless the formula allows
+ * any. */
 static struct even_times draw_times(struct judge *j, bool any, struct even_times open)
 {
     if (!j->hidden) return open;

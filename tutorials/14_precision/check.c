@@ -233,7 +233,7 @@ static void spoil(int W, int s, int64_t k)
     if (s % 2) gradient[(s + 1) % W][s][k] = W > 1 ? 0xfc00 : 0x7c00;
 }
 
-/* fp16 gradients of one step; `too_large` makes one number not finite. */
+/* Draw fp16 gradients of one step; `too_large` makes one number not finite. */
 static void draw_gradients(struct judge *j, int W, int s, bool too_large)
 {
     for (int d = 0; d < W; d++) {
@@ -329,7 +329,7 @@ enum view { AT_MODEL, AT_OVERFLOW, AT_SCALE, AT_PEAK };
 /* As fp16, 60000: two of them are more than any fp16, but a float. */
 enum { LARGE = 0x7b53 };
 
-/* Steps from one scale on; `spoiled` has a bit for each step that is too large. */
+/* Try steps from one scale on; `spoiled` has a bit for each step that is too large. */
 static void try_steps(struct judge *j, int W, int64_t n, float scale, int steps, unsigned spoiled, enum view view)
 {
     int too_large = 0;

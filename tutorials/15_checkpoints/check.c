@@ -321,7 +321,7 @@ static void check_reads(struct judge *j) { try_plans(j, true); }
 
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
-/* Numbers of files: the manifest, the new manifest, and 100 step + 10 + device for shards. */
+/* These are the numbers of files: the manifest, the new manifest, and 100 step + 10 + device for shards. */
 enum { MANIFEST = 0, MANIFEST_NEW = 1, DISK_WRITE = 1, DISK_SYNC, DISK_RENAME, DISK_REMOVE, FILES = 4096 };
 
 /* An operation takes effect when it begins; a sync takes effect when it has ended. */

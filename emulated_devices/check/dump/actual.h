@@ -44,7 +44,7 @@ struct actual_file {
     cJSON *layout;                      /* of a dump: its description of the file's tensors; NULL: all are whole */
 };
 
-/* One tensor of one file of a dump. */
+/* This is one tensor of one file of a dump. */
 struct actual_entry {
     const struct actual_file *file;
     const struct safetensors_entry *stored;
@@ -137,7 +137,7 @@ enum error_code actual_read_some(const struct actual_piece *, struct interval of
                                  void (*f)(void *context, int64_t whole, int64_t length, const double *values),
                                  void *context, struct error *);
 
-/** A piece for a message: "act/h.0.ln_1#2 in dump/rank1.safetensors". */
+/** Name a piece for a message: "act/h.0.ln_1#2 in dump/rank1.safetensors". */
 struct actual_words { char text[360]; };
 struct actual_words actual_describe(const struct actual_piece *);
 

@@ -20,7 +20,7 @@ static enum error_code actual_dump_bad(const struct actual_file *file, struct er
     return fail(err, ERR_FORMAT, "%s: metadata \"%s\" %s", printable_path(file->st.path).text, key, what);
 }
 
-/* A whole number written as text.  @return -1 if it is none, or above `most`. */
+/* Read a whole number written as text.  @return -1 if it is none, or above `most`. */
 static int64_t actual_dump_number(const char *text, int64_t most)
 {
     int64_t n = 0;
@@ -33,7 +33,7 @@ static int64_t actual_dump_number(const char *text, int64_t most)
     return n;
 }
 
-/* A JSON object in the metadata.  @param[out] root  for cJSON_Delete; NULL if there is no such key. */
+/* Read a JSON object in the metadata.  @param[out] root  for cJSON_Delete; NULL if there is no such key. */
 static enum error_code read_object(const struct actual_file *file, const char *key, cJSON **root, struct error *err)
 {
     const char *text = safetensors_metadata(&file->st, key);

@@ -17,7 +17,7 @@ static enum error_code actual_entry_bad(const struct actual_entry *entry, enum e
 
 /* ---- without the tensor ------------------------------------------------------------------------------------------ */
 
-/* Two whole numbers of at least 0. */
+/* Read two whole numbers of at least 0. */
 static bool pair(const cJSON *list, int64_t out[2])
 {
     const cJSON *first = cJSON_IsArray(list) ? list->child : NULL, *second = first ? first->next : NULL;

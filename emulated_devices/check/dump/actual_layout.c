@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One rank's tensor of ACTUAL. */
+/* This says where a rank's tensor of ACTUAL is. */
 struct where {
     const struct actual *a;
     const char *ours, *theirs;
@@ -32,7 +32,7 @@ void actual_shape(const struct safetensors_entry *entry, bool transposed, int64_
     shape[1] = transposed ? rest : last;
 }
 
-/* The shape in a rank's file. */
+/* Write the shape in a rank's file. */
 static bool shape_of(const struct where *where, int rank, int64_t shape[2])
 {
     const struct safetensors_entry *e = safetensors_find(&where->a->file[rank].st, where->theirs);

@@ -50,7 +50,7 @@ static struct run assembly_inside(const struct assembling *assembling, struct ru
     return run;
 }
 
-/* Where the caller wants absolute values, or NULL. */
+/* This is where the caller wants absolute values, or NULL. */
 static double *absolute_of(const struct assembling *assembling)
 {
     return assembling->watch ? assembling->watch->absolute : NULL;
@@ -337,7 +337,7 @@ static void take_rows(struct assembling *assembling, struct interval rows)
                                                                   rows.count * assembling->dim[1] };
 }
 
-/* Some rows after the others: all at once for somebody who wants the whole. */
+/* Assemble some rows after the others: all at once for somebody who wants the whole. */
 static void take_all(struct assembling *assembling, struct interval rows, int64_t at_once, int *rank)
 {
     /* Without `whole` nobody needs all rows at once, and the memory is that of `at_once` rows. */

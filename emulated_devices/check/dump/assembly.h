@@ -30,7 +30,7 @@ struct assembly {
 
 /* Who wants to see what groups have, before it is laid into the whole.  All may be NULL.  Groups count from 0. */
 struct assembly_watch {
-    /* Consecutive elements, from index `at` of the whole on. */
+    /* see() gets consecutive elements, from index `at` of the whole on. */
     void (*see)(void *context, int group, const struct actual_piece *, int64_t at, int64_t length,
                 const double *values);
     /* The group is complete.  @param rank  [ranks] its members. */

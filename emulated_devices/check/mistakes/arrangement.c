@@ -28,7 +28,7 @@ static double distance(const double *a, const double *b, const struct lines *lin
     return sum;
 }
 
-/* from[i]: the right line nearest to line i; itself if no other is nearer. */
+/* from[i] becomes the right line nearest to line i; itself if no other is nearer. */
 static void find_lines(const struct suspect *suspect, const struct lines *lines, int64_t *from)
 {
     for (int64_t i = 0; i < lines->count; i++) {

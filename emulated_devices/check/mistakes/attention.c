@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* All zero: no mistake. */
+/* All switches are zero if there is no mistake. */
 struct attention_switches {
     double power;                       /* scores times A to this power more than right */
     bool by_width, by_head;             /* scores divided by sqrt(D); by sqrt(A), where another number is right */
@@ -126,7 +126,7 @@ static void probabilities(const struct single *single, const struct attention_sw
     const int64_t S = single->cursor.batch.S;
     const double scale = attention_scale_of(c, switches) * (switches->times > 0 ? switches->times : 1),
         cap = switches->no_cap ? 0 : c->score_cap;
-    /* Each row: scores, then their maximum, then exponentials and their sum. */
+    /* Each row has scores, then their maximum, then exponentials and their sum. */
     for (int64_t q = 0; q < S; q++) {
         double top = -INFINITY, sum = 0;
         for (int64_t t = 0; t < S; t++) {
@@ -255,7 +255,7 @@ static void head_backward(const struct single *single, const struct attention_sw
     }
 }
 
-/* dX [N, qkv_width] of all sequences and heads.  Heads of one group add to the same keys and values. */
+/* Compute dX [N, qkv_width] of all sequences and heads.  Heads of one group add to the same keys and values. */
 static struct tensor attention_input(struct single *single, const struct single_node *node,
                                      const struct single_mistake *mistake)
 {
@@ -390,7 +390,7 @@ static void try_numbers(struct suspect *suspect, const struct single_node *node,
         here = off_in_head(suspect, node, &x, numbers(X), row, head, numbers(P));
         if (here < off) off = here, best = x;
     }
-    /* Factors on a logarithmic scale: 64 steps, then eight times finer around the nearest. */
+    /* Try factors on a logarithmic scale: 64 steps, then eight times finer around the nearest. */
     double from = log(least), to = log(most), at = 0;
     for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
         for (double c = from; c <= to; c += step) {

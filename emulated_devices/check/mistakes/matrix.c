@@ -169,7 +169,7 @@ void suspect_parts(struct suspect *suspect, const struct tensor part[], int n, c
  * heads. */
 struct cut { int64_t size[3], unit; int matrices, parts; };
 
-/* The first column of a part of a matrix, from the matrix's first. */
+/* Find the first column of a part of a matrix, from the matrix's first. */
 static int64_t first_of(const struct cut *cut, int k, int part)
 {
     return cut->unit * part_begin(cut->size[k] / cut->unit, cut->parts, part);

@@ -254,7 +254,7 @@ static void try_factor_there(struct suspect *suspect, double *y)
  * run has been measured with another number. */
 static const double SAME_FACTOR = 0.02;
 
-/* Labels of sequences [from, to). */
+/* Count the labels of sequences [from, to). */
 static double labels_of(const struct single *single, int64_t from, int64_t to)
 {
     double n = 0;

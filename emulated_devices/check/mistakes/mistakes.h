@@ -99,16 +99,16 @@ void suspect_parts(struct suspect *, const struct tensor part[], int n, const ch
  * [SUSPECT_RANKS].  @return how many; 0 if it cannot be cut so, or an input is missing. */
 int suspect_product_parts(struct single *, const struct single_node *, int parts, struct tensor part[]);
 
-/* The gradient of a parameter without some tokens, or with some of them twice.  y: [count] to work in. */
+/* Try the gradient of a parameter without some tokens, or with some of them twice.  y: [count] to work in. */
 void suspect_rows(struct suspect *, const struct single_term *, double *y);
 
 /* A summand that was made from another tensor, or with another weight, of the same shape.  y: [count] to work in. */
 void suspect_inputs(struct suspect *, const struct single_term *, double *y);
 
-/* A rotation by other angles.  y: [count] to work in. */
+/* Try a rotation by other angles.  y: [count] to work in. */
 void suspect_rotation(struct suspect *, const struct single_node *, enum single_pass_kind, double *y);
 
-/* Another mask of dropout in a summand of the result.  y: [count] to work in. */
+/* Try another mask of dropout in a summand of the result.  y: [count] to work in. */
 void suspect_masks(struct suspect *, const struct single_term *, double *y);
 
 /* A power of two that is no sum over a few ranks, but may be a loss scale. */
@@ -143,7 +143,7 @@ void suspect_forget(struct single_notes *);
 /** Offer the mistakes of the step whose result is suspected. */
 void suspect_step(struct suspect *, const struct stepping *);
 
-/* Rows, columns, heads, pieces in other places. */
+/* Try rows, columns, heads, pieces in other places. */
 void suspect_arrangement(struct suspect *);
 
 #endif

@@ -75,7 +75,7 @@ static struct tensor route_forward(struct single *single, const struct single_no
            : plain_weights(single, node, mistake->which);
 }
 
-/* The softmax of a row. */
+/* Compute the softmax of a row. */
 static void softmax(double *p, const double *x, int64_t n)
 {
     double top = x[0], total = 0;
@@ -84,7 +84,7 @@ static void softmax(double *p, const double *x, int64_t n)
     for (int64_t e = 0; e < n; e++) p[e] /= total;
 }
 
-/* The gradient of logits from those of scores, d: p (d - sum of p d). */
+/* Compute the gradient of logits from those of scores, d: p (d - sum of p d). */
 static void through_softmax(double *dx, const double *x, const double *d, int64_t n)
 {
     double p[MOST_EXPERTS], inner = 0;
@@ -123,7 +123,7 @@ static struct tensor constant_sum(struct single *single, const struct single_nod
         const int32_t *chosen = (const int32_t *)p.r.experts.data + row * p.r.k;
         double score[MOST_EXPERTS], d[MOST_EXPERTS] = { 0 }, sum = 0;
         softmax(score, x, E);
-        /* The sum of the chosen scores; a dropped choice adds nothing. */
+        /* Add up the chosen scores; a dropped choice adds nothing. */
         for (int64_t i = 0; i < p.r.k; i++) sum += chosen[i] >= 0 ? score[chosen[i]] : 0;
         for (int64_t i = 0; i < p.r.k; i++)
             if (chosen[i] >= 0) d[chosen[i]] = rule->scale * numbers(dW)[row * p.r.k + i] / sum;

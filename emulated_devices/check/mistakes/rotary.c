@@ -103,7 +103,7 @@ static const char *of_what(const struct turning *turning)
     return turning->keys && turning->queries ? "" : turning->keys ? " of keys" : " of queries";
 }
 
-/* f [pairs]: the angle of each pair for one position. */
+/* f [pairs] gets the angle of each pair for one position. */
 static void frequencies_of(const struct turning *turning, const struct rotary *rotary, double f[PAIRS])
 {
     for (int64_t p = 0; p < turning->pairs; p++)

@@ -191,7 +191,7 @@ const char *stale_describe(char *out, size_t size, const struct golden *golden, 
     out[0] = 0;
     if (step == 0 || entry == NULL || entry->ndim < 1) return out;
     const int64_t dim[2] = { entry->dim[0], entry->ndim > 1 ? entry->dim[1] : 1 }, n = dim[0] * dim[1];
-    /* Three tensors of n numbers: the program's, that of the step before, and the right one. */
+    /* These are three tensors of n numbers: the program's, that of the step before, and the right one. */
     double *have = calloc(3 * (size_t)n + 1, sizeof *have);
     if (have && is_there(actual, name, dim, have) && is_there(actual, old_name, dim, have + n) &&
         golden_read(golden, name, F64, n, have + 2 * n, &ignored) == OK) {

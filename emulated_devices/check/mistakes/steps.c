@@ -280,7 +280,7 @@ static const double *steps_fetch(const struct stepping *stepping, struct single_
     return single_going(stepping->s) ? x.data : NULL;
 }
 
-/* State i of the optimizer after step k.  NULL: before the first step, or the optimizer has no such state. */
+/* Read state i of the optimizer after step k.  NULL: before the first step, or the optimizer has no such state. */
 static const double *state(const struct stepping *stepping, int64_t k, int i)
 {
     return k < 0 || i >= stepping->is->states ? NULL

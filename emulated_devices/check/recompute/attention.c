@@ -89,7 +89,7 @@ static double times_of(const struct single *single, const struct rows *rows, int
     return numbers(rows->mask)[row * rows->S + j] * rows->kept;
 }
 
-/* The columns of a head.  A result has as many as a value, which may be fewer: the others are zeros. */
+/* These are the columns of a head.  A result has as many as a value, which may be fewer: the others are zeros. */
 struct heads { int64_t query, key, value; };
 
 /* These are the columns where head h finds its query, and its group's key and value. */
@@ -158,7 +158,7 @@ static double off_parts(const struct single *single, double absolute)
     return (single->rounding.gradient_parts - 1) * 2 * (single->rounding.store * absolute + single->rounding.tiny);
 }
 
-/* (a, b) of n numbers, and the sum of absolute products. */
+/* Compute (a, b) of n numbers, and the sum of absolute products. */
 static double dot(const double *a, const double *b, int64_t n, double *absolute)
 {
     double sum = 0, all = 0;
@@ -169,7 +169,7 @@ static double dot(const double *a, const double *b, int64_t n, double *absolute)
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* One query of one head, and its keys. */
+/* This is a query of one head, and its keys. */
 struct query {
     int64_t row, keys;
     struct heads at;
@@ -241,7 +241,7 @@ static struct query query_of(const struct single *single, const struct rows *row
                  *const mine = row_at(rows, n, q.at.query);
     const double logit = rows->sink ? rows->sink[h] : -INFINITY;
     double top = logit, sum = 0, absolute;
-    /* Scores: scale (q, k), capped, and the largest of them. */
+    /* Compute the scores: scale (q, k), capped, and the largest of them. */
     for (int64_t j = 0; j < q.keys; j++) {
         q.p[j] = scale * dot(mine, row_at(rows, key_row(rows, n, j), q.at.key), c->A, &absolute);
         q.off[FUSED][j] = g * scale * absolute + scale * tiny_terms(single->rounding.sum_tiny, c->A);
@@ -366,7 +366,7 @@ static void slopes(const struct single *single, const struct rows *rows, struct 
             const double apart = fabs(query->x[j] - d), own = query->off_x[way][j];
             off += query->p[j] * (query->off[way][j] * apart + (way == STEPS ? own : g * fabs(query->x[j]))) +
                    tiny_p[way] * fabs(query->x[j]);
-            /* The error of p (a - d) scale: of p, of a and d, then of the products. */
+            /* Bound the error of p (a - d) scale: of p, of a and d, then of the products. */
             query->off_x[way][j] = scale * query->p[j]
                 * ((query->off[way][j] + query->mean_off[way] + 4 * r->sum) * apart + own +
                    r->sum * (fabs(query->x[j]) + fabs(d)));

@@ -85,7 +85,7 @@ static struct single_value experts_weight_of(struct single *single, const struct
     return single_going(single) ? product_weight_end(single, &a) : single_stop(single);
 }
 
-/* db [out] of one expert: the sum of its rows of dY. */
+/* Compute db [out] of one expert: the sum of its rows of dY. */
 static struct single_value experts_bias(struct single *single, const struct single_node *node)
 {
     struct product_sum a = product_bias_begin(single, single_slot(single, node->out)->cols);
@@ -153,7 +153,7 @@ static struct single_sizes sizes_of_rows(struct single *single, struct tensor y)
     return sizes;
 }
 
-/* dX [N, D]: the sum over a token's choices of dY W_e.  Each row is stored before it is added. */
+/* Compute dX [N, D]: the sum over a token's choices of dY W_e.  Each row is stored before it is added. */
 static struct single_value up_input(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -225,7 +225,7 @@ static bool has_identity(const struct single *single)
     return single->context->config->mixture.zero > 0 && !single->context->config->mixture.zero_is_null;
 }
 
-/* X times the sum of a token's weights of such experts; these have numbers from E on. */
+/* Multiply X by the sum of a token's weights of such experts; these have numbers from E on. */
 static struct single_value identity(struct single *single, const struct routing *routing, struct tensor X,
                                     struct tensor weights)
 {

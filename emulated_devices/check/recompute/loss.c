@@ -152,7 +152,7 @@ static double squares(struct tensor t)
     return sum;
 }
 
-/* The squared norm of a parameter's gradient, some rows at a time. */
+/* Compute the squared norm of a parameter's gradient, some rows at a time. */
 static double squares_of(struct single *single, int param)
 {
     const struct param_spec p = model_param(single->context->config, param);

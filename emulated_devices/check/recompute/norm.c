@@ -105,7 +105,7 @@ static double off_xhat(const struct single *single, const struct row *row, doubl
 /* A piece's input, and what it is multiplied by and moved by; b: NULL for none.  stores: of results of steps. */
 struct one_piece { const double *x, *w, *b; double stores; };
 
-/* Element i of a piece, and with `more` the error of its stored steps. */
+/* Compute element i of a piece, and with `more` the error of its stored steps. */
 static struct element element_of(const struct single *single, const struct pieces *pieces,
                                  const struct one_piece *one_piece, const struct row *row, int64_t i, double *more)
 {
@@ -257,7 +257,7 @@ static struct single_value input_of(struct single *single, const struct single_n
     return v;
 }
 
-/* Sums over rows for each weight: values, absolute and squared terms. */
+/* These are sums over rows for each weight: values, absolute and squared terms. */
 enum { BLOCKS = 16 };
 struct sums { struct single_value v; struct tensor absolute, square; int64_t terms; };
 

@@ -133,16 +133,16 @@ struct single_value single_gradient_of(struct single *, int slot);
 struct tensor single_act(struct single *, int slot);
 struct tensor single_grad(struct single *, int slot);
 
-/* An activation for an operation that each rank applies to its part. */
+/* Read an activation for an operation that each rank applies to its part. */
 struct tensor single_act_sized(struct single *, int slot, struct single_sizes *);
 
-/* A weight, with its own shape; a vector is one row.  tensor_none for -1. */
+/* Read a weight, with its own shape; a vector is one row.  tensor_none for -1. */
 struct tensor single_param(struct single *, int param);
 /* Some rows of a matrix. */
 struct tensor single_param_block(struct single *, int param, struct single_block);
 
-/* The mask of a node's dropout, with the shape of what it drops: of attention [sequences H S, S].  tensor_none if the
- * rate is 0. */
+/* Read the mask of a node's dropout, with the shape of what it drops: of attention [sequences H S, S].  tensor_none
+ * if the rate is 0. */
 struct tensor single_mask(struct single *, const struct single_node *);
 
 static inline const struct single_slot *single_slot(const struct single *single,
@@ -212,7 +212,7 @@ static inline double tiny_terms(double tiny, int64_t count)
     return rounding_of_terms(tiny, (double)count, sqrt((double)count));
 }
 
-/* The value, rounded to the format. */
+/* Round the value to the format. */
 struct single_value single_settled(struct single *, struct single_value);
 
 /* The sum of values, each of which is rounded first. */
@@ -251,7 +251,7 @@ void single_end_tiles(struct single *, const struct single_result *sum, int64_t 
 
 /* ---- tiles of the batch, blocks of a parameter (tiles.c) --------------------------------------------------------- */
 
-/* So many tokens at a time, from `next` on. */
+/* Tiles have so many tokens each; the next tile begins at `next`. */
 struct single_tiles { int64_t tokens, next; };
 
 /* Tiles of what a node makes; of the gradient of a slot; of what is added up to the gradient of a node's weight or
@@ -297,7 +297,7 @@ void single_close(struct single *);
 /* The epsilon of a node that is a norm. */
 double single_norm_eps(const struct single *, const struct single_node *);
 
-/* The norm of all gradients. */
+/* Check the norm of all gradients. */
 void single_gradient_norm(struct single *);
 /* The norm may be off by this by steps, where norms of parameters are stored.  fourth: the sum of their fourth
  * powers. */

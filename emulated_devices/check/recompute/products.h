@@ -13,12 +13,12 @@ struct single_value product_input(struct single *, struct tensor dY, struct tens
  * are tensor_none where no bound needs them. */
 struct product_sum { struct tensor sum, absolute, square, stored; int64_t terms; };
 
-/* The sum over rows of dY^T X [out,in]: of any rows, after any others. */
+/* Add up dY^T X [out, in] over rows: any rows, after any others. */
 struct product_sum product_weight_begin(struct single *, int64_t out, int64_t in);
 void product_weight_add(struct single *, struct product_sum *, struct tensor dY, struct tensor X);
 struct single_value product_weight_end(struct single *, const struct product_sum *);
 
-/* The sum over rows of dY [out]; product_weight_end ends it. */
+/* Add up dY [out] over rows; product_weight_end ends it. */
 struct product_sum product_bias_begin(struct single *, int64_t out);
 void product_bias_add(struct single *, struct product_sum *, struct tensor dY);
 

@@ -200,7 +200,8 @@ struct single_value router_weights_input(struct single *single, const struct sin
 
 /* ---- the routers' losses ----------------------------------------------------------------------------------------- */
 
-/* Sums for each balance loss: probabilities, choices, squared log(sum exp).  layers: those that have a router. */
+/* These are sums for each balance loss: probabilities, choices, squared log(sum exp).  layers: those that have a
+ * router. */
 struct tally { int64_t layers, losses; struct tensor sums; double sequence, off_z; };
 
 /* How many groups of sequences have a balance loss of their own. */

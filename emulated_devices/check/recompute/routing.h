@@ -16,12 +16,12 @@ struct routing {
     int64_t whole;                      /* of a tile: the whole's rows */
 };
 
-/* The choices by logits of this slot.  Where two experts have equal logits, the program's rows show which it took; if
- * they are not there, what follows from the choice may be in doubt (single.doubt). */
+/* Find the choices by logits of this slot.  Where two experts have equal logits, the program's rows show which it
+ * took; if they are not there, what follows from the choice may be in doubt (single.doubt). */
 struct routing routing_of(struct single *, int logits);
 struct routing routing_of_all(struct single *, int logits);
 
-/* Inside: room for the choices of the tile's tokens; rows from these choices. */
+/* Inside: make room for the choices of the tile's tokens; rows from these choices. */
 void routing_room(struct single *, struct routing *);
 void routing_sort(struct single *, struct routing *);
 

@@ -40,7 +40,8 @@ enum single_verdict {
     SINGLE_VERDICTS
 };
 
-/* One operation.  A result is a matrix: all dimensions but the last are rows; a number or a vector is one row. */
+/* This is the result of one operation, as a matrix: all dimensions but the last are rows.  A number or a vector is
+ * one row. */
 struct single_result {
     char name[SINGLE_NAME];             /* of the result */
     char made_by[64];                   /* words: "the product with its matrix", "attention", ... */
@@ -74,7 +75,7 @@ struct single_explainer {
     void (*forget)(struct single_notes *);
 };
 
-/* The program's tensors. */
+/* A source reads the program's tensors. */
 enum single_found { SINGLE_HAS, SINGLE_HAS_NOT, SINGLE_NOT_FINITE };
 struct single_source {
     /* Read a tensor into an F64 one of its shape.  A weight ("start/...") that the program has not may come from
@@ -105,8 +106,8 @@ struct single_source {
     int copies;
 };
 
-/* One batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses are of
- * microbatches, into how many they divide the batch (balance.h); 0: the batch is one. */
+/* This is a batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses
+ * are of microbatches, into how many they divide the batch (balance.h); 0: the batch is one. */
 struct single_batch { const int32_t *ids, *labels; int64_t B, S, micros; };
 
 /** How wrong numbers follow from right ones: "expected times 1.1000; 399 of 441 elements outside the bound".

@@ -27,7 +27,7 @@ struct stepping {
 struct single_name stepping_after(const struct single_steps *, int64_t k, const char *what, const char *param);
 struct single_name stepping_gradient(const struct single_steps *, int64_t k, const char *param);
 
-/** The factor of clipping. */
+/** Compute the factor of clipping. */
 double stepping_clip(const struct stepping *);
 
 #endif

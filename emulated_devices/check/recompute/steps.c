@@ -101,8 +101,8 @@ static struct step steps_step_of(const struct stepping *stepping)
                           .weight_decay = weight_decay_of(&stepping->o->hyper, stepping->param.decay) };
 }
 
-/* The gradient of a step.  Where ranks have parts of the gradient, each part is clipped and rounded, then the parts
- * are added. */
+/* This is the gradient of a step.  Where ranks have parts of the gradient, each part is clipped and rounded, then the
+ * parts are added. */
 struct clipped { struct tensor g; struct single_sizes sizes; double clip; };
 
 static struct clipped clipped_of(const struct stepping *stepping)
@@ -282,8 +282,8 @@ static void check_parameter(struct stepping *stepping)
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
-/* Sums over gradients.  off: in units of roundoff, what ranks' parts may move the sum by.  fourth: the sum of
- * squares of parameters' sums. */
+/* These are sums over gradients.  off: in units of roundoff, what ranks' parts may move the sum by.  fourth: the sum
+ * of squares of parameters' sums. */
 struct squares { double sum, fourth, off; int64_t terms; };
 
 /* Add the squares of some rows of a gradient. */

@@ -38,7 +38,7 @@ const char *judgement_words(enum judgement);
 enum { OPEN_GROUPS = 6 };
 struct open_group { char name[48]; int tensors; };
 
-/* Numbers of tensors of each kind. */
+/* These count the tensors of each kind. */
 struct checked_kinds {
     int all[CHECKED_KIND_COUNT], of[CHECKED_KIND_COUNT][JUDGEMENTS];
     int absent;                         /* wrong ones that are missing, incomplete, or do not fit */

@@ -33,7 +33,7 @@ bool finding_fails(enum finding finding)
 
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
 
-/* The square norm of a microbatch's errors. */
+/* This is the square norm of a microbatch's errors. */
 struct micro { bool has; double difference; };
 
 /* Some consecutive elements of the golden tensor, in fp64: those that a run is compared with, and those behind them. */

@@ -30,7 +30,7 @@ enum finding {
 const char *finding_words(enum finding);
 bool finding_fails(enum finding);
 
-/* One golden tensor. */
+/* This says what was found of one golden tensor. */
 struct checked {
     const char *name;                   /* in the golden list */
     enum finding finding;

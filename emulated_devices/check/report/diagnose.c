@@ -14,7 +14,7 @@ static const double MOST_ROUNDING = 0.05;   /* upper limit of closeness(): above
 
 static bool near(double a, double b, double same) { return fabs(a - b) <= same * fabs(b); }
 
-/* The tolerance of a factor, given the tensor's rounding errors. */
+/* This is the tolerance of a factor, given the tensor's rounding errors. */
 static double closeness(const struct evidence *evidence) { return fmax(SAME, fmin(evidence->rounding, MOST_ROUNDING)); }
 
 /* ---- adding up devices ------------------------------------------------------------------------------------------- */
@@ -49,7 +49,7 @@ void evidence_add(struct evidence *evidence, int rank, bool fails, struct scale 
     if (rank < DIAGNOSE_MOST) evidence->factor[rank] = scale.factor, evidence->truth[rank] = truth;
 }
 
-/* A text to append to; text that does not fit is dropped. */
+/* This is a text to append to; text that does not fit is dropped. */
 struct words { char *out; size_t size, used; };
 
 /* This appends to a text, cut to the room that is left. */
