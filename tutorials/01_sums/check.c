@@ -62,9 +62,11 @@ static double sizes(const float *x, int64_t n)
 /* Call `function` on eight vectors.  @return NULL if it does not return; the check has failed then. */
 static struct trial *sums(struct judge *j, const char *function, int parts, int longest)
 {
+    /* Only sum_parts has an argument beside the length; all other calls pass 0. */
     char more[32] = "";
     if (parts) snprintf(more, sizeof more, "parts = %d", parts);
     struct trial *r = trial_open(j, function, DEVICES, "%s", more);     /* "sum_parts with 8 devices, parts = 3" */
+    /* Buffer 0 is the device's vector, and the result is the function's return value. */
     for (int d = 0; d < DEVICES; d++) {
         const int n = length(j, d, longest);
         r->device[d].number[0] = n, r->device[d].number[1] = parts;

@@ -104,10 +104,12 @@ static void try_swaps(struct judge *j, bool meets, enum look look)
             const int64_t n = length(j, i);
             struct trial *r = trial_open(j, "swap_pairs", *W, "n = %lld%s", (long long)n,
                                          meets ? ", every message waits for its receiver" : "");
+            /* Each device's vector x goes in and comes out: the exchange works in place. */
             for (int d = 0; d < *W; d++) fill(j, r, d, 0, n, BUFFER_BOTH);
             r->meets = meets;
             if (trial_call(r)) {
                 for (int d = 0; d < *W && !j->failed; d++) {
+                    /* d ^ 1 is the other device of a pair; a device without a partner keeps its own numbers. */
                     const int partner = (d ^ 1) < *W ? d ^ 1 : d;
                     expect_of(r, d, 0, partner, (const float (*)[MOST])given, n, "x");
                     if (look == AT_MEMORY) trial_expect_peak(r, d, 4 * (uint64_t)n, "4n");
@@ -145,10 +147,12 @@ static void expect_sum(struct trial *r, int d, int64_t n, int step)
     const float *got = r->device[d].buffer[0].data;
     const int low = step > 0 ? 0 : d, high = step > 0 ? d : r->devices - 1;
     if (memcmp(got, want[d], bytes) == 0) return;
+    /* A device that has one device's numbers has added nothing. */
     for (int o = 0; o < r->devices; o++)
         if (memcmp(got, given[o], bytes) == 0)
             trial_fails(r, "device %d has the numbers of device %d alone in x, and should have the sum of devices %d "
                         "to %d", d, o, low, high);
+    /* `other` has the sums from the other end of the line. */
     if (memcmp(got, other[d], bytes) == 0)
         trial_fails(r, "device %d has the sum of devices %d to %d in x, and should have that of devices %d to %d: at "
                     "which end does the line begin?", d, step > 0 ? d : 0, step > 0 ? r->devices - 1 : d, low, high);

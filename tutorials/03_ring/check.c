@@ -87,6 +87,7 @@ static void name_devices(const float *got, struct interval block, int W, char *t
     const unsigned all = (1u << W) - 1;
     size_t used = 0;
     to[0] = 0;
+    /* Each bit of `some` is a device; the first set whose sum fits is named. */
     for (unsigned some = 1; some < all; some++) {
         if (!is_sum_of(got, block, W, some)) continue;
         used = (size_t)snprintf(to, size, ", with the numbers of device");
@@ -95,6 +96,7 @@ static void name_devices(const float *got, struct interval block, int W, char *t
         snprintf(to + used, size - used, " alone");
         return;
     }
+    /* A sum of all devices in another order differs only by rounding. */
     if (is_sum_of(got, block, W, all)) snprintf(to, size, ", the sum of all devices, but added in another order");
 }
 
@@ -104,9 +106,11 @@ static bool expect_block(struct trial *r, int d, int b, int64_t n, bool sums)
     const struct interval block = block_at(n, r->devices, b);
     const float *got = (const float *)r->device[d].buffer[0].data;
     char what[120] = "";
+    /* The first element with other bits is the one that the message shows. */
     int64_t e = block.first;
     while (e < interval_end(block) && memcmp(&got[e], &want[e], sizeof *got) == 0) e++;
     if (e == interval_end(block)) return true;
+    /* Sums are explained by the devices that were added; a gather by blocks that have not come. */
     if (sums) name_devices(got, block, r->devices, what, sizeof what);
     else if (got[e] == UNFINISHED) snprintf(what, sizeof what, ", and has not arrived");
     return trial_fails(r, "device %d: block %d (elements %lld to %lld) is wrong%s: x[%lld] is %.9g and should be %.9g",

@@ -45,11 +45,13 @@ static enum error_code time_one(struct crew *crew, int rank, const void *asked, 
     float *x = calloc((size_t)t->count + 1, sizeof *x);
     enum error_code e = x ? device_open(&d, backend_find("cpu"), F32, 0, err) : ERR_MEMORY;
     if (e) return e;
+    /* The clock starts anew, with this run's links. */
     clock_restart(&d.clock, &t->cluster, F32);
     e = crew_join(&c, crew, rank, &d, err);
     if (!e) e = group_world(&g, &c, err);
     if (!e) {
         e = allreduce(&g, x, t->count, F32, SUM, t->algorithm, err);
+        /* An all-reduce takes as long as its slowest device. */
         if (d.clock.now > t->last) t->last = d.clock.now;
         group_close(&g);
         comm_close(&c);
@@ -114,9 +116,11 @@ static void check_fit(struct judge *j)
         struct trial *r = trial_open(j, "fit", i < 3 ? 2 : 5, "alpha = %.0f ps, beta = %.0f ps/byte", alpha(l),
                                      beta(l));
         set_links(&r->cluster, l);
+        /* All devices have a buffer, but only device 0 has to fill it. */
         for (int d = 0; d < r->devices; d++) trial_buffer(r, d, 0, 2 * sizeof(double), BUFFER_OUT);
         if (trial_call(r)) {
             const double *got = r->device[0].buffer[0].data;
+            /* got is alpha in picoseconds and beta in picoseconds per byte. */
             if (!about(got[0], alpha(l)) || !about(got[1], beta(l)))
                 trial_fails(r, "device 0 found alpha = %.6g ps and beta = %.6g ps/byte", got[0], got[1]);
         }

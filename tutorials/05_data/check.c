@@ -63,12 +63,14 @@ static void check_buckets(struct judge *j)
         int want[MOST_PARAMETERS];
         struct trial *r = trial_open(j, "make_buckets", 1, "%d parameters, at most %lld numbers", s.parameters,
                                      (long long)s.most);
+        /* Buffer 0 has the sizes of the parameters; buffer 1 gets a bucket's number for each. */
         memcpy(trial_buffer(r, 0, 0, sizeof *s.count * (size_t)s.parameters, BUFFER_IN), s.count,
                sizeof *s.count * (size_t)s.parameters);
         trial_buffer(r, 0, 1, sizeof *want * (size_t)s.parameters, BUFFER_OUT);
         r->device[0].number[0] = s.parameters, r->device[0].number[1] = s.most;
         if (trial_call(r)) {
             const int buckets = plan(j, &s, want), *got = (const int *)r->device[0].buffer[1].data;
+            /* The last parameter is in the first bucket, so comparisons begin there. */
             for (int p = s.parameters - 1; p >= 0 && !j->failed; p--)
                 if (got[p] != want[p])
                     trial_fails(r, "parameter %d has %lld numbers, and is in bucket %d; it should be in bucket %d", p,
@@ -94,8 +96,10 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
     judge_rough(j, start, s->numbers);
     for (int d = 0; d < W; d++) {
         if (trains) judge_rough(j, start, s->numbers);          /* each its own start */
+        /* target differs on each device, so the devices have different gradients. */
         judge_rough(j, device[d].target, s->numbers);
         memcpy(device[d].weights, start, floats);
+        /* Buffers 0 and 1 describe the parameters; 2 and 3 are target and weights, 4 the gradients. */
         memcpy(trial_buffer(r, d, 0, words, BUFFER_IN), s->count, words);
         memcpy(trial_buffer(r, d, 1, words, BUFFER_IN), s->operations, words);
         memcpy(trial_buffer(r, d, 2, floats, BUFFER_IN), device[d].target, floats);
@@ -156,11 +160,13 @@ static void look_at(struct judge *j, struct trial *r, const struct sizes *s, enu
 {
     int bucket[MOST_PARAMETERS];
     float want[MOST];
+    /* Every device must have the mean over all devices. */
     for (int64_t k = 0; k < s->numbers; k++) want[k] = mean(j, device[0].weights, r->devices, k);
     for (int d = 0; d < r->devices && !j->failed; d++) {
         expect_mean(r, d, want, s->numbers);
         if (look == AT_MEMORY && !j->failed)
             trial_expect_peak(r, d, 4 * (uint64_t)s->parameters, "4 bytes for each of the `parameters` arrays");
+        /* Each bucket is one all_reduce. */
         if (look == AT_CALLS && !j->failed && r->device[d].collectives != (uint64_t)plan(j, s, bucket))
             trial_fails(r, "all_reduce calls of device %d: %llu; buckets: %d", d,
                         (unsigned long long)r->device[d].collectives, plan(j, s, bucket));
@@ -194,11 +200,13 @@ static int64_t sent_after_start(const struct trial *r)
 {
     int64_t bytes = 0, in_collectives = 0;
     bool started[WORKER_MOST_DEVICES] = { false };
+    /* Events of a device before its first computation belong to the start, such as the root's weights. */
     for (int i = 0; i < r->events; i++) {
         const struct event *e = &r->event[i];
         started[e->device] |= e->kind == EVENT_COMPUTE;
         if (!started[e->device]) continue;
         if (e->kind == EVENT_SEND) bytes += (int64_t)e->bytes;
+        /* All devices call an operation together, so device 0's events stand for those of all devices. */
         if (e->kind == EVENT_COLLECTIVE && e->device == 0)
             in_collectives += (int64_t)e->bytes * (e->peer == DO_ALL_REDUCE ? 2 : 1);
     }

@@ -46,10 +46,12 @@ static struct trial *prepare(struct judge *j, enum labels labels, int W, int64_t
     for (int d = 0; d < W; d++) {
         draw_device(j, labels, d, n);
         const size_t M = (size_t)device[d].micros;
+        /* Buffers 0, 1 and 2 have each microbatch's labels, mean loss and mean gradient. */
         memcpy(trial_buffer(r, d, 0, sizeof(int64_t) * M, BUFFER_IN), device[d].labels, sizeof(int64_t) * M);
         memcpy(trial_buffer(r, d, 1, sizeof(float) * M, BUFFER_IN), device[d].loss, sizeof(float) * M);
         float *means = trial_buffer(r, d, 2, sizeof(float) * M * (size_t)n, BUFFER_IN);
         for (size_t m = 0; m < M; m++) memcpy(means + m * (size_t)n, device[d].means[m], sizeof(float) * (size_t)n);
+        /* `gradient` has room for two numbers more, whose values after the call do not matter. */
         trial_buffer(r, d, 3, sizeof(float) * (size_t)(n + 2), BUFFER_OUT);
         r->device[d].number[0] = device[d].micros, r->device[d].number[1] = n;
     }
@@ -110,9 +112,11 @@ static void look_at(struct judge *j, struct trial *r, int64_t n, enum look look)
     for (int64_t k = 0; k < n; k++) want[k] = wanted(j, r->devices, n, k);
     for (int d = 0; d < r->devices && !j->failed; d++) {
         trial_expect_floats(r, d, 3, want, n, "gradient");
+        /* The function returns the mean loss of all devices' labels. */
         if (!j->failed && r->device[d].real != (double)loss)
             trial_fails(r, "device %d returns %.9g%s; it should be %.9g, the mean loss", d, r->device[d].real,
                         trial_meaning(r->device[d].real), (double)loss);
+        /* The two numbers more let loss and labels travel with the gradient, in one all_reduce. */
         if (look == AT_CALLS && !j->failed && r->device[d].collectives != 1)
             trial_fails(r, "device %d calls collective operations %llu times; one all_reduce is enough", d,
                         (unsigned long long)r->device[d].collectives);
@@ -156,8 +160,10 @@ static void check_mean(struct judge *j)
         int64_t *labels = trial_buffer(r, 0, 1, sizeof *labels * (size_t)M, BUFFER_IN), all = 0;
         for (int m = 0; m < M; m++) {
             loss[m] = (double)judge_draw(j, 1, 9);
+            /* Runs 3 and 4 have a first microbatch without labels; run 5 has no labels at all. */
             labels[m] = i == 5 || (i > 2 && m == 0) ? 0 : judge_draw(j, 1, 60);
             sum += loss[m] * (double)labels[m], all += labels[m];
+            /* A mean over no labels is 0/0. */
             if (labels[m] == 0) loss[m] = NAN;
         }
         const double exact = all > 0 ? sum / (double)all : 0;       /* of small whole numbers */

@@ -111,12 +111,14 @@ static void look_at_first(struct judge *j, struct trial *r, int64_t n, enum look
 {
     train_alone(j, r->devices, n, look == AT_VALUES ? STEPS : 1);
     for (int d = 0; d < r->devices && !j->failed; d++) {
+        /* Each device has all weights, but only its own block of v. */
         const struct interval own = block_at(n, r->devices, d);
         trial_expect_floats(r, d, 0, weights, n, "weights");
         if (!j->failed) trial_expect_floats(r, d, 3, v + own.first, own.count, "v");
         if (look == AT_MEMORY && !j->failed)
             trial_expect_peak(r, d, 4 * (uint64_t)block_at(n, r->devices, 0).count, "4 ceil(n/W)");
     }
+    /* Both operations together send as much as one all-reduce. */
     if (look != AT_SENT || j->failed) return;
     if (expect_calls(r, 2, "a reduce_scatter and an all_gather"))
         expect_together(r, 2 * 4 * (uint64_t)n * (uint64_t)(r->devices - 1), "2 (W-1) 4 n, as an all-reduce");
@@ -133,6 +135,7 @@ static void try_first(struct judge *j, enum look look)
             struct trial *r = trial_open(j, "zero1_step", *W, "n = %lld, %d step%s", (long long)n, steps,
                                          steps == 1 ? "" : "s");
             draw(j, *W, n);
+            /* Weights and v go in and come out, v as this device's block; buffer 2 is room for the gradient. */
             for (int d = 0; d < *W; d++) {
                 const struct interval own = block_at(n, *W, d);
                 buffer(r, d, 0, weights, n, BUFFER_BOTH);
@@ -279,12 +282,14 @@ static void try_third(struct judge *j, enum look look)
                                          steps, steps == 1 ? "" : "s");
             float own[MOST];
             draw(j, *W, l.n);
+            /* Buffer 0 has the layers' sizes, 1 the target; 2 and 3 are this device's blocks of weights and v. */
             for (int d = 0; d < *W; d++) {
                 memcpy(trial_buffer(r, d, 0, sizeof *l.of * (uint64_t)l.count, BUFFER_IN), l.of,
                        sizeof *l.of * (size_t)l.count);
                 buffer(r, d, 1, target[d], l.n, BUFFER_IN);
                 buffer(r, d, 2, own, blocks(&l, *W, d, weights, own), BUFFER_BOTH);
                 buffer(r, d, 3, own, blocks(&l, *W, d, v, own), BUFFER_BOTH);
+                /* Buffer 4 is `seen`, which forward fills layer by layer. */
                 trial_buffer(r, d, 4, 4 * (uint64_t)l.count, look == AT_ORDER ? BUFFER_BOTH : BUFFER_OUT);
                 set(r, d, l.count, steps);
             }

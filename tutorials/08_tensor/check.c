@@ -42,6 +42,7 @@ static int64_t cut(const struct judge *j, int W, int d, const int64_t shape[3], 
 static void try_cut(struct judge *j, enum cut what, const int64_t size[3])
 {
     static const char *const names[] = { "cut_columns", "cut_rows", "cut_heads" };
+    /* Each kind of cut sees a matrix as rows, heads and a head's width. */
     const int64_t shape[3][3] = { { size[0], size[1], 1 }, { 1, size[0], size[1] }, { 3 * size[0], size[1], size[2] } };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++) {
         struct trial *r = trial_open(j, names[what], *W, what == HEADS ? "%lld rows, %lld heads of %lld" :
@@ -52,6 +53,7 @@ static void try_cut(struct judge *j, enum cut what, const int64_t size[3])
         judge_rough(j, whole, all);
         for (int d = 0; d < *W; d++) {
             memcpy(trial_buffer(r, d, 0, sizeof *whole * (uint64_t)all, BUFFER_IN), whole, sizeof *whole * (size_t)all);
+            /* `want` only says how large the part is; it is made again for the comparison. */
             trial_buffer(r, d, 1, sizeof *want * (uint64_t)cut(j, *W, d, shape[what], whole, want), BUFFER_OUT);
             memcpy(r->device[d].number, size, sizeof *size * 3);
         }
@@ -196,18 +198,22 @@ static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool
     struct trial *r = trial_open(j, back ? "mlp_backward" : "mlp_forward", W, "T = %lld, D = %lld, %lld hidden numbers",
                                  (long long)s->T, (long long)s->D, (long long)s->F);
     r->cluster.flop_rate[F32] = 1000000;        /* so an operation takes a picosecond */
+    /* draw cuts A, a and B for each device before both passes use them. */
     draw(j, W, s);
     forward(j, W, s);
     if (back) backward(W, s);
     for (int d = 0; d < W; d++) {
         const struct part *p = &part[d];
+        /* Buffers 0 to 4 are A, a, B, b and X, of which only b and X are the same on all devices. */
         in(r, d, 0, p->A, s->D * p->own), in(r, d, 1, p->a, p->own), in(r, d, 2, p->B, p->own * s->D);
         in(r, d, 3, b, s->D), in(r, d, 4, X, s->T * s->D);
         r->device[d].number[0] = s->T, r->device[d].number[1] = s->D, r->device[d].number[2] = p->own;
+        /* Forward gives the hidden numbers and Y. */
         if (!back) {
             out(r, d, 5, s->T * p->own), out(r, d, 6, s->T * s->D);
             continue;
         }
+        /* Backward gets hidden and dY, and gives dX, dA, da, dB and db. */
         in(r, d, 5, p->hidden, s->T * p->own), in(r, d, 6, dY, s->T * s->D), out(r, d, 7, s->T * s->D);
         out(r, d, 8, s->D * p->own), out(r, d, 9, p->own), out(r, d, 10, p->own * s->D), out(r, d, 11, s->D);
     }
@@ -231,6 +237,7 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s)
 {
     uint64_t sum = 0;
     const uint64_t want = 2 * 4 * (uint64_t)(s->T * s->D) * (uint64_t)(r->devices - 1);
+    /* Each device must call one collective; bytes are compared for all devices together. */
     for (int d = 0; d < r->devices && !j->failed; d++) {
         sum += r->device[d].bytes;
         if (r->device[d].collectives != 1)

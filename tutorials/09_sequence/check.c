@@ -65,6 +65,7 @@ static void look_at_move(struct judge *j, struct trial *r, bool reduces, int64_t
     for (int d = 0; d < W && !j->failed; d++) {
         const int64_t own = tokens(j, T, W, d).count * D;
         float want[MOST];
+        /* A sum depends on the order of additions, so each device's sum is made for itself. */
         if (reduces) reduce(j, W, d, T, D, rows, want);
         trial_expect_floats(r, d, 1, reduces ? want : rows[0], reduces ? own : T * D, reduces ? "own" : "all");
         if (look == AT_SENT && !j->failed)
@@ -76,6 +77,7 @@ static void look_at_move(struct judge *j, struct trial *r, bool reduces, int64_t
                               reduces ? "this device's tokens" : "tokens can be received where they belong");
     }
     if (look == AT_SENT && !j->failed) expect_pairs(r);
+    /* In each step a device sends T/W tokens, and all devices send at once. */
     if (look == AT_TIME && !j->failed)
         trial_expect_time(r, (W - 1) * (10000000 + 80 * (T / W) * D),
                           "W-1 steps of 10 us + T/W tokens of 4 D bytes at 50 GB/s");
@@ -96,6 +98,7 @@ static void try_move(struct judge *j, bool reduces, bool meets, enum look look)
             for (int d = 0; d < *W; d++) judge_rough(j, rows[d], T * D);
             for (int d = 0; d < *W; d++) {
                 const struct interval own = tokens(j, T, *W, d);
+                /* reduce_tokens gets all rows and returns a device's own; gather_tokens does the opposite. */
                 if (reduces) in(r, d, 0, rows[d], T * D), out(r, d, 1, own.count * D);
                 else in(r, d, 0, rows[0] + own.first * D, own.count * D), out(r, d, 1, T * D);
                 r->device[d].number[0] = T, r->device[d].number[1] = D;
@@ -224,10 +227,12 @@ static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool
     for (int d = 0; d < W; d++) {
         const struct part *p = &part[d];
         const struct interval own = tokens(j, s->T, W, d);
+        /* Buffers 0 to 2 are w, A and B; 3 and 4 are this device's tokens before and after the layer. */
         in(r, d, 0, w, s->D), in(r, d, 1, p->A, s->D * p->own), in(r, d, 2, p->B, p->own * s->D);
         in(r, d, 3, x + own.first * s->D, own.count * s->D), out(r, d, 4, own.count * s->D);
         r->device[d].number[0] = s->T, r->device[d].number[1] = s->D, r->device[d].number[2] = p->own;
         if (!back) continue;
+        /* Backward gets dy, and gives dx, dw, dA and dB. */
         in(r, d, 5, dy + own.first * s->D, own.count * s->D), out(r, d, 6, own.count * s->D), out(r, d, 7, s->D);
         out(r, d, 8, s->D * p->own), out(r, d, 9, p->own * s->D);
     }
@@ -254,7 +259,9 @@ static void expect_weights(struct judge *j, struct trial *r, int d, const struct
 static void expect_sent(struct judge *j, struct trial *r, const struct shape *s, bool back)
 {
     const bool again = judge_choice(j, "KEEP") == 0;
+    /* With KEEP = 0 the backward pass gathers the normed tokens again. */
     const uint64_t times = back ? 4 + again : 2, sums = back ? 2 * 4 * (uint64_t)s->D : 0;
+    /* Each gather or sum of tokens sends (W-1) 4 T D bytes; the all_reduce of dw sends 2 (W-1) 4 D. */
     const uint64_t want = (uint64_t)(r->devices - 1) * (times * 4 * (uint64_t)(s->T * s->D) + sums);
     uint64_t sum = 0;
     for (int d = 0; d < r->devices && !j->failed; d++) {

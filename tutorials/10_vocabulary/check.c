@@ -53,10 +53,12 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
         const int64_t own = own_columns(j, s->V, W, d);
         const uint64_t cells = sizeof(float) * (uint64_t)(s->T * own);
         float *part = trial_buffer(r, d, 0, cells, BUFFER_IN);
+        /* part [T, own] has this device's columns of all rows. */
         for (int t = 0; t < s->T; t++)
             for (int64_t k = 0; k < own; k++) part[t * own + k] = logits[t][column(j, s->V, W, d, k)];
         memcpy(trial_buffer(r, d, 1, sizeof *labels * (uint64_t)s->T, BUFFER_IN), labels,
                sizeof *labels * (size_t)s->T);
+        /* Buffer 2 gets the gradient [T, own], buffer 3 the row's maxima. */
         trial_buffer(r, d, 2, cells, BUFFER_OUT);
         trial_buffer(r, d, 3, sizeof(float) * (uint64_t)s->T, BUFFER_OUT);
         r->device[d].number[0] = s->T, r->device[d].number[1] = s->V, r->device[d].number[2] = own;
@@ -165,9 +167,11 @@ static void expect_gradient(const struct judge *j, struct trial *r, const struct
         const int64_t own = r->device[d].number[2];
         for (int t = 0; t < s->T; t++)
             for (int64_t k = 0; k < own; k++) {
+                /* v is the column of the whole matrix that is the device's column k. */
                 const int64_t v = column(j, s->V, r->devices, d, k);
                 const double p = probability(t, v), chosen = (v == labels[t]) * (1 - s->smoothing);
                 const double evenly = s->smoothing / (double)s->V;
+                /* A smoothed label is 1 - smoothing at the label, and smoothing / V in every column. */
                 want[t * own + k] = labels[t] < 0 ? 0 : (p - chosen - evenly) / rows;
                 bound[t * own + k] = labels[t] < 0 ? 0 : allowed(s, p + chosen + evenly) / rows + 0x1p-126;
             }
@@ -186,6 +190,7 @@ static void expect_use(struct judge *j, struct trial *r, const struct shape *s, 
         sum += r->device[d].bytes;
         if (look == AT_MEMORY) trial_expect_peak(r, d, 4 * (W + 4) * T, "4 (W + 4) T");
     }
+    /* The all_gather sends (W-1) W T numbers, the all_reduce 2 (W-1) 3 T. */
     if (look == AT_SENT && !j->failed && sum > 4 * (W - 1) * (W + 6) * T)
         trial_fails(r, "all devices together send %llu bytes; %llu are enough: (W-1) W T numbers for the maxima, and "
                     "2 (W-1) 3 T for the sums", (unsigned long long)sum,
@@ -205,6 +210,7 @@ static void try_loss(struct judge *j, double smoothing, bool unlabelled, enum lo
             s.smoothing = smoothing, s.unlabelled = unlabelled;
             struct trial *r = prepare(j, "vocabulary_loss", *W, &s);
             if (trial_call(r)) {
+                /* The loss is compared first; a gradient of a wrong loss would only confuse. */
                 expect_loss(r, &s);
                 if (look == AT_GRADIENT && !j->failed) expect_gradient(j, r, &s);
                 if (!j->failed) expect_use(j, r, &s, look);

@@ -37,6 +37,7 @@ static void draw(struct judge *j, const struct schedule *s, struct even_times ea
     struct timing t;
     char *text = NULL;
     size_t size = 0;
+    /* A schedule that cannot be executed has no times, and is not drawn. */
     if (schedule_time_evenly(&t, s, each, NULL) != OK) return;
     FILE *f = open_memstream(&text, &size);
     if (f) {
@@ -56,6 +57,7 @@ static const struct even_times UNITS = { 1, 1, 1, 0, 0 };
 static bool has_size(struct judge *j, const struct task *t, const struct schedule *s)
 {
     const int P = t->devices, M = micros(j, t);
+    /* All schedules have one chunk on each device, and one update after all microbatches. */
     if (s->devices != P || s->micros != M || s->chunks != 1 || s->stages != P || s->routes != 1 || s->update_every != M)
         return judge_fails(j, "%s: it has %d devices, %d microbatches, %d stages; it must have %d devices, each with a "
                            "stage, and %d microbatches", t->name, s->devices, s->micros, s->stages, P, M);
@@ -63,6 +65,7 @@ static bool has_size(struct judge *j, const struct task *t, const struct schedul
         if (s->stage_of[d][0] != d)
             return judge_fails(j, "%s: device %d has stage %d; it must have stage %d", t->name, d, s->stage_of[d][0],
                                d);
+    /* A microbatch that no device computes at a stage has no place. */
     for (int micro = 0; micro < M; micro++)
         for (int stage = 0; stage < P; stage++)
             if (place_of(s, micro, stage).device < 0)

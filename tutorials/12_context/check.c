@@ -63,6 +63,7 @@ static void check_cut(struct judge *j)
             const int64_t S = j->hidden ? judge_draw(j, 1, TOKENS) : usual[i / 2];
             struct trial *r = trial_open(j, i % 2 ? "token_of" : "tokens_of", 1, "S = %lld", (long long)S);
             r->device[0].number[0] = S, r->device[0].number[1] = *W;
+            /* tokens_of gives a count for each device; token_of gives S tokens. */
             trial_buffer(r, 0, 0, sizeof(int64_t) * (uint64_t)(i % 2 ? S : *W), BUFFER_OUT);
             int64_t *counts = trial_buffer(r, 0, 1, sizeof *counts * (uint64_t)*W, BUFFER_IN);
             for (int d = 0; d < *W; d++) counts[d] = count_of(j, S, *W, d);
@@ -131,10 +132,12 @@ static void expect_rows(struct judge *j, struct trial *r, int64_t S, int W, int 
     float max[TOKENS];
     double sum[TOKENS], sum_bound[TOKENS], out[TOKENS * WIDTH], bound[TOKENS * WIDTH];
     for (int64_t i = 0; i < n; i++) {
+        /* The device's row i is the token with its number i; w is the attention of this row. */
         const struct row w = meet(0, token(j, S, W, d, i), seen, A);
         max[i] = (float)w.max, sum[i] = w.sum, sum_bound[i] = allowed(S, w.sum);
         for (int64_t a = 0; a < A; a++) out[i * A + a] = w.out[a], bound[i * A + a] = allowed(S, w.size[a]);
     }
+    /* Buffers 4, 5 and 6 are the state of attention block by block: max, sum and out. */
     trial_expect_floats(r, 0, 4, max, n, "max");
     if (!j->failed) trial_expect_near(r, 0, 5, sum, sum_bound, n, "sum");
     if (!j->failed) trial_expect_near(r, 0, 6, out, bound, n * A, "out");
@@ -281,12 +284,14 @@ static void try_ring(struct judge *j, bool meets, enum look look)
         for (int i = 0; i < (look == AT_VALUES && !meets ? 4 : look == AT_TIME ? 2 : 1) && !j->failed; i++) {
             const bool large = i == 3;
             int64_t S = j->hidden ? judge_draw(j, 1, TOKENS) : usual[i];
+            /* With times all devices have equally many tokens: two blocks each of 2 W. */
             if (look == AT_TIME) S = 2 * *W * (j->hidden ? judge_draw(j, 1, 3) : 2);
             struct trial *r = trial_open(j, "ring_attention", *W, "S = %lld%s%s", (long long)S, large ? thousands : "",
                                          meets ? ", every message waits for its receiver" : "");
             if (look == AT_TIME) r->cluster.flop_rate[F32] = rates[j->hidden ? judge_draw(j, 0, 2) : i];
             r->meets = meets;
             draw(j, 1, S * WIDTH, large);
+            /* Each device gets its rows of q, k and v, and gives its rows of the output. */
             for (int d = 0; d < *W; d++) {
                 float mine[MOST];
                 const float *const whole[] = { q[0], k[0], v[0] };
@@ -316,6 +321,7 @@ static void look_at_heads(struct judge *j, struct trial *r, int64_t S, int64_t h
     for (int d = 0; d < W && !j->failed; d++) {
         const struct interval tokens = block_at(S, W, d);
         const int64_t own = block_at(heads, W, d).count;
+        /* Row i of a device has all heads: out [tokens, heads, A]. */
         for (int64_t i = 0; i < tokens.count; i++)
             for (int64_t h = 0; h < heads; h++)
                 want_out(h, tokens.first + i, S, A, want + (i * heads + h) * A, bound + (i * heads + h) * A);
@@ -323,6 +329,7 @@ static void look_at_heads(struct judge *j, struct trial *r, int64_t S, int64_t h
         if (look == AT_MEMORY && !j->failed)
             trial_expect_peak(r, d, 4 * (uint64_t)(4 * S * own * A + tokens.count * heads * A + 2 * S),
                               "4 S own A + n heads A + 2 S");
+        /* Three all-to-alls bring q, k and v; a fourth takes the results back. */
         if (look != AT_SENT || j->failed) continue;
         const uint64_t bytes = 4 * (uint64_t)(A * (3 * tokens.count * (heads - own) + (S - tokens.count) * own));
         if (trial_expect_collectives(r, d, 4, "") && r->device[d].bytes != bytes)
@@ -347,6 +354,7 @@ static void try_heads(struct judge *j, enum look look)
             for (int d = 0; d < *W; d++) {
                 const struct interval tokens = block_at(S, *W, d);
                 const uint64_t bytes = sizeof(float) * (uint64_t)(tokens.count * heads * A);
+                /* The whole matrices are by head; the device's buffer is by token and then by head. */
                 for (int b = 0; b < 3; b++) {
                     float *to = trial_buffer(r, d, b, bytes, BUFFER_IN);
                     for (int64_t e = 0; e < tokens.count * heads; e++, to += A)

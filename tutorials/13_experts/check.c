@@ -204,6 +204,7 @@ static void try_plan(struct judge *j, int64_t capacity, bool sent)
             plan(j, *W, &s);
             for (int d = 0; d < *W; d++) {
                 const uint64_t n = (uint64_t)(way[d].T * s.k), word = sizeof(int64_t);
+                /* Buffer 1 gets the rows to send to each expert, 2 each choice's row, 3 the rows that come. */
                 in(r, d, 0, way[d].choice, word * n);
                 trial_buffer(r, d, 1, word * (uint64_t)s.E, BUFFER_OUT), trial_buffer(r, d, 2, word * n, BUFFER_OUT);
                 trial_buffer(r, d, 3, word * (uint64_t)(*W * own_of(&s, *W, d).count), BUFFER_OUT);
@@ -341,11 +342,13 @@ static void look_at(struct judge *j, struct trial *r, const struct shape *s, boo
         const struct tokens *t = &tokens[d];
         float own[EXPERTS * WIDTH * WIDTH];
         const int64_t n = way[d].T * s->D;
+        /* Buffers 6 and 8 are y and dx [T, D]; 9 and 10 the gradients of weights and experts. */
         trial_expect_floats(r, d, 6, t->y, n, "y");
         if (back && !j->failed) trial_expect_floats(r, d, 8, t->dx, n, "dx");
         if (look == AT_WEIGHTS && !j->failed) trial_expect_floats(r, d, 9, t->dweight, way[d].T * s->k, "dweight");
         if (look == AT_WEIGHTS && !j->failed) trial_expect_floats(r, d, 10, own, gather(s, W, d, dM, own), "dM");
         if (look == AT_SENT && !j->failed) expect_sent(r, d, s, back);
+        /* Rows that come and the experts' results are R rows each; results that come home are L rows. */
         if (look == AT_MEMORY && !j->failed)
             trial_expect_peak(r, d, 4 * (uint64_t)((rows_to(s, W, d, 0, W) + 2 * rows_come(s, W, d)) * s->D),
                               "(L + 2 R) D");

@@ -49,12 +49,14 @@ static void round_inputs(struct judge *j, const struct format *f, const char *wh
 {
     struct trial *r = trial_open(j, f->function, 1, "%d %s", inputs.count, which);
     const uint64_t n = (uint64_t)inputs.count;
+    /* Buffer 0 has the inputs in fp32, buffer 1 gets their 16-bit numbers. */
     memcpy(trial_buffer(r, 0, 0, sizeof(float) * n, BUFFER_IN), inputs.x, sizeof(float) * n);
     const uint16_t *got = trial_buffer(r, 0, 1, sizeof *got * n, BUFFER_OUT);
     r->device[0].number[0] = inputs.count;
     for (int i = 0, fine = trial_call(r); fine && i < inputs.count && !j->failed; i++) {
         const float x = inputs.x[i];
         const uint16_t want = f->narrow(x);
+        /* Every NaN is right where a NaN is due, whatever its other bits. */
         if (got[i] != want && !(is_nan(f, want) && is_nan(f, got[i])))
             trial_fails(r, "%.9g (bits %08x) becomes %04x, which is %.9g; it should be %04x, which is %.9g", (double)x,
                         float_bits(x), got[i], (double)f->widen(got[i]), want, (double)f->widen(want));
@@ -199,6 +201,7 @@ static void try_sum(struct judge *j, enum look look)
                                          i == 2 ? ", sends wait for their receivers" : "");
             r->meets = i == 2;
             draw_parts(j, *W, n);
+            /* The sum works in place, on 16-bit numbers. */
             for (int d = 0; d < *W; d++) {
                 memcpy(trial_buffer(r, d, 0, sizeof(uint16_t) * (uint64_t)n, BUFFER_BOTH), part[d],
                        sizeof(uint16_t) * (size_t)n);
@@ -335,6 +338,7 @@ static void try_steps(struct judge *j, int W, int64_t n, float scale, int steps,
     int too_large = 0;
     for (int s = 0; s < steps; s++) too_large += spoiled >> s & 1;
     char spoiled_steps[80] = "";
+    /* The name of the run says what happens in its steps. */
     if (too_large)
         snprintf(spoiled_steps, sizeof spoiled_steps, ", %d with a gradient that is not finite%s", too_large,
                  view == AT_OVERFLOW ? ", a finite sum above 65504" : "");
@@ -342,12 +346,14 @@ static void try_steps(struct judge *j, int W, int64_t n, float scale, int steps,
                                  steps, steps == 1 ? "" : "s", spoiled_steps);
     draw_model(j, n, scale, view == AT_SCALE ? 2 : 100);
     for (int d = 0; d < W; d++) give_model(r, d, steps);
+    /* The run on one device is computed step by step, with the gradients that devices get. */
     for (int s = 0; s < steps; s++) {
         draw_gradients(j, W, s, spoiled >> s & 1);
         if (view == AT_OVERFLOW && !(spoiled >> s & 1))
             for (int d = 0; d < W; d++) gradient[d][s][0] = LARGE;
         step_alone(j, W, s);
     }
+    /* Buffer 3 has the gradients [steps, n] of this device. */
     for (int d = 0; d < W; d++) {
         uint16_t *to = trial_buffer(r, d, 3, 2 * (uint64_t)(n * steps), BUFFER_IN);
         for (int s = 0; s < steps; s++) memcpy(to + s * n, gradient[d][s], 2 * (size_t)n);

@@ -93,6 +93,7 @@ static void draw_model(struct judge *j, int i)
     model.count = counts[i % 2];
     for (int k = 0; k < model.count; k++) {
         model.of[k] = usual[i % 2][k];
+        /* Hidden inputs have the same number of tensors, with drawn rows, columns and cuts. */
         if (!j->hidden) continue;
         model.of[k] = (struct tensor){ judge_draw(j, 1, 18), judge_draw(j, 1, 18), judge_draw(j, 0, 2) };
     }
@@ -147,12 +148,14 @@ static void expect_shards(const struct judge *j, struct trial *r, struct mesh m,
         char tensor[80];
         snprintf(tensor, sizeof tensor, "a tensor of %lld x %lld, cut %s", (long long)x->rows, (long long)x->columns,
                  how[x->cut]);
+        /* The shard is listed by the numbers of the tensor that the device must have. */
         list_shard(x, m, d, t, &shard);
         if (counts[i] != shard.count) {
             trial_fails(r, "%s: of %s its shard has %lld numbers; it should be %lld", who(device, d, t).text, tensor,
                         (long long)counts[i], (long long)shard.count);
             return;
         }
+        /* The numbers of all tensors follow each other in the buffer. */
         for (int64_t k = 0; k < shard.count; k++, numbers++)
             if (*numbers != shard.number[k]) {
                 trial_fails(r, "%s: of %s number %lld of its shard is number %lld of the tensor; it should be "
@@ -171,6 +174,7 @@ static void check_shards(struct judge *j)
         draw_model(j, i / MESHES);
         struct trial *r = trial_open(j, "shard_number", m.dp * m.tp, "dp = %d, tp = %d", m.dp, m.tp);
         for (int d = 0; d < r->devices; d++) {
+            /* Buffer 1 gets a count for each tensor, buffer 2 the numbers of all shards. */
             give_model(r, d), give_mesh(r, d, 1, m);
             trial_buffer(r, d, 1, sizeof(int64_t) * (uint64_t)model.count, BUFFER_OUT);
             trial_buffer(r, d, 2, sizeof(int64_t) * (uint64_t)model.numbers, BUFFER_OUT);
@@ -201,6 +205,7 @@ static void check_files(struct judge *j)
                         const int device = device_at(j, m, d, t);
                         const int64_t got = ((const int64_t *)r->device[device].buffer[1].data)[k];
                         list_shard(&model.of[k], m, d, t, &shard);
+                        /* A device that does not write a tensor has 0 numbers of it in its file. */
                         const int64_t want = writes(j, &model.of[k], m, t) ? shard.count : 0;
                         if (got != want)
                             trial_fails(r, "%s: of tensor %d, %s, its file has %lld numbers; it should be %lld",
@@ -304,11 +309,13 @@ static void try_plans(struct judge *j, bool few)
         const struct mesh then = draw_mesh(j, same ? 3 : i);
         const struct mesh now = same ? then : draw_mesh(j, i < MESHES ? (3 * i + 1) % 8 : 7 - i % 8);
         draw_model(j, i / MESHES);
+        /* The files of the old mesh are listed before the new mesh asks for its reads. */
         list_files(j, then);
         struct trial *r = trial_open(j, "plan_reads", now.dp * now.tp, "dp = %d, tp = %d; files of dp = %d, tp = %d",
                                      now.dp, now.tp, then.dp, then.tp);
         for (int d = 0; d < r->devices; d++) {
             give_model(r, d), give_mesh(r, d, 1, then), give_mesh(r, d, 3, now);
+            /* A plan may have as many reads as the model has numbers. */
             trial_buffer(r, d, 1, sizeof(struct read) * (uint64_t)model.numbers, BUFFER_OUT);
         }
         if (trial_call(r)) look_at_plan(j, r, then, now, few);
@@ -346,9 +353,11 @@ static bool read_history(struct trial *r)
         if (used < 0 || used > LOG)
             return trial_fails(r, "device %d does %lld things with the disk; %d are more than enough", d,
                                (long long)used, LOG);
+        /* An entry of the log has 5 numbers: operation, file, step, and the times of begin and end. */
         for (int i = 0; i < used; i++, log += 5) {
             if (log[0] < DISK_WRITE || log[0] > DISK_REMOVE || log[1] < 0 || log[1] >= FILES)
                 return trial_fails(r, "device %d: there is no file %lld", d, (long long)log[1]);
+            /* A sync counts when it ends, all else when it begins. */
             history.of[history.count++] = (struct done){ log[0], log[1], log[2], log[0] == DISK_SYNC ? log[4] :
                                                          log[3], d, i };
         }
@@ -423,9 +432,11 @@ static void look_at_end(struct trial *r, int64_t step, enum view view)
         if (!files[shards_of(step, d)].there || files[shards_of(step, d)].step != step)
             trial_fails(r, "at the end there is no file %lld, the shards of device %d after step %lld",
                         (long long)shards_of(step, d), d, (long long)step);
+    /* Only AT_REST asks for what is certain after a crash, and for files that are left over. */
     if (view != AT_REST || r->judge->failed) return;
     if (pending || !m->synced) trial_fails(r, "at the end it is not certain that the manifest is there: nobody "
                                            "synced it");
+    /* Old shards must be gone, and the new shards must be on the disk. */
     for (int f = 1; f < FILES && !r->judge->failed; f++) {
         const bool new = f >= shards_of(step, 0) && f < shards_of(step, r->devices);
         if (files[f].there && !new) trial_fails(r, "at the end file %d is still there", f);
@@ -479,6 +490,7 @@ static void try_saves(struct judge *j, enum view view)
                                          (long long)before);
             r->cluster.flop_rate[F32] = 1000000;            /* an operation takes a picosecond */
             for (int d = 0; d < *W; d++) {
+                /* A slow device takes up to 20 times as long for each operation of the disk. */
                 const double slow = i == 0 ? 1 : (double)judge_draw(j, 1, 20);
                 trial_buffer(r, d, 0, 40 * LOG, BUFFER_OUT);
                 r->device[d].number[0] = before, r->device[d].number[1] = step, r->device[d].given[0] = slow;

@@ -66,6 +66,7 @@ static bool near_softmax(struct judge *j, const struct kernel_trial *t)
     for (int r = 0; r < t->number[0]; r++) {
         const float *x = t->x + r * cols;
         double most = -INFINITY, sum = 0;
+        /* The softmax is computed in double: exp(x - most) / sum. */
         for (int i = 0; i < cols; i++) most = x[i] > most ? x[i] : most;
         for (int i = 0; i < cols; i++) sum += exp(x[i] - most);
         for (int i = 0; i < cols; i++) {
@@ -118,6 +119,7 @@ static bool run(struct judge *j, int which, int first, float middle, bool both, 
         t = (struct kernel_trial){ .which = which, .number = { rows, cols }, .order = order, .x = x, .n = rows * cols };
         t.m = which == SUMS ? rows : rows * cols;
         judge_rough(j, x, t.n);
+        /* With `both` the numbers lie around -middle and middle in turn. */
         for (int k = 0; k < t.n; k++) x[k] += both && k % 2 == 0 ? -middle : middle;
         if (!kernel_try(j, &t) || !holds(j, &t)) return false;
     }
