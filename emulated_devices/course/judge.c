@@ -208,8 +208,8 @@ static bool values_are_wrong(const struct score *score, const struct outcome *ou
 static enum error_code judge_one(struct score *score, struct outcome *outcome, struct judge *judge,
                                  struct text_desk *text_desk, struct error *err)
 {
+    /* A hidden check is tried only if the same check holds for open inputs. */
     if (outcome->hidden)
-        /* A hidden check is tried only if the same check holds for open inputs. */
         for (int i = 0; i < score->count; i++)
             if (score->outcome[i].check == outcome->check && !score->outcome[i].hidden
                 && score->outcome[i].verdict != PASSED) {
