@@ -1,4 +1,6 @@
-/* alike.c -- what differs between the members' calls of a collective operation, so that a student can find the line. */
+/* alike.c -- what differs between the members' calls of a collective operation, so that a student can find the line.
+ * serve_requests.c calls collectives_alike for each collective operation, trial.c uses collective_text for a
+ * deadlock.  All texts are cut where their room ends; nothing can fail. */
 #include "emulated_devices/course/alike.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,6 +9,7 @@
 /* Text that grows, and is cut where its memory ends. */
 struct text { char *at; size_t size, used; };
 
+/* This appends to a text; a text that does not fit is cut. */
 static void alike_add(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void alike_add(struct text *text, const char *format, ...)
 {
@@ -18,6 +21,8 @@ static void alike_add(struct text *text, const char *format, ...)
     if (text->used >= text->size) text->used = text->size - 1;
 }
 
+/* Say a call as the student wrote it: "all_reduce of 12 numbers".  An all_to_all has two lists, which rows_fit
+ * compares. */
 void collective_text(const struct asked_collective *collective, char *to, size_t size)
 {
     struct text t = { to, size, 0 };
@@ -27,7 +32,8 @@ void collective_text(const struct asked_collective *collective, char *to, size_t
     if (collective->kind == DO_BROADCAST) alike_add(&t, " from member %d", collective->root);
 }
 
-/* "all_reduce of 12 numbers on devices 0 and 2, of 8 numbers on device 1": each call once, with all who made it. */
+/* List each different call once, with all devices that made it: "all_reduce of 12 numbers on devices 0 and 2, of 8
+ * numbers on device 1". */
 static void list_calls(const struct trial *trial, const int *member, int size, struct text *text)
 {
     bool said[WORKER_MOST_DEVICES] = { false };
@@ -36,6 +42,7 @@ static void list_calls(const struct trial *trial, const int *member, int size, s
         int left = 0;
         if (said[m]) continue;
         collective_text(&trial->device[member[m]].asked, one, sizeof one);
+        /* Members with the same text have made the same call; they are listed together. */
         for (int n = m; n < size; n++) {
             collective_text(&trial->device[member[n]].asked, other, sizeof other);
             said[n] |= strcmp(one, other) == 0;
@@ -51,7 +58,7 @@ static void list_calls(const struct trial *trial, const int *member, int size, s
     }
 }
 
-/* What they must have in common, by the first thing that differs. */
+/* Say what all members must have in common, by the first thing that differs.  NULL: nothing differs. */
 static const char *rule(const struct trial *trial, const int *member, int size)
 {
     const struct asked_collective *first = &trial->device[member[0]].asked;
@@ -68,7 +75,7 @@ static const char *rule(const struct trial *trial, const int *member, int size)
     return "all members give the same count";
 }
 
-/* What one member gives another must be what that one takes. */
+/* Whether each member gives another member what that one takes; if not, the text says who differs. */
 static bool rows_fit(const struct trial *trial, const int *member, int size, struct text *text)
 {
     for (int from = 0; from < size; from++)
@@ -85,6 +92,7 @@ static bool rows_fit(const struct trial *trial, const int *member, int size, str
     return true;
 }
 
+/* member has ranks; the texts name devices by these. */
 bool collectives_alike(const struct trial *trial, const int *member, int size, char *why, size_t bytes)
 {
     struct text t = { why, bytes, 0 };

@@ -1,4 +1,6 @@
-/* alike.h -- whether the members of a group call a collective operation alike, in words of course.h. */
+/* alike.h -- whether the members of a group call a collective operation alike, in words of course.h.
+ * serve_requests.c calls collectives_alike for each collective operation; trial.c names the call of a device that
+ * waits.  Texts are cut to their room, and nothing can fail. */
 #ifndef ORRERY_COURSE_ALIKE_H
 #define ORRERY_COURSE_ALIKE_H
 

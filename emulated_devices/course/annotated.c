@@ -1,12 +1,17 @@
+/* annotated.c -- cuts a lesson's files for students: markers of solutions, variants of a course, and changes of
+ * mutants.  emulated_devices/cli/course/ and cli/teacher/ call it with files of tutorials/. Texts that it returns
+ * are the caller's to free.  A marker without an end is ERR_FORMAT, and so is a change that is not found exactly
+ * once. */
 #include "emulated_devices/course/annotated.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A text that grows.  bytes NULL: there was no memory. */
+/* This is a text that grows.  bytes NULL: there was no memory. */
 struct growing { char *bytes; size_t used, room; };
 
+/* This appends n bytes; without memory the text is gone, and stays gone. */
 static void annotated_append(struct growing *growing, const char *from, size_t n)
 {
     if (growing->bytes && growing->used + n + 1 > growing->room) {
@@ -23,12 +28,14 @@ static void annotated_append(struct growing *growing, const char *from, size_t n
 
 static struct growing annotated_begin(void) { return (struct growing){ calloc(1, 256), 0, 256 }; }
 
+/* Hand the text to the caller, or say that there was no memory. */
 static char *done(struct growing *growing, struct error *err)
 {
     if (growing->bytes == NULL) fail(err, ERR_MEMORY, "no memory for a text");
     return growing->bytes;
 }
 
+/* A line with its end, or what is left of the text. */
 static size_t line_length(const char *at)
 {
     const char *end = strchr(at, '\n');
@@ -45,6 +52,8 @@ static bool line_is(const char *at, size_t n, const char *word)
 
 /* ---- solution or skeleton ---------------------------------------------------------------------------------------- */
 
+/* Keep the solution or the skeleton of each marked part.  Skeletons stand in a comment of C, or in lines of a text
+ * that begin with "#| ".  Markers themselves are left out. */
 static char *cut_markers(const char *text, enum cut cut, struct error *err)
 {
     enum { OUTSIDE, SOLUTION, SKELETON } in = OUTSIDE;
@@ -52,6 +61,7 @@ static char *cut_markers(const char *text, enum cut cut, struct error *err)
     struct growing out = annotated_begin();
     for (const char *at = text; *at;) {
         const size_t n = line_length(at);
+        /* Lines of markers change the state and are not copied; all others are copied, or not, by the state. */
         if (in == OUTSIDE && (line_is(at, n, "/*SOLUTION*/") || line_is(at, n, "#SOLUTION"))) in = SOLUTION;
         else if (in == SOLUTION && (line_is(at, n, "/*SKELETON") || line_is(at, n, "#SKELETON")))
             quoted = line_is(at, n, "#SKELETON"), in = SKELETON;
@@ -64,6 +74,7 @@ static char *cut_markers(const char *text, enum cut cut, struct error *err)
         }
         at += n;
     }
+    /* A marker that is open at the end of the text is a mistake of the lesson. */
     if (in == OUTSIDE) return done(&out, err);
     free(out.bytes);
     fail(err, ERR_FORMAT, "a %s marker has no end", in == SOLUTION ? "SOLUTION" : "SKELETON");
@@ -72,7 +83,7 @@ static char *cut_markers(const char *text, enum cut cut, struct error *err)
 
 /* ---- variants ---------------------------------------------------------------------------------------------------- */
 
-/* A choice in a comment of C, "{NAME: first|second}".  @return where it ends, or NULL: none begins here. */
+/* Replace a choice in a comment, "{NAME: first|second}".  @return where it ends; NULL: none begins here. */
 static const char *braces_at(const char *at, const struct lesson *lesson, uint64_t variant, struct growing *out)
 {
     if (*at != '{') return NULL;
@@ -92,7 +103,7 @@ static const char *braces_at(const char *at, const struct lesson *lesson, uint64
     return NULL;
 }
 
-/* A choice that begins here: "/ *NAME* /" or "<!--NAME-->". @return its length, or 0. */
+/* Find a choice that begins here, "/ *NAME* /" or "<!--NAME-->".  @return its length, or 0. */
 static size_t choice_at(const char *at, const struct lesson *lesson, const struct vary **found, const char **open,
                         const char **close)
 {
@@ -110,14 +121,15 @@ static size_t choice_at(const char *at, const struct lesson *lesson, const struc
     return 0;
 }
 
-/* The alternative number `which` of "first/ *|second|third* /", which begins at `at`.  @return where it ends; NULL: it
- * does not. */
+/* Append the alternative number `which` of "first/ *|second|third* /", which begins at `at`.  @return where it
+ * ends; NULL: it does not. */
 static const char *annotated_choose(const char *at, int which, const char *open, const char *close, struct growing *out)
 {
     char bar[8];
     snprintf(bar, sizeof bar, "%s|", open);
     const char *others = strstr(at, bar), *end = others ? strstr(others, close) : NULL;
     if (end == NULL) return NULL;
+    /* The first alternative stands before the comment, the others inside it. */
     const char *from = at, *to = others;
     for (int i = 0; i < which; i++) {
         from = i == 0 ? others + strlen(bar) : to + 1;
@@ -129,6 +141,7 @@ static const char *annotated_choose(const char *at, int which, const char *open,
     return end + strlen(close);
 }
 
+/* Every choice of the text takes the alternative of this variant; all other text is copied. */
 static char *choose_variant(const char *text, const struct lesson *lesson, uint64_t variant, struct error *err)
 {
     struct growing out = annotated_begin();
@@ -154,6 +167,7 @@ static char *choose_variant(const char *text, const struct lesson *lesson, uint6
     return done(&out, err);
 }
 
+/* Cut the markers first: a choice may lie inside a skeleton. */
 char *annotated_cut(const char *text, enum cut cut, const struct lesson *lesson, uint64_t variant, struct error *err)
 {
     char *cut_text = cut_markers(text, cut, err);
@@ -166,6 +180,7 @@ char *annotated_strip(const char *text, struct error *err) { return cut_markers(
 
 /* ---- changes ----------------------------------------------------------------------------------------------------- */
 
+/* Blanks around a line do not matter: a mutant may be indented otherwise. */
 static bool same_line(const char *a, size_t n, const char *b, size_t m)
 {
     while (n > 0 && isspace((unsigned char)*a)) a++, n--;
@@ -175,6 +190,7 @@ static bool same_line(const char *a, size_t n, const char *b, size_t m)
     return n == m && memcmp(a, b, n) == 0;
 }
 
+/* A change has lines that go (-), come (+) and stay (blank). */
 static bool is_change(const char *line) { return *line == '-' || *line == '+' || *line == ' ' || *line == '\t'; }
 
 /* How far the lines of a block that go or stay reach in the text from here; 0: they are not here. */
@@ -190,6 +206,7 @@ static size_t reach(const char *text, const char *block)
     return (size_t)(at - text);
 }
 
+/* A block must be found exactly once, so that a change says where it is. */
 static char *change_block(const char *text, const char *block, struct error *err)
 {
     const char *place = NULL, *at = text;
@@ -210,6 +227,7 @@ static char *change_block(const char *text, const char *block, struct error *err
     return done(&out, err);
 }
 
+/* Apply the blocks of a change one after another; each is found in the text as the blocks before have left it. */
 char *annotated_change(const char *text, const char *change, struct error *err)
 {
     struct growing copy = annotated_begin();

@@ -9,6 +9,8 @@
  * with slashes in the place of the parentheses.  In a text, lines: #SOLUTION, #SKELETON, then lines that begin with
  * "#| ", then #END.  RING is a choice of the lesson (struct vary): the alternatives, the first of them in place, the
  * others in a comment.  Markdown has <!--RING-->right<!--|left-->, and comments of C have {RING: right|left}.
+ * emulated_devices/cli/course/trees.c and cli/teacher/ cut lessons with it.  Results are the caller's to free; NULL
+ * means ERR_MEMORY or ERR_FORMAT, whose text says which mark is wrong.
  */
 #ifndef ORRERY_COURSE_ANNOTATED_H
 #define ORRERY_COURSE_ANNOTATED_H
@@ -20,7 +22,7 @@ enum cut { CUT_SKELETON, CUT_SOLUTION };
 /** @return the text for free(), or NULL with ERR_FORMAT (a marker without its end) or ERR_MEMORY. */
 char *annotated_cut(const char *text, enum cut, const struct lesson *, uint64_t variant, struct error *);
 
-/** The text without its solution, and with all of its choices.  @return as annotated_cut. */
+/** Make the text without its solution, and with all of its choices.  @return as annotated_cut. */
 char *annotated_strip(const char *text, struct error *);
 
 /**

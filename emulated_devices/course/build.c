@@ -1,4 +1,7 @@
-/* build.c -- compiles a student's file in the cage (workshop.c), and links it with what calls it. */
+/* build.c -- compiles a student's file in the cage (workshop.c), and links it with what calls it.
+ * judge.c calls build_worker for a lesson in C, and takes the program in run/worker.  A file that does not compile is
+ * the student's mistake, in `why`, without an error; ERR_FILE means that nothing can be compiled here.  Callers
+ * remove the folder with build_remove. */
 #define _DEFAULT_SOURCE                 /* mkstemp */
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/object.h"
@@ -12,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* The folder of the lessons is ORRERY_TUTORIALS, or lies beside an installed program, or in the sources. */
 enum error_code course_folder(char *to, size_t size, struct error *err)
 {
     char self[PATH_MAX / 2], file[PATH_MAX];
@@ -30,6 +34,8 @@ enum error_code course_folder(char *to, size_t size, struct error *err)
     return fail(err, ERR_FILE, "the folder of the lessons is not found; ORRERY_TUTORIALS names it");
 }
 
+/* The folder of Orrery's headers is ORRERY_INCLUDE, include/orrery of an installed program, or that of the
+ * sources. */
 bool source_folder(char *out, size_t size)
 {
     static const char some[] = "emulated_devices/schemes/plugin.h";
@@ -49,8 +55,8 @@ bool source_folder(char *out, size_t size)
 
 /* ---- what a compiler is called with ------------------------------------------------------------------------------ */
 
-/* These words give every machine the same bits: the compiler forms no fused multiply-add and uses no special processor.
- * Without optimization at link time the linked code is that of the object that was checked. */
+/* Add the words that give every machine the same bits: no fused multiply-add, no special processor.  Without
+ * optimization at link time the linked code is that of the object that was checked. */
 static void add_how(struct words *words, bool sanitize)
 {
     static const char *const always[] = { "-std=c11", "-O2", "-g", "-ffp-contract=off", "-fno-stack-protector",
@@ -59,7 +65,7 @@ static void add_how(struct words *words, bool sanitize)
     if (sanitize) add_word(words, "-fsanitize=address,undefined"), add_word(words, "-fno-sanitize-recover=all");
 }
 
-/* Large arrays belong into allocate(), where they are counted. */
+/* Add warnings.  Large arrays are errors, since they belong into allocate(), where they are counted. */
 static void add_warnings(struct words *words)
 {
     static const char *const all[] = { "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function",
@@ -69,18 +75,19 @@ static void add_warnings(struct words *words)
     for (int i = 0; all[i]; i++) add_word(words, all[i]);
 }
 
-/* How a worker is compiled but for the student's object, which has its own flags.  -O1: half the time. */
+/* Add how a worker is compiled, but for the student's object, which has its own flags.  -O1 takes half the time. */
 static void add_worker(struct words *words, const char *compiler, bool sanitize)
 {
     add_compiler(words, compiler), add_how(words, sanitize);
     add_word(words, "-O1"), add_word(words, sanitize ? "-g1" : "-g0");
 }
 
-/* Paths in the folder, as options and as words of a command line. */
+/* These are paths in the folder, as options and as words of a command line. */
 struct paths {
     char in[PATH_MAX], with[PATH_MAX], object[PATH_MAX], calls[PATH_MAX], common[PATH_MAX], made[PATH_MAX];
 };
 
+/* Name the files of a build by their paths in the folder. */
 static void name_paths(const struct build *build, struct paths *paths)
 {
     snprintf(paths->in, sizeof paths->in, "-I%s/in", build->folder),
@@ -93,7 +100,7 @@ static void name_paths(const struct build *build, struct paths *paths)
 
 /* ---- whether anything can be compiled ---------------------------------------------------------------------------- */
 
-/* As a student's file: an object, which caches keep, and then a program. */
+/* Compile and link an empty program, as a student's file is: an object, which caches keep, and then a program. */
 static bool makes_program(const struct build *build, char *said, size_t size, struct error *err)
 {
     struct paths p;
@@ -115,6 +122,7 @@ static bool makes_program(const struct build *build, char *said, size_t size, st
     return well;
 }
 
+/* Ask whether anything can be compiled here.  A course's compiler that does not work must never cost points. */
 enum error_code check_compiler(bool kernels, const struct judging *how, struct error *err)
 {
     static const char empty[] = "int main(void) { return 0; }\n";
@@ -127,6 +135,7 @@ enum error_code check_compiler(bool kernels, const struct judging *how, struct e
     if (!e) e = build_put(&b, "in/empty.c", empty, sizeof empty - 1, err);
     const bool well = !e && makes_program(&b, said, sizeof said, &ours);
     snprintf(name, sizeof name, "%.*s", (int)strcspn(b.compiler, " "), b.compiler);
+    /* An error of the cage itself comes before an error of the compiler. */
     if (!e && ours.code) e = fail(err, ours.code, "%s", ours.text);
     else if (!e && !well)
         e = fail(err, ERR_FILE, "%s: the compiler cannot be used%s%s: %.*s; %s names another", name, by, user,
@@ -145,7 +154,7 @@ static void advise(char *why, size_t size, const char *text)
     snprintf(why + said, size - said, "%s", text);
 }
 
-/* Whether the compiler names this function: gcc as ‘abs’, clang as 'abs'. */
+/* Whether the compiler names this function: gcc writes it in typographic quotes, clang in plain ones. */
 static bool names(const char *said, const char *function)
 {
     char gcc[40], clang[40];
@@ -153,7 +162,7 @@ static bool names(const char *said, const char *function)
     return strstr(said, gcc) || strstr(said, clang);
 }
 
-/* Compilers advise to include headers that cannot be included: what to call instead. */
+/* Say what to call instead of a function whose header cannot be included. */
 static void advise_calls(char *why, size_t size)
 {
     static const struct { const char *function, *instead; } calls[] = {
@@ -173,7 +182,8 @@ static void advise_calls(char *why, size_t size)
     advise(why, size, "\n");
 }
 
-/* The text is looked at only for words that help: what may be done is decided elsewhere. */
+/* Look for words of the text that are not allowed, and append advice.  The text is looked at only for words that
+ * help: other files decide what may be done. */
 void build_advise(char *why, size_t size, const char *text, const char *contract)
 {
     char found[300];
@@ -197,6 +207,7 @@ static bool is_ready(const char *object, const char *tutorials, const char *word
     snprintf(path, sizeof path, "%s.key", object);
     bool same = access(object, R_OK) == 0 && file_read_all(path, 1 << 20, &key, &left, NULL) == OK;
     const char *at = key;
+    /* The key begins with the compiler's words; the texts follow, byte by byte. */
     const size_t n = strlen(words);
     same = same && left > n && memcmp(at, words, n) == 0 && at[n] == '\n';
     if (same) at += n + 1, left -= n + 1;
@@ -212,7 +223,7 @@ static bool is_ready(const char *object, const char *tutorials, const char *word
     return same && left == 0;
 }
 
-/* Of an installed program in lib/, else in the folder of the build. */
+/* Find the object that make has compiled: in lib/ of an installed program, else in the folder of the build. */
 static void ready_worker(const char *tutorials, char *to, size_t size)
 {
     static const char installed[] = "/share/orrery/tutorials", sources[] = "/tutorials";
@@ -222,7 +233,8 @@ static void ready_worker(const char *tutorials, char *to, size_t size)
     else snprintf(to, size, "%.*s/build/course/worker.o", (int)(n > k ? n - k : 0), tutorials);
 }
 
-/* worker.c, compiled once for all files that this process judges; [1]: with sanitizers. */
+/* The object of worker.c is compiled once for all files that this process judges.  [1]: with sanitizers.  ours: the
+ * process removes it. */
 static struct { char path[PATH_MAX]; bool done, ours; } worker_object[2];         /* ours: to be removed */
 
 static void remove_workers(void)
@@ -230,7 +242,8 @@ static void remove_workers(void)
     for (int i = 0; i < 2; i++) if (worker_object[i].ours) unlink(worker_object[i].path);
 }
 
-/* The words of the key: the compiler and what of its options does not depend on the place. */
+/* Make the key's words, and take the object that make compiled if they agree.  The words do not depend on the
+ * place. */
 static bool take_ready(const struct build *build, const char *tutorials)
 {
     char words[400], *path = worker_object[0].path;
@@ -249,6 +262,7 @@ static bool take_ready(const struct build *build, const char *tutorials)
     return worker_object[0].done;
 }
 
+/* Copy a result of a build out of its folder, so that later builds of this process use it. */
 enum error_code build_keep(const struct build *build, const char *made, char *path, size_t size, struct error *err)
 {
     char from[PATH_MAX], *bytes = NULL;
@@ -267,7 +281,7 @@ enum error_code build_keep(const struct build *build, const char *made, char *pa
     return e;
 }
 
-/* Before the student's file is there.  That it does not compile is never the student's mistake. */
+/* Compile the worker before the student's file is there.  A failure is then never the student's mistake. */
 static enum error_code compile_common(const struct build *build, const char *tutorials, struct error *err)
 {
     char source[PATH_MAX], said[1000] = "", *path = worker_object[build->sanitize].path;
@@ -286,6 +300,7 @@ static enum error_code compile_common(const struct build *build, const char *tut
     enum error_code e = build_take(build, "made", "with/made", err);
     if (!e) e = build_keep(build, "with/made", path, sizeof worker_object->path, err);
     if (path[0]) worker_object[build->sanitize].ours = true;
+    /* The file is removed when this process ends, and only once. */
     if (path[0] && !worker_object[!build->sanitize].ours) atexit(remove_workers);
     worker_object[build->sanitize].done = !e;
     return e;
@@ -293,7 +308,7 @@ static enum error_code compile_common(const struct build *build, const char *tut
 
 /* ---- a worker ---------------------------------------------------------------------------------------------------- */
 
-/* A build compiles the student's file with these files, and links it with them. */
+/* Lay out the folder: the headers that the student's file may include, and the files it is linked with. */
 static enum error_code build_lay_out(struct build *build, const struct lesson *lesson, const char *tutorials,
                                      struct error *err)
 {
@@ -311,7 +326,8 @@ static enum error_code build_lay_out(struct build *build, const struct lesson *l
     return e ? e : build_copy(build, worker_object[build->sanitize].path, "with/worker.o", err);
 }
 
-/* With sanitizers the object that is looked at is one without, which has no more than the student's text. */
+/* Compile the student's file.  With sanitizers the object that is looked at is one without, which has no more than
+ * the student's text. */
 static bool compile_student(const struct build *build, bool sanitize, char *why, size_t size, struct error *err)
 {
     struct words w = { 0 };
@@ -336,6 +352,8 @@ static bool take_object(const struct build *build, char *why, size_t size)
     return false;
 }
 
+/* Look at the object before it is linked: what it defines and what it calls.  With sanitizers it is compiled once
+ * more for the run. */
 static bool compile_and_look(const struct build *build, const struct lesson *lesson, char *why, size_t size,
                              struct error *err)
 {
@@ -348,6 +366,7 @@ static bool compile_and_look(const struct build *build, const struct lesson *les
     return !build->sanitize || (compile_student(build, true, more, sizeof more, err) && take_object(build, why, size));
 }
 
+/* Link the student's object with the calls of the lesson and the common worker. */
 static bool link_worker(struct build *build, char *why, size_t size, struct error *err)
 {
     char said[4000] = "";
@@ -365,6 +384,8 @@ static bool link_worker(struct build *build, char *why, size_t size, struct erro
     return true;
 }
 
+/* Build a lesson's program from the student's text.  @param why what the student did wrong, with the compiler's
+ * messages; empty: nothing. */
 enum error_code build_worker(struct build *build, const struct lesson *lesson, const char *text, size_t bytes,
                              const struct judging *how, char *why, size_t size, struct error *err)
 {
@@ -373,6 +394,7 @@ enum error_code build_worker(struct build *build, const struct lesson *lesson, c
     *build = (struct build){ 0 };
     why[0] = 0;
     if (err) err->code = OK;
+    /* A text with a NUL character would be cut off somewhere else by every tool. */
     if (strlen(text) != bytes) return snprintf(why, size, "it has a NUL character\n"), OK;
     enum error_code e = course_folder(tutorials, sizeof tutorials, err);
     if (!e) e = build_open(build, false, how, err);
@@ -385,5 +407,6 @@ enum error_code build_worker(struct build *build, const struct lesson *lesson, c
     if (build->worker[0] || err->code) return err->code;
     snprintf(contract, sizeof contract, "%.*sh", (int)strlen(lesson->file) - 1, lesson->file);
     build_advise(why, size, text, contract);
+    /* Whether nothing can be compiled here decides if this is the student's mistake. */
     return check_compiler(false, how, err);             /* is it the student's mistake? */
 }

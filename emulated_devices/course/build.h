@@ -1,4 +1,7 @@
-/* build.h -- a student's file becomes a worker's program.  Private to this folder. */
+/* build.h -- a student's file becomes a worker's program.  judge.c builds and runs with it.
+ * emulated_devices/cli/course/ and cli/teacher/ ask for the lessons' folder and for a compiler; cli/kernel.c and
+ * cli/plugin.c ask for the folder of Orrery's headers.  Nothing that a student wrote wrong is an error: ERR_FILE
+ * means that this machine cannot build. */
 #ifndef ORRERY_COURSE_BUILD_H
 #define ORRERY_COURSE_BUILD_H
 
@@ -55,7 +58,7 @@ struct cage_view build_view(const struct build *);
  */
 enum error_code check_compiler(bool kernels, const struct judging *, struct error *);
 
-/** The folder tutorials/: $ORRERY_TUTORIALS, that of an installed program, or of the sources.
+/** Find the folder tutorials/: $ORRERY_TUTORIALS, that of an installed program, or of the sources.
  *  @return OK or ERR_FILE. */
 enum error_code course_folder(char *to, size_t size, struct error *err);
 
@@ -86,7 +89,7 @@ enum error_code build_keep(const struct build *, const char *made, char *path, s
  *  @param contract  "ring.h". */
 void build_advise(char *why, size_t size, const char *text, const char *contract);
 
-/** folder/inside; "" if that is too long. */
+/** Join folder/inside; "" if that is too long. */
 void path_of(char *to, size_t size, const char *folder, const char *inside);
 
 /* ---- workshop.c: the folder, and commands in it ------------------------------------------------------------------ */
@@ -116,11 +119,11 @@ char *build_read(const struct build *, const char *name, size_t most, size_t *co
  *  bytes. */
 enum error_code build_take(const struct build *, const char *name, const char *to, struct error *);
 
-/* Words of a command line. */
+/* These are the words of a command line. */
 enum { BUILD_WORDS = 48 };
 struct words { const char *word[BUILD_WORDS]; int count; char text[400]; };
 void add_word(struct words *, const char *word);
-/** The words of the compiler; they stay in the struct. */
+/** Add the words of the compiler; they stay in the struct. */
 void add_compiler(struct words *, const char *compiler);
 
 /**

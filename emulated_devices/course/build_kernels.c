@@ -1,4 +1,6 @@
-/* build_kernels.c -- compiles a student's file of CUDA kernels in the cage (workshop.c), with what watches them. */
+/* build_kernels.c -- compiles a student's file of CUDA kernels in the cage (workshop.c), with what watches them.
+ * judge.c calls build_kernels for a lesson in CUDA; emulated_devices/device/cuda is the emulator.  A script of the
+ * tree, KERNEL_BUILD, compiles everything, and its exit status says what is missing. */
 #define _DEFAULT_SOURCE                 /* chmod */
 #include "emulated_devices/course/build.h"
 #include <errno.h>
@@ -9,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Statuses from 10 on are the machine's fault, 1 is the student's. */
 const char *kernel_build_failure(int status)
 {
     switch (status) {
@@ -20,14 +23,16 @@ const char *kernel_build_failure(int status)
     }
 }
 
-/* The compiled emulator and judge, for all files that this process judges; "": ready since `make`. */
+/* This is the compiled emulator and judge, for all files that this process judges; "": ready since `make`. */
 static struct { char path[PATH_MAX]; bool done; } judge_object;
 
+/* The judge of kernels is compiled once for all files of this process. */
 static void remove_judge(void) { unlink(judge_object.path); }
 
 /* KERNEL_BUILD reads these files of the tree. */
 struct kernel_tree { char script[PATH_MAX], cuda[PATH_MAX], numbers[PATH_MAX], ready[PATH_MAX]; };
 
+/* Name the files of the tree that the script reads, and what of the tree the cage shows. */
 static void name_tree(const char *tree, struct kernel_tree *kernel_tree, const char *shown[CAGE_READS])
 {
     static const char installed[] = "/include/orrery";
@@ -41,6 +46,7 @@ static void name_tree(const char *tree, struct kernel_tree *kernel_tree, const c
     shown[0] = kernel_tree->cuda, shown[1] = kernel_tree->numbers, shown[2] = kernel_tree->ready;
 }
 
+/* Run the script.  Its statuses 10 to 13 say that this machine lacks something. */
 static bool run_script(const struct build *build, const char *const *word,
                        const char *const tree[CAGE_READS], char *why, size_t size, struct error *err)
 {
@@ -53,7 +59,7 @@ static bool run_script(const struct build *build, const char *const *word,
     return false;
 }
 
-/* Compile the files around the kernels before the student's file is there, if `make` has not done so. */
+/* Compile the emulator and the judge before the student's file is there, unless make has done so. */
 static enum error_code compile_judge(const struct build *build, const char *folder, struct error *err)
 {
     char said[1000], path[PATH_MAX], made[PATH_MAX];
@@ -66,6 +72,7 @@ static enum error_code compile_judge(const struct build *build, const char *fold
     if (!judge_object.done) {
         if (!run_script(build, word, tree, said, sizeof said, err))
             return err->code ? err->code : fail(err, ERR_FILE, "kernels: %s", kernel_build_failure(13));
+        /* With --needed the script makes no file if an object of make is ready. */
         const bool ready = access(made, F_OK) != 0;
         e = build_take(build, "made", "with/judge.o", ready ? NULL : err);
         if (ready) e = OK;
@@ -77,6 +84,7 @@ static enum error_code compile_judge(const struct build *build, const char *fold
     return judge_object.path[0] ? build_copy(build, judge_object.path, "with/judge.o", err) : OK;
 }
 
+/* Headers go to the student's folder, files that call the kernels behind it. */
 static enum error_code lay_out_kernels(const struct build *build, const struct lesson *lesson, const char *tutorials,
                                        const char *tree, struct error *err)
 {
@@ -96,6 +104,7 @@ static enum error_code lay_out_kernels(const struct build *build, const struct l
     return e ? e : compile_judge(build, tree, err);
 }
 
+/* The steps are those of build_worker, with a script in place of the compiler. */
 enum error_code build_kernels(struct build *build, const struct lesson *lesson, const char *text, size_t bytes,
                               const struct judging *how, char *why, size_t size, struct error *err)
 {

@@ -1,4 +1,7 @@
-/* cage.c -- a process shuts itself in: what it can see, who it is, and what it may ask the system for. */
+/* cage.c -- a process shuts itself in: what it can see, who it is, and what it may ask the system for.  judge.c,
+ * serve.c, kernel.c and cage_run.c enter a cage here.  A cage is a namespace with a file system of its own.  Where
+ * namespaces are not allowed it is Landlock, or limits alone.  Errors are ERR_FILE with what could not be made; a
+ * wrong --user is ERR_USAGE. */
 #define _GNU_SOURCE                     /* unshare, clone flags, syscall */
 #include "emulated_devices/course/cage.h"
 #include "ref/io/child.h"
@@ -25,6 +28,7 @@
 
 enum { NOBODY = 65534, LINKS = 16 };
 
+/* Whether this process rules users: it is root, and root of a range that has the user nobody. */
 bool cage_rules_users(void)
 {
     FILE *f = geteuid() == 0 ? fopen("/proc/self/uid_map", "r") : NULL;
@@ -36,7 +40,8 @@ bool cage_rules_users(void)
     return has;
 }
 
-/* A user that was named on the command line. */
+/* Check a user that was named on the command line: the code must not have the rights of root, nor the grader's
+ * own. */
 static enum error_code check_user(const char *name, const struct passwd *passwd, struct error *err)
 {
     const struct printable said = printable(name);
@@ -53,6 +58,7 @@ static enum error_code check_user(const char *name, const struct passwd *passwd,
     return OK;
 }
 
+/* Without --user the code runs as nobody, if this process may; else without rights. */
 enum error_code cage_user(const char *name, int32_t *user, int32_t *group, struct error *err)
 {
     const struct passwd *p = name ? getpwnam(name) : NULL;
@@ -73,12 +79,13 @@ static enum error_code cage_cannot(struct error *err, const char *what)
     return fail(err, ERR_FILE, "the cage for students' code cannot be made: %s: %s", what, strerror(errno));
 }
 
+/* Join two paths; false: they are too long for the system. */
 static bool cage_join(char *to, const char *root, const char *path)
 {
     return snprintf(to, PATH_MAX, "%s%s", root, path) < PATH_MAX;
 }
 
-/* A mount keeps the flags that it has; a user's namespace may not take them away. */
+/* Remount a path read-only.  A mount keeps the flags that it has; a user's namespace may not take them away. */
 static bool mount_read_only(const char *path)
 {
     struct statvfs s;
@@ -92,6 +99,7 @@ static bool mount_read_only(const char *path)
     return mount(NULL, path, NULL, flags, NULL) == 0;
 }
 
+/* Show a file or folder at the same place under another root.  A file needs something to be mounted on. */
 static bool bind_path(const char *root, const char *path, bool folder, bool read_only)
 {
     char to[PATH_MAX];
@@ -102,12 +110,13 @@ static bool bind_path(const char *root, const char *path, bool folder, bool read
     return mount(path, to, NULL, MS_BIND | MS_REC, NULL) == 0 && (!read_only || mount_read_only(to));
 }
 
-/* Show a path at its own place under another root: links on the way to it are made again, and followed.
- * A path that does not exist is not shown. */
+/* Show a path at its own place under another root.  Links on the way are made again, and followed.  A path that does
+ * not exist is not shown. */
 static bool show_path(const char *root, const char *path, bool read_only, int links)
 {
     char part[PATH_MAX], to[PATH_MAX], target[PATH_MAX], next[2 * PATH_MAX];
     struct stat st, there;
+    /* Each part of the path is made, or followed if it is a link; the last part is mounted. */
     for (const char *end = path; *end;) {
         end += 1 + strcspn(end + 1, "/");
         snprintf(part, sizeof part, "%.*s", (int)(end - path), path);
@@ -135,6 +144,7 @@ static bool show_path(const char *root, const char *path, bool read_only, int li
     return true;
 }
 
+/* A path inside the build's folder; none is no error. */
 static bool show_inside(const char *root, const struct cage_view *cage_view, const char *name, bool read_only)
 {
     char path[PATH_MAX];
@@ -143,6 +153,7 @@ static bool show_inside(const char *root, const struct cage_view *cage_view, con
            show_path(root, path, read_only, LINKS);
 }
 
+/* Everything that this cage shows: the compiler's files, the build, and two devices. */
 static bool show_all(const char *root, const struct cage_view *cage_view)
 {
     static const char *const devices[] = { "/dev/null", "/dev/urandom" };
@@ -158,6 +169,7 @@ static bool show_all(const char *root, const struct cage_view *cage_view)
     return well && show_inside(root, cage_view, cage_view->writes, false);
 }
 
+/* Write a whole text to a file of /proc. */
 static bool write_to(const char *path, const char *text)
 {
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -166,7 +178,8 @@ static bool write_to(const char *path, const char *text)
     return well;
 }
 
-/* Who does not rule users is alone in a namespace of users: with the own numbers, and who is called root as nobody. */
+/* Open the namespaces.  A process that does not rule users gets a namespace of users with its own numbers; root
+ * appears as nobody there. */
 static bool open_namespaces(void)
 {
     const unsigned user = (unsigned)geteuid(), group = (unsigned)getegid();
@@ -180,6 +193,7 @@ static bool open_namespaces(void)
            write_to("/proc/self/gid_map", map[1]);
 }
 
+/* Build the new root in memory and pivot into it.  The old root stays mounted until enter_processes. */
 static enum error_code change_root(const struct cage_view *cage_view, struct error *err)
 {
     char root[PATH_MAX], proc[PATH_MAX + 8];
@@ -197,7 +211,8 @@ static enum error_code change_root(const struct cage_view *cage_view, struct err
     return OK;
 }
 
-/* In the new process, whose namespace of processes begins with it. */
+/* Finish in the new process, whose namespace of processes begins with it: /proc, and a root that cannot be
+ * written. */
 static enum error_code enter_processes(const struct cage_view *cage_view, struct error *err)
 {
     if (cage_view->processes && mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0)
@@ -208,7 +223,7 @@ static enum error_code enter_processes(const struct cage_view *cage_view, struct
     return OK;
 }
 
-/* The process that stays outside: it ends as the one in the cage does. */
+/* The process outside waits, and ends as the process in the cage does. */
 static void pass_on_end(pid_t inner)
 {
     int how = 0;
@@ -219,6 +234,7 @@ static void pass_on_end(pid_t inner)
     _exit(127);
 }
 
+/* The caller is forked: the child goes on in the namespace, the parent only passes its end on. */
 static enum error_code enter_namespaces(const struct cage_view *cage_view, struct error *err)
 {
     if (!open_namespaces()) return cage_cannot(err, "unshare");
@@ -234,6 +250,7 @@ static enum error_code enter_namespaces(const struct cage_view *cage_view, struc
 
 /* ---- Landlock: other paths cannot be opened ---------------------------------------------------------------------- */
 
+/* These flags are newer than some headers. */
 #ifndef LANDLOCK_ACCESS_FS_REFER
 #define LANDLOCK_ACCESS_FS_REFER (1ULL << 13)
 #endif
@@ -244,12 +261,13 @@ static enum error_code enter_namespaces(const struct cage_view *cage_view, struc
 #define FILE_READS (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_EXECUTE)
 #define FOLDER_READS (FILE_READS | LANDLOCK_ACCESS_FS_READ_DIR)
 
+/* 0 or less: there is no Landlock. */
 static long landlock_version(void)
 {
     return syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, LANDLOCK_CREATE_RULESET_VERSION);
 }
 
-/* Versions of Landlock know more kinds of access each: what one does not know cannot be asked of it. */
+/* Every kind of access that this version of Landlock knows.  A kind that it does not know must not be asked of it. */
 static uint64_t all_accesses(void)
 {
     const long version = landlock_version();
@@ -257,6 +275,7 @@ static uint64_t all_accesses(void)
            (version >= 3 ? LANDLOCK_ACCESS_FS_TRUNCATE : 0);
 }
 
+/* Allow a path and all below it.  What is not there is not shown. */
 static bool add_rule(int rules, const char *path, bool write)
 {
     struct stat st;
@@ -271,6 +290,7 @@ static bool add_rule(int rules, const char *path, bool write)
     return well;
 }
 
+/* A path inside the build's folder; none is no error. */
 static bool add_inside(int rules, const struct cage_view *cage_view, const char *name, bool write)
 {
     char path[PATH_MAX];
@@ -278,6 +298,7 @@ static bool add_inside(int rules, const struct cage_view *cage_view, const char 
     return snprintf(path, sizeof path, "%s/%s", cage_view->inside, name) < PATH_MAX && add_rule(rules, path, write);
 }
 
+/* These rules allow the files that a namespace would show. */
 static enum error_code make_rules(struct cage *cage, const struct cage_view *cage_view, struct error *err)
 {
     const struct landlock_ruleset_attr all = { .handled_access_fs = all_accesses() };
@@ -298,7 +319,8 @@ static enum error_code make_rules(struct cage *cage, const struct cage_view *cag
 
 /* ---- entering ---------------------------------------------------------------------------------------------------- */
 
-/* Threads that the user of this process has now: a limit of their number counts them all, in whatever program. */
+/* Count the threads that this process's user has now: a limit of their number counts all of them, in whatever
+ * program. */
 static uint64_t threads_of_user(void)
 {
     char path[300];
@@ -314,6 +336,7 @@ static uint64_t threads_of_user(void)
     return count;
 }
 
+/* Enter the cage.  @return OK with the cage to give to cage_become later. */
 enum error_code cage_enter(struct cage *cage, const struct cage_view *cage_view, struct error *err)
 {
     *cage = (struct cage){ .kind = cage_kind(), .rules = -1 };
@@ -321,6 +344,7 @@ enum error_code cage_enter(struct cage *cage, const struct cage_view *cage_view,
     if (e) return e;
     if (cage->user < 0 && cage->kind != CAGE_NAMESPACES) cage->others = threads_of_user();
     if (cage->kind == CAGE_NAMESPACES) return enter_namespaces(cage_view, err);
+    /* Processes of a worker that ends become this process's, so that cage_clear finds all of them. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_DUMPABLE, 0);
     return cage->kind == CAGE_LANDLOCK ? make_rules(cage, cage_view, err) : OK;
@@ -328,6 +352,7 @@ enum error_code cage_enter(struct cage *cage, const struct cage_view *cage_view,
 
 /* ---- becoming somebody with nothing ------------------------------------------------------------------------------ */
 
+/* Lower a limit, also the hard one; 0: there is none. */
 static bool limit(int what, uint64_t most)
 {
     struct rlimit now;
@@ -337,6 +362,7 @@ static bool limit(int what, uint64_t most)
     return setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }) == 0;
 }
 
+/* Everything but 0, 1 and 2 closes when the program starts. */
 void cage_close_at_exec(void)
 {
 #ifdef SYS_close_range
@@ -345,6 +371,8 @@ void cage_close_at_exec(void)
     for (int i = 3; i < 256; i++) fcntl(i, F_SETFD, FD_CLOEXEC);
 }
 
+/* Give everything up: time, memory, files, processes, user, and system calls.  false: something could not be given
+ * up. */
 bool cage_become(const struct cage *cage, const struct cage_limits *most)
 {
     const pid_t parent = getppid();
@@ -377,7 +405,7 @@ static bool process_runs(long process)
 
 enum { FAMILY_DEPTH = 64, STOP_PASSES = 2000 };
 
-/* Send a signal to the descendants of a process that the system lists.  @return how many of them still run. */
+/* Send a signal to all descendants of a process that the system lists.  @return how many of them still run. */
 static int signal_family(long process, int signal, int depth)
 {
     char path[64];
@@ -394,17 +422,19 @@ static int signal_family(long process, int signal, int depth)
     return running;
 }
 
-/* Where there is no namespace of processes.  Processes that only end leave room for others, which those that still run
- * start meanwhile; so all are stopped first: who is stopped starts none, and counts in the limit of their number. */
+/* Stop all descendants before they are killed.  Processes that only end leave room for others, which those that
+ * still run start meanwhile.  A process that is stopped starts none, and counts in the limit of their number. */
 static void kill_listed(void)
 {
     for (int pass = 0; pass < STOP_PASSES && signal_family(getpid(), SIGSTOP, 0) > 0; pass++) usleep(1000);
     signal_family(getpid(), SIGKILL, 0);
 }
 
+/* End everything that this process has started, and wait until nothing is left. */
 void cage_clear(void)
 {
     for (;;) {
+        /* In its own namespace this process is number 1, and kill reaches every other process. */
         if (getpid() == 1) kill(-1, SIGKILL);   /* in its namespace */
         else kill_listed();
         /* All that were there end now; what they leave behind comes to this process, and the next turn ends that. */
@@ -415,7 +445,7 @@ void cage_clear(void)
 
 /* ---- which mechanism there is ------------------------------------------------------------------------------------ */
 
-/* In a child: the whole way into an empty cage. */
+/* Try the whole way into an empty cage, in a child. */
 static bool namespaces_work(void)
 {
     char folder[PATH_MAX / 2], root[PATH_MAX];
@@ -431,6 +461,7 @@ static bool namespaces_work(void)
     return WIFEXITED(end.how) && WEXITSTATUS(end.how) == 0;
 }
 
+/* The kind is tried once; a machine does not change it while a course is graded. */
 enum cage_kind cage_kind(void)
 {
     static int known = -1;

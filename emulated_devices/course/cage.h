@@ -10,6 +10,8 @@
  * Two mechanisms of Linux hide files.  Namespaces: the process sees a file system of its own, in which only the view's
  * paths exist, and process numbers of its own.  Landlock, where a container allows no namespaces: other paths cannot be
  * opened.  In both, system calls that concern other processes, the network or the system's state are refused.
+ * judge.c, serve.c, trial.c and kernel.c put a check's processes in a cage; cage_run.c does so for a compiler.  A
+ * cage that cannot be made is ERR_FILE, and no code of a student is run then.
  */
 #ifndef ORRERY_COURSE_CAGE_H
 #define ORRERY_COURSE_CAGE_H
@@ -27,7 +29,7 @@ enum cage_kind cage_kind(void);
 
 enum { CAGE_PATHS = 48, CAGE_READS = 3 };
 
-/* Files of a compiler and of libc, as absolute paths: found by asking the compiler (cage_files.c). */
+/* These are the files of a compiler and of libc, as absolute paths: found by asking the compiler (cage_files.c). */
 struct cage_files {
     char path[CAGE_PATHS][PATH_MAX / 4];        /* [count] files and folders */
     bool library[CAGE_PATHS];           /* programs that were compiled need these, too */

@@ -1,4 +1,6 @@
-/* cage_calls.c -- which system calls a student's code may not make, as a filter of the kernel. */
+/* cage_calls.c -- which system calls a student's code may not make, as a filter of the kernel.
+ * cage.c calls cage_refuse_calls when a process gives up its rights.  Refused calls return EPERM; another machine's
+ * instruction set ends the process.  On machines that this file does not know it does nothing. */
 #define _GNU_SOURCE                     /* clone flags, syscall numbers */
 #include "emulated_devices/course/cage.h"
 #include <errno.h>
@@ -16,8 +18,8 @@
 #define THIS_MACHINE AUDIT_ARCH_AARCH64
 #endif
 
-/* A student's code may make none of these system calls: they concern other processes, the network, the system's state,
- * or names and rights of files, which Landlock does not check. */
+/* A student's code may make none of these system calls.  They concern other processes, the network, the system's
+ * state, or names and rights of files.  Landlock does not check the latter. */
 static const int refused[] = {
     SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo,
     SYS_rt_tgsigqueueinfo, SYS_setpriority, SYS_sched_setscheduler, SYS_sched_setparam, SYS_sched_setattr,
@@ -42,17 +44,20 @@ static const int refused[] = {
     SYS_mknodat,
 };
 
+/* These make the rules of the filter. */
 #define FIELD(name) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, name))
 #define ENDS(what)  BPF_STMT(BPF_RET | BPF_K, what)
 #define IF_SAME(number, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)(number), yes, no)
 #define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 
-/* prlimit64 only for oneself; clone without namespaces; clone3 hides its flags, so libc falls back to clone. */
+/* Install the filter.  prlimit64 is allowed only for oneself, clone only without namespaces.  clone3 hides its
+ * flags, so libc falls back to clone. */
 bool cage_refuse_calls(void)
 {
 #ifdef THIS_MACHINE
     enum { COUNT = sizeof refused / sizeof *refused };
     const unsigned spaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+    /* The filter is built here, because its jumps count instructions. */
     struct sock_filter f[2 * COUNT + 24];
     int n = 0;
 #define ADD(...) f[n++] = (struct sock_filter)__VA_ARGS__

@@ -1,4 +1,6 @@
-/* cage_files.c -- a compiler is asked which files it reads; the answers are paths that the cage shows. */
+/* cage_files.c -- a compiler is asked which files it reads; the answers are paths that the cage shows.
+ * cage.c shows these paths, cage_run.c starts the compiler.  The compiler is asked once for each set of words,
+ * outside of a cage.  A path that does not exist, or that is a folder of everybody's, is not shown. */
 #define _DEFAULT_SOURCE                 /* realpath */
 #include "emulated_devices/course/cage.h"
 #include "ref/io/child.h"
@@ -11,15 +13,17 @@
 
 enum { ANSWER = 1 << 16, WORDS = 24 };
 
+/* These are the answers for one compiler; another compiler asks again. */
 static struct { char compiler[400]; bool plus; struct cage_files files; } known;
 
+/* Whether a path is a folder, or below it. */
 static bool is_within(const char *path, const char *folder)
 {
     const size_t n = strlen(folder);
     return strncmp(path, folder, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-/* A folder that holds a whole system, or everybody's files, is no compiler's. */
+/* Whether a folder holds a whole system, or everybody's files: such a folder is no compiler's. */
 static bool is_too_wide(const char *path)
 {
     static const char *const compilers[] = { "/usr/local", "/usr" };
@@ -29,6 +33,7 @@ static bool is_too_wide(const char *path)
     return parts < 2 && strncmp(path, "/lib", 4) != 0 && strncmp(path, "/bin", 4) != 0;
 }
 
+/* Add a path that the cage shows, with its real place.  A path inside a path that is already there is left out. */
 static void add_path(struct cage_files *files, const char *path, bool library)
 {
     char real[PATH_MAX];
@@ -41,14 +46,14 @@ static void add_path(struct cage_files *files, const char *path, bool library)
     files->library[files->count++] = library;
 }
 
-/* A folder as the compiler says it, with ".." in it: its real path. */
+/* Add a folder as the compiler says it, with ".." in it: its real path. */
 static void add_real(struct cage_files *files, const char *path, bool library)
 {
     char real[PATH_MAX];
     if (path[0] == '/' && realpath(path, real) != NULL) add_path(files, real, library);
 }
 
-/* The loader and libraries of the system. */
+/* Add the loader and libraries of the system. */
 static void add_system(struct cage_files *files)
 {
     static const char *const always[] = { "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache" };
@@ -57,9 +62,10 @@ static void add_system(struct cage_files *files)
 
 /* ---- this program ------------------------------------------------------------------------------------------------ */
 
+/* These are the files of this program, which the check of a text starts again. */
 static struct cage_files own;
 
-/* Libraries may lie anywhere, and links to them in /etc/alternatives: the system lists those that this process has. */
+/* List the libraries that this process has loaded: they may lie anywhere, and links to them in /etc/alternatives. */
 const struct cage_files *cage_program_files(const char *program)
 {
     char line[PATH_MAX + 200];
@@ -79,7 +85,7 @@ const struct cage_files *cage_program_files(const char *program)
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-/* Read the compiler's answer to these further words. */
+/* Read the compiler's answer to these further words.  The compiler runs without variables of the grader. */
 static void cage_files_ask(const char *compiler, const char *const *more, char *answer)
 {
     char text[400], *words[WORDS], *const environment[] = { (char *)"PATH=/usr/local/bin:/usr/bin:/bin",
@@ -113,7 +119,7 @@ static void cage_files_ask(const char *compiler, const char *const *more, char *
     if (child > 0) child_wait(child, 0, &end);
 }
 
-/* Folders behind a word at the beginning of a line, between colons. */
+/* Add folders behind a word at the beginning of a line, between colons. */
 static void add_list(struct cage_files *files, const char *answer, const char *word)
 {
     char path[PATH_MAX];
@@ -126,7 +132,7 @@ static void add_list(struct cage_files *files, const char *answer, const char *w
     }
 }
 
-/* Lines of one folder each, between two others. */
+/* Add lines of one folder each, between two others: folders of headers. */
 static void add_headers(struct cage_files *files, const char *answer)
 {
     char path[PATH_MAX];

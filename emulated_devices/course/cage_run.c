@@ -1,4 +1,6 @@
-/* cage_run.c -- a command in the cage, watched from outside: what all its processes take together has limits. */
+/* cage_run.c -- a command in the cage, watched from outside: what all its processes take together has limits.
+ * workshop.c runs compilers with it, command_serve.c the commands of a text.  A command that is over a limit is
+ * ended, and end->over says which limit.  ERR_MEMORY and ERR_FILE mean that the command did not start. */
 #define _DEFAULT_SOURCE                 /* DT_REG */
 #include "emulated_devices/course/cage.h"
 #include "ref/io/child.h"
@@ -15,13 +17,17 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The processes are looked at every 20 ms.  The first look comes after three such times, so that short commands are
+ * never looked at. */
 enum { LOOK_MS = 20, FIRST_LOOKS = 3, DEPTH = 8 };
 enum { NOT_STARTED = 125 };             /* exit status of the process between us and the command */
 
 /* ---- what a tree of processes takes ------------------------------------------------------------------------------ */
 
+/* A tree of processes takes this together: processor, memory, files, and how many processes are awake. */
 struct taken { double seconds; uint64_t memory, disk; int processes, awake; };
 
+/* Add one process; a process that has ended meanwhile counts as none. */
 static void add_process(long process, struct taken *taken)
 {
     char path[64], line[1024], state, *at;
@@ -45,6 +51,7 @@ static void add_process(long process, struct taken *taken)
     fclose(f);
 }
 
+/* Add a process and all of its children, at most 8 levels and 4096 processes. */
 static void add_tree(long process, int depth, struct taken *taken)
 {
     char path[64];
@@ -56,7 +63,7 @@ static void add_tree(long process, int depth, struct taken *taken)
     if (f) fclose(f);
 }
 
-/* Links are not followed: what lies elsewhere was not written here. */
+/* Add the bytes of a folder.  Links are not followed: what lies elsewhere was not written here. */
 static void add_folder(int in, const char *name, int depth, struct taken *taken)
 {
     const int fd = openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -83,10 +90,10 @@ static double cage_run_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* How long a command has been watched, how long all of it slept then, and what it has taken of a processor. */
+/* These say how long a command has been watched, how long all of it slept, and how much processor it took. */
 struct watched { double begin, last, asleep, seconds; };
 
-/* @return what is over its limit, or NULL. */
+/* Look at the command once.  @return the limit that it is over, or NULL. */
 static const char *cage_run_look(const struct cage_command *command, pid_t child, uint64_t said,
                                  struct watched *watched)
 {
@@ -94,6 +101,7 @@ static const char *cage_run_look(const struct cage_command *command, pid_t child
     struct taken t = { 0 };
     const double when = cage_run_now(), since = when - watched->last, one = 2 * LOOK_MS / 1000.0;
     add_tree((long)child, 0, &t);
+    /* A command that waits counts only what it waited between two looks. */
     if (t.awake == 0) watched->asleep += since < one ? since : one;   /* this process may have waited, too */
     watched->last = when;
     if (t.seconds > watched->seconds) watched->seconds = t.seconds;
@@ -110,6 +118,7 @@ static const char *cage_run_look(const struct cage_command *command, pid_t child
 
 /* ---- in the child ------------------------------------------------------------------------------------------------ */
 
+/* In the cage's process: go to the folder, give rights up, and become the command. */
 static void become_command(const struct cage_command *command, const struct cage *cage)
 {
     const char *in = command->starts_in ? command->starts_in : command->view.writes;
@@ -131,8 +140,8 @@ static volatile sig_atomic_t told_to_end;
 
 static void tell_to_end(int number) { (void)number, told_to_end = 1; }
 
-/* Enters the cage, starts the command there, ends what that leaves behind, and ends as it has.  Without a namespace of
- * processes nobody else can end all of them: SIGTERM asks this process to do so. */
+/* Enter the cage, start the command there, end what it leaves behind, and end as the command has.  Without a
+ * namespace of processes nobody else can end all of them, so SIGTERM asks this process to do so. */
 static void keep_command(const struct cage_command *cage_command, int out)
 {
     struct cage cage;
@@ -160,7 +169,8 @@ static void keep_command(const struct cage_command *cage_command, int out)
 
 /* ---- outside ----------------------------------------------------------------------------------------------------- */
 
-/* All that it says, of which the beginning is kept, until the last process that could say something has ended. */
+/* Read all that the command says, and keep the beginning.  Reading goes on until the last process that could say
+ * something has ended. */
 static void listen_to(const struct cage_command *command, pid_t child, int from, struct cage_end *end)
 {
     char part[4096];
@@ -189,6 +199,7 @@ static void listen_to(const struct cage_command *command, pid_t child, int from,
     }
 }
 
+/* Run a command in the cage.  The caller tells from end->over, end->how and end->said what happened. */
 enum error_code cage_run(const struct cage_command *command, struct cage_end *end, struct error *err)
 {
     int ends[2];

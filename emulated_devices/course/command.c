@@ -1,4 +1,6 @@
-/* command.c -- the flags of a text, and the check's side of a command: command_serve.c is the judge's. */
+/* command.c -- the flags of a text, and the check's side of a command: command_serve.c is the judge's.
+ * A check of a text calls command_take and command_run; command_serve.c runs the command for it.  Words that a
+ * student may use are listed by the lesson.  Without a request in the judge no command can be run. */
 #include "emulated_devices/course/command.h"
 #include "ref/io/output.h"
 #include <ctype.h>
@@ -8,9 +10,10 @@
 
 /* ---- from a text ------------------------------------------------------------------------------------------------- */
 
+/* line: a line of the text, and its number for messages. */
 struct line { const char *at; int number; char text[400]; };
 
-/* The next line, without its comment.  @return false: there is none. */
+/* Go to the next line, without its comment.  @return false: there is none. */
 static bool next_line(struct line *line)
 {
     if (*line->at == '\0') return false;
@@ -22,7 +25,7 @@ static bool next_line(struct line *line)
     return true;
 }
 
-/* The next word of a line, cut off. */
+/* Cut off the next word of a line. */
 static char *next_word(char **at)
 {
     char *word = *at + strspn(*at, " \t");
@@ -32,6 +35,7 @@ static char *next_word(char **at)
     return word;
 }
 
+/* Whether a line begins with this word, and nothing behind it in the word. */
 static bool line_begins(const struct line *line, const char *word)
 {
     const char *at = line->text + strspn(line->text, " \t");
@@ -39,6 +43,7 @@ static bool line_begins(const struct line *line, const char *word)
     return strncmp(at, word, n) == 0 && (at[n] == '\0' || at[n] == ' ' || at[n] == '\t');
 }
 
+/* Whether a line is "run mine": a head and a name, and no third word. */
 static bool is_head(const struct line *line, const char *head, const char *name)
 {
     char copy[sizeof line->text], *at = copy;
@@ -47,6 +52,7 @@ static bool is_head(const struct line *line, const char *head, const char *name)
     return second && strcmp(first, head) == 0 && strcmp(second, name) == 0 && next_word(&at) == NULL;
 }
 
+/* A word of a student's text goes to a command line, so only plain characters are allowed. */
 static bool is_plain(const char *word)
 {
     for (; *word; word++)
@@ -54,11 +60,13 @@ static bool is_plain(const char *word)
     return true;
 }
 
+/* Fail with the line's number and the word that is wrong. */
 static bool command_refuse(struct judge *judge, const struct line *line, const char *word, const char *why)
 {
     return judge_fails(judge, "%s:%d: %s: %s", judge->lesson->file, line->number, printable(word).text, why);
 }
 
+/* Fail with all flags that this lesson allows. */
 static bool refuse_flag(struct judge *judge, const struct line *line, const char *word,
                         const struct allowed_flag *allowed)
 {
@@ -70,6 +78,7 @@ static bool refuse_flag(struct judge *judge, const struct line *line, const char
     return command_refuse(judge, line, word, why);
 }
 
+/* Find the flag with this name, or NULL: the lesson does not allow it. */
 static const struct allowed_flag *course_command_find(const struct allowed_flag *allowed, const char *word)
 {
     for (; allowed->flag; allowed++)
@@ -77,6 +86,7 @@ static const struct allowed_flag *course_command_find(const struct allowed_flag 
     return NULL;
 }
 
+/* Add a word to the command; half of the words are left for the lesson's own. */
 static bool command_put(struct judge *judge, const struct line *line, struct command *command, const char *word)
 {
     if (strlen(word) >= COMMAND_WORD || !is_plain(word))
@@ -86,6 +96,7 @@ static bool command_put(struct judge *judge, const struct line *line, struct com
     return true;
 }
 
+/* Take the flags of a line; a flag that stands alone has no value behind it. */
 static bool take_line(struct judge *judge, struct line *line, const struct allowed_flag *allowed,
                       struct command *command)
 {
@@ -103,6 +114,7 @@ static bool take_line(struct judge *judge, struct line *line, const struct allow
     return true;
 }
 
+/* Take the flags of a part of the text.  @return false: the check has failed. */
 bool command_take(struct judge *judge, const char *head, const char *name, const struct allowed_flag *allowed,
                   struct command *command)
 {
@@ -112,6 +124,7 @@ bool command_take(struct judge *judge, const char *head, const char *name, const
     while (next_line(&l)) {
         if (is_head(&l, head, name) && inside)
             return command_refuse(judge, &l, name, "there is a part of this name already");
+        /* Another part, or a line with a command of its own, ends this part. */
         if (line_begins(&l, head) || line_begins(&l, "orrery")) inside = is_head(&l, head, name);
         else if (inside && !take_line(judge, &l, allowed, command)) return false;
     }
@@ -119,6 +132,7 @@ bool command_take(struct judge *judge, const char *head, const char *name, const
     return judge_fails(judge, "%s: there are no flags under a line \"%s %s\"", judge->lesson->file, head, name);
 }
 
+/* Add the words that the lesson itself sets; they are not a student's and need no check. */
 void command_add(struct command *command, const char *words)
 {
     char copy[COMMAND_WORDS * COMMAND_WORD / 4], *at = copy;
@@ -129,6 +143,7 @@ void command_add(struct command *command, const char *words)
 
 /* ---- asking for it ----------------------------------------------------------------------------------------------- */
 
+/* Ask the judge to run the command, and read its report.  @return false: it failed, or there is no report. */
 bool command_run(struct judge *judge, const char *name, const struct command *command, struct command_report *report)
 {
     struct command_request *q = judge->request;
@@ -137,6 +152,7 @@ bool command_run(struct judge *judge, const char *name, const struct command *co
     if (q == NULL) return judge_fails(judge, "there is no program that could run `orrery %s`", name);
     snprintf(q->name, sizeof q->name, "%s", name);
     q->command = *command;
+    /* The judge and the check share the request's memory; a byte each way says that it is ready. */
     if (write(judge->asks, &word, 1) != 1 || read(judge->hears, &word, 1) != 1)
         return judge_fails(judge, "`orrery %s` cannot be asked for", name);
     report->status = q->status;

@@ -14,6 +14,8 @@
  * "._:,+-", which can name no file elsewhere.  A check of a text runs in the cage (cage.h), where there is no file and
  * no program; so it asks its judge for the command.  That runs in a cage of its own: it sees this program, its
  * libraries and a folder with the student's text under its own name, so that `--schedule FILE:NAME` finds a schedule.
+ * Checks of lessons 17 and 18 call it.  A text that is wrong fails the check with a line's number.  A command that
+ * fails does so with the command's own message.
  */
 #ifndef ORRERY_COURSE_COMMAND_H
 #define ORRERY_COURSE_COMMAND_H
@@ -31,7 +33,7 @@ struct command { char word[COMMAND_WORDS][COMMAND_WORD]; int count; };
 
 enum { COMMAND_SAID = 600, COMMAND_REPORT = 4 << 20 };
 
-/* The outcome of a command. */
+/* This is the outcome of a command. */
 struct command_report {
     int status;                         /* of the process; see `orrery --help`: 0, or 3 if a check of its own failed */
     cJSON *json;                        /* of --json; NULL: it wrote none */

@@ -2,13 +2,14 @@
  *
  * Some schemes train another function by design: a schedule whose microbatches skip stages, or that uses old weights.
  * The one-device run computes that function, too, so no comparison notices it.
+ * command.h offers it to lessons 17 and 18; without it a student could trade another function for speed.
  */
 #include "emulated_devices/course/command.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "emulated_devices/schemes/scheme.h"
 #include <string.h>
 
-/* Whether a value names a registered scheme of a flag's kind that trains another function. */
+/* Whether a value names a registered scheme of this flag's kind that trains another function. */
 static bool is_another_function(const char *flag, const char *value)
 {
     for (enum scheme_kind kind = 0; kind < PLAN_KINDS; kind++) {
@@ -20,8 +21,8 @@ static bool is_another_function(const char *flag, const char *value)
     return false;
 }
 
-/* How a schedule of the student's text changes the function, or NULL.  The planner refuses a schedule that it cannot
- * read. */
+/* How a schedule of the student's text changes the function, or NULL.  The planner refuses a schedule that it
+ * cannot read. */
 static const char *what_schedule_changes(const struct judge *judge, const char *value)
 {
     const size_t n = strlen(judge->lesson->file);
@@ -35,6 +36,7 @@ static const char *what_schedule_changes(const struct judge *judge, const char *
     return what;
 }
 
+/* Look at each flag and its value.  @return false: one of them changes what is computed, and the check has failed. */
 bool command_keeps_function(struct judge *judge, const char *name, const struct command *command)
 {
     for (int i = 0; i + 1 < command->count; i++) {

@@ -1,4 +1,6 @@
-/* command_serve.c -- the judge runs a command of this program for a check, in the cage: a student chose its flags. */
+/* command_serve.c -- the judge runs a command of this program for a check, in the cage: a student chose its flags.
+ * judge.c calls command_serve when a check of a text asks.  The check's process may have been taken over by its text,
+ * so nothing that it wrote is trusted.  ERR_FILE: the command cannot be run at all. */
 #include "emulated_devices/course/command_serve.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -12,7 +14,7 @@ enum { SECONDS = 26, MEMORY = 640, FILES = 32, FILE_MOST = 16, SAID = 1 << 20, P
 
 static const char REPORT[] = "report.json";
 
-/* A check whose process was taken over may have written anything. */
+/* End the texts of a request.  A check whose process was taken over may have written anything. */
 static void end_texts(struct command_request *request)
 {
     request->name[COMMAND_WORD - 1] = '\0';
@@ -31,6 +33,7 @@ static void take_error(const char *said, char *to, size_t size)
     for (; *to; to++) if ((unsigned char)*to < ' ' || *to == 127) *to = '?';
 }
 
+/* Read the report from work/, which the command has written. */
 static void take_report(const struct build *build, struct command_request *request)
 {
     size_t bytes = 0;
@@ -40,13 +43,14 @@ static void take_report(const struct build *build, struct command_request *reque
     free(report);
 }
 
-/* The command gets the grader's variables of libraries, and no others. */
+/* Give the command a variable of the grader's, if it is set.  All others are left out. */
 static void add_setting(const char **environment, int *n, char *text, size_t size, const char *name)
 {
     const char *value = getenv(name);
     if (value && snprintf(text, size, "%s=%s", name, value) < (int)size) environment[(*n)++] = text;
 }
 
+/* Run this program again, with the student's flags and --json. */
 static int run_command(const struct build *build, const char *program, struct command_request *request, double left,
                        struct cage_end *end, struct error *err)
 {
@@ -63,6 +67,7 @@ static int run_command(const struct build *build, const char *program, struct co
     word[n++] = program, word[n++] = request->name;
     for (int i = 0; i < request->command.count; i++) word[n++] = request->command.word[i];
     word[n++] = "--json", word[n++] = report, word[n] = NULL;
+    /* The lesson may have less time left than a command gets. */
     const int seconds = left < SECONDS ? (int)left + 1 : SECONDS;
     const struct cage_command c = {
         .word = word, .environment = environment, .starts_in = "in", .errors_only = true,
@@ -75,6 +80,7 @@ static int run_command(const struct build *build, const char *program, struct co
     return cage_run(&c, end, err);
 }
 
+/* Run one command of a check.  *left is what all commands and checks of the lesson may still take. */
 enum error_code command_serve(const struct build *build, const char *program, struct command_request *request,
                               double *left, struct error *err)
 {
@@ -91,6 +97,7 @@ enum error_code command_serve(const struct build *build, const char *program, st
     if (!end.over && (end.unstarted || request->status == 126 || request->status == 127))
         return fail(err, ERR_FILE, "%s: it cannot be run in the cage for students' code: %.*s",
                     printable_path(program).text, (int)strcspn(end.said, "\n"), end.said);
+    /* A command that was killed is reported as one that takes too long. */
     const bool late = end.how == SIGXCPU || end.how == SIGKILL;
     if (end.over || late)
         snprintf(request->over, sizeof request->over, "%s", end.over ? end.over : "it takes too long");

@@ -1,4 +1,6 @@
-/* desk.h -- what a device of a run has for its worker; shared by serve.c and serve_requests.c.  Private to them. */
+/* desk.h -- what a device of a run has for its worker; shared by serve.c and serve_requests.c.  Private to them.
+ * A desk is one device's side of a run: serve.c makes it, serve_requests.c answers requests with it.  Functions that
+ * end a run do not return. */
 #ifndef ORRERY_COURSE_DESK_H
 #define ORRERY_COURSE_DESK_H
 

@@ -1,4 +1,6 @@
-/* draw.c -- what the devices of a run did, as text: a column for each device, a line for each time. */
+/* draw.c -- what the devices of a run did, as text: a column for each device, a line for each time.
+ * trial.c draws the run that failed, for the student.  At most 5 devices and 24 lines are shown; what does not fit is
+ * counted at the end. */
 #include "emulated_devices/course/trial.h"
 #include "ref/io/figures.h"
 #include <stdio.h>
@@ -7,11 +9,13 @@
 
 enum { DRAWN_DEVICES = 5, DRAWN_LINES = 24, COLUMN = 17, LINE = 128 };
 
+/* A receive is shown when it ends, everything else when it begins. */
 static picoseconds shown_at(const struct event *event)
 {
     return event->kind == EVENT_RECEIVE ? event->until : event->from;
 }
 
+/* Events of one time stand in order of devices. */
 static int draw_by_time(const void *a, const void *b)
 {
     const struct event *x = a, *y = b;
@@ -20,6 +24,7 @@ static int draw_by_time(const void *a, const void *b)
     return x->device - y->device;
 }
 
+/* The words of an event, as the student calls it. */
 static void name_event(const struct event *event, char *to, size_t size)
 {
     const unsigned long long bytes = event->bytes;
@@ -29,6 +34,7 @@ static void name_event(const struct event *event, char *to, size_t size)
     else snprintf(to, size, "computes");
 }
 
+/* This appends to the drawing; a text that does not fit is cut. */
 static void put_text(char *to, size_t size, size_t *used, const char *text)
 {
     const int n = snprintf(to + *used, size - *used, "%s", text);
@@ -36,7 +42,7 @@ static void put_text(char *to, size_t size, size_t *used, const char *text)
     if (*used >= size) *used = size - 1;
 }
 
-/* One line: what happens at this time, at most one event a device.  Marks those that it has shown. */
+/* Draw one line: what happens at this time, at most one event for each device.  Events that are shown are marked. */
 static void draw_line(const struct event *event, bool *shown, int events, int devices, picoseconds at,
                       const struct figure_scale *scale, char *line)
 {
@@ -58,7 +64,7 @@ static void draw_line(const struct event *event, bool *shown, int events, int de
     line[n + 1] = '\n', line[n + 2] = 0;
 }
 
-/* What the devices of a deadlock wait for, which no event tells. */
+/* Draw what the devices of a deadlock wait for; no event tells this. */
 static void draw_waiting(const struct trial *trial, int devices, char *line)
 {
     memset(line, ' ', LINE - 1);
@@ -80,6 +86,7 @@ static void draw_waiting(const struct trial *trial, int devices, char *line)
     line[n + 1] = '\n', line[n + 2] = 0;
 }
 
+/* Sort the events by time, and draw a line for each time. */
 void trial_draw(const struct trial *trial, char *to, size_t size)
 {
     struct event *e = malloc(sizeof trial->event);
@@ -91,6 +98,7 @@ void trial_draw(const struct trial *trial, char *to, size_t size)
     if (e && shown && (trial->events > 0 || trial->deadlock)) {
         memcpy(e, trial->event, sizeof trial->event);
         qsort(e, (size_t)trial->events, sizeof *e, draw_by_time);
+        /* All times have the scale of the last event. */
         const struct figure_scale scale = time_scale(1e-12
                                                      * (double)shown_at(&e[trial->events > 0 ? trial->events - 1 : 0]));
         snprintf(line, sizeof line, "%11s", scale.name);
@@ -107,9 +115,11 @@ void trial_draw(const struct trial *trial, char *to, size_t size)
             if (shown[i] || e[i].device >= devices) continue;
             draw_line(e, shown, trial->events, devices, shown_at(&e[i]), &scale, line);
             put_text(to, size, &used, line);
+            /* An event of the same time and device gets the next line. */
             if (!shown[i]) i--;
             lines++;
         }
+        /* Events that got no line are counted. */
         int left = 0;
         for (int i = 0; i < trial->events; i++) left += !shown[i];
         if (left > 0) {

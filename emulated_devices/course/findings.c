@@ -1,8 +1,11 @@
+/* findings.c -- reads what a student's command found, and explains it: memory, bytes sent, and waiting.  Lessons 17
+ * and 18 call findings_read with the JSON of orrery plan.  A missing number is 0; nothing can fail. */
 #include "emulated_devices/course/findings.h"
 #include "ref/io/figures.h"
 #include <stdio.h>
 #include <string.h>
 
+/* Three entries fit in a line of the drawing. */
 enum { IN_A_LINE = 3 };
 
 static const char *const kinds[FINDINGS_KINDS] = { "weights", "gradients", "optimizer", "activations", "buffers" };
@@ -10,11 +13,13 @@ static const char *const kind_keys[FINDINGS_KINDS] = { "parameters", "gradients"
                                                        "buffers" };
 static const char *const links[FINDINGS_LINKS] = { "tensor", "attention", "data", "pipeline" };
 
+/* This finds a member of an object, or NULL. */
 static const cJSON *findings_in(const cJSON *object, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(object, key);
 }
 
+/* This reads a whole number of an object; 0: it is not there. */
 static int64_t findings_number(const cJSON *object, const char *key)
 {
     int64_t n = 0;
@@ -22,6 +27,7 @@ static int64_t findings_number(const cJSON *object, const char *key)
     return n;
 }
 
+/* The fullest device is found by its peak, and its parts are those of its peak. */
 struct findings findings_read(const cJSON *report)
 {
     static const char *const axes[] = { "dp", "tp", "pp", "cp" };       /* ep counts devices of these once more */
@@ -42,11 +48,13 @@ struct findings findings_read(const cJSON *report)
     return f;
 }
 
+/* This gives a part of all, in percent. */
 static double percent(int64_t part, int64_t all) { return all ? 100.0 * (double)part / (double)all : 0; }
 
 /* The separator before entry i of a list. */
 static const char *findings_before(int i) { return i == 0 ? "" : i % IN_A_LINE ? ", " : ",\n            "; }
 
+/* Append a list of names and bytes, broken into lines. */
 static size_t list(char *to, size_t size, const char *label, const char *const *names, const int64_t *bytes, int count)
 {
     size_t n = (size_t)snprintf(to, size, "  %-10s", label);
@@ -56,6 +64,7 @@ static size_t list(char *to, size_t size, const char *label, const char *const *
     return n + (size_t)snprintf(to + n, size - n, "\n");
 }
 
+/* Explain a plan: what the fullest device holds, and what devices wait for. */
 void findings_explain(struct judge *judge, const struct findings *findings)
 {
     char *to = judge->drawing;

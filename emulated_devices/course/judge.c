@@ -1,3 +1,6 @@
+/* judge.c -- judges a student's file: it compiles the file, runs every check in a process of its own, and adds
+ * points up.  emulated_devices/cli/course/ and cli/teacher/ call judge_file; the outcomes are in a struct score.  A
+ * check that fails is an outcome; ERR_FILE and ERR_MEMORY mean that the machine cannot judge. */
 #define _GNU_SOURCE                     /* MAP_ANONYMOUS, pipe2 */
 #include "emulated_devices/course/judge.h"
 #include "emulated_devices/course/build.h"
@@ -22,6 +25,7 @@ enum { LESSON_SECONDS = 30, SANITIZED = 6 };    /* of processor, for all runs of
 enum { TEXT_MEGABYTES = 256 };          /* for the check of a text */
 enum { FILE_MOST = 1 << 20, HIDDEN_TENTHS = 3 };        /* of a point: what hidden inputs are worth */
 
+/* Points have tenths, because hidden inputs are worth three tenths of a check. */
 struct points_text points_text(int tenths)
 {
     struct points_text t;
@@ -30,7 +34,7 @@ struct points_text points_text(int tenths)
     return t;
 }
 
-/* The open checks first, then their twins with hidden inputs. */
+/* List the open checks first, then their twins with hidden inputs, and add up what they are worth. */
 void score_begin(struct score *score, const struct lesson *lesson, const struct judging *how)
 {
     memset(score, 0, sizeof *score);
@@ -44,19 +48,21 @@ void score_begin(struct score *score, const struct lesson *lesson, const struct 
     for (int i = 0; i < score->count; i++) score->of += score->outcome[i].of;
 }
 
+/* These are seconds of a processor, user and system together. */
 static double seconds_of(const struct rusage *used)
 {
     return (double)(used->ru_utime.tv_sec + used->ru_stime.tv_sec) +
            1e-6 * (double)(used->ru_utime.tv_usec + used->ru_stime.tv_usec);
 }
 
-/* Seconds of processor that the processes have taken which this check has started and waited for. */
+/* Add up the seconds of a processor that the processes have taken which this check has started and waited for. */
 static double computed_here(void)
 {
     struct rusage all;
     return getrusage(RUSAGE_CHILDREN, &all) == 0 ? seconds_of(&all) : 0;
 }
 
+/* All runs of a lesson share one limit, so an endless loop cannot cost the whole course. */
 bool judge_used_up(struct judge *judge)
 {
     const int most = LESSON_SECONDS * (judge->caged ? 1 : SANITIZED);
@@ -65,13 +71,14 @@ bool judge_used_up(struct judge *judge)
     return true;
 }
 
+/* Say that the machine, not the student, is at fault, and end this process. */
 static void break_off(struct judge *judge, const char *why)
 {
     snprintf(judge->broken, sizeof judge->broken, "%s", why);
     _exit(0);
 }
 
-/* More memory than this process has now, as a limit of its addresses. */
+/* These are the bytes of addresses that a text's check may have: more than this process has now. */
 static uint64_t text_memory(void)
 {
     unsigned long pages = 0;
@@ -82,8 +89,8 @@ static uint64_t text_memory(void)
     return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) + ((uint64_t)TEXT_MEGABYTES << 20);
 }
 
-/* In the cage, so that nothing is left behind, and a program sees what there is.  A check of a text reads the text
- * itself: so it has no rights either. */
+/* Run one check, in its process.  A check of a lesson in C gets a cage for its workers; a check of a text gives its
+ * own rights up, since it reads the text itself. */
 static void be_the_check(struct judge *judge)
 {
     struct cage cage;
@@ -94,6 +101,7 @@ static void be_the_check(struct judge *judge)
     if (cage_enter(&cage, judge->view, &err) != OK) break_off(judge, err.text);
     judge->cage = &cage;
     text.processes = cage.others ? 0 : 1;       /* with those of its user that are there: no more of them */
+    /* Only a check of a text gives its own rights up here. */
     if (judge->worker == NULL && !cage_become(&cage, &text)) break_off(judge, "the rights cannot be given up");
     judge->check->run(judge);
     judge->computed += computed_here();
@@ -102,11 +110,11 @@ static void be_the_check(struct judge *judge)
 
 /* ---- checks of a text -------------------------------------------------------------------------------------------- */
 
-/* The judge answers the requests of a text's check from this.  left: seconds of a processor, for all commands and
- * checks of the lesson. */
+/* The judge keeps this for a text's check, and answers requests from it.  left: seconds of a processor for all
+ * commands and checks of the lesson. */
 struct text_desk { struct command_request *request; const struct build *build; char program[PATH_MAX]; double left; };
 
-/* A process that was taken over by its text may have written anything. */
+/* Replace control characters.  A process that was taken over by its text may have written anything. */
 static void make_plain(char *text, size_t size)
 {
     text[size - 1] = '\0';
@@ -114,7 +122,7 @@ static void make_plain(char *text, size_t size)
         if (*text != '\n' && ((unsigned char)*text < ' ' || *text == 127)) *text = '?';
 }
 
-/* Until the check has ended: its ends of the pipes are closed then. */
+/* Answer requests until the check has ended: its ends of the pipes are closed then. */
 static enum error_code answer_check(struct text_desk *text_desk, int asked, int answers, struct error *err)
 {
     enum error_code e = OK;
@@ -131,13 +139,14 @@ static enum error_code answer_check(struct text_desk *text_desk, int asked, int 
 
 static void close_ends(const int *ends) { close(ends[0]), close(ends[1]); }
 
+/* A process that was killed by a limit. */
 static bool too_much(int how)
 {
     return WIFSIGNALED(how) && (WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL);
 }
 
-/* A text may have taken over the check and written to shared memory, so the judge keeps its own state in
- * `text_desk`. */
+/* Run a check of a text.  The text may have taken over the process and written to shared memory.  So the judge keeps
+ * its own state in `text_desk`. */
 static enum error_code run_text_check(struct judge *judge, struct text_desk *text_desk, struct error *err)
 {
     struct child_end end = { 0 };
@@ -154,6 +163,7 @@ static enum error_code run_text_check(struct judge *judge, struct text_desk *tex
     close(ask[0]), close(hear[1]);
     if (child > 0) child_wait(child, 0, &end);
     if (e) return e;
+    /* The check's processor time counts against all commands and checks. */
     text_desk->left -= seconds_of(&end.used);
     make_plain(judge->said, sizeof judge->said), make_plain(judge->drawing, sizeof judge->drawing);
     make_plain(judge->lines, sizeof judge->lines), make_plain(judge->broken, sizeof judge->broken);
@@ -165,7 +175,7 @@ static enum error_code run_text_check(struct judge *judge, struct text_desk *tex
 
 /* ---- one check --------------------------------------------------------------------------------------------------- */
 
-/* One check, in a process of its own: what goes wrong in it costs this check, not the score. */
+/* Run one check in a process of its own: what goes wrong in it costs this check, not the score. */
 static enum error_code run_check(struct judge *judge, struct error *err)
 {
     struct child_end end;
@@ -194,9 +204,11 @@ static bool values_are_wrong(const struct score *score, const struct outcome *ou
     return false;
 }
 
+/* Judge one outcome: skip it, gate it, or run it. */
 static enum error_code judge_one(struct score *score, struct outcome *outcome, struct judge *judge,
                                  struct text_desk *text_desk, struct error *err)
 {
+    /* A hidden check is tried only if the same check holds for open inputs. */
     if (outcome->hidden)
         for (int i = 0; i < score->count; i++)
             if (score->outcome[i].check == outcome->check && !score->outcome[i].hidden
@@ -220,6 +232,7 @@ static enum error_code judge_one(struct score *score, struct outcome *outcome, s
     return e;
 }
 
+/* Memory that the judge shares with the processes of a run. */
 static void *judge_share(size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -227,6 +240,8 @@ static void *judge_share(size_t bytes)
     return p;
 }
 
+/* Run all checks of a lesson.  `after` is called after each.  With how->first_failure the checks behind the first
+ * failure are skipped. */
 static enum error_code judge_all(struct score *score, const struct judging *how, const struct build *build,
                                  const char *text, struct error *err)
 {
@@ -237,6 +252,7 @@ static enum error_code judge_all(struct score *score, const struct judging *how,
     struct text_desk desk = { .build = build, .left = LESSON_SECONDS };
     const ssize_t bytes = readlink("/proc/self/exe", desk.program, sizeof desk.program - 1);
     desk.program[bytes > 0 ? bytes : 0] = '\0';
+    /* The judge's memory is shared with each check's process. */
     struct judge *j = judge_share(sizeof *j);
     bool stop = false;
     if (is_text) desk.request = judge_share(sizeof *desk.request);
@@ -246,6 +262,7 @@ static enum error_code judge_all(struct score *score, const struct judging *how,
             o->verdict = SKIPPED;
             continue;
         }
+        /* The seconds of the runs before are kept; everything else of a check begins new. */
         const double computed = j->computed;
         memset(j, 0, sizeof *j);
         j->computed = computed, j->lesson = score->lesson, j->check = o->check;
@@ -262,7 +279,7 @@ static enum error_code judge_all(struct score *score, const struct judging *how,
     return e;
 }
 
-/* No points at all: every check says why. */
+/* Give no points at all: every check says why. */
 static void fail_all(struct score *score, const struct judging *how)
 {
     for (int i = 0; i < score->count; i++) {
@@ -286,6 +303,7 @@ static enum error_code take_text(struct build *build, struct score *score, const
     return e;
 }
 
+/* Judge a file.  A file that is no plain file, or too large, gets no points and no error. */
 enum error_code judge_file(struct score *score, const struct lesson *lesson, const char *path,
                            const struct judging *how, struct error *err)
 {

@@ -1,4 +1,6 @@
-/* judge.h -- a lesson's points for a file: compiles it, runs the checks, adds up. */
+/* judge.h -- a lesson's points for a file: compiles it, runs the checks, adds up.
+ * emulated_devices/cli/course/ and cli/teacher/ call judge_file for each file.  Wrong code is an outcome with its
+ * reason; an error means that this machine cannot judge. */
 #ifndef ORRERY_COURSE_JUDGE_H
 #define ORRERY_COURSE_JUDGE_H
 
@@ -42,7 +44,7 @@ void score_begin(struct score *, const struct lesson *, const struct judging *);
 enum error_code judge_file(struct score *, const struct lesson *, const char *path, const struct judging *,
                            struct error *);
 
-/** Points, as "4" or "2.8". */
+/** Write points, as "4" or "2.8". */
 struct points_text { char text[16]; };
 struct points_text points_text(int tenths);
 

@@ -1,3 +1,5 @@
+/* kernel.c -- calls the kernels of a student on this machine's cores.  Checks of CUDA lessons call kernel_try and
+ * kernel_fails.  A program that crashes, hangs or asks the system for something fails the check. */
 #define _DEFAULT_SOURCE
 #include "emulated_devices/course/kernel.h"
 #include "emulated_devices/course/cage.h"
@@ -16,7 +18,7 @@
 
 enum { KERNEL_SECONDS = 20, WALL_SECONDS = 300, WORD = 16, MEMORY = 512 << 20, PROCESSES = 256 };
 
-/* In the child: the program of the kernels, with little. */
+/* Become the program of the kernels, in the child, with little: seconds, memory, and no rights. */
 static void become_kernels(const struct judge *judge, const struct kernel_trial *trial, int in, int out)
 {
     char which[WORD], m[WORD], number[KERNEL_NUMBERS][WORD], order[64];
@@ -36,6 +38,7 @@ static void become_kernels(const struct judge *judge, const struct kernel_trial 
     _exit(127);
 }
 
+/* Write all bytes, whatever signals come between. */
 static bool kernel_write_all(int to, const void *data, size_t bytes)
 {
     const char *at = data;
@@ -48,14 +51,15 @@ static bool kernel_write_all(int to, const void *data, size_t bytes)
     return true;
 }
 
-/* The host's own accesses end a program on a GPU, whatever else is wrong. */
+/* Whether the report is of an access of the host itself: on a GPU such an access ends the program. */
 static const char deadly[] = "host access: ";
 static bool is_deadly(const struct kernel_trial *trial)
 {
     return strncmp(trial->report, deadly, sizeof deadly - 1) == 0;
 }
 
-/* Reports, a line each, of which one is kept; then the most accesses of a thread, and the numbers. */
+/* Read the reports of one run, a line each, of which one is kept; then the most accesses of a thread, and the
+ * numbers. */
 static bool read_result(struct kernel_trial *trial, FILE *from)
 {
     char line[JUDGE_TEXT];
@@ -74,6 +78,7 @@ static bool read_result(struct kernel_trial *trial, FILE *from)
     return fread(trial->y, sizeof *trial->y, (size_t)trial->m, from) == (size_t)trial->m;
 }
 
+/* A wrong number is a mistake of the student, and the reports may say where it comes from. */
 bool kernel_fails(struct judge *judge, const struct kernel_trial *trial, const char *format, ...)
 {
     char text[JUDGE_TEXT];
@@ -86,6 +91,7 @@ bool kernel_fails(struct judge *judge, const struct kernel_trial *trial, const c
                        trial->reports > 1 ? "; and more" : "");
 }
 
+/* How the program ended, and whether it came back with numbers. */
 static bool came_back(struct judge *judge, const struct kernel_trial *trial, int how, bool read)
 {
     if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGALRM || WTERMSIG(how) == SIGXCPU || WTERMSIG(how) == SIGKILL))
@@ -99,11 +105,13 @@ static bool came_back(struct judge *judge, const struct kernel_trial *trial, int
     return read || judge_fails(judge, "the kernels end early, with status %d", WEXITSTATUS(how));
 }
 
+/* A number that is not a number has words of its own. */
 const char *kernel_meaning(float y)
 {
     return isnan(y) ? " (not a number: nobody has written it, or it was computed from one, or 0/0)" : "";
 }
 
+/* Run the kernels once.  @return whether they came back with numbers; the check has failed otherwise. */
 bool kernel_try(struct judge *judge, struct kernel_trial *trial)
 {
     int in[2], out[2];
@@ -125,6 +133,7 @@ bool kernel_try(struct judge *judge, struct kernel_trial *trial)
     const bool read = child > 0 && from && read_result(trial, from);
     if (from) fclose(from);
     else close(out[0]);
+    /* Processes that the kernels left behind end, and their time is counted. */
     if (child > 0) child_wait(child, 0, &end), cage_clear();
     return child > 0 ? came_back(judge, trial, end.how, read) : judge_fails(judge, "the kernels do not start");
 }

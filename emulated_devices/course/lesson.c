@@ -1,3 +1,5 @@
+/* lesson.c -- finds lessons, draws inputs of checks, and notes failures.  cli/course/ and every check call it.
+ * Inputs depend only on the seed, the lesson and the check, so a run can be repeated. */
 #include "emulated_devices/course/lesson.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
@@ -9,6 +11,7 @@
 
 const int COURSE_DEVICES[] = { 1, 2, 3, 4, 5, 7, 8, 0 };
 
+/* Folders begin with their number. */
 int lesson_number(const struct lesson *lesson) { return atoi(lesson->folder); }
 
 int lesson_points(const struct lesson *lesson)
@@ -18,12 +21,14 @@ int lesson_points(const struct lesson *lesson)
     return sum;
 }
 
+/* The ending of the file says which kind of lesson it is. */
 bool lesson_has_kernels(const struct lesson *lesson)
 {
     const size_t n = strlen(lesson->file);
     return lesson->functions == NULL && n > 3 && strcmp(lesson->file + n - 3, ".cu") == 0;
 }
 
+/* A word is a number, a folder, or a folder without its number; a near word is named in the error. */
 const struct lesson *lesson_find(const char *word, struct error *err)
 {
     const char *names[200];                     /* folders; then the same without their numbers */
@@ -35,18 +40,21 @@ const struct lesson *lesson_find(const char *word, struct error *err)
         if (strcmp(word, lessons[n]->folder) == 0 || strcmp(word, lessons[n]->folder + 3) == 0 ||
             (*word && !*end && number == lesson_number(lessons[n]))) return lessons[n];
     }
+    /* A number that no lesson has is answered with the range of numbers. */
     if (*word && !*end) {
         fail(err, ERR_USAGE, "there is no lesson %s; there are %02d to %02d", printable(word).text,
              lesson_number(lessons[0]), lesson_number(lessons[n - 1]));
         return NULL;
     }
     for (size_t i = 0; i < n; i++) names[n + i] = names[i] + 3;
+    /* A near folder is looked for first, then a near name without its number. */
     if (nearest_name(word, names, n)) fail_unknown_name(err, "LESSON", word, names, n);
     else if (nearest_name(word, names + n, n)) fail_unknown_name(err, "LESSON", word, names + n, n);
     else fail_unknown_name(err, "LESSON", word, names, n);
     return NULL;
 }
 
+/* A choice depends on the variant and the name of the choice.  Variant 0 has the first alternative. */
 int lesson_choice(const struct lesson *lesson, const char *name, uint64_t variant)
 {
     char stream[120];
@@ -62,12 +70,13 @@ int lesson_choice(const struct lesson *lesson, const char *name, uint64_t varian
 int judge_choice(const struct judge *judge, const char *name) { return lesson_choice(judge->lesson, name,
                                                                                      judge->variant); }
 
-/* 0/0 has a sign on some processors, and reports are the same on all. */
+/* Drop the sign of a NaN: 0/0 has a sign on some processors, and reports are the same on all. */
 static void drop_signs_of_nan(char *text)
 {
     for (char *at = text; (at = strstr(at, " -nan")) != NULL;) memmove(at + 1, at + 2, strlen(at + 2) + 1);
 }
 
+/* Only the first failure of a check is kept; the later ones are its consequences. */
 bool judge_fails(struct judge *judge, const char *format, ...)
 {
     va_list list;
@@ -80,7 +89,8 @@ bool judge_fails(struct judge *judge, const char *format, ...)
     return false;
 }
 
-/* Inputs depend on the seed, the check and how many were drawn before. */
+/* Draw the next number of this check's stream: inputs depend on the seed, the check and how many were drawn
+ * before. */
 static double lesson_draw(struct judge *judge)
 {
     char stream[120];
@@ -91,6 +101,7 @@ static double lesson_draw(struct judge *judge)
     return random_uniform(judge->seed, judge->stream, judge->drawn++);
 }
 
+/* This draws a whole number from low to high, both included. */
 int64_t judge_draw(struct judge *judge, int64_t low, int64_t high)
 {
     return low + (int64_t)(lesson_draw(judge) * (double)(high - low + 1));
@@ -101,7 +112,7 @@ void judge_whole(struct judge *judge, float *x, int64_t count, int range)
     for (int64_t i = 0; i < count; i++) x[i] = (float)judge_draw(judge, -range, range);
 }
 
-/* 24 bits each, of sizes from 1/16 to 16: most additions round. */
+/* Fill with numbers of 24 bits, of sizes from 1/16 to 16: most additions round. */
 void judge_rough(struct judge *judge, float *x, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -111,6 +122,7 @@ void judge_rough(struct judge *judge, float *x, int64_t count)
     }
 }
 
+/* C [m, n] = A [m, k] B [k, n], or with the transpose of A or B.  Every product and every sum is rounded to float. */
 void judge_matrix_product(float *C, const float *A, const float *B, int64_t m, int64_t k, int64_t n, bool across_a,
                           bool across_b)
 {

@@ -3,6 +3,8 @@
  * A lesson is a folder of tutorials/ (docs/adding/README.md says what is in it).  Its check.c defines a struct lesson,
  * which the Makefile finds and registers.  Checks are part of this program.  A student's code is not: it runs in
  * processes of its own, and a check only gets what came back, and what was counted (trial.h).
+ * emulated_devices/cli/course/ lists and finds lessons; judge.c runs their checks; the check.c of each lesson
+ * defines one.
  */
 #ifndef ORRERY_LESSON_H
 #define ORRERY_LESSON_H
@@ -76,10 +78,10 @@ int lesson_points(const struct lesson *);
 /** Whether its file is one of CUDA kernels: it has no functions, and ends with ".cu" (kernel.h). */
 bool lesson_has_kernels(const struct lesson *);
 
-/** The lesson of a word: "3", "03", "03_ring", "ring".  @return NULL with ERR_USAGE. */
+/** Find the lesson of a word: "3", "03", "03_ring", "ring".  @return NULL with ERR_USAGE. */
 const struct lesson *lesson_find(const char *word, struct error *);
 
-/** Which alternative of a choice a variant of the course has: 0 .. choices-1.  Variant 0 has 0. */
+/** The alternative of a choice that a variant of the course has: 0 .. choices-1.  Variant 0 has 0. */
 int lesson_choice(const struct lesson *, const char *name, uint64_t variant);
 
 /* ---- for checks -------------------------------------------------------------------------------------------------- */
@@ -94,10 +96,10 @@ bool judge_used_up(struct judge *);
 /** The check fails, for this reason; only the first one counts.  @return false. */
 bool judge_fails(struct judge *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** The choice of this course; see struct vary. */
+/** Make the choice of this course; see struct vary. */
 int judge_choice(const struct judge *, const char *name);
 
-/** The next number of the inputs, in low .. high. */
+/** Draw the next number of the inputs, in low .. high. */
 int64_t judge_draw(struct judge *, int64_t low, int64_t high);
 
 /** Fill an array with whole numbers in -range .. range: their sums are exact in fp32 in every order, up to 2^24. */

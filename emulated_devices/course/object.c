@@ -1,3 +1,6 @@
+/* object.c -- looks at the object file of a student: sections, symbols, and what it uses.  build.c calls
+ * object_is_fine before it links anything.  Every offset is checked, because a student's text may have put anything
+ * into the file. */
 #include "emulated_devices/course/object.h"
 #include "ref/io/output.h"
 #include <elf.h>
@@ -9,6 +12,7 @@
 
 enum { STATIC_MOST = 4096, OBJECT_MOST = 32 << 20 };
 
+/* Everything that a student's file may call, and what compilers call by themselves. */
 static const char *const may_use[] = {
     /* course.h */
     "group_of", "message_send", "message_receive", "message_wait", "exchange_both", "all_reduce", "reduce_scatter",
@@ -27,6 +31,7 @@ static const char *const may_use[] = {
     "copysignf", "cbrt", "cbrtf", NULL
 };
 
+/* Whether a name is in a list that ends with NULL. */
 static bool object_is_one_of(const char *name, const char *const *list)
 {
     for (; *list; list++)
@@ -34,9 +39,10 @@ static bool object_is_one_of(const char *name, const char *const *list)
     return false;
 }
 
-/* What is found, a line each. */
+/* The findings are lines of this text. */
 struct finding { char *to; size_t size, used; int count; };
 
+/* Add a line about what is not allowed; twelve are enough. */
 static void object_find(struct finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void object_find(struct finding *finding, const char *format, ...)
 {
@@ -52,11 +58,13 @@ static void object_find(struct finding *finding, const char *format, ...)
 
 struct object { const char *bytes; size_t count; const Elf64_Ehdr *head; const Elf64_Shdr *section; int sections; };
 
+/* Whether a range lies inside the file; an object may say anything. */
 static bool is_inside(const struct object *object, uint64_t at, uint64_t bytes)
 {
     return at <= object->count && bytes <= object->count - at;
 }
 
+/* Open an ELF file of this machine, and check that all offsets are inside.  @return false: it is none. */
 static bool open_object(struct object *object)
 {
     const Elf64_Ehdr *h = object->head = (const void *)object->bytes;
@@ -82,8 +90,8 @@ static const char *string_at(const struct object *object, uint32_t table, uint64
     return object->bytes + s->sh_offset + at;
 }
 
-/* Sections that compilers make of a text in C, and what begins so: ".text.unlikely".  Others may be code for somebody
- * else, such as a linker that optimizes. */
+/* Whether compilers make this section of a text in C.  Names may go on behind a point, as ".text.unlikely".  Other
+ * sections may be code for somebody else, such as a linker that optimizes. */
 static bool is_usual(const char *name)
 {
     static const char *const usual[] = { ".text", ".rodata", ".data", ".bss", ".tdata", ".tbss", ".comment", ".note",
@@ -98,6 +106,7 @@ static bool is_usual(const char *name)
     return false;
 }
 
+/* Sections that run code by themselves, and static memory beyond what a lesson allows. */
 static void look_at_sections(const struct object *object, struct finding *finding)
 {
     uint64_t memory = 0;
@@ -122,6 +131,7 @@ static void look_at_sections(const struct object *object, struct finding *findin
                     (unsigned long long)memory, STATIC_MOST);
 }
 
+/* A symbol that the object uses must be allowed; a symbol that it defines must be asked for. */
 static void look_at_symbol(const struct object *object, const Elf64_Shdr *table, const Elf64_Sym *s,
                            const char *const *may_define, struct finding *finding)
 {
@@ -154,6 +164,7 @@ static bool defines(const struct object *object, const char *name)
     return false;
 }
 
+/* Look at the whole object.  @return whether nothing was found; `why` has a line for each finding. */
 bool object_is_fine(const char *path, const char *const *must_define, char *why, size_t size)
 {
     struct object o = { 0 };

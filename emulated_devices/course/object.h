@@ -1,4 +1,5 @@
-/* object.h -- what a compiled file may have in it.  Private to this folder. */
+/* object.h -- what a compiled file may have in it.  Private to this folder.
+ * build.c calls it before it links a student's object. */
 #ifndef ORRERY_COURSE_OBJECT_H
 #define ORRERY_COURSE_OBJECT_H
 

@@ -7,13 +7,14 @@
  *         #0 0x55d0 in data_gradients FOLDER/data.c:41
  *         ..
  *         [32, 48) 'bad' (line 38) <== Memory access at offset 48 overflows this variable
+ * serve.c hands it what a worker's sanitizer said.  A report that it does not know gives an empty text.
  */
 #include "emulated_devices/course/sanitized.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a kind of error means; memory between arrays is poisoned (tutorials/worker/worker.c). */
+/* These words say what a kind of error means.  Memory between arrays is poisoned (tutorials/worker/worker.c). */
 static const struct { const char *kind, *where; } kinds[] = {
     { "use-after-poison", "outside of all arrays and allocated memory, or in memory that was released" },
     { "stack-buffer-overflow", "behind the end of a local array" },
@@ -23,9 +24,10 @@ static const struct { const char *kind, *where; } kinds[] = {
     { "global-buffer-overflow", "outside of a static array" },
 };
 
+/* This counts characters until one of these. */
 static int length_until(const char *at, const char *any) { return (int)strcspn(at, any); }
 
-/* The line number behind "/file:", or 0.  *at goes behind it; NULL: there is no more. */
+/* Find the line number behind "/file:"; 0: there is none.  *at goes behind it; NULL: there is no more. */
 static long line_in(const char **at, const char *file)
 {
     const size_t n = strlen(file);
@@ -38,6 +40,7 @@ static long line_in(const char **at, const char *file)
     return 0;
 }
 
+/* For undefined behaviour this gives the line of the student's file, and the message. */
 static bool undefined_text(const char *report, const char *file, char *to, size_t size)
 {
     static const char mark[] = ": runtime error: ";
@@ -52,6 +55,7 @@ static bool undefined_text(const char *report, const char *file, char *to, size_
     return true;
 }
 
+/* Memory that was used wrongly: the place, the array, and what was done. */
 static bool address_text(const char *report, const char *file, char *to, size_t size)
 {
     static const char mark[] = "ERROR: AddressSanitizer: ";
@@ -65,6 +69,7 @@ static bool address_text(const char *report, const char *file, char *to, size_t 
     const int n = length_until(kind, " :\n");
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strncmp(kind, kinds[i].kind, (size_t)n) == 0 && kinds[i].kind[n] == '\0') where = kinds[i].where;
+    /* A report names the variable in a later line, in quotes. */
     while (variable && variable > kind && *variable != '\n' && *variable != '\'') variable--;      /* 'bad' (line 38) */
     const char *end = variable;
     while (variable && variable > kind && variable[-1] != '\n' && variable[-1] != '\'') variable--;

@@ -7,6 +7,8 @@
  * A device reads the requests of its worker one after another.  It waits for messages as every device of a crew does;
  * so runs are the same every time, and a deadlock is seen at once.  Whatever a worker asks for is checked here again,
  * because its own checks are in the student's process.
+ * trial.c forks this process for one run, and reads the results from the memory that both share.  Every way to end
+ * but the last writes `why` and `culprit` there; serve_trial never returns.
  */
 #define _GNU_SOURCE                     /* SOCK_CLOEXEC */
 #include "emulated_devices/course/serve.h"
@@ -30,22 +32,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The processor time that all devices of a run may take together: so an endless loop on eight of them is seen as soon
- * as one on one.  Under sanitizers everything takes longer. */
+/* This is the processor time that all devices of a run may take together.  An endless loop on eight of them is seen
+ * as soon as one on one. */
 enum { RUN_MILLISECONDS = 3000, LEAST_MILLISECONDS = 250, SANITIZED = 6, WALL_SECONDS = 300,
        PROCESSES = 256, START_SECONDS = 60 };
 
+/* The time is shared by the devices, and at least a little for each. */
 static uint32_t milliseconds_each(const struct trial *trial)
 {
     const int each = RUN_MILLISECONDS / trial->devices;
     return (uint32_t)(each > LEAST_MILLISECONDS ? each : LEAST_MILLISECONDS) * (trial->judge->caged ? 1 : SANITIZED);
 }
 
-/* said: where a sanitizer's report comes out. */
+/* These are a worker's process, and where a sanitizer's report comes out. */
 static struct { pid_t process; int socket, said; } worker[WORKER_MOST_DEVICES];
 
 /* ---- how a run ends before its end ------------------------------------------------------------------------------- */
 
+/* End the run with a reason, and say which device is at fault. */
 void desk_end(struct desk *desk, enum trial_end how, const char *format, ...)
 {
     va_list list;
@@ -56,6 +60,7 @@ void desk_end(struct desk *desk, enum trial_end how, const char *format, ...)
     _exit(1);
 }
 
+/* End the run for all devices together: a collective operation was called differently. */
 void desk_end_together(struct desk *desk, const char *why)
 {
     snprintf(desk->run->why, sizeof desk->run->why, "%s", why);
@@ -63,7 +68,7 @@ void desk_end_together(struct desk *desk, const char *why)
     _exit(1);
 }
 
-/* A worker that has ended has closed its end of the pipe. */
+/* Read the report of a worker that has ended: it has closed its end of the pipe. */
 static bool sanitizer_found(const struct desk *desk, char *to, size_t size)
 {
     char report[16384];
@@ -76,7 +81,7 @@ static bool sanitizer_found(const struct desk *desk, char *to, size_t size)
     return sanitizer_text(report, desk->run->judge->lesson->file, to, size);
 }
 
-/* The worker is gone without a word. */
+/* End the run: a worker is gone without a word.  Its signal says what it did. */
 static void worker_ended(struct desk *desk)
 {
     char found[RUN_TEXT];
@@ -100,6 +105,7 @@ static void worker_ended(struct desk *desk)
             WIFEXITED(how) ? WEXITSTATUS(how) : -1);
 }
 
+/* Write to a worker; whoever does not read has ended. */
 static void serve_write_all(struct desk *desk, const void *from, uint64_t bytes)
 {
     for (const char *at = from; bytes > 0;) {
@@ -110,12 +116,14 @@ static void serve_write_all(struct desk *desk, const void *from, uint64_t bytes)
     }
 }
 
+/* Answers are kept until this device reads again, so that many go out in one write. */
 static void flush(struct desk *desk)
 {
     serve_write_all(desk, desk->kept, desk->kept_bytes);
     desk->kept_bytes = 0;
 }
 
+/* Keep bytes for the worker; what does not fit is written at once. */
 void desk_tell(struct desk *desk, const void *from, uint64_t bytes)
 {
     if (desk->kept_bytes + bytes > sizeof desk->kept) flush(desk);
@@ -123,6 +131,7 @@ void desk_tell(struct desk *desk, const void *from, uint64_t bytes)
     else if (bytes > 0) memcpy(desk->kept + desk->kept_bytes, from, bytes), desk->kept_bytes += bytes;
 }
 
+/* Read from a worker; everything that was kept is written first. */
 void desk_hear(struct desk *desk, void *to, uint64_t bytes)
 {
     flush(desk);
@@ -134,6 +143,7 @@ void desk_hear(struct desk *desk, void *to, uint64_t bytes)
     }
 }
 
+/* Answer a request with a value and, if asked for, bytes. */
 void desk_answer(struct desk *desk, int64_t value, const void *payload, uint64_t bytes)
 {
     const struct answer a = { value, bytes };
@@ -141,8 +151,10 @@ void desk_answer(struct desk *desk, int64_t value, const void *payload, uint64_t
     desk_tell(desk, payload, bytes);
 }
 
+/* A request that course.h cannot have made ends the run at once. */
 void desk_forged(struct desk *desk) { desk_end(desk, RUN_BROKEN, "it sent a request that course.h cannot have made"); }
 
+/* End the run if an emulated device failed. */
 void desk_must(struct desk *desk, enum error_code e, const struct error *err)
 {
     if (e) desk_end(desk, RUN_MISUSED, "%s", err->text);
@@ -150,6 +162,7 @@ void desk_must(struct desk *desk, enum error_code e, const struct error *err)
 
 /* ---- a device ---------------------------------------------------------------------------------------------------- */
 
+/* Make the groups of a device, which the check has chosen. */
 static void serve_open_groups(struct desk *desk, struct start *start)
 {
     struct error err = { OK, "" };
@@ -165,6 +178,7 @@ static void serve_open_groups(struct desk *desk, struct start *start)
     }
 }
 
+/* Send the worker its call: the arguments, the buffers, and its time. */
 static void send_call(struct desk *desk)
 {
     struct start s = { .rank = desk->rank, .size = desk->run->devices, .groups = desk->run->groups,
@@ -182,6 +196,7 @@ static void send_call(struct desk *desk)
         if (s.way[i] & BUFFER_IN) desk_tell(desk, desk->own->buffer[i].data, s.bytes[i]);
 }
 
+/* One device of the crew: its own clock and memory, and the requests of its worker until it returns. */
 static enum error_code be_a_device(struct crew *crew, int rank, const void *asked, struct error *err)
 {
     struct trial *run = *(struct trial *const *)asked;
@@ -199,6 +214,7 @@ static enum error_code be_a_device(struct crew *crew, int rank, const void *aske
                         .socket = worker[rank].socket };
     send_call(k);
     desk_serve(k);
+    /* The judge reads what the device counted from the memory that both share. */
     const struct traffic all = ledger_kind(&c.counted, TRAFFIC_OTHER);
     k->own->messages = all.messages_sent, k->own->bytes = all.bytes_sent;
     k->own->peak = d.arena.peak.tag[ACTIVATIONS];
@@ -209,6 +225,7 @@ static enum error_code be_a_device(struct crew *crew, int rank, const void *aske
 
 /* ---- the processes ----------------------------------------------------------------------------------------------- */
 
+/* End the run before anything has started. */
 static void no_start(struct trial *r, int rank, const char *why) __attribute__((noreturn));
 static void no_start(struct trial *trial, int rank, const char *why)
 {
@@ -217,7 +234,8 @@ static void no_start(struct trial *trial, int rank, const char *why)
     _exit(1);
 }
 
-/* The devices' ends of their sockets, then of the pipes for what sanitizers say: at[].  @return the largest. */
+/* Open the sockets of the devices, then the pipes for what sanitizers say: at[].  @return the largest number, -1:
+ * none could be opened. */
 static int open_ends(const struct trial *trial, bool heard, int *at)
 {
     int most = 0, ends[2];
@@ -235,13 +253,13 @@ static int open_ends(const struct trial *trial, bool heard, int *at)
     return most;
 }
 
-/* In the child: the program, which has no rights. */
+/* Become the worker's program, in the child, without rights. */
 static void become_program(const struct trial *trial, bool heard, const int *at, int first)
 {
     char path[PATH_MAX], words[3][16];
     char *const none[] = { NULL }, *const sane[] = { (char *)SANITIZERS, path, NULL };  /* clang's calls a program */
     char *const word[WORKER_WORDS + 1] = { (char *)"worker", words[0], words[1], words[2], NULL };
-    /* Of memory and time the worker takes less later (worker.c). */
+    /* These limits hold only until the worker itself takes less memory and time (worker.c). */
     const struct cage_limits no_more = { .seconds = START_SECONDS, .file = 1, .processes = PROCESSES };
     snprintf(path, sizeof path, "PATH=/usr/local/bin:/usr/bin:/bin");
     snprintf(words[0], sizeof words[0], "%d", first), snprintf(words[1], sizeof words[1], "%d", trial->devices);
@@ -255,7 +273,7 @@ static void become_program(const struct trial *trial, bool heard, const int *at,
     _exit(127);
 }
 
-/* A program that makes a process of itself for each device, and ends: what it has made is then waited for here. */
+/* Start the program that makes a process of itself for each device.  What it has made is waited for here. */
 static int start_program(const struct trial *trial, bool heard, const int *at, int first)
 {
     int how = 0;
@@ -266,6 +284,7 @@ static int start_program(const struct trial *trial, bool heard, const int *at, i
     return WIFEXITED(how) && WEXITSTATUS(how) == 0 ? 0 : EAGAIN;
 }
 
+/* Start a worker for each device, and read their processes' numbers. */
 static void start_workers(struct trial *trial)
 {
     const bool heard = !trial->judge->caged;
@@ -284,6 +303,7 @@ static void start_workers(struct trial *trial)
     }
 }
 
+/* Run one trial in this process.  It ends by itself, whatever the workers do. */
 void serve_trial(struct trial *trial)
 {
     struct error err = { OK, "" };

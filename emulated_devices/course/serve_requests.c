@@ -1,5 +1,7 @@
 /* serve_requests.c -- what a worker can ask its device for.  All of it is checked here: the worker's own checks are in
- * the student's process. */
+ * the student's process.
+ * serve.c calls desk_serve for each device, until its worker says that the function has returned.  An impossible
+ * request ends the run. */
 #include "emulated_devices/course/alike.h"
 #include "emulated_devices/course/desk.h"
 #include "emulated_devices/course/lesson.h"
@@ -16,6 +18,7 @@ enum { RUN_MEGABYTES = 192 };
 /* Bytes that all devices of the run hold here for their workers: messages on their way, blocks, operands. */
 static uint64_t held;
 
+/* All devices together have a limit, so a lesson cannot take a machine's memory. */
 static void serve_requests_hold(struct desk *desk, uint64_t bytes)
 {
     held += bytes;
@@ -24,6 +27,7 @@ static void serve_requests_hold(struct desk *desk, uint64_t bytes)
                   "that nobody has received, and for allocate()", (unsigned long long)bytes, RUN_MEGABYTES);
 }
 
+/* This takes memory for a worker; without it the run ends. */
 static void *memory(struct desk *desk, uint64_t bytes)
 {
     serve_requests_hold(desk, bytes);
@@ -32,6 +36,7 @@ static void *memory(struct desk *desk, uint64_t bytes)
     return p;
 }
 
+/* Free a worker's memory, and count it back. */
 static void give_memory(void *p, uint64_t bytes)
 {
     free(p);
@@ -40,6 +45,7 @@ static void give_memory(void *p, uint64_t bytes)
 
 /* ---- what happened ----------------------------------------------------------------------------------------------- */
 
+/* Note an event for the drawing, if there is room. */
 static void serve_requests_note(struct desk *desk, enum event_kind kind, int peer, uint64_t bytes, picoseconds from)
 {
     struct trial *r = desk->run;
@@ -47,6 +53,7 @@ static void serve_requests_note(struct desk *desk, enum event_kind kind, int pee
     r->event[r->events++] = (struct event){ (int32_t)kind, desk->rank, peer, bytes, from, desk->device->clock.now };
 }
 
+/* A device notes what it does now, which a deadlock tells. */
 static void doing(struct desk *desk, enum waiting what, int peer, uint64_t bytes)
 {
     desk->own->doing = (int32_t)what, desk->own->peer = peer, desk->own->waits_bytes = bytes;
@@ -54,6 +61,7 @@ static void doing(struct desk *desk, enum waiting what, int peer, uint64_t bytes
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
+/* This finds the group of a request, and checks its peer; both must be this device's. */
 static struct group *group_asked(struct desk *desk, const struct request *request, bool with_peer)
 {
     if (request->group < 0 || request->group >= desk->groups || !desk->in[request->group]) desk_forged(desk);
@@ -62,6 +70,7 @@ static struct group *group_asked(struct desk *desk, const struct request *reques
     return g;
 }
 
+/* Begin a message: a send takes the bytes from the worker, a receive gets room for them. */
 static void start_message(struct desk *desk, const struct request *request)
 {
     struct group *g = group_asked(desk, request, true);
@@ -69,6 +78,7 @@ static void start_message(struct desk *desk, const struct request *request)
     const bool sending = request->kind == ASK_SEND;
     if (request->number < 0 || request->number >= WORKER_MESSAGES || desk->mail[request->number].used
         || (sending && request->payload != request->bytes)) desk_forged(desk);
+    /* A receive gets its room before the message is there. */
     void *data = memory(desk, request->bytes);
     if (sending) desk_hear(desk, data, request->bytes);
     desk->mail[request->number].used = true, desk->mail[request->number].sending = sending,
@@ -81,7 +91,7 @@ static void start_message(struct desk *desk, const struct request *request)
                                          : message_receive(x, request->peer, data, request->bytes);
 }
 
-/* "send over all devices: device 1 expected 8 bytes from device 0, which sent 4", as the student's call. */
+/* Say that a message has another size: "device 1 expected 8 bytes from device 0, which sent 4". */
 static void wrong_message(struct desk *desk, const struct request *request, const struct error *err)
 {
     const char *size = strstr(err->text, "expected ");
@@ -90,6 +100,7 @@ static void wrong_message(struct desk *desk, const struct request *request, cons
              : "message_receive", size);
 }
 
+/* Wait for a message, and give what has come to the worker. */
 static void wait_message(struct desk *desk, const struct request *request)
 {
     struct error err = { OK, "" };
@@ -108,6 +119,7 @@ static void wait_message(struct desk *desk, const struct request *request)
     desk->mail[request->number].used = false;
 }
 
+/* A block of allocate(): it is counted in the device's arena. */
 static void take_block(struct desk *desk, const struct request *request)
 {
     if (request->number < 0 || request->number >= WORKER_MESSAGES || desk->block[request->number]
@@ -118,6 +130,7 @@ static void take_block(struct desk *desk, const struct request *request)
     if (desk->block[request->number] == NULL) desk_end(desk, RUN_BROKEN, "there is no memory for the devices");
 }
 
+/* release() of a block that the device has. */
 static void give_block(struct desk *desk, const struct request *request)
 {
     if (request->number < 0 || request->number >= WORKER_MESSAGES || desk->block[request->number] == NULL)
@@ -126,11 +139,12 @@ static void give_block(struct desk *desk, const struct request *request)
     desk->block[request->number] = NULL;
 }
 
-/* The worker has added; here is what it takes. */
+/* Charge an addition that the worker has made: here is what it takes. */
 static void serve_requests_add(struct desk *desk, const struct request *request)
 {
     if (request->a < 0 || request->a > WORKER_POOL / 4) desk_forged(desk);
     const picoseconds from = desk->device->clock.now;
+    /* Two arrays of zeros stand for the worker's own, so that the clock is charged as for them. */
     void *zeros = memory(desk, 4 * (uint64_t)request->a), *more = memory(desk, 4 * (uint64_t)request->a);
     reduce_local(&desk->exchange[0], SUM, F32, zeros, more, request->a);
     desk->own->additions += (uint64_t)request->a;
@@ -138,6 +152,7 @@ static void serve_requests_add(struct desk *desk, const struct request *request)
     serve_requests_note(desk, EVENT_COMPUTE, 0, 4 * (uint64_t)request->a, from);
 }
 
+/* Charge work() of a device. */
 static void serve_requests_compute(struct desk *desk, const struct request *request)
 {
     const picoseconds from = desk->device->clock.now;
@@ -149,6 +164,7 @@ static void serve_requests_compute(struct desk *desk, const struct request *requ
     serve_requests_note(desk, EVENT_COMPUTE, 0, 0, from);
 }
 
+/* Make a group of devices, which all of its members must ask for. */
 static void make_group(struct desk *desk, const struct request *request)
 {
     int32_t list[WORKER_MOST_DEVICES];
@@ -171,9 +187,10 @@ static void make_group(struct desk *desk, const struct request *request)
     desk_answer(desk, i, NULL, 0);
 }
 
+/* These are the operations of course.h, in the order of their numbers. */
 static const enum operation operations[] = { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, ALLTOALL };
 
-/* Once all members have said what they ask for, member 0 compares, and lets the others go on. */
+/* Let all members say what they ask for before anybody goes on.  Member 0 compares, and lets the others go on. */
 static void serve_requests_meet(struct desk *desk, struct group *group)
 {
     struct exchange x = exchange_begin(group, CONTROL);
@@ -190,6 +207,7 @@ static void serve_requests_meet(struct desk *desk, struct group *group)
     desk_must(desk, exchange_both(&x, -1, NULL, 0, 0, &go, 1, &err), &err);
 }
 
+/* Keep the call of a device, so that a deadlock or a mistake can name it. */
 static void serve_requests_remember(struct desk *desk, const struct request *request, const int64_t *counts, int size)
 {
     struct asked_collective *a = &desk->own->asked;
@@ -197,6 +215,7 @@ static void serve_requests_remember(struct desk *desk, const struct request *req
     for (int m = 0; m < size && counts; m++) a->give[m] = counts[m], a->take[m] = counts[size + m];
 }
 
+/* Run a collective operation of all members of a group. */
 static void do_collective(struct desk *desk, const struct request *request)
 {
     struct group *g = group_asked(desk, request, false);
@@ -213,12 +232,14 @@ static void do_collective(struct desk *desk, const struct request *request)
     if (head > 0) c.counts = counts, c.recvcounts = counts + g->size;
     for (int i = 0; head > 0 && i < 2 * g->size; i++)
         if (counts[i] < 0 || counts[i] > WORKER_POOL / 4) desk_forged(desk);
+    /* An all_to_all has its counts in front of the bytes. */
     collective_extents(op, &c, g->rank, g->size, &ins, &outs);
     if (op == BROADCAST && g->rank != request->peer) ins = 0;
     if (request->payload != head + 4 * (uint64_t)ins) desk_forged(desk);
     void *in = memory(desk, request->payload - head), *out = memory(desk, 4 * (uint64_t)outs);
     desk_hear(desk, in, request->payload - head);
     c.in = in, c.out = out;
+    /* A broadcast and an all-reduce work in place. */
     if (op == BROADCAST || op == ALLREDUCE) memcpy(out, in, (size_t)(request->payload - head)), c.in = out;
     const picoseconds from = desk->device->clock.now;
     serve_requests_remember(desk, request, c.counts, g->size);
@@ -232,6 +253,7 @@ static void do_collective(struct desk *desk, const struct request *request)
     give_memory(in, request->payload - head), give_memory(out, 4 * (uint64_t)outs), give_memory(counts, head);
 }
 
+/* Begin, end or join a stream of the device's clock. */
 static void use_stream(struct desk *desk, const struct request *request)
 {
     struct clock *c = &desk->device->clock;
@@ -246,6 +268,7 @@ static void use_stream(struct desk *desk, const struct request *request)
                     : "stream_end without stream_begin");
 }
 
+/* Take a line of say(), up to 200 characters. */
 static void take_line(struct desk *desk, const struct request *request)
 {
     char text[201] = "";
@@ -256,6 +279,7 @@ static void take_line(struct desk *desk, const struct request *request)
         snprintf(desk->run->lines + used, sizeof desk->run->lines - used, "device %d says: %s\n", desk->rank, text);
 }
 
+/* A function of course.h that a worker may not call, or calls wrongly. */
 static void take_misuse(struct desk *desk, const struct request *request)
 {
     char text[301] = "";
@@ -264,12 +288,14 @@ static void take_misuse(struct desk *desk, const struct request *request)
     desk_end(desk, RUN_MISUSED, "%s", text);
 }
 
+/* The function has returned: take its results, and check that no stream is left open. */
 static void take_results(struct desk *desk, const struct request *request)
 {
     uint64_t sum = 0;
     if (desk->apart) desk_end(desk, RUN_MISUSED, "the function returned after stream_begin: stream_end() is missing");
     if (desk->unjoined)
         desk_end(desk, RUN_MISUSED, "the function returned while a stream was still working: stream_join() is missing");
+    /* All results come in one payload, buffer after buffer. */
     for (int i = 0; i < WORKER_BUFFERS; i++)
         sum += desk->own->buffer[i].way & BUFFER_OUT ? desk->own->buffer[i].bytes : 0;
     if (request->payload != sum) desk_forged(desk);
@@ -279,6 +305,7 @@ static void take_results(struct desk *desk, const struct request *request)
     desk->own->result = request->a, desk->own->real = request->real[0];
 }
 
+/* Serve the requests of one worker until it is done. */
 void desk_serve(struct desk *desk)
 {
     for (struct request q;;) {

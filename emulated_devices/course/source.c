@@ -3,6 +3,8 @@
  * The text is read as a compiler reads it: lines that a backslash continues are one, comments are blanks, also those of
  * several lines, and what stands in quotes is no comment.  So a directive that begins behind a comment is seen.  Where
  * two compilers could read it in two ways it says so.
+ * build.c and build_kernels.c ask it for words that help a student; the text decides nothing.  A word of a comment or
+ * of quotes is not looked at.
  */
 #include "emulated_devices/course/source.h"
 #include <ctype.h>
@@ -12,19 +14,20 @@
 
 enum { LINE = 4096 };
 
+/* These are the headers that a student's file may include; the lesson's own header is the contract. */
 static const char *const headers[] = { "math.h", "string.h", "stddef.h", "stdint.h", "stdbool.h", "float.h", "limits.h",
                                        "course.h", NULL };
 static const char *const directives[] = { "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error",
                                           "pragma", "include", "", NULL };
-/* gcc writes names of attributes (section, weakref, symver) into the assembly as they are, line ends too: an .incbin in
- * one reads any file.  [[gnu::..]] is an attribute as well. */
+/* A student's file may not use these names.  gcc writes names of attributes (section, weakref, symver) into the
+ * assembly as they are, line ends too: an .incbin in one reads any file.  [[gnu::..]] is an attribute as well. */
 static const char *const never[] = { "asm", "__asm", "__asm__", "__has_include", "__has_include_next", "__has_embed",
                                      "_Pragma", "__pragma", "__attribute", "__attribute__", "__declspec", "gnu",
                                      "__gnu__", "clang", "_Clang", NULL };
 
 struct reader { const char *at; int number; };          /* number: of the line that `at` is in */
 
-/* The next character; 0: the end. */
+/* Read the next character, with lines that a backslash continues joined; 0: the end. */
 static char next_char(struct reader *reader)
 {
     for (;;) {
@@ -44,15 +47,17 @@ static char next_char(struct reader *reader)
     return c;
 }
 
+/* Look at the next character without taking it. */
 static char peek_char(const struct reader *reader)
 {
     struct reader copy = *reader;
     return next_char(&copy);
 }
 
+/* A name of C has letters, digits and underscores. */
 static bool continues_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* The next line, as a compiler sees it.  @return NULL, or what is wrong with it. */
+/* Read the next line, as a compiler sees it.  @return NULL, or what is wrong with it. */
 static const char *source_read_line(struct reader *reader, char line[LINE])
 {
     enum { CODE, COMMENT, LINE_COMMENT } in = CODE;
@@ -63,6 +68,7 @@ static const char *source_read_line(struct reader *reader, char line[LINE])
         if (in == COMMENT && c == '*' && peek_char(reader) == '/') next_char(reader), in = CODE, c = ' ';
         else if (in != CODE) continue;
         else if (quote) {
+            /* Inside quotes no comment can begin; a backslash takes the next character with it. */
             if (c == quote) quote = 0;
             else if (c == '\\' && peek_char(reader) != '\n') {
                 if (n < LINE - 2) line[n++] = c;
@@ -84,6 +90,7 @@ static const char *source_read_line(struct reader *reader, char line[LINE])
     return NULL;
 }
 
+/* Whether a whole word of the line is this one. */
 static bool has_identifier(const char *line, const char *word)
 {
     const size_t n = strlen(word);
@@ -93,6 +100,7 @@ static bool has_identifier(const char *line, const char *word)
     return false;
 }
 
+/* Whether a word is in a list that ends with NULL. */
 static bool source_is_one_of(const char *const *list, const char *word)
 {
     for (; *list; list++)
@@ -100,7 +108,7 @@ static bool source_is_one_of(const char *const *list, const char *word)
     return false;
 }
 
-/* Whether the line is no directive, or one that is allowed; name: of the file that it includes. */
+/* Whether the line is no directive, or one that is allowed.  name: the file that it includes. */
 static bool directive_is_fine(const char *line, const char *contract, char name[80])
 {
     char word[20] = "", open, close;
@@ -112,6 +120,7 @@ static bool directive_is_fine(const char *line, const char *contract, char name[
     while (isspace((unsigned char)*line)) line++;
     for (size_t n = 0; continues_name(*line) && n + 1 < sizeof word; n++) word[n] = *line++, word[n + 1] = 0;
     if (continues_name(*line) || !source_is_one_of(directives, word)) return false;
+    /* Pragmas that read other files are not allowed. */
     if (strcmp(word, "pragma") == 0)
         return !has_identifier(line, "dependency") && !has_identifier(line, "pch_preprocess");
     if (strcmp(word, "include") != 0) return true;
@@ -120,8 +129,8 @@ static bool directive_is_fine(const char *line, const char *contract, char name[
     return source_is_one_of(headers, name) || strcmp(name, contract) == 0;
 }
 
-/* Find bytes that compilers read in different ways, wherever they stand.  @return their name, and their line; or
- * NULL. */
+/* Find bytes that compilers read in different ways, wherever they stand.  @return their name and their line; NULL:
+ * there are none. */
 static const char *find_odd_bytes(const char *text, int *number)
 {
     *number = 1;
@@ -135,6 +144,7 @@ static const char *find_odd_bytes(const char *text, int *number)
     return NULL;
 }
 
+/* Read the whole text, line by line.  @return false: it has something that is not allowed, and `why` says what. */
 bool source_is_fine(const char *text, const char *contract, char *why, size_t size)
 {
     struct reader r = { text, 1 };

@@ -1,4 +1,5 @@
-/* source.h -- words of a text that a lesson does not need: hints for the student.  Private to this folder. */
+/* source.h -- words of a text that a lesson does not need: hints for the student.  Private to this folder.
+ * build.c and build_kernels.c append its words to a compiler's messages. */
 #ifndef ORRERY_COURSE_SOURCE_H
 #define ORRERY_COURSE_SOURCE_H
 

@@ -1,3 +1,6 @@
+/* trial.c -- calls a student's function on emulated devices, and compares what came back.  Checks of lessons call
+ * it; serve.c runs the devices in another process.  The memory is shared with that process, so results and counters
+ * need no copies.  A wrong result fails the check, and the check goes on. */
 #define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "emulated_devices/course/trial.h"
 #include "emulated_devices/course/alike.h"
@@ -20,10 +23,12 @@
 
 enum { SHARED = 512 << 20 };            /* bytes of addresses; memory is taken when it is touched */
 
+/* The names of collective operations, as course.h has them. */
 const char *const trial_collectives[] = { "all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all" };
 
 /* ---- a run ------------------------------------------------------------------------------------------------------- */
 
+/* Make a run of one call.  The check fills buffers and arguments before trial_call. */
 struct trial *trial_open(struct judge *judge, const char *function, int devices, const char *format, ...)
 {
     struct trial *r = mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -38,7 +43,7 @@ struct trial *trial_open(struct judge *judge, const char *function, int devices,
     va_start(list, format);
     vsnprintf(more, sizeof more, format, list);
     va_end(list);
-    /* What is computed about W devices is computed on one, of which nobody wants to read. */
+    /* A function that computes something about W devices runs on one, so the label does not name that one. */
     const bool alone = devices == 1 && strstr(more, "W = ");
     const int n = alone ? 0 : snprintf(r->label, sizeof r->label, "%d device%s%s", devices, devices == 1 ? "" : "s",
                                        more[0] ? ", " : "");
@@ -46,6 +51,7 @@ struct trial *trial_open(struct judge *judge, const char *function, int devices,
     return r;
 }
 
+/* Take a place for a buffer; the memory is unmapped with the run. */
 void *trial_buffer(struct trial *trial, int device, int i, uint64_t bytes, enum buffer_way way)
 {
     void *data = (char *)trial + trial->used;
@@ -59,7 +65,7 @@ void *trial_buffer(struct trial *trial, int device, int i, uint64_t bytes, enum 
 
 void trial_close(struct trial *trial) { munmap(trial, trial->mapped); }
 
-/* "device 0 waits until device 1 has received 400 bytes, device 1 waits for .." */
+/* Say what each device waits for: "device 0 waits until device 1 has received 400 bytes". */
 static void describe_deadlock(const struct trial *trial, char *to, size_t size)
 {
     size_t used = 0;
@@ -86,6 +92,7 @@ static void describe_deadlock(const struct trial *trial, char *to, size_t size)
     }
 }
 
+/* Say why a run did not end as it should, in the student's words. */
 static void trial_report(struct trial *trial, int how)
 {
     char text[900];
@@ -107,11 +114,13 @@ static void trial_report(struct trial *trial, int how)
     trial_fails(trial, "deadlock, no device can go on: %s", text);
 }
 
+/* Call the function on all devices.  @return whether it returned on all of them; the check has failed otherwise. */
 bool trial_call(struct trial *trial)
 {
     struct child_end end;
     if (judge_used_up(trial->judge)) return false;
     for (int d = 0; d < trial->devices; d++) trial->device[d].doing = NOT_WAITING;
+    /* With `meets` every message waits for its receiver; else every message is eager. */
     for (int l = 0; l < trial->cluster.levels; l++) trial->cluster.link[l].eager = trial->meets ? 0 : ALWAYS_EAGER;
     fflush(NULL);
     const pid_t child = child_start();
@@ -127,6 +136,7 @@ bool trial_call(struct trial *trial)
 
 /* ---- failures ---------------------------------------------------------------------------------------------------- */
 
+/* Fail with the name of the run, and draw it, unless the check has failed before. */
 bool trial_fails(struct trial *trial, const char *format, ...)
 {
     char text[1300];
@@ -139,14 +149,15 @@ bool trial_fails(struct trial *trial, const char *format, ...)
     return judge_fails(trial->judge, "%s with %s: %s", trial->function, trial->label, text);
 }
 
-/* Memory that the student's code has not touched (tutorials/worker/worker.c). */
+/* Whether a number is memory that nobody has written (tutorials/worker/worker.c). */
 static bool is_poison(const float *x)
 {
     static const unsigned char poison[] = { 0x7f, 0x7f, 0x7f, 0x7f };
     return memcmp(x, poison, sizeof poison) == 0;
 }
 
-/* Poison is 3.396e38, and so is a sum of it and small numbers; a mean or a product with it has another size. */
+/* Say what a strange number may mean.  Poison is 3.396e38, and so is a sum of it and small numbers; a mean or a
+ * product of it has another size. */
 const char *trial_meaning(double got)
 {
     if (isnan(got)) return " (not a number: 0/0, infinity minus infinity, or computed from one)";
@@ -156,7 +167,8 @@ const char *trial_meaning(double got)
            "bounds, all bytes written, and is there what you add or copy?)";
 }
 
-/* An array that had numbers at first has poison only if the student's code put it there. */
+/* Fail: nothing was written there.  An array that had numbers at first has poison only if the student's code put it
+ * there. */
 static bool expect_untouched(struct trial *trial, int device, int i, const char *what, int64_t at, double want,
                              const char *more)
 {
@@ -167,6 +179,7 @@ static bool expect_untouched(struct trial *trial, int device, int i, const char 
                              : "was something added or copied that never arrived?");
 }
 
+/* Compare bit by bit, and name the first wrong element. */
 bool trial_expect_floats(struct trial *trial, int device, int i, const float *want, int64_t count, const char *what)
 {
     const float *got = trial->device[device].buffer[i].data;
@@ -181,6 +194,7 @@ bool trial_expect_floats(struct trial *trial, int device, int i, const float *wa
                        (double)got[first], trial_meaning((double)got[first]), (double)want[first], more);
 }
 
+/* Compare within a bound for each element, and name the first that is off. */
 bool trial_expect_near(struct trial *trial, int device, int i, const double *want, const double *bound, int64_t count,
                      const char *what)
 {
@@ -196,6 +210,7 @@ bool trial_expect_near(struct trial *trial, int device, int i, const double *wan
     return true;
 }
 
+/* A device sends as many messages and bytes as the algorithm needs, not fewer. */
 bool trial_expect_sent(struct trial *trial, int device, uint64_t messages, uint64_t bytes, const char *formula)
 {
     const struct trial_device *d = &trial->device[device];
@@ -205,9 +220,11 @@ bool trial_expect_sent(struct trial *trial, int device, uint64_t messages, uint6
                      (unsigned long long)messages, (unsigned long long)bytes, formula);
 }
 
+/* Collective operations must be called; a device must not send messages itself. */
 bool trial_expect_collectives(struct trial *trial, int device, uint64_t calls, const char *where)
 {
     const uint64_t called = trial->device[device].collectives;
+    /* A message that a device sends by itself is an event of its own. */
     for (int i = 0; i < trial->events; i++) {
         const struct event *e = &trial->event[i];
         if (e->kind == EVENT_SEND && e->device == device)
@@ -221,6 +238,7 @@ bool trial_expect_collectives(struct trial *trial, int device, uint64_t calls, c
                        calls == 1 ? "" : "s", where);
 }
 
+/* At most so many bytes may be allocated at once. */
 bool trial_expect_peak(struct trial *trial, int device, uint64_t most, const char *formula)
 {
     const struct trial_device *d = &trial->device[device];
@@ -229,6 +247,7 @@ bool trial_expect_peak(struct trial *trial, int device, uint64_t most, const cha
                      (unsigned long long)d->peak, (unsigned long long)most, formula);
 }
 
+/* A run takes as long as its slowest device. */
 picoseconds trial_time(const struct trial *trial)
 {
     picoseconds last = 0;
@@ -236,7 +255,8 @@ picoseconds trial_time(const struct trial *trial)
     return last;
 }
 
-/* Two direct exchanges of blocks, W-1 after another on a device's link, and the additions between them (two_shot). */
+/* How long an all-reduce takes: two direct exchanges of blocks, W-1 after another on a device's link, and the
+ * additions between (two_shot). */
 picoseconds trial_all_reduce_time(const struct trial *trial, int64_t count)
 {
     const struct cluster *c = &trial->cluster;
@@ -246,6 +266,7 @@ picoseconds trial_all_reduce_time(const struct trial *trial, int64_t count)
     return W == 1 ? 0 : 2 * message + (W - 1) * block;
 }
 
+/* Times are compared exactly, since the clock counts whole picoseconds. */
 bool trial_expect_time(struct trial *trial, picoseconds want, const char *formula)
 {
     const picoseconds got = trial_time(trial);

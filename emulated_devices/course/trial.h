@@ -12,6 +12,8 @@
  *
  * The student's function runs as a process a device; all that it asks for is done by devices of a crew (comm/crew.h) in
  * another process, which counts.  The numbers here are the crew's.
+ * Checks of lessons call it; draw.c and serve.c use the same struct.  A failure of a run fails the check, and the
+ * check goes on.
  */
 #ifndef ORRERY_COURSE_TRIAL_H
 #define ORRERY_COURSE_TRIAL_H
@@ -26,7 +28,7 @@ struct judge;
 
 enum { RUN_TEXT = 400, RUN_EVENTS = 4096, RUN_LINES = 1600 };
 
-/* An event on a device, for drawings. */
+/* This is an event on a device, for drawings. */
 enum event_kind { EVENT_SEND, EVENT_RECEIVE, EVENT_COMPUTE, EVENT_COLLECTIVE };       /* the last: peer is its
                                                                                        * enum collective_kind */
 struct event { int32_t kind, device, peer; uint64_t bytes; picoseconds from, until; };
@@ -60,7 +62,7 @@ struct trial_device {
     struct asked_collective asked;              /* the last one */
 };
 
-/* Ranks of the devices of a group; size 0: there is none. */
+/* These are the ranks of the devices of a group; size 0: there is none. */
 struct trial_group { int size, rank[WORKER_MOST_DEVICES]; };
 
 struct trial {
@@ -113,20 +115,21 @@ bool trial_expect_floats(struct trial *, int device, int i, const float *want, i
 bool trial_expect_near(struct trial *, int device, int i, const double *want, const double *bound, int64_t count,
                      const char *what);
 
-/** Messages and bytes that a device sent.  @param formula  for the student: "2 (W-1)". */
+/** Compare the messages and bytes that a device sent.  @param formula  for the student: "2 (W-1)". */
 bool trial_expect_sent(struct trial *, int device, uint64_t messages, uint64_t bytes, const char *formula);
 
 /** Calls of collective operations of a device, which sends nothing by itself.
  *  @param where  behind the number that is asked for: "", or " in both passes". */
 bool trial_expect_collectives(struct trial *, int device, uint64_t calls, const char *where);
 
-/** Most bytes that a device allocated at once. */
+/** Compare the most bytes that a device allocated at once. */
 bool trial_expect_peak(struct trial *, int device, uint64_t most, const char *formula);
 
-/** When the last device's function returned. */
+/** The time of a run is when the last device's function returned: compare it, or return it. */
 bool trial_expect_time(struct trial *, picoseconds want, const char *formula);
 picoseconds trial_time(const struct trial *);
-/** The time of an all_reduce of so many floats by all devices; an addition takes a picosecond (flop_rate 1000000). */
+/** Compute the time of an all_reduce of so many floats by all devices; an addition takes a picosecond (flop_rate
+ * 1000000). */
 picoseconds trial_all_reduce_time(const struct trial *, int64_t count);
 
 /** The check fails for this reason, after "with 3 devices, 1003 elements: ", with a drawing of the run. */

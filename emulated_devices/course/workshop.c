@@ -2,6 +2,8 @@
  *
  * Whatever a command has left in work/ is the student's.  This process opens nothing there but a result, and that only
  * if it is a plain file.
+ * build.c and build_kernels.c call it for each student's file.  A folder that cannot be made, or a compiler that does
+ * not start, is an error; a text that does not compile is not.
  */
 #define _DEFAULT_SOURCE                 /* chown, O_NOFOLLOW */
 #include "emulated_devices/course/build.h"
@@ -17,10 +19,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Of a processor, for a command; it is looked at every 20 ms, so that 30 seconds are never reached. */
+/* A command gets these seconds of a processor.  It is looked at every 20 ms, so that 30 seconds are never reached. */
 enum { SECONDS = 26, EACH = 512, ALL = 560, FILES = 96, SAID = 1 << 20, PROCESSES = 64 };
 enum { DEEP = 32, STOPPED = 100 };      /* STOPPED: bytes for what was over its limit */
 
+/* Join a folder and a path.  An empty result means that the names are too long, and no file has such a name. */
 void path_of(char *to, size_t size, const char *folder, const char *inside)
 {
     const size_t n = strlen(folder), m = strlen(inside);
@@ -33,7 +36,8 @@ void path_of(char *to, size_t size, const char *folder, const char *inside)
 
 /* ---- the folder -------------------------------------------------------------------------------------------------- */
 
-/* The program that a word names, as an absolute path; its links stay, because some programs look at their own name. */
+/* Find the program that a word names, as an absolute path.  Its links stay, because some programs look at their own
+ * name. */
 static bool find_program(const char *word, char *to, size_t size)
 {
     char here[PATH_MAX], copy[4 * PATH_MAX];
@@ -47,7 +51,7 @@ static bool find_program(const char *word, char *to, size_t size)
     return false;
 }
 
-/* CC or CXX, with its first word as an absolute path. */
+/* Find CC or CXX, with its first word as an absolute path. */
 static enum error_code find_compiler(struct build *build, struct error *err)
 {
     const char *asked = getenv(build->plus ? "CXX" : "CC");
@@ -62,6 +66,7 @@ static enum error_code find_compiler(struct build *build, struct error *err)
     return fail(err, ERR_FILE, "%s: there is no such compiler; CC names one", word);
 }
 
+/* Make a folder inside the build's folder. */
 static enum error_code make_inside(const struct build *build, const char *name, mode_t mode, struct error *err)
 {
     char path[PATH_MAX];
@@ -70,7 +75,7 @@ static enum error_code make_inside(const struct build *build, const char *name, 
     return fail(err, ERR_FILE, "%s: %s", path, strerror(errno));
 }
 
-/* The folder that a command can write is its user's. */
+/* Make the folder that a command can write: it belongs to the command's user. */
 static enum error_code make_work(const struct build *build, struct error *err)
 {
     char path[PATH_MAX];
@@ -83,6 +88,7 @@ static enum error_code make_work(const struct build *build, struct error *err)
     return e;
 }
 
+/* Make the build's folder with all that is in it; nobody else may list it. */
 static enum error_code open_folder(struct build *build, struct error *err)
 {
     enum error_code e = OK;
@@ -97,6 +103,7 @@ static enum error_code open_folder(struct build *build, struct error *err)
     return e ? e : make_work(build, err);
 }
 
+/* Open a build: its folder and its compiler. */
 enum error_code build_open(struct build *build, bool kernels, const struct judging *how, struct error *err)
 {
     int32_t user, group;
@@ -106,13 +113,14 @@ enum error_code build_open(struct build *build, bool kernels, const struct judgi
     return e ? e : open_folder(build, err);
 }
 
+/* A text needs a folder, and no compiler. */
 enum error_code build_open_text(struct build *build, const struct judging *how, struct error *err)
 {
     *build = (struct build){ .user = how->user };
     return open_folder(build, err);
 }
 
-/* Anything may lie in it: links are removed, not followed. */
+/* Remove a folder with anything in it: links are removed, not followed. */
 static void remove_tree(int in, const char *name, int depth)
 {
     const int fd = depth < DEEP ? openat(in, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
@@ -126,6 +134,7 @@ static void remove_tree(int in, const char *name, int depth)
     unlinkat(in, name, AT_REMOVEDIR);
 }
 
+/* The folder is removed once; a second call does nothing. */
 void build_remove(struct build *build)
 {
     if (build->folder[0]) remove_tree(AT_FDCWD, build->folder, 0);
@@ -134,6 +143,7 @@ void build_remove(struct build *build)
 
 /* ---- files in it ------------------------------------------------------------------------------------------------- */
 
+/* Write a file with these bytes, for everybody to read. */
 static enum error_code put_file(const struct build *build, const char *name, const char *bytes,
                                 size_t count, mode_t mode, struct error *err)
 {
@@ -152,6 +162,7 @@ enum error_code build_put(const struct build *build, const char *name, const cha
     return put_file(build, name, text, bytes, 0644, err);
 }
 
+/* Copy a file of the lesson into the build's folder. */
 enum error_code build_copy(const struct build *build, const char *from, const char *name, struct error *err)
 {
     char *text = NULL;
@@ -168,6 +179,7 @@ static bool ends_with(const char *name, const char *end)
     return n > m && strcmp(name + n - m, end) == 0;
 }
 
+/* Copy all files with this ending; a folder of a lesson has few. */
 enum error_code build_copy_all(const struct build *build, const char *from, const char *end, const char *name,
                                struct error *err)
 {
@@ -184,6 +196,7 @@ enum error_code build_copy_all(const struct build *build, const char *from, cons
     return e;
 }
 
+/* Read a file that the student's command has made: a plain file, of at most `most` bytes, and no link. */
 static char *read_plain(const char *path, size_t most, size_t *count)
 {
     struct stat st;
@@ -202,6 +215,7 @@ static char *read_plain(const char *path, size_t most, size_t *count)
     return NULL;
 }
 
+/* Read a file of work/, which belongs to the student. */
 char *build_read(const struct build *build, const char *name, size_t most, size_t *count, struct error *err)
 {
     char path[PATH_MAX], inside[PATH_MAX];
@@ -212,6 +226,7 @@ char *build_read(const struct build *build, const char *name, size_t most, size_
     return bytes;
 }
 
+/* This empties work/ for the next command. */
 enum error_code build_empty(const struct build *build, struct error *err)
 {
     char path[PATH_MAX];
@@ -220,6 +235,7 @@ enum error_code build_empty(const struct build *build, struct error *err)
     return make_work(build, err);
 }
 
+/* Take a result of work/ into the build's folder, and empty work/: the student's user may write there. */
 enum error_code build_take(const struct build *build, const char *name, const char *to, struct error *err)
 {
     size_t count;
@@ -232,11 +248,13 @@ enum error_code build_take(const struct build *build, const char *name, const ch
 
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
 
+/* Add a word to a command line; a word that does not fit is left out. */
 void add_word(struct words *words, const char *word)
 {
     if (words->count < BUILD_WORDS - 1) words->word[words->count++] = word;
 }
 
+/* Add the compiler and its own words, such as "ccache gcc". */
 void add_compiler(struct words *words, const char *compiler)
 {
     snprintf(words->text, sizeof words->text, "%s", compiler);
@@ -244,7 +262,8 @@ void add_compiler(struct words *words, const char *compiler)
          one = strtok_r(NULL, " ", &rest)) add_word(words, one);
 }
 
-/* Who names lines of the text, sanitizers and the judge of kernels, reads /proc/self and starts a program for it. */
+/* This says what a command sees.  Sanitizers and the judge of kernels name lines of the text.  So they read
+ * /proc/self and start a program for that. */
 struct cage_view build_view(const struct build *build)
 {
     const bool names_lines = build->sanitize || build->plus;
@@ -270,6 +289,7 @@ static void copy_without(const char *folder, const char *said, char *to, size_t 
     to[used] = 0;
 }
 
+/* Say how a compiler ended, if it did not compile: not there, or not allowed to run. */
 static bool tell_end(const struct words *words, const struct build *build, const struct cage_end *end,
                      struct error *err)
 {
@@ -287,6 +307,7 @@ static bool tell_end(const struct words *words, const struct build *build, const
     return status == 0;
 }
 
+/* Run one command of a build.  @return whether it did its work; `why` has what it said. */
 bool build_run(struct words *words, const struct build *build, bool linking,
                const char *const tree[CAGE_READS], char *why, size_t size, int *how, struct error *err)
 {
@@ -300,6 +321,7 @@ bool build_run(struct words *words, const struct build *build, bool linking,
                                        .wall = COMMAND_SECONDS } };
     struct cage_end end;
     c.view = build_view(build);
+    /* A compiler sees its own files and in/; only a linker sees with/, too. */
     c.view.build = true, c.view.processes = false, c.view.writes = "work", c.view.reads[0] = "in";
     if (linking) c.view.reads[1] = "with";
     for (int i = 0; tree && i < CAGE_READS; i++) c.view.tree[i] = tree[i];
@@ -309,6 +331,7 @@ bool build_run(struct words *words, const struct build *build, bool linking,
     words->word[words->count] = NULL;
     why[0] = '\0', *how = 0;
     if (cage_run(&c, &end, err) != OK) return false;
+    /* The beginning of the messages is kept, and the limit is said behind them. */
     const size_t room = end.over && size > STOPPED ? size - STOPPED : size;
     copy_without(build->folder, end.said, why, room);
     *how = end.how;

@@ -1,4 +1,7 @@
-/* commands.c -- commands of the library, in processes of their own. */
+/* commands.c -- commands of the library, in processes of their own.
+ * Other programs call these functions through orrery.h; tutorials/python loads the library.  The child inherits the
+ * caller's streams, environment and folder.  An error is a status: 127 if the program cannot be started, 128 plus the
+ * signal that ended it. */
 #define _GNU_SOURCE
 #include "emulated_devices/library/orrery.h"
 #include "ref/io/child.h"
@@ -11,12 +14,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* $ORRERY; ../bin/orrery of the folder that has this library; orrery in PATH. */
+/* Find the program: $ORRERY, else ../bin/orrery of the folder that has this library, else orrery in PATH.  @return
+ * a path that lives as long as `path`. */
 static const char *find_program(char path[PATH_MAX])
 {
     const char *told = getenv("ORRERY");
     Dl_info self;
     if (told && told[0]) return told;
+    /* The address of a function of this library leads to the library's own file. */
     if (dladdr((void *)(uintptr_t)orrery_version, &self) == 0 || self.dli_fname == NULL) return "orrery";
     const char *slash = strrchr(self.dli_fname, '/');
     const int folder = slash ? (int)(slash - self.dli_fname) : 0;
@@ -28,6 +33,7 @@ static const char *find_program(char path[PATH_MAX])
     return "orrery";
 }
 
+/* In the child: add `--json -` if `out` is a pipe, and become the program.  It never returns. */
 static void become_command(const char *program, char *const words[], int out)
 {
     int n = 0;
@@ -37,12 +43,13 @@ static void become_command(const char *program, char *const words[], int out)
     all[0] = (char *)(uintptr_t)program;
     for (int i = 0; i < n; i++) all[1 + i] = words[i];
     if (out >= 0) all[n + 1] = (char *)"--json", all[n + 2] = (char *)"-";
+    /* The pipe takes the place of standard output, so the document alone goes there. */
     if (out >= 0 && dup2(out, STDOUT_FILENO) < 0) _exit(127);
     execvp(program, all);
     _exit(127);
 }
 
-/* Everything until the end of a pipe; NULL: nothing, or no memory for it. */
+/* Read everything until the end of a pipe.  @return NULL: nothing came, or there was no memory for it. */
 static char *read_all(int from)
 {
     size_t room = 0, used = 0;
@@ -64,6 +71,8 @@ static char *read_all(int from)
     return NULL;
 }
 
+/* Start the program, read its document to the end, then wait.  Reading first avoids a child that waits for room in
+ * the pipe. */
 static int commands_run(char *const words[], char **json)
 {
     char path[PATH_MAX];
@@ -71,12 +80,14 @@ static int commands_run(char *const words[], char **json)
     int ends[2] = { -1, -1 };
     struct child_end end;
     if (json && pipe(ends) != 0) return 127;
+    /* Text that the caller has not printed yet would be printed by the child, too. */
     fflush(NULL);
     const pid_t child = child_start();
     if (child == 0) {
         if (json) close(ends[0]);
         become_command(program, words, ends[1]);
     }
+    /* The reader sees an end only when nobody has the writing end any more. */
     if (json) close(ends[1]);
     if (json && child > 0) *json = read_all(ends[0]);
     if (json) close(ends[0]);

@@ -8,6 +8,7 @@
  *
  * Commands run in processes of their own, so nothing of them stays in yours.  Functions may be called from any thread;
  * one struct orrery_tensors by one thread at a time.  Names that do not begin with orrery_ are not exported.
+ * Errors come back as statuses and messages; the library never ends the calling process.
  */
 #ifndef ORRERY_H
 #define ORRERY_H
@@ -49,7 +50,7 @@ enum { ORRERY_DIMS = 8, ORRERY_MESSAGE = 400 };
 
 struct orrery_tensors;                  /* an open safetensors file: a checkpoint's, a golden file, a dump */
 
-/** One tensor of a file; strings live until the file is closed. */
+/** This is one tensor of a file; strings live until the file is closed. */
 struct orrery_tensor {
     const char *name;                   /* unique in the file */
     const char *dtype;                  /* as spelled in the file: "F32", "BF16", ... */
@@ -68,7 +69,7 @@ struct orrery_tensors *orrery_tensors_open(const char *path, char message[ORRERY
 /** Close a file. @param file  may be NULL. */
 void orrery_tensors_close(struct orrery_tensors *file);
 
-/** The number of tensors in a file. */
+/** Count the tensors in a file. */
 int orrery_tensors_count(const struct orrery_tensors *file);
 
 /** Describe a tensor. @param i  from 0 to orrery_tensors_count() - 1.  @param[out] tensor  its description.
@@ -78,7 +79,7 @@ int orrery_tensors_get(const struct orrery_tensors *file, int i, struct orrery_t
 /** The number of the tensor with a name, or -1. */
 int orrery_tensors_find(const struct orrery_tensors *file, const char *name);
 
-/** A value of the file's metadata, or NULL; it lives until the file is closed. */
+/** Find a value of the file's metadata, or NULL; it lives until the file is closed. */
 const char *orrery_tensors_metadata(const struct orrery_tensors *file, const char *key);
 
 /**

@@ -1,4 +1,5 @@
-/* tensors.c -- tensor files of the library: ref/io/safetensors.h with doubles and plain messages. */
+/* tensors.c -- tensor files of the library: ref/io/safetensors.h with doubles and plain messages.
+ * Other programs call these functions through orrery.h.  Errors are a return value and a message, never an exit. */
 #include "emulated_devices/library/orrery.h"
 #include "ref/io/safetensors.h"
 #include "ref/version.h"
@@ -9,11 +10,13 @@ struct orrery_tensors { struct safetensors st; };
 
 const char *orrery_version(void) { return ORRERY_VERSION; }
 
+/* Hand a message to a caller who wants it. */
 static void tensors_tell(char message[ORRERY_MESSAGE], const char *text)
 {
     if (message) snprintf(message, ORRERY_MESSAGE, "%s", text);
 }
 
+/* The reason comes from ref/io; without memory for the handle it is "no memory". */
 struct orrery_tensors *orrery_tensors_open(const char *path, char message[ORRERY_MESSAGE])
 {
     struct orrery_tensors *file = malloc(sizeof *file);
@@ -32,6 +35,7 @@ void orrery_tensors_close(struct orrery_tensors *file)
 
 int orrery_tensors_count(const struct orrery_tensors *file) { return file->st.count; }
 
+/* Tensors have at most ORRERY_DIMS dimensions; ref/io has refused files with more. */
 int orrery_tensors_get(const struct orrery_tensors *file, int i, struct orrery_tensor *tensor)
 {
     if (i < 0 || i >= file->st.count) return 1;
@@ -52,7 +56,7 @@ const char *orrery_tensors_metadata(const struct orrery_tensors *file, const cha
     return safetensors_metadata(&file->st, key);
 }
 
-/* Whole numbers of up to 53 bits are doubles, too: of the format's types only 64-bit integers have more. */
+/* Read whole numbers as doubles.  Only 64-bit integers have numbers of more than 53 bits, which are refused. */
 static enum error_code read_whole_numbers(const struct orrery_tensors *file, const struct safetensors_entry *entry,
                                           double *out, struct error *err)
 {
@@ -72,6 +76,7 @@ int orrery_tensors_read(const struct orrery_tensors *file, int i, double *out, c
     struct error err = { OK, "there is no such tensor" };
     if (i < 0 || i >= file->st.count) return tensors_tell(message, err.text), 1;
     const struct safetensors_entry *e = &file->st.entry[i];
+    /* The names of real formats begin with F or BF; fp8 formats begin with F, too. */
     const bool real = e->dtype[0] == 'F' || (e->dtype[0] == 'B' && e->dtype[1] == 'F');
     const enum error_code code = real ? safetensors_read(&file->st, e, F64, out, &err)
                                       : read_whole_numbers(file, e, out, &err);

@@ -1,4 +1,6 @@
-/* Lesson 01.  No messages yet: each of eight devices sums a vector of its own, of another length. */
+/* check.c -- judges lesson 01.  No messages yet: each of eight devices sums a vector of its own, of another length.
+ * The student writes sums.c with the five functions of sums.h.  Four checks compare bits or numbers with sums made
+ * here; `careful` allows a bound.  emulated_devices/course/judge.c runs each check in a process of its own. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -7,7 +9,7 @@
 
 enum { DEVICES = 8 };
 
-/* The lengths of the vectors; hidden inputs have others. */
+/* These are the lengths of the vectors; hidden inputs have others.  The last device has the longest vector. */
 static int length(struct judge *j, int device, int longest)
 {
     static const int usual[DEVICES] = { 0, 1, 2, 3, 5, 8, 100, 0 };
@@ -15,6 +17,7 @@ static int length(struct judge *j, int device, int longest)
     return j->hidden && device > 2 ? (int)judge_draw(j, 2, 300) : usual[device];
 }
 
+/* These sums round to float after each addition, in the order that sums.h prescribes. */
 static float forward(const float *x, int64_t n)
 {
     float sum = 0;
@@ -22,12 +25,14 @@ static float forward(const float *x, int64_t n)
     return sum;
 }
 
+/* Half by half: with first_is_longer the first half of an odd number is longer. */
 static float pairs(const float *x, int64_t n, bool first_is_longer)
 {
     const int64_t first = (n + first_is_longer) / 2;
     return n == 0 ? 0 : n == 1 ? x[0] : pairs(x, first, first_is_longer) + pairs(x + first, n - first, first_is_longer);
 }
 
+/* Add up block by block: the sum of `number` sums, from the first block or from the last. */
 static float parts(const float *x, int64_t n, int number, bool from_last)
 {
     float sum = 0;
@@ -38,7 +43,7 @@ static float parts(const float *x, int64_t n, int number, bool from_last)
     return sum;
 }
 
-/* Exact: numbers of judge_rough are multiples of 2^-27, below 2^5. */
+/* A sum in double is exact here: numbers of judge_rough are multiples of 2^-27, below 2^5. */
 static double exact(const float *x, int64_t n)
 {
     double sum = 0;
@@ -46,6 +51,7 @@ static double exact(const float *x, int64_t n)
     return sum;
 }
 
+/* Add up the absolute values, from which bounds follow. */
 static double sizes(const float *x, int64_t n)
 {
     double sum = 0;
@@ -53,12 +59,14 @@ static double sizes(const float *x, int64_t n)
     return sum;
 }
 
-/* A call of `function` on eight vectors, if it returns. */
+/* Call `function` on eight vectors.  @return NULL if it does not return; the check has failed then. */
 static struct trial *sums(struct judge *j, const char *function, int parts, int longest)
 {
+    /* Only sum_parts has an argument beside the length; all other calls pass 0. */
     char more[32] = "";
     if (parts) snprintf(more, sizeof more, "parts = %d", parts);
     struct trial *r = trial_open(j, function, DEVICES, "%s", more);     /* "sum_parts with 8 devices, parts = 3" */
+    /* Buffer 0 is the device's vector, and the result is the function's return value. */
     for (int d = 0; d < DEVICES; d++) {
         const int n = length(j, d, longest);
         r->device[d].number[0] = n, r->device[d].number[1] = parts;
@@ -69,7 +77,7 @@ static struct trial *sums(struct judge *j, const char *function, int parts, int 
     return NULL;
 }
 
-/* fp32: a sum in double that is not rounded is another number. */
+/* Compare in double: a sum in double that is not rounded to float is another number. */
 static void same(struct trial *r, int d, double want, const char *how)
 {
     const double got = r->device[d].real;
@@ -79,9 +87,11 @@ static void same(struct trial *r, int d, double want, const char *how)
                 "%.3g", d, n, n == 1 ? "" : "s", got, trial_meaning(got), how, want, got - want);
 }
 
+/* These name the inputs of device d inside its trial. */
 #define VECTOR(r, d) ((const float *)(r)->device[d].buffer[0].data)
 #define LENGTH(r, d) ((r)->device[d].number[0])
 
+/* sum_forward must give the same bits on every device. */
 static void check_forward(struct judge *j)
 {
     struct trial *r = sums(j, "sum_forward", 0, 1003);
@@ -93,6 +103,7 @@ static void check_forward(struct judge *j)
 static void check_pairs(struct judge *j)
 {
     const bool longer = judge_choice(j, "HALF") == 0;
+    /* One vector may give equal bits by chance. */
     for (int i = 0; i < 3 && !j->failed; i++) {         /* two orders often have the same bits by chance */
         struct trial *r = sums(j, "sum_pairs", 0, 1003 + i);
         for (int d = 0; r && d < DEVICES; d++)
@@ -101,6 +112,7 @@ static void check_pairs(struct judge *j)
     }
 }
 
+/* All numbers of parts are tried, also more parts than numbers. */
 static void check_parts(struct judge *j)
 {
     const bool from_last = judge_choice(j, "ORDER") == 1;
@@ -112,6 +124,7 @@ static void check_parts(struct judge *j)
     }
 }
 
+/* sum_bound returns (n - 1) 2^-24 sum |x|, computed in double. */
 static void check_bound(struct judge *j)
 {
     struct trial *r = sums(j, "sum_bound", 0, 1003);
@@ -124,12 +137,13 @@ static void check_bound(struct judge *j)
     if (r) trial_close(r);
 }
 
-/* Sum2 of Ogita, Rump and Oishi (doi:10.1137/030601818): u |S| + (n u)^2 sum |x|; twice the first term, because it is
- * computed from rounded numbers. */
+/* A careful sum may be off by u |S| + (n u)^2 sum |x|. Ogita, Rump and Oishi prove this for their Sum2
+ * (doi:10.1137/030601818).  The first term is taken twice, because it is computed from rounded numbers. */
 static void check_errors(struct judge *j)
 {
     struct trial *r = sums(j, "sum_careful", 0, 20000);
     for (int d = 0; r && d < DEVICES; d++) {
+        /* S is the exact sum, and nu = n u. */
         const double S = exact(VECTOR(r, d), LENGTH(r, d)), nu = (double)LENGTH(r, d) * 0x1p-24;
         const double most = 2 * 0x1p-24 * fabs(S) + nu * nu * sizes(VECTOR(r, d), LENGTH(r, d));
         const double got = r->device[d].real;
@@ -142,7 +156,8 @@ static void check_errors(struct judge *j)
     if (r) trial_close(r);
 }
 
-/* Whole numbers, and 2^120 and its negative among them, in both orders: what these swallow is lost in double, too. */
+/* Whole numbers have 2^120 and its negative among them, in both orders.  Numbers added between these two are lost
+ * in double, too. */
 static void check_cancelling(struct judge *j)
 {
     struct trial *r = trial_open(j, "sum_careful", DEVICES, "2^120 and -2^120 among whole numbers");
@@ -155,6 +170,7 @@ static void check_cancelling(struct judge *j)
         x[high] = d % 2 ? -0x1p120f : 0x1p120f, x[low] = -x[high];
         LENGTH(r, d) = n;
     }
+    /* All devices are called once, at d = 0, and compared then. */
     for (int d = 0; d < DEVICES && (d > 0 || trial_call(r)); d++)
         if (!(r->device[d].real == want[d]))
             trial_fails(r, "device %d: the sum of its %lld numbers, %s2^120 first, is %.9g, exactly it is %.9g; what "

@@ -1,17 +1,20 @@
-/* Lesson 02. */
+/* check.c -- judges lesson 02.  The student writes messages.c: shift, swap_pairs and running_sum move vectors
+ * between W devices.  Each check compares results to the bit, and then bytes, peaks of memory or the virtual time.
+ * With `meets` every message waits for its receiver, so that a wrong order deadlocks. */
 #include "emulated_devices/course/lesson.h"
 #include <string.h>
 
 enum { MOST = 1400 };                   /* elements */
 
-/* The lengths that are tried on W devices: one number, and more than the devices can guess. */
+/* Two lengths are tried on W devices: a single number, and more numbers than messages can guess. */
 static int64_t length(struct judge *j, int i)
 {
     static const int64_t usual[] = { 1, 1003 };
     return j->hidden ? judge_draw(j, 2, MOST) : usual[i];
 }
 
-/* What is wrong with device d's buffer i, if it is not what `owner` was given. */
+/* Compare device d's buffer i with what `owner` was given.  A wrong owner is named, if the numbers are another
+ * device's. */
 static bool expect_of(struct trial *r, int d, int i, int owner, const float given[][MOST], int64_t n, const char *what)
 {
     const float *got = r->device[d].buffer[i].data;
@@ -28,6 +31,7 @@ static bool expect_of(struct trial *r, int d, int i, int owner, const float give
 
 static float given[WORKER_MOST_DEVICES][MOST];          /* what each device has at first */
 
+/* Give device d a rough vector and keep a copy for the comparison. */
 static void fill(struct judge *j, struct trial *r, int d, int i, int64_t n, enum buffer_way way)
 {
     float *x = trial_buffer(r, d, i, sizeof *x * (uint64_t)n, way);
@@ -36,11 +40,13 @@ static void fill(struct judge *j, struct trial *r, int d, int i, int64_t n, enum
     r->device[d].number[0] = n;
 }
 
+/* This is the remainder between 0 and P - 1, also of a negative number. */
 static int modulo(int i, int P) { return (i % P + P) % P; }
 
+/* Results are compared always; each check looks at one thing more. */
 enum look { AT_RESULTS, AT_SENT, AT_MEMORY, AT_TIME };
 
-/* All messages of a call are on their way at the same time. */
+/* All messages of a call travel at the same time, so the call takes as long as one of them. */
 static void expect_one_message(struct trial *r, int64_t n)
 {
     trial_expect_time(r, n > 0 ? 10000000 + 80 * n : 0, n > 0 ? "all devices send at the same time, and none waits for "
@@ -53,6 +59,7 @@ static void expect_one_message(struct trial *r, int64_t n)
 static void try_shifts(struct judge *j, bool meets, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++) {
+        /* Shifts of W, W + 2 and -1 find programs that do not take the remainder. */
         const int shifts[] = { 1, -1, *W, *W + 2, j->hidden ? (int)judge_draw(j, -20, 20) : 2 };
         for (int i = 0; i < 5 && !j->failed; i++) {
             const int k = shifts[i];
@@ -66,8 +73,10 @@ static void try_shifts(struct judge *j, bool meets, enum look look)
             }
             r->meets = meets;
             if (trial_call(r)) {
+                /* A shift by a multiple of W sends nothing. */
                 const bool alone = modulo(k, *W) == 0;
                 for (int d = 0; d < *W && !j->failed; d++) {
+                    /* Device d receives from the device k before it. */
                     expect_of(r, d, 1, modulo(d - k, *W), (const float (*)[MOST])given, n, "out");
                     if (look == AT_SENT)
                         trial_expect_sent(r, d, alone ? 0 : 1, alone ? 0 : 4 * (uint64_t)n,
@@ -87,6 +96,7 @@ static void check_shift_time(struct judge *j) { try_shifts(j, false, AT_TIME); }
 
 /* ---- swap_pairs -------------------------------------------------------------------------------------------------- */
 
+/* Devices 2i and 2i + 1 exchange their vectors; the last of an odd number keeps its own. */
 static void try_swaps(struct judge *j, bool meets, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
@@ -94,10 +104,12 @@ static void try_swaps(struct judge *j, bool meets, enum look look)
             const int64_t n = length(j, i);
             struct trial *r = trial_open(j, "swap_pairs", *W, "n = %lld%s", (long long)n,
                                          meets ? ", every message waits for its receiver" : "");
+            /* Each device's vector x goes in and comes out: the exchange works in place. */
             for (int d = 0; d < *W; d++) fill(j, r, d, 0, n, BUFFER_BOTH);
             r->meets = meets;
             if (trial_call(r)) {
                 for (int d = 0; d < *W && !j->failed; d++) {
+                    /* d ^ 1 is the other device of a pair; a device without a partner keeps its own numbers. */
                     const int partner = (d ^ 1) < *W ? d ^ 1 : d;
                     expect_of(r, d, 0, partner, (const float (*)[MOST])given, n, "x");
                     if (look == AT_MEMORY) trial_expect_peak(r, d, 4 * (uint64_t)n, "4n");
@@ -121,30 +133,33 @@ static void check_swap_time(struct judge *j) { try_swaps(j, false, AT_TIME); }
 
 static float want[WORKER_MOST_DEVICES][MOST], other[WORKER_MOST_DEVICES][MOST];
 
-/* Sums along the line whose first device is 0 (step 1), or W-1 (step -1). */
+/* Add along the line whose first device is 0 (step 1), or W-1 (step -1). */
 static void sum_along(float sum[][MOST], int W, int64_t n, int step)
 {
     for (int k = 0, d = step > 0 ? 0 : W - 1; k < W; d += step, k++)
         for (int64_t e = 0; e < n; e++) sum[d][e] = given[d][e] + (k > 0 ? sum[d - step][e] : 0);
 }
 
-/* The two most likely mistakes are named. */
+/* The two most likely mistakes are named: the numbers of one device alone, and the sum from the other end. */
 static void expect_sum(struct trial *r, int d, int64_t n, int step)
 {
     const size_t bytes = sizeof(float) * (size_t)n;
     const float *got = r->device[d].buffer[0].data;
     const int low = step > 0 ? 0 : d, high = step > 0 ? d : r->devices - 1;
     if (memcmp(got, want[d], bytes) == 0) return;
+    /* A device that has one device's numbers has added nothing. */
     for (int o = 0; o < r->devices; o++)
         if (memcmp(got, given[o], bytes) == 0)
             trial_fails(r, "device %d has the numbers of device %d alone in x, and should have the sum of devices %d "
                         "to %d", d, o, low, high);
+    /* `other` has the sums from the other end of the line. */
     if (memcmp(got, other[d], bytes) == 0)
         trial_fails(r, "device %d has the sum of devices %d to %d in x, and should have that of devices %d to %d: at "
                     "which end does the line begin?", d, step > 0 ? d : 0, step > 0 ? r->devices - 1 : d, low, high);
     trial_expect_floats(r, d, 0, want[d], n, "x");
 }
 
+/* The course's variant LINE decides at which end the line begins. */
 static void try_sums(struct judge *j, bool meets, enum look look)
 {
     const int step = judge_choice(j, "LINE") == 0 ? 1 : -1;
@@ -155,6 +170,7 @@ static void try_sums(struct judge *j, bool meets, enum look look)
             struct trial *r = trial_open(j, "running_sum", *W, "n = %lld%s", (long long)n,
                                          meets ? ", every message waits for its receiver" : "");
             for (int d = 0; d < *W; d++) fill(j, r, d, 0, n, BUFFER_BOTH);
+            /* Both directions are computed, so that the wrong one can be named. */
             sum_along(want, *W, n, step), sum_along(other, *W, n, -step);
             r->meets = meets;
             if (trial_call(r)) {
@@ -164,6 +180,7 @@ static void try_sums(struct judge *j, bool meets, enum look look)
                         trial_expect_sent(r, d, d != last, d != last ? 4 * (uint64_t)n : 0,
                                           d != last ? "one message of 4n" : "it is the last");
                 }
+                /* Each device waits for the sum before it: W - 1 messages one after another. */
                 if (look == AT_TIME)
                     trial_expect_time(r, (*W - 1) * (10000000 + 80 * n), "(W-1) messages one after another, 10 us + "
                                       "4n/50 GB/s each");

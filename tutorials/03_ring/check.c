@@ -1,4 +1,6 @@
-/* Lesson 03. */
+/* check.c -- judges lesson 03.  The student writes ring.c: a reduce-scatter, an all-gather and an all-reduce on a
+ * ring of W devices.  The variants RING and OWNER say in which direction messages go and which block a device
+ * finishes.  Sums are compared to the bit, so the order round the ring matters. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -11,16 +13,19 @@ static float given[WORKER_MOST_DEVICES][MOST], want[MOST];
 
 static int modulo(int i, int P) { return (i % P + P) % P; }
 
+/* This is the neighbour to which a device sends: 1 is the next rank, -1 the rank before. */
 static int direction(const struct judge *j) { return judge_choice(j, "RING") == 0 ? 1 : -1; }
 static int owned(const struct judge *j, int rank, int W) { return modulo(rank + judge_choice(j, "OWNER"), W); }
 
+/* Lengths that W does not divide, and vectors of nothing. */
 static int64_t length(struct judge *j, int i, int W)
 {
     const int64_t usual[SIZES] = { 1003, W, 0, W - 1, W + 1 };
     return j->hidden && i != 2 ? judge_draw(j, 2, MOST) : usual[i];
 }
 
-/* The sums as a ring makes them: block b begins at the device that sends it first, and ends where it is finished. */
+/* Add block by block as a ring does.  A block begins at the device that sends it first, and ends where it is
+ * finished. */
 static void sum_round_the_ring(const struct judge *j, int W, int64_t n)
 {
     const int dir = direction(j);
@@ -29,6 +34,8 @@ static void sum_round_the_ring(const struct judge *j, int W, int64_t n)
         const int last = modulo(b - judge_choice(j, "OWNER"), W);
         for (int64_t e = block.first; e < interval_end(block); e++) {
             float sum = given[modulo(last + dir, W)][e];
+            /* The last device of the block's way is known; the first is one step behind it in the ring's
+             * direction. */
             for (int k = 2; k <= W; k++) sum += given[modulo(last + k * dir, W)][e];
             want[e] = sum;
         }
@@ -40,9 +47,11 @@ static void sum_round_the_ring(const struct judge *j, int W, int64_t n)
 enum what { SCATTER, GATHER, REDUCE };
 enum look { AT_RESULTS, AT_SENT, AT_MEMORY, AT_TIME };
 
+/* No input is this number, so a block that has not arrived shows. */
 #define UNFINISHED -1e30f
 
-/* The numbers of a device at first: its own, or for the gather the finished block and nothing else. */
+/* Fill a device's vector: its own numbers, or for the gather its finished block and nothing else.  The skew moves
+ * the array in memory, so that no alignment may be assumed. */
 static void fill(struct judge *j, struct trial *r, enum what what, int d, int64_t n, int i)
 {
     float *x = trial_buffer(r, d, 0, sizeof *x * (uint64_t)n, BUFFER_BOTH);
@@ -57,7 +66,7 @@ static void fill(struct judge *j, struct trial *r, enum what what, int d, int64_
         if (e < own.first || e >= interval_end(own)) x[e] = UNFINISHED;
 }
 
-/* Whether a block is the sum of some devices' numbers, but for rounding.  some: a bit for each. */
+/* Whether a block is the sum of some devices' numbers, but for rounding.  some: a bit for each device. */
 static bool is_sum_of(const float *got, struct interval block, int W, unsigned some)
 {
     for (int64_t e = block.first; e < interval_end(block); e++) {
@@ -71,12 +80,14 @@ static bool is_sum_of(const float *got, struct interval block, int W, unsigned s
     return true;
 }
 
-/* " has the numbers of device 0 1", as the page's picture has them; "": of no such sum. */
+/* Write ", with the numbers of device 0 1 alone", as the page's picture has them; an empty text if no such sum
+ * fits.  All 2^W sets of devices are tried. */
 static void name_devices(const float *got, struct interval block, int W, char *to, size_t size)
 {
     const unsigned all = (1u << W) - 1;
     size_t used = 0;
     to[0] = 0;
+    /* Each bit of `some` is a device; the first set whose sum fits is named. */
     for (unsigned some = 1; some < all; some++) {
         if (!is_sum_of(got, block, W, some)) continue;
         used = (size_t)snprintf(to, size, ", with the numbers of device");
@@ -85,18 +96,21 @@ static void name_devices(const float *got, struct interval block, int W, char *t
         snprintf(to + used, size - used, " alone");
         return;
     }
+    /* A sum of all devices in another order differs only by rounding. */
     if (is_sum_of(got, block, W, all)) snprintf(to, size, ", the sum of all devices, but added in another order");
 }
 
-/* Which block of the result is wrong, by its number, and what is in it instead. */
+/* Find the first wrong element of block b, and say what is in it instead. */
 static bool expect_block(struct trial *r, int d, int b, int64_t n, bool sums)
 {
     const struct interval block = block_at(n, r->devices, b);
     const float *got = (const float *)r->device[d].buffer[0].data;
     char what[120] = "";
+    /* The first element with other bits is the one that the message shows. */
     int64_t e = block.first;
     while (e < interval_end(block) && memcmp(&got[e], &want[e], sizeof *got) == 0) e++;
     if (e == interval_end(block)) return true;
+    /* Sums are explained by the devices that were added; a gather by blocks that have not come. */
     if (sums) name_devices(got, block, r->devices, what, sizeof what);
     else if (got[e] == UNFINISHED) snprintf(what, sizeof what, ", and has not arrived");
     return trial_fails(r, "device %d: block %d (elements %lld to %lld) is wrong%s: x[%lld] is %.9g and should be %.9g",
@@ -104,6 +118,7 @@ static bool expect_block(struct trial *r, int d, int b, int64_t n, bool sums)
                        (double)got[e], (double)want[e]);
 }
 
+/* A reduce-scatter leaves one block on each device; the other two leave all. */
 static void expect_results(struct judge *j, struct trial *r, enum what what, int64_t n)
 {
     for (int d = 0; d < r->devices && !j->failed; d++)
@@ -111,7 +126,7 @@ static void expect_results(struct judge *j, struct trial *r, enum what what, int
             if (what != SCATTER || b == owned(j, d, r->devices)) expect_block(r, d, b, n, what != GATHER);
 }
 
-/* Every block but one leaves a device in each half. */
+/* Check neighbours, messages and bytes.  In each half every block but one leaves a device. */
 static void expect_sent(struct judge *j, struct trial *r, enum what what, int64_t n)
 {
     static const char *const formula[] = { "W-1 messages, all blocks but the one that it finishes",
@@ -126,6 +141,7 @@ static void expect_sent(struct judge *j, struct trial *r, enum what what, int64_
                         next);
     }
     for (int d = 0; d < W && !j->failed; d++) {
+        /* The numbers that a device sends in each half: all but a block. */
         const int64_t first = n - block_at(n, W, owned(j, d, W)).count;
         const int64_t second = n - block_at(n, W, modulo(owned(j, d, W) + direction(j), W)).count;
         const int64_t elements = what == SCATTER ? first : what == GATHER ? second : first + second;
@@ -141,11 +157,13 @@ static void expect_memory(struct judge *j, struct trial *r, enum what what, int6
                           what == GATHER ? "blocks can be received where they belong" : "4 ceil(n/W)");
 }
 
+/* One function with one look: all devices, and all lengths where nothing but results is compared. */
 static void try_ring(struct judge *j, enum what what, bool meets, enum look look)
 {
     static const char *const names[] = { "ring_reduce_scatter", "ring_all_gather", "ring_all_reduce" };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look != AT_TIME && !meets ? SIZES : 1) && !j->failed; i++) {
+            /* With lengths that W divides all steps take the same time. */
             const int64_t n = look == AT_TIME ? *W * 100 : length(j, i, *W);
             struct trial *r = trial_open(j, names[what], *W, "n = %lld%s", (long long)n,
                                          meets ? ", every message waits for its receiver" : "");

@@ -1,4 +1,6 @@
-/* Lesson 04.  ring_time and other_time are held to what Orrery's own algorithms take on the virtual clock. */
+/* check.c -- judges lesson 04.  ring_time and other_time are held to what Orrery's own algorithms take on the
+ * virtual clock.  The student writes cost.c: two measurements and three formulas.  Links have other latencies and
+ * rates in each run.  Numbers are compared with a relative error of 1e-9. */
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/course/lesson.h"
@@ -9,7 +11,7 @@
 /* Links of a latency in ns and a rate in MB/s: alpha = 1000 ns ps, beta = 10^6 / rate ps. */
 struct links { int64_t latency, rate; };
 
-/* Rates divide 10^6, so that beta is whole and times are not rounded. */
+/* Choose the links of run i.  Rates divide 10^6, so that beta is whole and times are not rounded. */
 static struct links draw_links(struct judge *j, int i)
 {
     static const struct links usual[] = { { 10000, 50000 }, { 1000, 2000 }, { 700, 500 } };
@@ -19,6 +21,7 @@ static struct links draw_links(struct judge *j, int i)
     return (struct links){ latency, rates[judge_draw(j, 0, 8)] };
 }
 
+/* alpha is the picoseconds of a message of no bytes, beta those of each byte. */
 static double alpha(struct links l) { return 1000.0 * (double)l.latency; }
 static double beta(struct links l) { return 1e6 / (double)l.rate; }
 
@@ -29,8 +32,10 @@ static void set_links(struct cluster *c, struct links l)
 
 /* ---- what Orrery's algorithms take ------------------------------------------------------------------------------- */
 
+/* One all-reduce that the judge runs itself: `last` is the time of the slowest device. */
 struct timed { const char *algorithm; struct cluster cluster; int64_t count; picoseconds last; };
 
+/* Each device of the crew runs this, and the latest clock counts. */
 static enum error_code time_one(struct crew *crew, int rank, const void *asked, struct error *err)
 {
     struct timed *t = *(struct timed *const *)asked;
@@ -40,11 +45,13 @@ static enum error_code time_one(struct crew *crew, int rank, const void *asked, 
     float *x = calloc((size_t)t->count + 1, sizeof *x);
     enum error_code e = x ? device_open(&d, backend_find("cpu"), F32, 0, err) : ERR_MEMORY;
     if (e) return e;
+    /* The clock starts anew, with this run's links. */
     clock_restart(&d.clock, &t->cluster, F32);
     e = crew_join(&c, crew, rank, &d, err);
     if (!e) e = group_world(&g, &c, err);
     if (!e) {
         e = allreduce(&g, x, t->count, F32, SUM, t->algorithm, err);
+        /* An all-reduce takes as long as its slowest device. */
         if (d.clock.now > t->last) t->last = d.clock.now;
         group_close(&g);
         comm_close(&c);
@@ -54,6 +61,7 @@ static enum error_code time_one(struct crew *crew, int rank, const void *asked, 
     return e;
 }
 
+/* Messages are always eager, so that no algorithm waits for a receiver. */
 static double time_of(struct judge *j, const char *algorithm, int W, int64_t count, struct links l)
 {
     struct timed t = { .algorithm = algorithm, .count = count }, *asked = &t;
@@ -67,8 +75,10 @@ static double time_of(struct judge *j, const char *algorithm, int W, int64_t cou
 
 /* ---- measuring --------------------------------------------------------------------------------------------------- */
 
+/* Times are sums of whole picoseconds, so only double's own rounding is allowed. */
 static bool about(double got, double want) { return fabs(got - want) <= 1e-9 * fabs(want) + 1e-9; }
 
+/* half_round_trip on 2 to 7 devices, also of no bytes, and once with messages that wait. */
 static void try_trips(struct judge *j, bool sent)
 {
     for (int i = 0; i < 6 && !j->failed; i++) {
@@ -82,6 +92,7 @@ static void try_trips(struct judge *j, bool sent)
         for (int d = 0; d < W; d++) r->device[d].number[0] = bytes;
         if (trial_call(r))
             for (int d = 0; d < W && !j->failed; d++) {
+                /* Device 0 measures alpha + B beta; all others return 0. */
                 const double want = d == 0 ? alpha(l) + (double)bytes * beta(l) : 0, got = r->device[d].real;
                 if (!about(got, want))
                     trial_fails(r, "device %d returned %.0f ps and should return %.0f%s", d, got, want,
@@ -97,6 +108,7 @@ static void try_trips(struct judge *j, bool sent)
 static void check_trip(struct judge *j) { try_trips(j, false); }
 static void check_trip_sent(struct judge *j) { try_trips(j, true); }
 
+/* fit finds both numbers on device 0 from its own measurements. */
 static void check_fit(struct judge *j)
 {
     for (int i = 0; i < 4 && !j->failed; i++) {
@@ -104,9 +116,11 @@ static void check_fit(struct judge *j)
         struct trial *r = trial_open(j, "fit", i < 3 ? 2 : 5, "alpha = %.0f ps, beta = %.0f ps/byte", alpha(l),
                                      beta(l));
         set_links(&r->cluster, l);
+        /* All devices have a buffer, but only device 0 has to fill it. */
         for (int d = 0; d < r->devices; d++) trial_buffer(r, d, 0, 2 * sizeof(double), BUFFER_OUT);
         if (trial_call(r)) {
             const double *got = r->device[0].buffer[0].data;
+            /* got is alpha in picoseconds and beta in picoseconds per byte. */
             if (!about(got[0], alpha(l)) || !about(got[1], beta(l)))
                 trial_fails(r, "device 0 found alpha = %.6g ps and beta = %.6g ps/byte", got[0], got[1]);
         }
@@ -118,12 +132,14 @@ static void check_fit(struct judge *j)
 
 static const char *other(const struct judge *j) { return judge_choice(j, "OTHER") == 0 ? "doubling" : "tree"; }
 
+/* The formula must give the time that Orrery's own algorithm takes.  `powers`: only for W that are powers of two. */
 static void try_time(struct judge *j, const char *function, const char *algorithm, bool powers)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++) {
         if (powers && (*W & (*W - 1)) != 0) continue;
         for (int i = 0; i < 3 && !j->failed; i++) {
             const struct links l = draw_links(j, i);
+            /* W divides the number of elements, as the formulas assume. */
             const int64_t count = *W * (j->hidden ? judge_draw(j, 1, 5000) : i == 0 ? 1 : 1000 * i);
             struct trial *r = trial_open(j, function, 1, "W = %d, %lld bytes, alpha = %.0f ps, beta = %.0f ps/byte", *W,
                                          (long long)(4 * count), alpha(l), beta(l));
@@ -142,13 +158,15 @@ static void try_time(struct judge *j, const char *function, const char *algorith
 static void check_ring_time(struct judge *j) { try_time(j, "ring_time", "ring", false); }
 static void check_other_time(struct judge *j) { try_time(j, "other_time", other(j), true); }
 
-/* Both times, as cost.h has them. */
+/* The ring saves so many picoseconds at this size, by the formulas of cost.h. */
 static double gain(const struct judge *j, int W, double bytes, struct links l)
 {
     const int steps = (judge_choice(j, "OTHER") + 1) * (int)lround(log2(W));
+    /* The other algorithm takes `steps` times the whole vector, the ring 2 (W-1) times n / W bytes. */
     return steps * (alpha(l) + bytes * beta(l)) - 2 * (W - 1) * (alpha(l) + bytes / W * beta(l));
 }
 
+/* The answer is the first whole number of bytes at which the ring is faster, or -1. */
 static void check_crossover(struct judge *j)
 {
     for (int W = 2; W <= 64 && !j->failed; W *= 2)
@@ -157,9 +175,11 @@ static void check_crossover(struct judge *j)
             struct trial *r = trial_open(j, "crossover", 1, "W = %d, alpha = %.0f ps, beta = %.0f ps/byte", W, alpha(l),
                                          beta(l));
             r->device[0].number[0] = W, r->device[0].given[0] = alpha(l), r->device[0].given[1] = beta(l);
+            /* At 10^15 bytes latencies do not matter: if the ring does not win there, it never wins. */
             const bool ever = gain(j, W, 1e15, l) > 1e6;
             if (trial_call(r)) {
                 const int64_t got = r->device[0].result;
+                /* `at` is the ring's gain at the answer, `before` its gain with a byte less. */
                 const double at = gain(j, W, (double)got, l), before = gain(j, W, (double)got - 1, l);
                 const double rounding = W == 4 ? 0 : 1e-3;      /* of a quotient; with W = 4 all of them are exact */
                 if (!ever && got != -1)

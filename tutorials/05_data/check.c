@@ -1,4 +1,7 @@
-/* Lesson 05.  The model's loss is 1/2 (weights - target)^2, so every gradient is known without a backward pass. */
+/* check.c -- judges lesson 05.  The model's loss is 1/2 (weights - target)^2, so every gradient is known without a
+ * backward pass.  The student writes data.c: make_buckets, data_gradients and data_train.  Gradients are computed
+ * here in the order that data.h prescribes, and compared to the bit.  Operations take a picosecond each, so times
+ * are exact. */
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
@@ -8,11 +11,13 @@
 
 enum { MOST_PARAMETERS = 12, MOST = 2000, STEPS = 3, MODELS = 4 };
 
-/* Sizes of a model, and the longest bucket. */
+/* These are the sizes of a model's parameters, and of the longest bucket. */
 struct sizes { int parameters; int64_t count[MOST_PARAMETERS], operations[MOST_PARAMETERS], most, numbers; };
 
+/* These are the weights and targets of each device, from which gradients follow. */
 static struct { float weights[MOST], target[MOST]; } device[WORKER_MOST_DEVICES];
 
+/* Open inputs have four usual models: many parameters, one, equal ones, and one larger than its bucket. */
 static struct sizes sizes(struct judge *j, int i)
 {
     static const struct sizes usual[MODELS] = {
@@ -27,12 +32,14 @@ static struct sizes sizes(struct judge *j, int i)
     }
     for (int p = 0; p < s.parameters; p++) {
         s.numbers += s.count[p];
+        /* Each parameter's backward takes a while of its own, so orders of the all-reduces show in the time. */
         s.operations[p] = 1000000 * judge_draw(j, 1, 60);      /* 1 to 60 us */
     }
     return s;
 }
 
-/* The number of each parameter's bucket.  @return the number of buckets. */
+/* Put each parameter into a bucket, from the last parameter on.  The variant CLOSE says when a bucket is full.
+ * @return the number of buckets. */
 static int plan(const struct judge *j, const struct sizes *s, int *bucket)
 {
     const bool closes_when_full = judge_choice(j, "CLOSE") == 1;
@@ -48,6 +55,7 @@ static int plan(const struct judge *j, const struct sizes *s, int *bucket)
 
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
 
+/* make_buckets runs on one device and talks to nobody. */
 static void check_buckets(struct judge *j)
 {
     for (int i = 0; i < MODELS && !j->failed; i++) {
@@ -55,12 +63,14 @@ static void check_buckets(struct judge *j)
         int want[MOST_PARAMETERS];
         struct trial *r = trial_open(j, "make_buckets", 1, "%d parameters, at most %lld numbers", s.parameters,
                                      (long long)s.most);
+        /* Buffer 0 has the sizes of the parameters; buffer 1 gets a bucket's number for each. */
         memcpy(trial_buffer(r, 0, 0, sizeof *s.count * (size_t)s.parameters, BUFFER_IN), s.count,
                sizeof *s.count * (size_t)s.parameters);
         trial_buffer(r, 0, 1, sizeof *want * (size_t)s.parameters, BUFFER_OUT);
         r->device[0].number[0] = s.parameters, r->device[0].number[1] = s.most;
         if (trial_call(r)) {
             const int buckets = plan(j, &s, want), *got = (const int *)r->device[0].buffer[1].data;
+            /* The last parameter is in the first bucket, so comparisons begin there. */
             for (int p = s.parameters - 1; p >= 0 && !j->failed; p--)
                 if (got[p] != want[p])
                     trial_fails(r, "parameter %d has %lld numbers, and is in bucket %d; it should be in bucket %d", p,
@@ -75,6 +85,7 @@ static void check_buckets(struct judge *j)
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
+/* Fill the buffers of one call.  Only data_train gives each device other weights at the start. */
 static struct trial *prepare(struct judge *j, const char *function, int W, const struct sizes *s, bool trains)
 {
     struct trial *r = trial_open(j, function, W, "%d parameters of %lld numbers in all, buckets of %lld", s->parameters,
@@ -85,8 +96,10 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
     judge_rough(j, start, s->numbers);
     for (int d = 0; d < W; d++) {
         if (trains) judge_rough(j, start, s->numbers);          /* each its own start */
+        /* target differs on each device, so the devices have different gradients. */
         judge_rough(j, device[d].target, s->numbers);
         memcpy(device[d].weights, start, floats);
+        /* Buffers 0 and 1 describe the parameters; 2 and 3 are target and weights, 4 the gradients. */
         memcpy(trial_buffer(r, d, 0, words, BUFFER_IN), s->count, words);
         memcpy(trial_buffer(r, d, 1, words, BUFFER_IN), s->operations, words);
         memcpy(trial_buffer(r, d, 2, floats, BUFFER_IN), device[d].target, floats);
@@ -97,7 +110,8 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
     return r;
 }
 
-/* The mean of all devices' gradients for equal weights, added in the order of their numbers. */
+/* Compute the mean of all devices' gradients for equal weights, added in the order of ranks.  The variant MEAN
+ * divides before or after the sum. */
 static float mean(const struct judge *j, const float *weights, int W, int64_t k)
 {
     const bool before = judge_choice(j, "MEAN") == 1;
@@ -110,6 +124,7 @@ static float mean(const struct judge *j, const float *weights, int W, int64_t k)
     return before ? sum : sum / (float)W;
 }
 
+/* Buckets are reduced one after another on a stream, each when its last gradient is computed. */
 static picoseconds overlapped_time(const struct judge *j, const struct trial *r, const struct sizes *s)
 {
     int bucket[MOST_PARAMETERS];
@@ -118,6 +133,7 @@ static picoseconds overlapped_time(const struct judge *j, const struct trial *r,
     plan(j, s, bucket);
     for (int p = s->parameters - 1; p >= 0; p--) {
         computed += s->operations[p], filled += s->count[p];
+        /* A bucket ends at parameter 0, or where the parameter before belongs to another bucket. */
         if (p > 0 && bucket[p - 1] == bucket[p]) continue;
         reduced = (reduced > computed ? reduced : computed) + trial_all_reduce_time(r, filled);
         filled = 0;
@@ -127,7 +143,8 @@ static picoseconds overlapped_time(const struct judge *j, const struct trial *r,
 
 enum look { AT_VALUES, AT_CALLS, AT_MEMORY, AT_TIME };
 
-/* The sum where the mean is asked for is named; it is W times as much, to the bit only if W is a power of 2. */
+/* Compare the gradients.  A sum in place of the mean is named: it is W times as much, to the bit only if W is a
+ * power of 2. */
 static void expect_mean(struct trial *r, int d, const float *want, int64_t n)
 {
     const float *got = r->device[d].buffer[4].data;
@@ -138,15 +155,18 @@ static void expect_mean(struct trial *r, int d, const float *want, int64_t n)
     else trial_expect_floats(r, d, 4, want, n, "gradient");
 }
 
+/* All looks begin with the values: a program that computes something else gets no points for speed. */
 static void look_at(struct judge *j, struct trial *r, const struct sizes *s, enum look look)
 {
     int bucket[MOST_PARAMETERS];
     float want[MOST];
+    /* Every device must have the mean over all devices. */
     for (int64_t k = 0; k < s->numbers; k++) want[k] = mean(j, device[0].weights, r->devices, k);
     for (int d = 0; d < r->devices && !j->failed; d++) {
         expect_mean(r, d, want, s->numbers);
         if (look == AT_MEMORY && !j->failed)
             trial_expect_peak(r, d, 4 * (uint64_t)s->parameters, "4 bytes for each of the `parameters` arrays");
+        /* Each bucket is one all_reduce. */
         if (look == AT_CALLS && !j->failed && r->device[d].collectives != (uint64_t)plan(j, s, bucket))
             trial_fails(r, "all_reduce calls of device %d: %llu; buckets: %d", d,
                         (unsigned long long)r->device[d].collectives, plan(j, s, bucket));
@@ -174,24 +194,26 @@ static void check_time(struct judge *j) { try_gradients(j, AT_TIME); }
 
 /* ---- training ---------------------------------------------------------------------------------------------------- */
 
-/* Bytes that all devices together send, each once it has computed its first gradient.  An all_reduce sends all blocks
- * but one twice, the other collective operations once. */
+/* Add up the bytes that all devices send, each once it has computed its first gradient.  An all_reduce sends all
+ * blocks but one twice, other collective operations once. */
 static int64_t sent_after_start(const struct trial *r)
 {
     int64_t bytes = 0, in_collectives = 0;
     bool started[WORKER_MOST_DEVICES] = { false };
+    /* Events of a device before its first computation belong to the start, such as the root's weights. */
     for (int i = 0; i < r->events; i++) {
         const struct event *e = &r->event[i];
         started[e->device] |= e->kind == EVENT_COMPUTE;
         if (!started[e->device]) continue;
         if (e->kind == EVENT_SEND) bytes += (int64_t)e->bytes;
+        /* All devices call an operation together, so device 0's events stand for those of all devices. */
         if (e->kind == EVENT_COLLECTIVE && e->device == 0)
             in_collectives += (int64_t)e->bytes * (e->peer == DO_ALL_REDUCE ? 2 : 1);
     }
     return bytes + (r->devices - 1) * in_collectives;
 }
 
-/* Only gradients are sent in the steps: whoever sends weights, too, sends more. */
+/* Only gradients are sent in the steps: a program that sends weights, too, sends more. */
 static void expect_gradients_only(struct trial *r, int64_t n)
 {
     const int64_t got = sent_after_start(r), want = STEPS * 2 * (r->devices - 1) * 4 * n;
@@ -201,6 +223,7 @@ static void expect_gradients_only(struct trial *r, int64_t n)
                     (long long)want);
 }
 
+/* Check several steps of SGD from the root's weights; the variant ROOT says whose these are. */
 static void check_train(struct judge *j)
 {
     const float rate = 0.3f;
@@ -211,6 +234,7 @@ static void check_train(struct judge *j)
         memcpy(want, device[judge_choice(j, "ROOT") == 0 ? 0 : *W - 1].weights, sizeof want);
         for (int step = 0; step < STEPS; step++)
             for (int64_t k = 0; k < s.numbers; k++) {
+                /* A volatile product is rounded, since no fused multiply-add can be made of it. */
                 const volatile float moved = rate * mean(j, want, *W, k);      /* rounded: no fused multiply-add */
                 want[k] -= moved;
             }

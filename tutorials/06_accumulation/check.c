@@ -1,4 +1,6 @@
-/* Lesson 06. */
+/* check.c -- judges lesson 06.  The student writes accumulation.c: mean_loss, batch_gradient and clip.  Microbatches
+ * have different numbers of labels, and some have none: their means are NaN and must not be used.  Results are
+ * compared to the bit, but for mean_loss. */
 #include "emulated_devices/course/lesson.h"
 #include <math.h>
 #include <stdio.h>
@@ -6,19 +8,21 @@
 
 enum { MICROS = 5, MOST = 400 };
 
-/* What a device has. */
+/* These are the microbatches of a device: labels, mean losses, and mean gradients. */
 static struct { int micros; int64_t labels[MICROS]; float loss[MICROS], means[MICROS][MOST]; }
     device[WORKER_MOST_DEVICES];
 
-/* Who has labels at all. */
+/* EVERYWHERE gives all microbatches labels; the others leave some or all without labels. */
 enum labels { EVERYWHERE, SOMEWHERE, NOWHERE };
 
+/* A number is drawn in any case, so that later draws do not depend on `labels`. */
 static int64_t draw_labels(struct judge *j, enum labels labels, int d, int m)
 {
     const int64_t drawn = judge_draw(j, 1, 60);
     return labels == NOWHERE || (labels == SOMEWHERE && (d % 3 == 1 || m % 2 == 1)) ? 0 : drawn;
 }
 
+/* Draw a device's microbatches; those without labels have NaN for a mean. */
 static void draw_device(struct judge *j, enum labels labels, int d, int64_t n)
 {
     device[d].micros = 1 + (int)judge_draw(j, 0, MICROS - 1);
@@ -33,6 +37,7 @@ static void draw_device(struct judge *j, enum labels labels, int d, int64_t n)
     }
 }
 
+/* Fill the buffers of one call of batch_gradient on W devices. */
 static struct trial *prepare(struct judge *j, enum labels labels, int W, int64_t n)
 {
     static const char *const where[] = { "", ", some microbatches without labels",
@@ -41,22 +46,26 @@ static struct trial *prepare(struct judge *j, enum labels labels, int W, int64_t
     for (int d = 0; d < W; d++) {
         draw_device(j, labels, d, n);
         const size_t M = (size_t)device[d].micros;
+        /* Buffers 0, 1 and 2 have each microbatch's labels, mean loss and mean gradient. */
         memcpy(trial_buffer(r, d, 0, sizeof(int64_t) * M, BUFFER_IN), device[d].labels, sizeof(int64_t) * M);
         memcpy(trial_buffer(r, d, 1, sizeof(float) * M, BUFFER_IN), device[d].loss, sizeof(float) * M);
         float *means = trial_buffer(r, d, 2, sizeof(float) * M * (size_t)n, BUFFER_IN);
         for (size_t m = 0; m < M; m++) memcpy(means + m * (size_t)n, device[d].means[m], sizeof(float) * (size_t)n);
+        /* `gradient` has room for two numbers more, whose values after the call do not matter. */
         trial_buffer(r, d, 3, sizeof(float) * (size_t)(n + 2), BUFFER_OUT);
         r->device[d].number[0] = device[d].micros, r->device[d].number[1] = n;
     }
     return r;
 }
 
-/* Element k of the gradient; k = n: the loss.  Each product and each sum is rounded to float. */
+/* Element k of the gradient, or with k = n the loss.  A mean times its labels is a sum; all sums over all labels.
+ * Each product and each sum is rounded to float. */
 static float wanted(const struct judge *j, int W, int64_t n, int64_t k)
 {
     float sum = 0, labels = 0;
     for (int d = 0; d < W; d++) {
         const int M = device[d].micros;
+        /* `own` is this device's sum of means times labels. */
         float own = 0;
         for (int i = 0; i < M; i++) {
             const int m = judge_choice(j, "ORDER") == 1 ? M - 1 - i : i;
@@ -72,8 +81,8 @@ static float wanted(const struct judge *j, int W, int64_t n, int64_t k)
 
 enum look { AT_VALUES, AT_LABELS, AT_CALLS, AT_MEMORY };
 
-/* Forward and backward of a microbatch cost most; who does it twice has the same result, and so has who leaves those
- * without labels out.  look AT_LABELS: only that is looked for. */
+/* Count the calls of micro_backward.  Computing a microbatch twice gives the same result, and so does leaving out
+ * those without labels.  With AT_LABELS only the latter fails. */
 static void look_at_backwards(struct trial *r, int d, enum look look)
 {
     int times = 0;
@@ -95,6 +104,7 @@ static void look_at_bytes(struct trial *r, int64_t n)
                     "gradients, losses and labels", (unsigned long long)sum, (unsigned long long)want);
 }
 
+/* Values are compared first; then calls, bytes or memory, as the check asks. */
 static void look_at(struct judge *j, struct trial *r, int64_t n, enum look look)
 {
     float want[MOST];
@@ -102,9 +112,11 @@ static void look_at(struct judge *j, struct trial *r, int64_t n, enum look look)
     for (int64_t k = 0; k < n; k++) want[k] = wanted(j, r->devices, n, k);
     for (int d = 0; d < r->devices && !j->failed; d++) {
         trial_expect_floats(r, d, 3, want, n, "gradient");
+        /* The function returns the mean loss of all devices' labels. */
         if (!j->failed && r->device[d].real != (double)loss)
             trial_fails(r, "device %d returns %.9g%s; it should be %.9g, the mean loss", d, r->device[d].real,
                         trial_meaning(r->device[d].real), (double)loss);
+        /* The two numbers more let loss and labels travel with the gradient, in one all_reduce. */
         if (look == AT_CALLS && !j->failed && r->device[d].collectives != 1)
             trial_fails(r, "device %d calls collective operations %llu times; one all_reduce is enough", d,
                         (unsigned long long)r->device[d].collectives);
@@ -114,6 +126,7 @@ static void look_at(struct judge *j, struct trial *r, int64_t n, enum look look)
     if (look == AT_CALLS && !j->failed) look_at_bytes(r, n);
 }
 
+/* Every number of devices is tried, with one or two lengths of the gradient. */
 static void try_batches(struct judge *j, enum labels labels, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
@@ -137,6 +150,7 @@ static void check_empty(struct judge *j)
 
 /* ---- on one device ----------------------------------------------------------------------------------------------- */
 
+/* mean_loss runs on one device; its sums of small whole numbers are exact. */
 static void check_mean(struct judge *j)
 {
     for (int i = 0; i < 6 && !j->failed; i++) {
@@ -146,8 +160,10 @@ static void check_mean(struct judge *j)
         int64_t *labels = trial_buffer(r, 0, 1, sizeof *labels * (size_t)M, BUFFER_IN), all = 0;
         for (int m = 0; m < M; m++) {
             loss[m] = (double)judge_draw(j, 1, 9);
+            /* Runs 3 and 4 have a first microbatch without labels; run 5 has no labels at all. */
             labels[m] = i == 5 || (i > 2 && m == 0) ? 0 : judge_draw(j, 1, 60);
             sum += loss[m] * (double)labels[m], all += labels[m];
+            /* A mean over no labels is 0/0. */
             if (labels[m] == 0) loss[m] = NAN;
         }
         const double exact = all > 0 ? sum / (double)all : 0;       /* of small whole numbers */
@@ -159,6 +175,8 @@ static void check_mean(struct judge *j)
     }
 }
 
+/* clip is called with the half, the double, all and almost nothing of the norm.  The variant EPS adds an epsilon to
+ * the norm. */
 static void check_clip(struct judge *j)
 {
     const double eps = judge_choice(j, "EPS") == 1 ? 1e-6 : 0;
@@ -169,6 +187,7 @@ static void check_clip(struct judge *j)
         float *x = trial_buffer(r, 0, 0, sizeof *x * (size_t)n, BUFFER_BOTH), want[MOST];
         double squares = 0;
         judge_rough(j, x, n);
+        /* Squares are rounded before they are added, as the student's compiler does without fused multiply-adds. */
         for (int64_t k = 0; k < n; k++) {
             const volatile double square = (double)x[k] * x[k];
             squares += square;

@@ -1,4 +1,6 @@
-/* Lesson 07. */
+/* check.c -- judges lesson 07.  The student writes zero.c: zero_memory, zero1_step and zero3_step.  The whole model
+ * is trained here on one device, with the same roundings.  Every block is compared to the bit, and bytes of all
+ * devices together with the paper's. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -8,7 +10,7 @@
 enum { MOST = 1200, LAYERS = 4, STEPS = 3 };
 static const float rate = 0.3f, beta = 0.7f;
 
-/* The whole model, before and after; what each device learns from. */
+/* These are the whole model, before a step and after it, and what each device learns from. */
 static float weights[MOST], v[MOST], target[WORKER_MOST_DEVICES][MOST];
 
 static void draw(struct judge *j, int W, int64_t n)
@@ -18,7 +20,8 @@ static void draw(struct judge *j, int W, int64_t n)
     for (int d = 0; d < W; d++) judge_rough(j, target[d], n);
 }
 
-/* A number's step with the mean of all gradients, to each of which `error` is added; products and sums are rounded. */
+/* Step one number with the mean of all devices' gradients, each with `error` added.  Every product and sum is
+ * rounded, as in the student's program. */
 static void step_alone(const struct judge *j, int W, int64_t k, float error)
 {
     float sum = weights[k] - target[0][k];
@@ -29,19 +32,21 @@ static void step_alone(const struct judge *j, int W, int64_t k, float error)
         sum += one;
     }
     const float mean = sum / (float)W;
+    /* v = beta v + mean, or with MOMENTUM v = beta v + (1 - beta) mean. */
     const volatile float old = beta * v[k], new = judge_choice(j, "MOMENTUM") == 1 ? (1 - beta) * mean : mean;
     v[k] = old + new;
     const volatile float moved = rate * v[k];
     weights[k] -= moved;
 }
 
+/* All steps of all numbers, as one device would do them. */
 static void train_alone(const struct judge *j, int W, int64_t n, int steps)
 {
     for (int s = 0; s < steps; s++)
         for (int64_t k = 0; k < n; k++) step_alone(j, W, k, 0);
 }
 
-/* What all devices send together: each collective sends all blocks but one's own from or to each. */
+/* Compare what all devices send together: each collective operation sends all blocks but a device's own. */
 static void expect_together(struct trial *r, uint64_t bytes, const char *formula)
 {
     uint64_t sum = 0;
@@ -51,6 +56,7 @@ static void expect_together(struct trial *r, uint64_t bytes, const char *formula
                     (unsigned long long)bytes, formula);
 }
 
+/* A collective more or fewer is another algorithm, even if the bytes agree. */
 static bool expect_calls(struct trial *r, int calls, const char *which)
 {
     for (int d = 0; d < r->devices; d++)
@@ -60,12 +66,14 @@ static bool expect_calls(struct trial *r, int calls, const char *which)
     return true;
 }
 
+/* Set the arguments that both step functions take. */
 static void set(struct trial *r, int d, int64_t first, int64_t second)
 {
     r->device[d].number[0] = first, r->device[d].number[1] = second;
     r->device[d].given[0] = rate, r->device[d].given[1] = beta;
 }
 
+/* This makes a buffer with these numbers in it. */
 static void *buffer(struct trial *r, int d, int i, const float *from, int64_t count, enum buffer_way way)
 {
     return memcpy(trial_buffer(r, d, i, sizeof *from * (uint64_t)count, way), from, sizeof *from * (size_t)count);
@@ -75,6 +83,7 @@ enum look { AT_ORDER, AT_VALUES, AT_SENT, AT_MEMORY };   /* AT_ORDER: one step, 
 
 /* ---- the table of the paper -------------------------------------------------------------------------------------- */
 
+/* zero_memory is a formula: 16 bytes for a parameter, of which each stage shares a further part. */
 static void check_memory(struct judge *j)
 {
     static const struct { double parameters; int W; } usual[] = {
@@ -84,6 +93,7 @@ static void check_memory(struct judge *j)
         for (int stage = 0; stage < 4 && !j->failed; stage++) {
             const double n = j->hidden ? (double)judge_draw(j, 1, 1000000) : usual[i].parameters;
             const int W = j->hidden ? (int)judge_draw(j, 2, 100) : usual[i].W;
+            /* Bytes that are not shared: in stage 1 weights and gradients, in stage 2 weights. */
             const double whole = stage == 0 ? 16 : stage == 1 ? 4 : stage == 2 ? 2 : 0;
             const double want = n * (whole + (16 - whole) / W);
             struct trial *r = trial_open(j, "zero_memory", 1, "%g parameters, W = %d, stage %d", n, W, stage);
@@ -96,21 +106,25 @@ static void check_memory(struct judge *j)
 
 /* ---- ZeRO-1 ------------------------------------------------------------------------------------------------------ */
 
+/* The model is stepped here only now, when the student's call has read the old weights. */
 static void look_at_first(struct judge *j, struct trial *r, int64_t n, enum look look)
 {
     train_alone(j, r->devices, n, look == AT_VALUES ? STEPS : 1);
     for (int d = 0; d < r->devices && !j->failed; d++) {
+        /* Each device has all weights, but only its own block of v. */
         const struct interval own = block_at(n, r->devices, d);
         trial_expect_floats(r, d, 0, weights, n, "weights");
         if (!j->failed) trial_expect_floats(r, d, 3, v + own.first, own.count, "v");
         if (look == AT_MEMORY && !j->failed)
             trial_expect_peak(r, d, 4 * (uint64_t)block_at(n, r->devices, 0).count, "4 ceil(n/W)");
     }
+    /* Both operations together send as much as one all-reduce. */
     if (look != AT_SENT || j->failed) return;
     if (expect_calls(r, 2, "a reduce_scatter and an all_gather"))
         expect_together(r, 2 * 4 * (uint64_t)n * (uint64_t)(r->devices - 1), "2 (W-1) 4 n, as an all-reduce");
 }
 
+/* Values are tried with three lengths, bytes and memory with a single one. */
 static void try_first(struct judge *j, enum look look)
 {
     static const int64_t usual[] = { 1003, 5, 1 };
@@ -121,6 +135,7 @@ static void try_first(struct judge *j, enum look look)
             struct trial *r = trial_open(j, "zero1_step", *W, "n = %lld, %d step%s", (long long)n, steps,
                                          steps == 1 ? "" : "s");
             draw(j, *W, n);
+            /* Weights and v go in and come out, v as this device's block; buffer 2 is room for the gradient. */
             for (int d = 0; d < *W; d++) {
                 const struct interval own = block_at(n, *W, d);
                 buffer(r, d, 0, weights, n, BUFFER_BOTH);
@@ -140,6 +155,7 @@ static void check_first_memory(struct judge *j) { try_first(j, AT_MEMORY); }
 
 /* ---- ZeRO-3 ------------------------------------------------------------------------------------------------------ */
 
+/* These are the layers of a model, and the largest: memory is asked for in terms of it. */
 struct layers { int count; int64_t of[LAYERS], n, largest; };
 
 static struct layers draw_layers(struct judge *j, int i)
@@ -156,7 +172,7 @@ static struct layers draw_layers(struct judge *j, int i)
     return l;
 }
 
-/* Device d's blocks of all layers, one after another.  @return how many numbers. */
+/* Copy device d's blocks of all layers, one after another.  @return how many numbers these are. */
 static int64_t blocks(const struct layers *l, int W, int d, const float *whole, float *out)
 {
     int64_t place = 0, used = 0;
@@ -168,8 +184,8 @@ static int64_t blocks(const struct layers *l, int W, int d, const float *whole, 
     return used;
 }
 
-/* In which order layers are visited: as zero.h says, or as one may mistake it.  Backward from layer 0 gives the same
- * numbers whether all of forward or only its own layer came before. */
+/* Layers are visited as zero.h says, or in an order that a student may mistake for it.  Backward from layer 0 gives
+ * the same numbers whether all of forward or only the layer's own came before. */
 enum order { RIGHT, BACKWARD_FROM_0, FORWARD_FROM_LAST, ORDERS };
 static const char *const mistaken[ORDERS] = {
     NULL, "backward begins at layer 0, perhaps before forward has ended; a layer needs the error of the one above, so "
@@ -177,6 +193,7 @@ static const char *const mistaken[ORDERS] = {
     "forward begins at the last layer; each needs what the layer before gives, so it begins at layer 0",
 };
 
+/* Compute the value that a layer's forward pass sees: half of the layer's before, and its own mean. */
 static void forward(const struct layers *l, int k, float *seen)
 {
     const float *at = weights;
@@ -186,6 +203,7 @@ static void forward(const struct layers *l, int k, float *seen)
     seen[k] = (k > 0 ? seen[k - 1] / 2 : 0) + sum / (float)l->of[k];
 }
 
+/* The error of the last layer is what it has seen; each layer below gets half of it. */
 static void backward(const struct judge *j, const struct layers *l, int W, int k, const float *seen, float *error)
 {
     int64_t place = 0;
@@ -195,7 +213,7 @@ static void backward(const struct judge *j, const struct layers *l, int W, int k
     *error /= 2;
 }
 
-/* One device's steps, layer by layer.  seen: of the last step. */
+/* This trains on one device, layer by layer.  seen: of the last step. */
 static void train_layers(const struct judge *j, const struct layers *l, int W, int steps, enum order order, float *seen)
 {
     const int L = l->count;
@@ -208,7 +226,7 @@ static void train_layers(const struct judge *j, const struct layers *l, int W, i
     }
 }
 
-/* Whether a device has what one step in a mistaken order gives; the check has failed then, with its name. */
+/* Whether device 0 has what one step in a mistaken order gives.  The check has failed then, with the order's name. */
 static bool look_for_order(struct judge *j, struct trial *r, const struct layers *l, const float *first,
                            const float *first_v)
 {
@@ -224,6 +242,8 @@ static bool look_for_order(struct judge *j, struct trial *r, const struct layers
     return false;
 }
 
+/* Train in the right order and compare seen, weights and v of each device.  Weights are put back first, since
+ * look_for_order has moved them. */
 static void look_at_third(struct judge *j, struct trial *r, const struct layers *l, enum look look)
 {
     const int W = r->devices, kept = judge_choice(j, "KEEP") == 1;
@@ -242,6 +262,7 @@ static void look_at_third(struct judge *j, struct trial *r, const struct layers 
                               "two of the largest layer, and a block of it");
     }
     if (look != AT_SENT || j->failed) return;
+    /* Each layer is gathered twice and reduced once; the variant KEEP saves one gather of the last layer. */
     const int64_t numbers = 3 * l->n - (kept ? l->of[l->count - 1] : 0);
     if (expect_calls(r, 3 * l->count - kept,
                      kept ? "for each layer 2 all_gather, but 1 for the last, and a reduce_scatter"
@@ -250,6 +271,7 @@ static void look_at_third(struct judge *j, struct trial *r, const struct layers 
                         kept ? "3 (W-1) 4 n, less an all_gather of the last layer" : "3 (W-1) 4 n");
 }
 
+/* Try one or three models on W devices, with the blocks of each device as buffers. */
 static void try_third(struct judge *j, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
@@ -260,12 +282,14 @@ static void try_third(struct judge *j, enum look look)
                                          steps, steps == 1 ? "" : "s");
             float own[MOST];
             draw(j, *W, l.n);
+            /* Buffer 0 has the layers' sizes, 1 the target; 2 and 3 are this device's blocks of weights and v. */
             for (int d = 0; d < *W; d++) {
                 memcpy(trial_buffer(r, d, 0, sizeof *l.of * (uint64_t)l.count, BUFFER_IN), l.of,
                        sizeof *l.of * (size_t)l.count);
                 buffer(r, d, 1, target[d], l.n, BUFFER_IN);
                 buffer(r, d, 2, own, blocks(&l, *W, d, weights, own), BUFFER_BOTH);
                 buffer(r, d, 3, own, blocks(&l, *W, d, v, own), BUFFER_BOTH);
+                /* Buffer 4 is `seen`, which forward fills layer by layer. */
                 trial_buffer(r, d, 4, 4 * (uint64_t)l.count, look == AT_ORDER ? BUFFER_BOTH : BUFFER_OUT);
                 set(r, d, l.count, steps);
             }
@@ -274,6 +298,7 @@ static void try_third(struct judge *j, enum look look)
         }
 }
 
+/* The order of layers is looked at first: the message of a wrong order helps more than a wrong number. */
 static void check_third(struct judge *j)
 {
     try_third(j, AT_ORDER);

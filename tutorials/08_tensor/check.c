@@ -1,4 +1,6 @@
-/* Lesson 08. */
+/* check.c -- judges lesson 08.  The student writes tensor.c: cuts of matrices, and the forward and backward pass of
+ * two matrices on W devices.  Everything is computed here for each device, added in the order of ranks, and
+ * compared to the bit.  The variants LAYOUT and BIAS change who has which column, and where b is added. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -7,12 +9,13 @@
 
 enum { TOKENS = 8, WIDTH = 12, HIDDEN = 24, MOST = WIDTH * HIDDEN };
 
+/* Count the numbers of n that device d has: a block, or every W-th. */
 static int64_t own_of(const struct judge *j, int64_t n, int W, int d)
 {
     return judge_choice(j, "LAYOUT") == 1 ? (n - d + W - 1) / W : block_at(n, W, d).count;
 }
 
-/* Which of n device d's number k is. */
+/* Find the number of n that is device d's number k. */
 static int64_t number(const struct judge *j, int64_t n, int W, int d, int64_t k)
 {
     return judge_choice(j, "LAYOUT") == 1 ? d + k * W : block_at(n, W, d).first + k;
@@ -22,8 +25,9 @@ static int64_t number(const struct judge *j, int64_t n, int W, int d, int64_t k)
 
 enum cut { COLUMNS, ROWS, HEADS };
 
-/* A whole matrix of `rows` rows, each of 3 kinds (queries, keys, values) of n heads of some width; of columns: 1
- * kind, and heads of width 1; n rows are cut as n heads in a single row.  @return the floats of the part. */
+/* Cut a whole matrix.  Its shape says how many rows there are, each of n heads of some width.  Columns are heads of
+ * width 1; rows are the heads of a single row.  Queries, keys and values are three rows for each token.  @return the
+ * floats of the part. */
 static int64_t cut(const struct judge *j, int W, int d, const int64_t shape[3], const float *whole, float *part)
 {
     const int64_t times = shape[0], n = shape[1], width = shape[2], own = own_of(j, n, W, d);
@@ -34,9 +38,11 @@ static int64_t cut(const struct judge *j, int W, int d, const int64_t shape[3], 
     return times * own * width;
 }
 
+/* Every device cuts the same whole matrix, and each part is compared. */
 static void try_cut(struct judge *j, enum cut what, const int64_t size[3])
 {
     static const char *const names[] = { "cut_columns", "cut_rows", "cut_heads" };
+    /* Each kind of cut sees a matrix as rows, heads and a head's width. */
     const int64_t shape[3][3] = { { size[0], size[1], 1 }, { 1, size[0], size[1] }, { 3 * size[0], size[1], size[2] } };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++) {
         struct trial *r = trial_open(j, names[what], *W, what == HEADS ? "%lld rows, %lld heads of %lld" :
@@ -47,6 +53,7 @@ static void try_cut(struct judge *j, enum cut what, const int64_t size[3])
         judge_rough(j, whole, all);
         for (int d = 0; d < *W; d++) {
             memcpy(trial_buffer(r, d, 0, sizeof *whole * (uint64_t)all, BUFFER_IN), whole, sizeof *whole * (size_t)all);
+            /* `want` only says how large the part is; it is made again for the comparison. */
             trial_buffer(r, d, 1, sizeof *want * (uint64_t)cut(j, *W, d, shape[what], whole, want), BUFFER_OUT);
             memcpy(r->device[d].number, size, sizeof *size * 3);
         }
@@ -57,6 +64,7 @@ static void try_cut(struct judge *j, enum cut what, const int64_t size[3])
     }
 }
 
+/* Columns and rows of three shapes are cut, also fewer columns than devices. */
 static void check_cut(struct judge *j)
 {
     static const int64_t usual[3][3] = { { 4, 16 }, { 5, 11 }, { 3, 2 } };
@@ -68,6 +76,7 @@ static void check_cut(struct judge *j)
     }
 }
 
+/* Heads of queries, keys and values: a device needs the same heads of all three. */
 static void check_heads(struct judge *j)
 {
     static const int64_t usual[3][3] = { { 3, 8, 2 }, { 2, 6, 3 }, { 2, 1, 4 } };
@@ -82,11 +91,11 @@ static void check_heads(struct judge *j)
 
 struct shape { int64_t T, D, F; };
 
-/* The whole problem, and what one device finds if it adds the devices' parts in the order of their numbers. */
+/* These are the whole problem, and the results of one device that adds the parts in the order of ranks. */
 static float A[MOST], a[HIDDEN], B[MOST], b[WIDTH], X[TOKENS * WIDTH], dY[TOKENS * WIDTH];
 static float Y[TOKENS * WIDTH], dX[TOKENS * WIDTH];
 
-/* What device d has and makes. */
+/* Device d's parts of the matrices, and what it computes from them. */
 static struct part {
     int64_t own;
     float A[MOST], a[HIDDEN], B[MOST], hidden[TOKENS * HIDDEN], dA[MOST], da[HIDDEN], dB[MOST], db[WIDTH];
@@ -100,6 +109,7 @@ static struct shape shape(struct judge *j, int i)
     return s;
 }
 
+/* Draw the whole matrices and cut them for each device. */
 static void draw(struct judge *j, int W, const struct shape *s)
 {
     judge_rough(j, A, s->D * s->F), judge_rough(j, a, s->F), judge_rough(j, B, s->F * s->D), judge_rough(j, b, s->D);
@@ -113,23 +123,28 @@ static void draw(struct judge *j, int W, const struct shape *s)
     }
 }
 
+/* Sums over devices in the order of ranks: the first is a copy. */
 static void add_part(float *sum, const float *one, int64_t count, int d)
 {
     for (int64_t i = 0; i < count; i++) sum[i] = d == 0 ? one[i] : sum[i] + one[i];
 }
 
+/* Y [T, D] = relu(X A + a) B + b: each device has some columns of A and the same rows of B. */
 static void forward(const struct judge *j, int W, const struct shape *s)
 {
     const bool before = judge_choice(j, "BIAS") == 1;
     float one[TOKENS * WIDTH];
     for (int d = 0; d < W; d++) {
         struct part *p = &part[d];
+        /* hidden [T, own] = relu(X [T, D] A [D, own] + a): this device's columns. */
         judge_matrix_product(p->hidden, X, p->A, s->T, s->D, p->own, false, false);
         for (int64_t i = 0; i < s->T * p->own; i++) {
             p->hidden[i] += p->a[i % p->own];
             if (p->hidden[i] < 0) p->hidden[i] = 0;
         }
+        /* one [T, D] = hidden B [own, D]: this device's partial sum of Y. */
         judge_matrix_product(one, p->hidden, p->B, s->T, p->own, s->D, false, false);
+        /* With the variant BIAS the last device adds b before the sum. */
         for (int64_t i = 0; before && d == W - 1 && i < s->T * s->D; i++) one[i] += b[i % s->D];
         add_part(Y, one, s->T * s->D, d);
     }
@@ -144,23 +159,29 @@ static void sums_of_columns(const float *x, int64_t rows, int64_t columns, float
     }
 }
 
+/* dB = hidden^T dY; dH = dY B^T where hidden is positive; dA = X^T dH.  dX is the sum of dH A^T over devices. */
 static void backward(int W, const struct shape *s)
 {
     float one[TOKENS * WIDTH], dH[TOKENS * HIDDEN];
     for (int d = 0; d < W; d++) {
         struct part *p = &part[d];
+        /* db [D] and dB [own, D] = hidden^T dY need no other device. */
         sums_of_columns(dY, s->T, s->D, p->db);
         judge_matrix_product(p->dB, p->hidden, dY, p->own, s->T, s->D, true, false);
+        /* dH [T, own] = dY B^T, and 0 where relu was 0. */
         judge_matrix_product(dH, dY, p->B, s->T, s->D, p->own, false, true);
         for (int64_t i = 0; i < s->T * p->own; i++)
             if (!(p->hidden[i] > 0)) dH[i] = 0;
+        /* da [own] is the sum of dH over tokens, dA [D, own] = X^T dH. */
         sums_of_columns(dH, s->T, p->own, p->da);
         judge_matrix_product(p->dA, X, dH, s->D, s->T, p->own, true, false);
+        /* one [T, D] = dH A^T: this device's partial sum of dX. */
         judge_matrix_product(one, dH, p->A, s->T, p->own, s->D, false, true);
         add_part(dX, one, s->T * s->D, d);
     }
 }
 
+/* in() makes a buffer that goes in, out() a buffer that comes out. */
 static void in(struct trial *r, int d, int i, const float *from, int64_t count)
 {
     memcpy(trial_buffer(r, d, i, sizeof *from * (uint64_t)count, BUFFER_IN), from, sizeof *from * (size_t)count);
@@ -171,23 +192,28 @@ static void out(struct trial *r, int d, int i, int64_t count)
     trial_buffer(r, d, i, sizeof(float) * (uint64_t)count, BUFFER_OUT);
 }
 
+/* The results are made before the call, because they do not depend on it. */
 static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool back)
 {
     struct trial *r = trial_open(j, back ? "mlp_backward" : "mlp_forward", W, "T = %lld, D = %lld, %lld hidden numbers",
                                  (long long)s->T, (long long)s->D, (long long)s->F);
     r->cluster.flop_rate[F32] = 1000000;        /* so an operation takes a picosecond */
+    /* draw cuts A, a and B for each device before both passes use them. */
     draw(j, W, s);
     forward(j, W, s);
     if (back) backward(W, s);
     for (int d = 0; d < W; d++) {
         const struct part *p = &part[d];
+        /* Buffers 0 to 4 are A, a, B, b and X, of which only b and X are the same on all devices. */
         in(r, d, 0, p->A, s->D * p->own), in(r, d, 1, p->a, p->own), in(r, d, 2, p->B, p->own * s->D);
         in(r, d, 3, b, s->D), in(r, d, 4, X, s->T * s->D);
         r->device[d].number[0] = s->T, r->device[d].number[1] = s->D, r->device[d].number[2] = p->own;
+        /* Forward gives the hidden numbers and Y. */
         if (!back) {
             out(r, d, 5, s->T * p->own), out(r, d, 6, s->T * s->D);
             continue;
         }
+        /* Backward gets hidden and dY, and gives dX, dA, da, dB and db. */
         in(r, d, 5, p->hidden, s->T * p->own), in(r, d, 6, dY, s->T * s->D), out(r, d, 7, s->T * s->D);
         out(r, d, 8, s->D * p->own), out(r, d, 9, p->own), out(r, d, 10, p->own * s->D), out(r, d, 11, s->D);
     }
@@ -196,7 +222,7 @@ static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool
 
 enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY, AT_TIME };
 
-/* A device with no columns has empty buffers: nothing is compared. */
+/* A device without columns has empty buffers, and nothing is compared. */
 static void expect_weights(struct judge *j, struct trial *r, int d, const struct shape *s)
 {
     const struct part *p = &part[d];
@@ -206,10 +232,12 @@ static void expect_weights(struct judge *j, struct trial *r, int d, const struct
     if (!j->failed) trial_expect_floats(r, d, 11, p->db, s->D, "gradient of b");
 }
 
+/* One all-reduce of T D numbers, which sends 2 (W-1) 4 T D bytes on all devices together. */
 static void expect_sent(struct judge *j, struct trial *r, const struct shape *s)
 {
     uint64_t sum = 0;
     const uint64_t want = 2 * 4 * (uint64_t)(s->T * s->D) * (uint64_t)(r->devices - 1);
+    /* Each device must call one collective; bytes are compared for all devices together. */
     for (int d = 0; d < r->devices && !j->failed; d++) {
         sum += r->device[d].bytes;
         if (r->device[d].collectives != 1)
@@ -221,7 +249,7 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s)
                     (unsigned long long)sum, (unsigned long long)want);
 }
 
-/* Whether b, which belongs to the sum once, is in Y as often as there are devices, and that is not nothing. */
+/* Whether b is in Y as often as there are devices, and that is not nothing.  b belongs to the sum once. */
 static bool has_bias_of_all(const struct trial *r, int d, const struct shape *s)
 {
     const float *got = r->device[d].buffer[6].data;
@@ -235,6 +263,7 @@ static bool has_bias_of_all(const struct trial *r, int d, const struct shape *s)
     return seen;
 }
 
+/* The most likely mistake is named before numbers are compared. */
 static void expect_outputs(struct trial *r, int d, const struct shape *s)
 {
     if (has_bias_of_all(r, d, s))
@@ -243,6 +272,7 @@ static void expect_outputs(struct trial *r, int d, const struct shape *s)
     else trial_expect_floats(r, d, 6, Y, s->T * s->D, "Y");
 }
 
+/* Values are compared, then weights, bytes, memory or time. */
 static void look_at(struct judge *j, struct trial *r, const struct shape *s, bool back, enum look look)
 {
     const int64_t TD = s->T * s->D, own = s->F / r->devices;
@@ -256,6 +286,7 @@ static void look_at(struct judge *j, struct trial *r, const struct shape *s, boo
                               back ? "4 T times its hidden numbers" : "everything has its place");
     }
     if (look == AT_SENT && !j->failed) expect_sent(j, r, s);
+    /* A product of T, k, n numbers takes 2 T k n operations, of a picosecond each. */
     if (look == AT_TIME && !j->failed)
         trial_expect_time(r, (back ? 4 : 2) * 2 * TD * own + trial_all_reduce_time(r, TD),
                           back ? "four products with F/W hidden numbers, and an all_reduce"

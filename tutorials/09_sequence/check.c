@@ -1,4 +1,6 @@
-/* Lesson 09. */
+/* check.c -- judges lesson 09.  The student writes sequence.c: gather_tokens, reduce_tokens, and both passes of a
+ * layer with sequence parallelism.  Tokens [T, D] are cut in blocks over W devices.  The variant ROWS changes which
+ * block a device has, NEXT the order of additions.  KEEP says what is gathered again. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -9,12 +11,14 @@ enum { TOKENS = 24, WIDTH = 10, HIDDEN = 24, MOST = TOKENS * WIDTH };
 
 static int modulo(int i, int P) { return (i % P + P) % P; }
 
+/* Find the tokens of device d, in the order that ROWS says. */
 static struct interval tokens(const struct judge *j, int64_t T, int W, int d)
 {
     return block_at(T, W, modulo(judge_choice(j, "ROWS") == 1 ? -1 - d : d, W));
 }
 
-/* Device d's tokens of the sum of all devices' rows: its own first, then as they come round. */
+/* Compute device d's tokens of the sum of all devices' rows.  Its own rows come first, then the others as they come
+ * round. */
 static void reduce(const struct judge *j, int W, int d, int64_t T, int64_t D, float (*all)[MOST], float *own)
 {
     const struct interval mine = tokens(j, T, W, d);
@@ -24,6 +28,7 @@ static void reduce(const struct judge *j, int W, int d, int64_t T, int64_t D, fl
     }
 }
 
+/* in() makes a buffer that goes in, out() a buffer that comes out. */
 static void in(struct trial *r, int d, int i, const float *from, int64_t count)
 {
     memcpy(trial_buffer(r, d, i, sizeof *from * (uint64_t)count, BUFFER_IN), from, sizeof *from * (size_t)count);
@@ -40,7 +45,7 @@ enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY, AT_TIME, AT_WORK };
 
 static float rows[WORKER_MOST_DEVICES][MOST];
 
-/* One message from each device to each other one. */
+/* Each device sends one message to each other device. */
 static void expect_pairs(struct trial *r)
 {
     int count[WORKER_MOST_DEVICES][WORKER_MOST_DEVICES] = { { 0 } };
@@ -53,12 +58,14 @@ static void expect_pairs(struct trial *r)
                             count[d][p], p);
 }
 
+/* gather_tokens and reduce_tokens are looked at in one function: their messages are opposite. */
 static void look_at_move(struct judge *j, struct trial *r, bool reduces, int64_t T, int64_t D, enum look look)
 {
     const int W = r->devices;
     for (int d = 0; d < W && !j->failed; d++) {
         const int64_t own = tokens(j, T, W, d).count * D;
         float want[MOST];
+        /* A sum depends on the order of additions, so each device's sum is made for itself. */
         if (reduces) reduce(j, W, d, T, D, rows, want);
         trial_expect_floats(r, d, 1, reduces ? want : rows[0], reduces ? own : T * D, reduces ? "own" : "all");
         if (look == AT_SENT && !j->failed)
@@ -70,11 +77,13 @@ static void look_at_move(struct judge *j, struct trial *r, bool reduces, int64_t
                               reduces ? "this device's tokens" : "tokens can be received where they belong");
     }
     if (look == AT_SENT && !j->failed) expect_pairs(r);
+    /* In each step a device sends T/W tokens, and all devices send at once. */
     if (look == AT_TIME && !j->failed)
         trial_expect_time(r, (W - 1) * (10000000 + 80 * (T / W) * D),
                           "W-1 steps of 10 us + T/W tokens of 4 D bytes at 50 GB/s");
 }
 
+/* Token counts that W does not divide, and fewer tokens than devices. */
 static void try_move(struct judge *j, bool reduces, bool meets, enum look look)
 {
     static const struct { int64_t T, D; } usual[] = { { 24, 5 }, { 10, 3 }, { 3, 4 } };
@@ -89,6 +98,7 @@ static void try_move(struct judge *j, bool reduces, bool meets, enum look look)
             for (int d = 0; d < *W; d++) judge_rough(j, rows[d], T * D);
             for (int d = 0; d < *W; d++) {
                 const struct interval own = tokens(j, T, *W, d);
+                /* reduce_tokens gets all rows and returns a device's own; gather_tokens does the opposite. */
                 if (reduces) in(r, d, 0, rows[d], T * D), out(r, d, 1, own.count * D);
                 else in(r, d, 0, rows[0] + own.first * D, own.count * D), out(r, d, 1, T * D);
                 r->device[d].number[0] = T, r->device[d].number[1] = D;
@@ -110,6 +120,7 @@ static void check_reduce_time(struct judge *j) { try_move(j, true, false, AT_TIM
 
 /* ---- a layer, on one device that adds as the devices do ---------------------------------------------------------- */
 
+/* A shape has T tokens of width D and F hidden numbers. */
 struct shape { int64_t T, D, F; };
 
 static float w[WIDTH], A[WIDTH * HIDDEN], B[WIDTH * HIDDEN], x[MOST], dy[MOST];
@@ -120,6 +131,7 @@ static struct part {
     float A[WIDTH * HIDDEN], B[WIDTH * HIDDEN], hidden[TOKENS * HIDDEN], dA[WIDTH * HIDDEN], dB[WIDTH * HIDDEN];
 } part[WORKER_MOST_DEVICES];
 
+/* y = x r w for one token, r = 1/sqrt(mean x^2 + 1e-5).  Products are rounded one by one. */
 static void norm_row(const float *from, int64_t D, float *to)
 {
     float squares = 0;
@@ -128,6 +140,7 @@ static void norm_row(const float *from, int64_t D, float *to)
     for (int64_t i = 0; i < D; i++) to[i] = judge_times(from[i], r) * w[i];
 }
 
+/* dx = (dy w - x m) r with m = mean(dy w x) r^2; the token adds dy x r to dw. */
 static void norm_row_backward(const float *from, const float *back, int64_t D, float *to, float *weights)
 {
     float squares = 0, sum = 0;
@@ -140,6 +153,7 @@ static void norm_row_backward(const float *from, const float *back, int64_t D, f
     }
 }
 
+/* Each device has some columns of A and the same rows of B. */
 static void draw(struct judge *j, int W, const struct shape *s)
 {
     judge_rough(j, w, s->D), judge_rough(j, A, s->D * s->F), judge_rough(j, B, s->F * s->D);
@@ -153,33 +167,42 @@ static void draw(struct judge *j, int W, const struct shape *s)
     }
 }
 
+/* y = x + the sum over devices of relu(norm(x) A) B, added in the order of reduce(). */
 static void compute_forward(const struct judge *j, int W, const struct shape *s, float *normed)
 {
+    /* normed [T, D] has every token's norm. */
     for (int64_t t = 0; t < s->T; t++) norm_row(x + t * s->D, s->D, normed + t * s->D);
     for (int d = 0; d < W; d++) {
         struct part *p = &part[d];
+        /* hidden [T, own] = relu(normed A [D, own]): this device's columns. */
         judge_matrix_product(p->hidden, normed, p->A, s->T, s->D, p->own, false, false);
         for (int64_t i = 0; i < s->T * p->own; i++)
             if (p->hidden[i] < 0) p->hidden[i] = 0;
+        /* rows[d] [T, D] = hidden B [own, D]: this device's partial sum of all tokens. */
         judge_matrix_product(rows[d], p->hidden, p->B, s->T, p->own, s->D, false, false);
     }
+    /* Each device adds up its own tokens. */
     for (int d = 0; d < W; d++) reduce(j, W, d, s->T, s->D, rows, y + tokens(j, s->T, W, d).first * s->D);
     for (int64_t i = 0; i < s->T * s->D; i++) y[i] += x[i];
 }
 
+/* Each device's hidden numbers get their gradient, then its tokens; dw is added over devices. */
 static void compute_backward(const struct judge *j, int W, const struct shape *s, const float *normed)
 {
     float dH[TOKENS * HIDDEN], one[WIDTH];
     for (int d = 0; d < W; d++) {
         struct part *p = &part[d];
+        /* dB [own, D] = hidden^T dy, and dH [T, own] = dy B^T where relu was not 0. */
         judge_matrix_product(p->dB, p->hidden, dy, p->own, s->T, s->D, true, false);
         judge_matrix_product(dH, dy, p->B, s->T, s->D, p->own, false, true);
         for (int64_t i = 0; i < s->T * p->own; i++)
             if (!(p->hidden[i] > 0)) dH[i] = 0;
+        /* dA [D, own] = normed^T dH; rows[d] = dH A^T is a partial sum of all tokens. */
         judge_matrix_product(p->dA, normed, dH, s->D, s->T, p->own, true, false);
         judge_matrix_product(rows[d], dH, p->A, s->T, p->own, s->D, false, true);
     }
     for (int d = 0; d < W; d++) {
+        /* Each device goes back through the norm with its own tokens. */
         const struct interval own = tokens(j, s->T, W, d);
         float back[MOST];
         reduce(j, W, d, s->T, s->D, rows, back);
@@ -191,6 +214,7 @@ static void compute_backward(const struct judge *j, int W, const struct shape *s
     for (int64_t i = 0; i < s->T * s->D; i++) dx[i] += dy[i];
 }
 
+/* The student's call gets its tokens and its columns; the results are made before it. */
 static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool back)
 {
     struct trial *r = trial_open(j, back ? "layer_backward" : "layer_forward", W,
@@ -203,10 +227,12 @@ static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool
     for (int d = 0; d < W; d++) {
         const struct part *p = &part[d];
         const struct interval own = tokens(j, s->T, W, d);
+        /* Buffers 0 to 2 are w, A and B; 3 and 4 are this device's tokens before and after the layer. */
         in(r, d, 0, w, s->D), in(r, d, 1, p->A, s->D * p->own), in(r, d, 2, p->B, p->own * s->D);
         in(r, d, 3, x + own.first * s->D, own.count * s->D), out(r, d, 4, own.count * s->D);
         r->device[d].number[0] = s->T, r->device[d].number[1] = s->D, r->device[d].number[2] = p->own;
         if (!back) continue;
+        /* Backward gets dy, and gives dx, dw, dA and dB. */
         in(r, d, 5, dy + own.first * s->D, own.count * s->D), out(r, d, 6, own.count * s->D), out(r, d, 7, s->D);
         out(r, d, 8, s->D * p->own), out(r, d, 9, p->own * s->D);
     }
@@ -221,6 +247,7 @@ static struct shape shape(struct judge *j, int i)
     return s;
 }
 
+/* Compare the gradients of the norm and of this device's columns. */
 static void expect_weights(struct judge *j, struct trial *r, int d, const struct shape *s)
 {
     trial_expect_floats(r, d, 7, dw, s->D, "gradient of w");
@@ -232,7 +259,9 @@ static void expect_weights(struct judge *j, struct trial *r, int d, const struct
 static void expect_sent(struct judge *j, struct trial *r, const struct shape *s, bool back)
 {
     const bool again = judge_choice(j, "KEEP") == 0;
+    /* With KEEP = 0 the backward pass gathers the normed tokens again. */
     const uint64_t times = back ? 4 + again : 2, sums = back ? 2 * 4 * (uint64_t)s->D : 0;
+    /* Each gather or sum of tokens sends (W-1) 4 T D bytes; the all_reduce of dw sends 2 (W-1) 4 D. */
     const uint64_t want = (uint64_t)(r->devices - 1) * (times * 4 * (uint64_t)(s->T * s->D) + sums);
     uint64_t sum = 0;
     for (int d = 0; d < r->devices && !j->failed; d++) {
@@ -247,8 +276,8 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s,
                     : again ? "5 (W-1) 4 T D + 2 (W-1) 4 D, both passes" : "4 (W-1) 4 T D + 2 (W-1) 4 D, both passes");
 }
 
-/* A device computes the products of its own hidden numbers and the norms of its own tokens (norm of sequence.h).  It
- * may also count relu and the sum with x, by work(). */
+/* Count operations: the products of a device's own hidden numbers, and the norms of its own tokens (norm of
+ * sequence.h).  relu and the sum with x may be counted, too, by work(). */
 static void expect_work(struct trial *r, int d, const struct shape *s, int64_t tokens)
 {
     const int64_t products = 2 * 2 * s->T * s->D * part[d].own, norms = 4 * tokens * s->D;
@@ -263,6 +292,7 @@ static void expect_work(struct trial *r, int d, const struct shape *s, int64_t t
                     "of its own tokens", d, (long long)got, (long long)products, (long long)norms);
 }
 
+/* y first, then what the check asks for. */
 static void look_at_layer(struct judge *j, struct trial *r, const struct shape *s, bool back, enum look look)
 {
     const bool again = judge_choice(j, "KEEP") == 0;
@@ -271,6 +301,7 @@ static void look_at_layer(struct judge *j, struct trial *r, const struct shape *
         trial_expect_floats(r, d, 4, y + own.first * s->D, own.count * s->D, "y");
         if (back && !j->failed) trial_expect_floats(r, d, 6, dx + own.first * s->D, own.count * s->D, "dx");
         if (look == AT_WEIGHTS && !j->failed) expect_weights(j, r, d, s);
+        /* The formula depends on KEEP: normed tokens are kept, or gathered again. */
         if (look == AT_MEMORY && !j->failed)
             trial_expect_peak(r, d, 4 * (uint64_t)((again ? 1 : 2) * s->T * s->D + 2 * s->T * part[d].own +
                                                    (again ? 2 : 1) * own.count * s->D),

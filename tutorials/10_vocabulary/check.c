@@ -1,4 +1,6 @@
-/* Lesson 10. */
+/* check.c -- judges lesson 10.  The student writes vocabulary.c: the largest logit of each row, and the mean cross
+ * entropy with its gradient.  Logits [T, V] are cut by columns over W devices.  Losses and gradients are compared
+ * with sums in double, within a bound of their roundings. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -7,7 +9,7 @@
 
 enum { ROWS = 6, COLUMNS = 130, SHAPES = 4 };
 
-/* The whole problem. */
+/* The whole problem has logits [T, V] and a label for each row; -1 is no label. */
 static float logits[ROWS][COLUMNS];
 static int64_t labels[ROWS];
 
@@ -17,6 +19,7 @@ struct shape { int T; int64_t V; double smoothing; bool large, wide, unlabelled;
 /* How far below the largest logit of a row another one can be. */
 static double spread(const struct shape *s) { return s->wide ? 2000 : 15; }
 
+/* Device d's columns: a block, or every W-th, as LAYOUT says. */
 static int64_t own_columns(const struct judge *j, int64_t V, int W, int d)
 {
     return judge_choice(j, "LAYOUT") == 1 ? (V - d + W - 1) / W : block_at(V, W, d).count;
@@ -27,7 +30,8 @@ static int64_t column(const struct judge *j, int64_t V, int W, int d, int64_t k)
     return judge_choice(j, "LAYOUT") == 1 ? d + k * W : block_at(V, W, d).first + k;
 }
 
-/* Logits are multiples of 1/8, so that their differences are exact. */
+/* Logits are multiples of 1/8, so that their differences are exact.  Rows with a label of -1 do not count; row 2
+ * never has a label. */
 static void draw(struct judge *j, const struct shape *s)
 {
     for (int t = 0; t < s->T; t++) {
@@ -38,6 +42,7 @@ static void draw(struct judge *j, const struct shape *s)
     }
 }
 
+/* Cut the logits by columns and give each device the same labels. */
 static struct trial *prepare(struct judge *j, const char *function, int W, const struct shape *s)
 {
     struct trial *r = trial_open(j, function, W, "%d rows, %lld columns%s%s%s", s->T, (long long)s->V,
@@ -48,10 +53,12 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
         const int64_t own = own_columns(j, s->V, W, d);
         const uint64_t cells = sizeof(float) * (uint64_t)(s->T * own);
         float *part = trial_buffer(r, d, 0, cells, BUFFER_IN);
+        /* part [T, own] has this device's columns of all rows. */
         for (int t = 0; t < s->T; t++)
             for (int64_t k = 0; k < own; k++) part[t * own + k] = logits[t][column(j, s->V, W, d, k)];
         memcpy(trial_buffer(r, d, 1, sizeof *labels * (uint64_t)s->T, BUFFER_IN), labels,
                sizeof *labels * (size_t)s->T);
+        /* Buffer 2 gets the gradient [T, own], buffer 3 the row's maxima. */
         trial_buffer(r, d, 2, cells, BUFFER_OUT);
         trial_buffer(r, d, 3, sizeof(float) * (uint64_t)s->T, BUFFER_OUT);
         r->device[d].number[0] = s->T, r->device[d].number[1] = s->V, r->device[d].number[2] = own;
@@ -60,6 +67,7 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
     return r;
 }
 
+/* Usual shapes are small; large logits overflow exp without a maximum, and wide ones underflow it. */
 static struct shape shape(struct judge *j, int i)
 {
     static const struct shape usual[SHAPES] = {
@@ -70,6 +78,7 @@ static struct shape shape(struct judge *j, int i)
     return s;
 }
 
+/* A maximum is exact in every order, so it is compared to the bit. */
 static float largest(const struct shape *s, int t)
 {
     float most = logits[t][0];
@@ -77,6 +86,7 @@ static float largest(const struct shape *s, int t)
     return most;
 }
 
+/* vocabulary_max is compared alone, before any loss. */
 static void check_max(struct judge *j)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
@@ -93,9 +103,10 @@ static void check_max(struct judge *j)
 
 /* ---- the loss ---------------------------------------------------------------------------------------------------- */
 
-/* Of each row, what its exponentials are above, and their sum, in double. */
+/* These are the largest logit of each row, and the sum of exponentials above it, in double. */
 static struct { double most, sum; } row[ROWS];
 
+/* row[t] gets the maximum and the sum of exp(logit - maximum). */
 static void add_rows(const struct shape *s)
 {
     for (int t = 0; t < s->T; t++) {
@@ -114,28 +125,31 @@ static int labelled(const struct shape *s)
     return rows;
 }
 
+/* Compute the mean over rows with a label of -log p[label], smoothed. */
 static double whole_loss(const struct shape *s)
 {
     double sum = 0;
     add_rows(s);
     for (int t = 0; t < s->T; t++) {
         if (labels[t] < 0) continue;
+        /* A row adds -(1 - smoothing) log p[label] and smoothing's part of every column. */
         sum -= (1 - s->smoothing) * log_probability(t, labels[t]);
         for (int64_t v = 0; v < s->V; v++) sum -= s->smoothing / (double)s->V * log_probability(t, v);
     }
     return labelled(s) ? sum / labelled(s) : 0;
 }
 
-/* Rounding of the sum of V exponentials in fp32, of each of them (expf: 2 units at most), of their quotient and of what
- * is subtracted from it. */
+/* Allow the rounding of a sum of V exponentials in fp32, of each exponential (expf: 2 units at most), of the
+ * quotient, and of what is subtracted from it. */
 static double allowed(const struct shape *s, double size) { return (double)(s->V + 8) * 0x1p-24 * size; }
 
+/* Every device must return the same loss. */
 static void expect_loss(struct trial *r, const struct shape *s)
 {
     const double want = whole_loss(s);
     for (int d = 0; d < r->devices; d++) {
         const double got = r->device[d].real;
-        /* the sum of all logits may be so many V, and is rounded V times */
+        /* With smoothing the sum of all logits may be as large as V of them, and is rounded V times. */
         if (!(fabs(got - want) <= allowed(s, 1 + fabs(want) + s->smoothing * spread(s)))) {
             trial_fails(r, "device %d: the loss is %.9g%s and should be %.9g", d, got, trial_meaning(got), want);
             return;
@@ -143,6 +157,7 @@ static void expect_loss(struct trial *r, const struct shape *s)
     }
 }
 
+/* dlogits [T, own] = (p - onehot(label)) / rows, smoothed; 0 in rows without a label. */
 static void expect_gradient(const struct judge *j, struct trial *r, const struct shape *s)
 {
     double want[ROWS * COLUMNS], bound[ROWS * COLUMNS];
@@ -152,9 +167,11 @@ static void expect_gradient(const struct judge *j, struct trial *r, const struct
         const int64_t own = r->device[d].number[2];
         for (int t = 0; t < s->T; t++)
             for (int64_t k = 0; k < own; k++) {
+                /* v is the column of the whole matrix that is the device's column k. */
                 const int64_t v = column(j, s->V, r->devices, d, k);
                 const double p = probability(t, v), chosen = (v == labels[t]) * (1 - s->smoothing);
                 const double evenly = s->smoothing / (double)s->V;
+                /* A smoothed label is 1 - smoothing at the label, and smoothing / V in every column. */
                 want[t * own + k] = labels[t] < 0 ? 0 : (p - chosen - evenly) / rows;
                 bound[t * own + k] = labels[t] < 0 ? 0 : allowed(s, p + chosen + evenly) / rows + 0x1p-126;
             }
@@ -164,6 +181,7 @@ static void expect_gradient(const struct judge *j, struct trial *r, const struct
 
 enum look { AT_LOSS, AT_GRADIENT, AT_SENT, AT_MEMORY };
 
+/* Compare with the bytes of one all_gather of maxima and one all_reduce of three sums a row. */
 static void expect_use(struct judge *j, struct trial *r, const struct shape *s, enum look look)
 {
     uint64_t sum = 0;
@@ -172,6 +190,7 @@ static void expect_use(struct judge *j, struct trial *r, const struct shape *s, 
         sum += r->device[d].bytes;
         if (look == AT_MEMORY) trial_expect_peak(r, d, 4 * (W + 4) * T, "4 (W + 4) T");
     }
+    /* The all_gather sends (W-1) W T numbers, the all_reduce 2 (W-1) 3 T. */
     if (look == AT_SENT && !j->failed && sum > 4 * (W - 1) * (W + 6) * T)
         trial_fails(r, "all devices together send %llu bytes; %llu are enough: (W-1) W T numbers for the maxima, and "
                     "2 (W-1) 3 T for the sums", (unsigned long long)sum,
@@ -182,6 +201,7 @@ static void expect_use(struct judge *j, struct trial *r, const struct shape *s, 
                         "maxima, an all_reduce of all sums", d, (unsigned long long)r->device[d].collectives);
 }
 
+/* Four shapes for values, one for use. */
 static void try_loss(struct judge *j, double smoothing, bool unlabelled, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
@@ -190,6 +210,7 @@ static void try_loss(struct judge *j, double smoothing, bool unlabelled, enum lo
             s.smoothing = smoothing, s.unlabelled = unlabelled;
             struct trial *r = prepare(j, "vocabulary_loss", *W, &s);
             if (trial_call(r)) {
+                /* The loss is compared first; a gradient of a wrong loss would only confuse. */
                 expect_loss(r, &s);
                 if (look == AT_GRADIENT && !j->failed) expect_gradient(j, r, &s);
                 if (!j->failed) expect_use(j, r, &s, look);

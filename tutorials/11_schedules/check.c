@@ -1,4 +1,6 @@
-/* Lesson 11. */
+/* check.c -- judges lesson 11.  The student writes schedules.txt, five pipeline schedules as text.  No student's
+ * code runs: the text is read by schedule_file.h, and time and memory are computed from its actions.  Hidden inputs
+ * are other durations of forwards and backwards. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
@@ -9,7 +11,8 @@
 
 enum { COLUMNS = 72 };
 
-/* A schedule of schedules.txt.  most: microbatches that device d may hold: most - d if it has to be 1F1B's. */
+/* A task is a schedule of schedules.txt.  most: microbatches that device d may hold at once; most - d where 1F1B's
+ * limit is asked for. */
 struct task { const char *name, *choice; int devices, micros[2], most[2]; bool falls; };
 
 static const struct task gpipe = { "gpipe", "GPIPE", 3, { 4, 5 }, { 4, 5 }, false },
@@ -20,6 +23,7 @@ static const struct task gpipe = { "gpipe", "GPIPE", 3, { 4, 5 }, { 4, 5 }, fals
 
 /* ---- one of them ------------------------------------------------------------------------------------------------- */
 
+/* The variant of the course decides how many microbatches there are, and how much memory. */
 static int micros(const struct judge *j, const struct task *t) { return t->micros[judge_choice(j, t->choice)]; }
 
 static int most(const struct judge *j, const struct task *t, int device)
@@ -27,12 +31,13 @@ static int most(const struct judge *j, const struct task *t, int device)
     return t->most[judge_choice(j, t->choice)] - (t->falls ? device : 0);
 }
 
-/* The picture of the schedule that fails. */
+/* Draw the schedule that fails, into the message. */
 static void draw(struct judge *j, const struct schedule *s, struct even_times each)
 {
     struct timing t;
     char *text = NULL;
     size_t size = 0;
+    /* A schedule that cannot be executed has no times, and is not drawn. */
     if (schedule_time_evenly(&t, s, each, NULL) != OK) return;
     FILE *f = open_memstream(&text, &size);
     if (f) {
@@ -44,12 +49,15 @@ static void draw(struct judge *j, const struct schedule *s, struct even_times ea
     timing_free(&t);
 }
 
+/* F, I and W take one unit of time, messages none. */
 static const struct even_times UNITS = { 1, 1, 1, 0, 0 };
 
-/* Whether it is a pipeline of that size, with stage d on device d. */
+/* Whether the schedule is a pipeline of the right size.  Stage d must be on device d, and each microbatch must pass
+ * all stages. */
 static bool has_size(struct judge *j, const struct task *t, const struct schedule *s)
 {
     const int P = t->devices, M = micros(j, t);
+    /* All schedules have one chunk on each device, and one update after all microbatches. */
     if (s->devices != P || s->micros != M || s->chunks != 1 || s->stages != P || s->routes != 1 || s->update_every != M)
         return judge_fails(j, "%s: it has %d devices, %d microbatches, %d stages; it must have %d devices, each with a "
                            "stage, and %d microbatches", t->name, s->devices, s->micros, s->stages, P, M);
@@ -57,6 +65,7 @@ static bool has_size(struct judge *j, const struct task *t, const struct schedul
         if (s->stage_of[d][0] != d)
             return judge_fails(j, "%s: device %d has stage %d; it must have stage %d", t->name, d, s->stage_of[d][0],
                                d);
+    /* A microbatch that no device computes at a stage has no place. */
     for (int micro = 0; micro < M; micro++)
         for (int stage = 0; stage < P; stage++)
             if (place_of(s, micro, stage).device < 0)
@@ -65,6 +74,7 @@ static bool has_size(struct judge *j, const struct task *t, const struct schedul
     return true;
 }
 
+/* A microbatch is held from its F until its last backward. */
 static bool within_memory(struct judge *j, const struct task *t, const struct schedule *s)
 {
     for (int d = 0; d < t->devices; d++)
@@ -74,7 +84,7 @@ static bool within_memory(struct judge *j, const struct task *t, const struct sc
     return true;
 }
 
-/* Read it.  @return false: the check has failed, and there is nothing to free. */
+/* Read the schedule from the text.  @return false: the check has failed, and there is nothing to free. */
 static bool take(struct judge *j, const struct task *t, struct schedule *s)
 {
     struct error err = { OK, "" };
@@ -87,14 +97,14 @@ static bool take(struct judge *j, const struct task *t, struct schedule *s)
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-/* It can be executed, and holds no more than it may. */
+/* The schedule can be executed, and holds no more than it may. */
 static void check_runs(struct judge *j, const struct task *t)
 {
     struct schedule s;
     if (take(j, t, &s)) schedule_free(&s);
 }
 
-/* Its longest time of a device, from its first action to its last, is at most this. */
+/* The span, from the first action to the last of any device, is at most `want`. */
 static void check_span(struct judge *j, const struct task *t, struct even_times each, int64_t want, const char *formula)
 {
     struct schedule s;
@@ -112,7 +122,8 @@ static void check_span(struct judge *j, const struct task *t, struct even_times 
     schedule_free(&s);
 }
 
-/* Open: all 1.  Hidden: other times, whose ratio is free where the formula allows any. */
+/* All durations are 1 in open inputs.  Hidden inputs have others, with the same ratios unless the formula allows
+ * any. */
 static struct even_times draw_times(struct judge *j, bool any, struct even_times open)
 {
     if (!j->hidden) return open;
@@ -122,20 +133,23 @@ static struct even_times draw_times(struct judge *j, bool any, struct even_times
                                 unit * open.communication, 0 };
 }
 
+/* The work of one microbatch on one device. */
 static int64_t whole(struct even_times e) { return e.forward + e.backward_input + e.backward_weight; }
 
+/* M microbatches and P - 1 of waiting, whatever order a device takes. */
 static void check_flushed(struct judge *j, const struct task *t)
 {
     const struct even_times e = draw_times(j, true, UNITS);
     check_span(j, t, e, (micros(j, t) + t->devices - 1) * whole(e), "(M + P - 1) (F + I + W)");
 }
 
+/* I and W count as backwards, like B. */
 static bool is_backward(enum action_kind kind)
 {
     return kind == BACKWARD || kind == BACKWARD_INPUT || kind == BACKWARD_WEIGHT;
 }
 
-/* All forwards of a device come first. */
+/* All forwards of a device come before its first backward. */
 static bool has_forwards_first(const struct schedule *s, int device)
 {
     bool backwards = false;
@@ -146,6 +160,7 @@ static bool has_forwards_first(const struct schedule *s, int device)
     return true;
 }
 
+/* gpipe is the only schedule with a prescribed order of kinds. */
 static void check_gpipe(struct judge *j)
 {
     struct schedule s;
@@ -161,6 +176,7 @@ static void check_gpipe_time(struct judge *j) { check_flushed(j, &gpipe); }
 static void check_one(struct judge *j) { check_runs(j, &one); }
 static void check_one_time(struct judge *j) { check_flushed(j, &one); }
 
+/* Here sends and receives are written by the student, and not inferred. */
 static void check_sent(struct judge *j)
 {
     struct schedule s;
@@ -172,6 +188,7 @@ static void check_sent(struct judge *j)
 
 static void check_sent_time(struct judge *j) { check_flushed(j, &sent); }
 
+/* schedule_blocks lets each send wait until its receive begins, and reports the deadlock. */
 static void check_blocking(struct judge *j)
 {
     struct schedule s;
@@ -184,6 +201,7 @@ static void check_blocking(struct judge *j)
 
 static void check_zero(struct judge *j) { check_runs(j, &zero); }
 
+/* Compare with the bubble of zb-h1: (P - 1) (F + I - W), since W fills what B left idle. */
 static void check_zero_time(struct judge *j)
 {
     const struct even_times e = draw_times(j, false, UNITS);
@@ -193,11 +211,13 @@ static void check_zero_time(struct judge *j)
 
 /* ---- one's own --------------------------------------------------------------------------------------------------- */
 
-/* What zb-2p of Orrery finds with these times and this limit, in units of a forward, and what is possible. */
+/* These spans are in units of a forward.  zb-2p of Orrery finds the first with these times and this limit; the
+ * second is possible. */
 static const struct { int64_t found, possible; } of_own[] = { { 33, 32 }, { 36, 35 } };
 
 static void check_own(struct judge *j) { check_runs(j, &own); }
 
+/* W takes two units and a message one, so a W at the wrong time delays a neighbour. */
 static void check_own_span(struct judge *j, bool possible)
 {
     const int choice = judge_choice(j, "OWN");

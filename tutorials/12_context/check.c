@@ -1,4 +1,6 @@
-/* Lesson 12. */
+/* check.c -- judges lesson 12.  The student writes context.c: a cut of tokens, attention block by block, a ring of
+ * keys and values, and all-to-alls of heads.  Results are compared with attention in double, within a bound of
+ * roundings in fp32.  The variants CUT and RING change the cut and the ring's direction. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -7,7 +9,7 @@
 
 enum { TOKENS = 48, HEADS = 9, WIDTH = 4, MOST = TOKENS * WIDTH };
 
-/* The whole problem: a row for each token, in each head. */
+/* The whole problem has queries, keys and values of each head, with a row [A] for each token. */
 static float q[HEADS][MOST], k[HEADS][MOST], v[HEADS][MOST];
 
 static const char thousands[] = ", scores of thousands";
@@ -16,12 +18,14 @@ static int modulo(int i, int P) { return (i % P + P) % P; }
 
 /* ---- the cut ----------------------------------------------------------------------------------------------------- */
 
+/* Count the tokens of device r: every W-th, or two blocks that balance a causal mask. */
 static int64_t count_of(const struct judge *j, int64_t S, int W, int r)
 {
     if (judge_choice(j, "CUT") == 1) return (S - r + W - 1) / W;
     return block_at(S, 2 * W, r).count + block_at(S, 2 * W, 2 * W - 1 - r).count;
 }
 
+/* Find the token that is device r's number i, in its own order. */
 static int64_t token(const struct judge *j, int64_t S, int W, int r, int64_t i)
 {
     if (judge_choice(j, "CUT") == 1) return r + i * W;
@@ -29,6 +33,7 @@ static int64_t token(const struct judge *j, int64_t S, int W, int r, int64_t i)
     return i < early.count ? early.first + i : late.first + i - early.count;
 }
 
+/* tokens_of fills a list of counts. */
 static void expect_counts(struct judge *j, struct trial *r, int64_t S, int W)
 {
     const int64_t *got = r->device[0].buffer[0].data;
@@ -38,6 +43,7 @@ static void expect_counts(struct judge *j, struct trial *r, int64_t S, int W)
                         (long long)count_of(j, S, W, d));
 }
 
+/* token_of fills the tokens of all devices, one after another. */
 static void expect_tokens(struct judge *j, struct trial *r, int64_t S, int W)
 {
     const int64_t *got = r->device[0].buffer[0].data;
@@ -48,6 +54,7 @@ static void expect_tokens(struct judge *j, struct trial *r, int64_t S, int W)
                             (long long)*got, (long long)token(j, S, W, d, i));
 }
 
+/* Even runs ask tokens_of, odd ones token_of. */
 static void check_cut(struct judge *j)
 {
     static const int64_t usual[] = { 32, 21, 3 };
@@ -56,6 +63,7 @@ static void check_cut(struct judge *j)
             const int64_t S = j->hidden ? judge_draw(j, 1, TOKENS) : usual[i / 2];
             struct trial *r = trial_open(j, i % 2 ? "token_of" : "tokens_of", 1, "S = %lld", (long long)S);
             r->device[0].number[0] = S, r->device[0].number[1] = *W;
+            /* tokens_of gives a count for each device; token_of gives S tokens. */
             trial_buffer(r, 0, 0, sizeof(int64_t) * (uint64_t)(i % 2 ? S : *W), BUFFER_OUT);
             int64_t *counts = trial_buffer(r, 0, 1, sizeof *counts * (uint64_t)*W, BUFFER_IN);
             for (int d = 0; d < *W; d++) counts[d] = count_of(j, S, *W, d);
@@ -66,7 +74,8 @@ static void check_cut(struct judge *j)
 
 /* ---- attention in double ----------------------------------------------------------------------------------------- */
 
-/* Scores are exact in float: queries are whole numbers, keys eighths, and the root of A is 2 or 1. */
+/* Draw inputs whose scores are exact in float: queries are whole numbers, keys eighths, and the root of A is 2 or
+ * 1. */
 static void draw(struct judge *j, int64_t heads, int64_t numbers, bool large)
 {
     for (int64_t h = 0; h < heads; h++)
@@ -76,6 +85,7 @@ static void draw(struct judge *j, int64_t heads, int64_t numbers, bool large)
         }
 }
 
+/* A score is q_t k_u / sqrt(A), in double. */
 static double score(int64_t h, int64_t t, int64_t u, int64_t A)
 {
     double sum = 0;
@@ -83,9 +93,11 @@ static double score(int64_t h, int64_t t, int64_t u, int64_t A)
     return sum / sqrt((double)A);
 }
 
-/* What the query of token t should have of the keys that `seen` marks; NULL: of all. */
+/* This is the result of a token's query over the keys that `seen` marks; NULL: over all.  size: sums of absolute
+ * values, for bounds. */
 struct row { double max, sum, out[WIDTH], size[WIDTH]; };
 
+/* The causal mask stops at the token itself. */
 static struct row meet(int64_t h, int64_t t, const bool *seen, int64_t A)
 {
     struct row r = { .max = -INFINITY };
@@ -93,6 +105,7 @@ static struct row meet(int64_t h, int64_t t, const bool *seen, int64_t A)
         if (seen == NULL || seen[u]) r.max = fmax(r.max, score(h, t, u, A));
     for (int64_t u = 0; u <= t; u++) {
         if (seen && !seen[u]) continue;
+        /* p = exp(score - max) is 1 at most. */
         const double p = exp(score(h, t, u, A) - r.max);
         r.sum += p;
         for (int64_t a = 0; a < A; a++)
@@ -101,7 +114,8 @@ static struct row meet(int64_t h, int64_t t, const bool *seen, int64_t A)
     return r;
 }
 
-/* For each key an exponential (expf: 2 units at most), two products and two sums, which are all passed on. */
+/* Bound: for each key an exponential (expf: 2 units at most), two products and two sums, all of which are passed
+ * on. */
 static double allowed(int64_t S, double size) { return (double)(8 * (S + 8)) * 0x1p-24 * size + 1e-30; }
 
 static void in(struct trial *r, int d, int i, const void *from, uint64_t bytes)
@@ -111,22 +125,25 @@ static void in(struct trial *r, int d, int i, const void *from, uint64_t bytes)
 
 /* ---- attend ------------------------------------------------------------------------------------------------------ */
 
+/* The maxima are compared to the bit, sums and values within their bounds. */
 static void expect_rows(struct judge *j, struct trial *r, int64_t S, int W, int d, const bool *seen, int64_t A)
 {
     const int64_t n = count_of(j, S, W, d);
     float max[TOKENS];
     double sum[TOKENS], sum_bound[TOKENS], out[TOKENS * WIDTH], bound[TOKENS * WIDTH];
     for (int64_t i = 0; i < n; i++) {
+        /* The device's row i is the token with its number i; w is the attention of this row. */
         const struct row w = meet(0, token(j, S, W, d, i), seen, A);
         max[i] = (float)w.max, sum[i] = w.sum, sum_bound[i] = allowed(S, w.sum);
         for (int64_t a = 0; a < A; a++) out[i * A + a] = w.out[a], bound[i * A + a] = allowed(S, w.size[a]);
     }
+    /* Buffers 4, 5 and 6 are the state of attention block by block: max, sum and out. */
     trial_expect_floats(r, 0, 4, max, n, "max");
     if (!j->failed) trial_expect_near(r, 0, 5, sum, sum_bound, n, "sum");
     if (!j->failed) trial_expect_near(r, 0, 6, out, bound, n * A, "out");
 }
 
-/* Device d's rows of a whole matrix. @return the numbers. */
+/* Copy device d's rows of a whole matrix.  @return how many numbers these are. */
 static int64_t rows_of(const struct judge *j, int64_t S, int W, int d, const float *whole, int64_t row, float *to)
 {
     const int64_t n = count_of(j, S, W, d);
@@ -135,7 +152,7 @@ static int64_t rows_of(const struct judge *j, int64_t S, int W, int d, const flo
     return n * row;
 }
 
-/* Queries of device d meet the devices of a list, one after another. */
+/* Queries of device d meet the keys of the devices of a list, one device after another. */
 static void try_attend(struct judge *j, int64_t S, int W, int d, const int *list, int count, int64_t A, bool large)
 {
     struct trial *r = trial_open(j, "attend", 1, "S = %lld, W = %d, queries of device %d, keys of %d device%s%s",
@@ -145,6 +162,7 @@ static void try_attend(struct judge *j, int64_t S, int W, int d, const int *list
     int64_t visits[16], keys = 0;
     float mine[MOST], kk[MOST], vv[MOST];
     draw(j, 1, S * A, large);
+    /* The buffers of the keys lie one after another, as the student's function visits them. */
     for (int i = 0; i < count; i++) {
         visits[2 * i] = list[i], visits[2 * i + 1] = count_of(j, S, W, list[i]);
         for (int64_t e = 0; e < visits[2 * i + 1]; e++) seen[token(j, S, W, list[i], e)] = true;
@@ -155,6 +173,7 @@ static void try_attend(struct judge *j, int64_t S, int W, int d, const int *list
     in(r, 0, 0, mine, sizeof *mine * (uint64_t)rows_of(j, S, W, d, q[0], A, mine));
     in(r, 0, 1, kk, sizeof *kk * (uint64_t)keys), in(r, 0, 2, vv, sizeof *vv * (uint64_t)keys);
     in(r, 0, 3, visits, sizeof *visits * 2 * (uint64_t)count);
+    /* Before any key is seen the maxima are minus infinity. */
     float *max = trial_buffer(r, 0, 4, sizeof *max * (uint64_t)n, BUFFER_BOTH);
     for (int64_t i = 0; i < n; i++) max[i] = -INFINITY;
     trial_buffer(r, 0, 5, sizeof *max * (uint64_t)n, BUFFER_BOTH);
@@ -165,6 +184,7 @@ static void try_attend(struct judge *j, int64_t S, int W, int d, const int *list
     trial_close(r);
 }
 
+/* Lists with one device, in any order, and once keys that the first query does not see. */
 static void try_attends(struct judge *j, bool large)
 {
     static const struct { int64_t S; int W, d, count, list[3]; } usual[] = {
@@ -184,18 +204,20 @@ static void check_large(struct judge *j) { try_attends(j, true); }
 
 enum look { AT_VALUES, AT_SENT, AT_MEMORY, AT_TIME };
 
+/* This is the device to which a ring sends. */
 static int next_of(const struct judge *j, int d, int W) 
 {
     return modulo(judge_choice(j, "RING") == 1 ? d - 1 : d + 1, W);
 }
 
-/* The results of a token's query. */
+/* Compute the result of a token's query in all keys, and its bound. */
 static void want_out(int64_t h, int64_t t, int64_t S, int64_t A, double *want, double *bound)
 {
     const struct row w = meet(h, t, NULL, A);
     for (int64_t a = 0; a < A; a++) want[a] = w.out[a] / w.sum, bound[a] = 2 * allowed(S, w.size[a] / w.sum);
 }
 
+/* Count the pairs of a query of device d and a key of device s that see each other: the work of one step. */
 static int64_t pairs(const struct judge *j, int64_t S, int W, int d, int s)
 {
     int64_t sum = 0;
@@ -204,7 +226,8 @@ static int64_t pairs(const struct judge *j, int64_t S, int W, int d, int s)
     return sum;
 }
 
-/* A step ends when a device has computed and the next block is there, which its neighbour sends at the step's start. */
+/* Time the ring step by step.  A step ends when a device has computed and the next block has come.  The neighbour
+ * sends this block at the step's start. */
 static picoseconds ring_time(const struct judge *j, const struct trial *r, int64_t S, int64_t A)
 {
     const int W = r->devices, back = next_of(j, 0, W);
@@ -215,6 +238,7 @@ static picoseconds ring_time(const struct judge *j, const struct trial *r, int64
     for (int step = 0; step < W; step++) {
         for (int d = 0; d < W; d++) {
             const picoseconds there = ready[modulo(d - back, W)] + message;
+            /* A pair takes 4 A operations: 2 A for its score, and 2 A for its values. */
             next[d] = ready[d] + 4 * A * pairs(j, S, W, d, modulo(d - back * step, W)) * operation;
             if (step < W - 1 && there > next[d]) next[d] = there;
         }
@@ -224,10 +248,12 @@ static picoseconds ring_time(const struct judge *j, const struct trial *r, int64
     return last;
 }
 
+/* Results are compared, then messages and bytes, memory or time. */
 static void look_at_ring(struct judge *j, struct trial *r, int64_t S, int64_t A, enum look look)
 {
     const int W = r->devices;
     double want[MOST], bound[MOST];
+    /* The longest block in the ring has S / (2W) tokens, rounded up, twice. */
     for (int d = 0; d < W && !j->failed; d++) {
         const int64_t n = count_of(j, S, W, d), most = 2 * ((S + 2 * W - 1) / (2 * W));
         for (int64_t i = 0; i < n; i++) want_out(0, token(j, S, W, d, i), S, A, want + i * A, bound + i * A);
@@ -250,6 +276,7 @@ static void look_at_ring(struct judge *j, struct trial *r, int64_t S, int64_t A,
                           "a step is as long as the longer of its computing and its messages");
 }
 
+/* Rates of computing are chosen so that either messages or computing is the longer of both. */
 static void try_ring(struct judge *j, bool meets, enum look look)
 {
     static const int64_t usual[] = { 24, 13, 3, 20 }, rates[] = { 10, 25, 40 };
@@ -257,12 +284,14 @@ static void try_ring(struct judge *j, bool meets, enum look look)
         for (int i = 0; i < (look == AT_VALUES && !meets ? 4 : look == AT_TIME ? 2 : 1) && !j->failed; i++) {
             const bool large = i == 3;
             int64_t S = j->hidden ? judge_draw(j, 1, TOKENS) : usual[i];
+            /* With times all devices have equally many tokens: two blocks each of 2 W. */
             if (look == AT_TIME) S = 2 * *W * (j->hidden ? judge_draw(j, 1, 3) : 2);
             struct trial *r = trial_open(j, "ring_attention", *W, "S = %lld%s%s", (long long)S, large ? thousands : "",
                                          meets ? ", every message waits for its receiver" : "");
             if (look == AT_TIME) r->cluster.flop_rate[F32] = rates[j->hidden ? judge_draw(j, 0, 2) : i];
             r->meets = meets;
             draw(j, 1, S * WIDTH, large);
+            /* Each device gets its rows of q, k and v, and gives its rows of the output. */
             for (int d = 0; d < *W; d++) {
                 float mine[MOST];
                 const float *const whole[] = { q[0], k[0], v[0] };
@@ -284,6 +313,7 @@ static void check_ring_time(struct judge *j) { try_ring(j, false, AT_TIME); }
 
 /* ---- tokens for heads -------------------------------------------------------------------------------------------- */
 
+/* Heads are exchanged: each device has all tokens of its own heads, and the results go back. */
 static void look_at_heads(struct judge *j, struct trial *r, int64_t S, int64_t heads, int64_t A, enum look look)
 {
     const int W = r->devices;
@@ -291,6 +321,7 @@ static void look_at_heads(struct judge *j, struct trial *r, int64_t S, int64_t h
     for (int d = 0; d < W && !j->failed; d++) {
         const struct interval tokens = block_at(S, W, d);
         const int64_t own = block_at(heads, W, d).count;
+        /* Row i of a device has all heads: out [tokens, heads, A]. */
         for (int64_t i = 0; i < tokens.count; i++)
             for (int64_t h = 0; h < heads; h++)
                 want_out(h, tokens.first + i, S, A, want + (i * heads + h) * A, bound + (i * heads + h) * A);
@@ -298,6 +329,7 @@ static void look_at_heads(struct judge *j, struct trial *r, int64_t S, int64_t h
         if (look == AT_MEMORY && !j->failed)
             trial_expect_peak(r, d, 4 * (uint64_t)(4 * S * own * A + tokens.count * heads * A + 2 * S),
                               "4 S own A + n heads A + 2 S");
+        /* Three all-to-alls bring q, k and v; a fourth takes the results back. */
         if (look != AT_SENT || j->failed) continue;
         const uint64_t bytes = 4 * (uint64_t)(A * (3 * tokens.count * (heads - own) + (S - tokens.count) * own));
         if (trial_expect_collectives(r, d, 4, "") && r->device[d].bytes != bytes)
@@ -307,6 +339,7 @@ static void look_at_heads(struct judge *j, struct trial *r, int64_t S, int64_t h
     }
 }
 
+/* The inputs are tokens by heads; each device gets its tokens of all heads. */
 static void try_heads(struct judge *j, enum look look)
 {
     static const struct { int64_t S, heads; } usual[] = { { 16, 8 }, { 11, 6 }, { 3, 2 }, { 12, 3 } };
@@ -321,6 +354,7 @@ static void try_heads(struct judge *j, enum look look)
             for (int d = 0; d < *W; d++) {
                 const struct interval tokens = block_at(S, *W, d);
                 const uint64_t bytes = sizeof(float) * (uint64_t)(tokens.count * heads * A);
+                /* The whole matrices are by head; the device's buffer is by token and then by head. */
                 for (int b = 0; b < 3; b++) {
                     float *to = trial_buffer(r, d, b, bytes, BUFFER_IN);
                     for (int64_t e = 0; e < tokens.count * heads; e++, to += A)

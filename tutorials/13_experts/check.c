@@ -1,4 +1,6 @@
-/* Lesson 13. */
+/* check.c -- judges lesson 13.  The student writes experts.c: a router, a plan of rows, and both passes of experts
+ * on W devices.  Rows travel by all_to_all; results are compared to the bit.  The variants TIE, WEIGHTS and DROP
+ * change the choice between equal logits, the weights, and which choices are dropped. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
@@ -7,11 +9,13 @@
 
 enum { DEVICES = 8, EXPERTS = 12, TOKENS = 10, CHOICES = 3, WIDTH = 6, ROWS = TOKENS * CHOICES, MOST = DEVICES * ROWS };
 
+/* This makes a buffer that goes in. */
 static void in(struct trial *r, int d, int i, const void *from, uint64_t bytes)
 {
     memcpy(trial_buffer(r, d, i, bytes, BUFFER_IN), from, bytes);
 }
 
+/* Whole numbers are compared one by one. */
 static bool expect_whole(struct trial *r, int d, int i, const int64_t *want, int64_t count, const char *what)
 {
     const int64_t *got = r->device[d].buffer[i].data;
@@ -25,15 +29,17 @@ static bool expect_whole(struct trial *r, int d, int i, const int64_t *want, int
 
 /* ---- the router -------------------------------------------------------------------------------------------------- */
 
+/* A router has T tokens, E experts and k choices; `large` logits overflow exp. */
 struct router { int64_t T; int E, k; bool large; };
 
+/* The variant TIE decides between equal logits. */
 static bool comes_before(const struct judge *j, const float *x, int a, int b)
 {
     if (x[a] != x[b]) return x[a] > x[b];
     return judge_choice(j, "TIE") == 1 ? a > b : a < b;
 }
 
-/* An expert's place is the number of those before it. */
+/* Choose the k largest logits of a token.  An expert's place is the number of those before it. */
 static void choose(const struct judge *j, const float *x, const struct router *s, int64_t *choice, double *weight)
 {
     double sum = 0;
@@ -45,6 +51,7 @@ static void choose(const struct judge *j, const float *x, const struct router *s
     for (int e = 0; e < s->E; e++) {
         bool chosen = false;
         for (int i = 0; i < s->k; i++) chosen |= choice[i] == e;
+        /* The variant WEIGHTS divides by the sum over all experts, or over the chosen ones. */
         if (chosen || judge_choice(j, "WEIGHTS") == 1) sum += exp((double)x[e] - (double)x[choice[0]]);
     }
     for (int i = 0; i < s->k; i++) weight[i] = exp((double)x[choice[i]] - (double)x[choice[0]]) / sum;
@@ -60,7 +67,7 @@ static void try_router(struct judge *j, const struct router *s, bool weights)
     double weight[ROWS], bound[ROWS];
     for (int64_t i = 0; i < s->T * s->E; i++) x[i] = (float)judge_draw(j, -8, 8) / 8 + (s->large ? 3000 : 0);
     for (int64_t t = 0; t < s->T; t++) choose(j, x + t * s->E, s, choice + t * s->k, weight + t * s->k);
-    /* expf is within 2 units; the sum of E of them, and the quotient, are rounded */
+    /* Weights may be off by expf's 2 units.  The sum of E exponentials is rounded, and so is the quotient. */
     for (int64_t i = 0; i < s->T * s->k; i++) bound[i] = (s->E + 6) * 0x1p-24 * weight[i];
     trial_buffer(r, 0, 1, sizeof *choice * (uint64_t)(s->T * s->k), BUFFER_OUT);
     trial_buffer(r, 0, 2, sizeof *x * (uint64_t)(s->T * s->k), BUFFER_OUT);
@@ -70,6 +77,7 @@ static void try_router(struct judge *j, const struct router *s, bool weights)
     trial_close(r);
 }
 
+/* Routers have few and many experts, one expert, and as many choices as experts. */
 static void try_routers(struct judge *j, bool weights)
 {
     static const struct router usual[] = {
@@ -87,12 +95,16 @@ static void check_weight(struct judge *j) { try_routers(j, true); }
 
 /* ---- trips of all devices ---------------------------------------------------------------------------------------- */
 
+/* A shape has E experts, k choices of each token, and width D.  crowded: most tokens choose the same expert. */
 struct shape { int E, k, D; int64_t capacity; bool crowded; };  /* crowded: most choices are the same expert */
 
+/* These are a device's choices, the rows that leave it for each expert, and the rows that come. */
 static struct way { int64_t T, choice[ROWS], send[EXPERTS], row[ROWS], come[DEVICES * EXPERTS]; } way[DEVICES];
 
+/* A device has these experts. */
 static struct interval own_of(const struct shape *s, int W, int d) { return block_at(s->E, W, d); }
 
+/* Each token chooses k different experts; device 1 has no tokens at all. */
 static void draw_choices(struct judge *j, int W, const struct shape *s)
 {
     for (int d = 0; d < W; d++) {
@@ -109,6 +121,8 @@ static void draw_choices(struct judge *j, int W, const struct shape *s)
     }
 }
 
+/* Plan all devices' trips: rows in order of experts, then how many rows come from each device.  Choices above the
+ * capacity have the row -1. */
 static void plan(const struct judge *j, int W, const struct shape *s)
 {
     for (int d = 0; d < W; d++) {
@@ -118,6 +132,7 @@ static void plan(const struct judge *j, int W, const struct shape *s)
         for (int e = 0; e < s->E; start += w->send[e], e++) {
             w->send[e] = 0;
             for (int64_t a = 0; a < n; a++) {
+                /* The variant DROP drops the last choices, or the first. */
                 const int64_t i = judge_choice(j, "DROP") == 1 ? n - 1 - a : a;
                 if (w->choice[i] != e) continue;
                 const bool full = s->capacity > 0 && w->send[e] == s->capacity;
@@ -131,7 +146,7 @@ static void plan(const struct judge *j, int W, const struct shape *s)
     }
 }
 
-/* Rows that leave a device for devices from .. until-1. */
+/* Count the rows that leave a device for the devices from .. until - 1. */
 static int64_t rows_to(const struct shape *s, int W, int d, int from, int until)
 {
     int64_t sum = 0;
@@ -140,6 +155,7 @@ static int64_t rows_to(const struct shape *s, int W, int d, int from, int until)
     return sum;
 }
 
+/* Count the rows that come to a device from all devices. */
 static int64_t rows_come(const struct shape *s, int W, int d)
 {
     int64_t sum = 0;
@@ -147,6 +163,7 @@ static int64_t rows_come(const struct shape *s, int W, int d)
     return sum;
 }
 
+/* Shapes have few and many experts; a capacity is drawn for hidden inputs. */
 static struct shape shape(struct judge *j, int i, int64_t capacity)
 {
     static const struct shape usual[] = {
@@ -160,6 +177,7 @@ static struct shape shape(struct judge *j, int i, int64_t capacity)
     return s;
 }
 
+/* plan_trip's three lists, and with `sent` the bytes of its one all_to_all. */
 static bool expect_plan(struct trial *r, int d, const struct shape *s, bool sent)
 {
     const int64_t own = own_of(s, r->devices, d).count;
@@ -174,6 +192,7 @@ static bool expect_plan(struct trial *r, int d, const struct shape *s, bool sent
                        (unsigned long long)v->bytes, 4 * (unsigned long long)(s->E - own));
 }
 
+/* Plans are tried with and without a capacity, on all numbers of devices. */
 static void try_plan(struct judge *j, int64_t capacity, bool sent)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
@@ -185,6 +204,7 @@ static void try_plan(struct judge *j, int64_t capacity, bool sent)
             plan(j, *W, &s);
             for (int d = 0; d < *W; d++) {
                 const uint64_t n = (uint64_t)(way[d].T * s.k), word = sizeof(int64_t);
+                /* Buffer 1 gets the rows to send to each expert, 2 each choice's row, 3 the rows that come. */
                 in(r, d, 0, way[d].choice, word * n);
                 trial_buffer(r, d, 1, word * (uint64_t)s.E, BUFFER_OUT), trial_buffer(r, d, 2, word * n, BUFFER_OUT);
                 trial_buffer(r, d, 3, word * (uint64_t)(*W * own_of(&s, *W, d).count), BUFFER_OUT);
@@ -208,27 +228,31 @@ static struct tokens {
     float x[TOKENS * WIDTH], y[TOKENS * WIDTH], dy[TOKENS * WIDTH], dx[TOKENS * WIDTH], weight[ROWS], dweight[ROWS];
 } tokens[DEVICES];
 
-/* Choice i of a device, which is not dropped: its expert's result, and what it adds to all gradients. */
+/* Follow choice i of a device, which is not dropped: its expert's result and gradients, and what it adds to dx,
+ * dweight and dM. */
 static void go(int d, int64_t i, const struct shape *s)
 {
     struct tokens *t = &tokens[d];
     const int D = s->D;
     const int64_t e = way[d].choice[i], place = i / s->k * D;
     float result[WIDTH], back[WIDTH], scaled[WIDTH];
+    /* result [1, D] = x [1, D] M_e [D, D]. */
     judge_matrix_product(result, t->x + place, M[e], 1, D, D, false, false);
     for (int a = 0; a < D; a++) {
         t->y[place + a] += judge_times(t->weight[i], result[a]);
         t->dweight[i] += judge_times(t->dy[place + a], result[a]);
         scaled[a] = t->weight[i] * t->dy[place + a];
     }
+    /* back [1, D] = (weight dy) M_e^T is the gradient of x. */
     judge_matrix_product(back, scaled, M[e], 1, D, D, false, true);
     for (int a = 0; a < D; a++) t->dx[place + a] += back[a];
 }
 
-/* Rows of an expert, from all devices in turn, as they leave. */
+/* dM of expert e: rows of all devices in turn, in the order in which they leave. */
 static void sum_weight_gradient(int W, int e, const struct shape *s)
 {
     memset(dM[e], 0, sizeof dM[e]);
+    /* row < rows: the expert's rows of this device come in their planned order. */
     for (int d = 0; d < W; d++)
         for (int64_t row = 0; row < rows_to(s, W, d, 0, W); row++)
             for (int64_t i = 0; i < way[d].T * s->k; i++) {
@@ -242,6 +266,7 @@ static void sum_weight_gradient(int W, int e, const struct shape *s)
             }
 }
 
+/* Draw experts and tokens, and compute both passes as one device would. */
 static void compute(struct judge *j, int W, const struct shape *s)
 {
     for (int e = 0; e < s->E; e++) judge_rough(j, M[e], s->D * s->D);
@@ -256,7 +281,7 @@ static void compute(struct judge *j, int W, const struct shape *s)
     for (int e = 0; e < s->E; e++) sum_weight_gradient(W, e, s);
 }
 
-/* Matrices of a device's experts, one after another.  @return how many numbers. */
+/* Copy the matrices of a device's experts, one after another.  @return how many numbers these are. */
 static int64_t gather(const struct shape *s, int W, int d, float (*from)[WIDTH * WIDTH], float *to)
 {
     const struct interval own = own_of(s, W, d);
@@ -265,6 +290,7 @@ static int64_t gather(const struct shape *s, int W, int d, float (*from)[WIDTH *
     return own.count * each;
 }
 
+/* Fill the buffers of one call of experts_forward or experts_backward. */
 static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool back)
 {
     struct trial *r = trial_open(j, back ? "experts_backward" : "experts_forward", W, "E = %d, k = %d, D = %d%s",
@@ -283,6 +309,7 @@ static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool
         in(r, d, 5, tokens[d].weight, 4 * n), trial_buffer(r, d, 6, all, BUFFER_OUT);
         r->device[d].number[0] = s->E, r->device[d].number[1] = s->k, r->device[d].number[2] = w->T;
         r->device[d].number[3] = s->D;
+        /* Only the backward pass has more buffers. */
         if (!back) continue;
         in(r, d, 7, tokens[d].dy, all), trial_buffer(r, d, 8, all, BUFFER_OUT), 
         trial_buffer(r, d, 9, 4 * n, BUFFER_OUT);
@@ -293,6 +320,7 @@ static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool
 
 enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY };
 
+/* A row that leaves counts once there and once back; rows that stay send nothing. */
 static void expect_sent(struct trial *r, int d, const struct shape *s, bool back)
 {
     const int W = r->devices;
@@ -306,6 +334,7 @@ static void expect_sent(struct trial *r, int d, const struct shape *s, bool back
                     back ? ", in both passes" : "");
 }
 
+/* y is compared first, then dx, the gradients of weights and experts, bytes, or memory. */
 static void look_at(struct judge *j, struct trial *r, const struct shape *s, bool back, enum look look)
 {
     const int W = r->devices;
@@ -313,17 +342,20 @@ static void look_at(struct judge *j, struct trial *r, const struct shape *s, boo
         const struct tokens *t = &tokens[d];
         float own[EXPERTS * WIDTH * WIDTH];
         const int64_t n = way[d].T * s->D;
+        /* Buffers 6 and 8 are y and dx [T, D]; 9 and 10 the gradients of weights and experts. */
         trial_expect_floats(r, d, 6, t->y, n, "y");
         if (back && !j->failed) trial_expect_floats(r, d, 8, t->dx, n, "dx");
         if (look == AT_WEIGHTS && !j->failed) trial_expect_floats(r, d, 9, t->dweight, way[d].T * s->k, "dweight");
         if (look == AT_WEIGHTS && !j->failed) trial_expect_floats(r, d, 10, own, gather(s, W, d, dM, own), "dM");
         if (look == AT_SENT && !j->failed) expect_sent(r, d, s, back);
+        /* Rows that come and the experts' results are R rows each; results that come home are L rows. */
         if (look == AT_MEMORY && !j->failed)
             trial_expect_peak(r, d, 4 * (uint64_t)((rows_to(s, W, d, 0, W) + 2 * rows_come(s, W, d)) * s->D),
                               "(L + 2 R) D");
     }
 }
 
+/* With a capacity some choices are dropped, and their rows are not sent. */
 static void try_experts(struct judge *j, int64_t capacity, bool back, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)

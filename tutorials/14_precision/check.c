@@ -1,4 +1,6 @@
-/* Lesson 14. */
+/* check.c -- judges lesson 14.  The student writes precision.c: rounding to bf16 and fp16, an all-reduce of 16-bit
+ * numbers, and a step with loss scaling.  Roundings are compared bit by bit with ref/numeric/float16.h.  The step is
+ * compared with masters, momentum and weights of a run on one device. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/numeric/float16.h"
@@ -8,7 +10,7 @@
 
 /* ---- rounding ---------------------------------------------------------------------------------------------------- */
 
-/* A format, as the checks see it: its conversions, and the first number that is too large for it. */
+/* A 16-bit format as the checks see it: both conversions, and the first number that is too large for it. */
 struct format {
     const char *function;
     uint16_t (*narrow)(float);
@@ -19,14 +21,16 @@ struct format {
 static const struct format bf16 = { "narrow_bf16", bf16_from_float, bf16_to_float, 0x7f80, 0x80, 0x1p128 };
 static const struct format fp16 = { "narrow_fp16", fp16_from_float, fp16_to_float, 0x7c00, 0x400, 0x1p16 };
 
+/* One call of a rounding function gets at most so many numbers. */
 enum { INPUTS = 1 << 18 };
 static struct { float x[INPUTS]; int count; } inputs;
 
+/* An input beyond the room is left out. */
 static void put(float x) { if (inputs.count < INPUTS) inputs.x[inputs.count++] = x; }
 static void put_both(double x) { put((float)x), put((float)-x); }
 
-/* What lies between h and the next number: which = 0: nothing, h itself; 1: what is nearer to one of the two; 2: the
- * middle. */
+/* Add what lies between number h of the format and the next.  which = 0: h itself; 1: numbers nearer to one of
+ * both; 2: the middle. */
 static void put_between(const struct format *f, uint16_t h, int which)
 {
     const double a = f->widen(h), b = h + 1 == f->infinity ? f->beyond : f->widen((uint16_t)(h + 1));
@@ -37,18 +41,22 @@ static void put_between(const struct format *f, uint16_t h, int which)
     if (which == 2) put_both(middle);
 }
 
+/* Both formats have the exponent at the top: above infinity there is no number. */
 static bool is_nan(const struct format *f, uint16_t h) { return (h & 0x7fff) > f->infinity; }
 
+/* Call the student's function on all inputs and compare every result. */
 static void round_inputs(struct judge *j, const struct format *f, const char *which)
 {
     struct trial *r = trial_open(j, f->function, 1, "%d %s", inputs.count, which);
     const uint64_t n = (uint64_t)inputs.count;
+    /* Buffer 0 has the inputs in fp32, buffer 1 gets their 16-bit numbers. */
     memcpy(trial_buffer(r, 0, 0, sizeof(float) * n, BUFFER_IN), inputs.x, sizeof(float) * n);
     const uint16_t *got = trial_buffer(r, 0, 1, sizeof *got * n, BUFFER_OUT);
     r->device[0].number[0] = inputs.count;
     for (int i = 0, fine = trial_call(r); fine && i < inputs.count && !j->failed; i++) {
         const float x = inputs.x[i];
         const uint16_t want = f->narrow(x);
+        /* Every NaN is right where a NaN is due, whatever its other bits. */
         if (got[i] != want && !(is_nan(f, want) && is_nan(f, got[i])))
             trial_fails(r, "%.9g (bits %08x) becomes %04x, which is %.9g; it should be %04x, which is %.9g", (double)x,
                         float_bits(x), got[i], (double)f->widen(got[i]), want, (double)f->widen(want));
@@ -56,7 +64,8 @@ static void round_inputs(struct judge *j, const struct format *f, const char *wh
     trial_close(r);
 }
 
-/* Numbers from..until of the format and what is between them; not all of the latter, hidden inputs have others. */
+/* Try the numbers from..until of the format, and numbers between them.  Not all of the latter are tried; hidden
+ * inputs have others. */
 static void try_numbers(struct judge *j, const struct format *f, int from, int until, int which, const char *name)
 {
     const int stride = which == 0 ? 1 : 9, first = j->hidden ? (int)judge_draw(j, 0, stride - 1) : 0;
@@ -65,12 +74,14 @@ static void try_numbers(struct judge *j, const struct format *f, int from, int u
     round_inputs(j, f, name);
 }
 
+/* Numbers that fit are exact; the others must go to the nearest, or to an even last bit. */
 static void try_format(struct judge *j, const struct format *f, int from)
 {
     try_numbers(j, f, from, f->infinity, 0, "numbers that fit");
     if (!j->failed) try_numbers(j, f, from, f->infinity - 1, 1, "numbers that are rounded");
 }
 
+/* Zeros, infinities, NaN, numbers that are too large, and the largest of the format. */
 static void try_special(struct judge *j, const struct format *f)
 {
     static const uint32_t nans[] = { 0x7fc00000, 0x7f800001, 0x7fffffff, 0xff800001 };
@@ -91,6 +102,7 @@ static void check_fp16(struct judge *j) { try_format(j, &fp16, fp16.normal); }
 static void check_fp16_ties(struct judge *j) { try_numbers(j, &fp16, fp16.normal, fp16.infinity - 1, 2, "middles"); }
 static void check_fp16_special(struct judge *j) { try_special(j, &fp16); }
 
+/* Try all fp16 numbers below 2^-14, the smallest normal number, and what is between them. */
 static void check_fp16_small(struct judge *j)
 {
     inputs.count = 0;
@@ -105,15 +117,18 @@ static void check_fp16_small(struct judge *j)
 
 enum { MOST = 1200, STEPS = 7 };
 
+/* Each device has these numbers, in the format of the course. */
 static uint16_t part[WORKER_MOST_DEVICES][MOST];
 
 static const struct format *format(const struct judge *j) { return judge_choice(j, "FORMAT") == 1 ? &fp16 : &bf16; }
 
+/* Count the numbers that a device adds: block d, or from the other end. */
 static int64_t owned(const struct judge *j, int64_t n, int W, int d)
 {
     return block_at(n, W, judge_choice(j, "OWNER") == 1 ? W - 1 - d : d).count;
 }
 
+/* Compute the sum of all devices in fp32, then rounded once. */
 static uint16_t wanted_sum(const struct format *f, int W, int64_t k)
 {
     float sum = 0;
@@ -121,6 +136,7 @@ static uint16_t wanted_sum(const struct format *f, int W, int64_t k)
     return f->narrow(sum);
 }
 
+/* 16-bit numbers are compared by their bits, so signs of zeros count. */
 static bool expect_halves(struct trial *r, const struct format *f, int d, int i, const uint16_t *want, int64_t n,
                           const char *what)
 {
@@ -135,8 +151,8 @@ static bool expect_halves(struct trial *r, const struct format *f, int d, int i,
 
 enum look { AT_VALUES, AT_SENT, AT_MEMORY };
 
-/* In every second sum two devices have large numbers that cancel: what is added in between is rounded to their places,
- * so another order has other bits. */
+/* Draw numbers.  In every second sum two devices have large numbers that cancel: what is added between is rounded
+ * to their places.  So another order of additions has other bits. */
 static void draw_parts(struct judge *j, int W, int64_t n)
 {
     const float large = judge_choice(j, "FORMAT") == 1 ? 0x1p15f : 0x1p22f;
@@ -151,12 +167,14 @@ static void draw_parts(struct judge *j, int W, int64_t n)
     }
 }
 
+/* The sum must be added in fp32 and rounded once; bytes and peaks are those of blocks. */
 static void look_at_sum(struct judge *j, struct trial *r, int64_t n, enum look look)
 {
     const uint64_t W = (uint64_t)r->devices;
     uint16_t want[MOST];
     for (int64_t k = 0; k < n; k++) want[k] = wanted_sum(format(j), r->devices, k);
     for (int d = 0; d < r->devices && !j->failed; d++) {
+        /* A device sends its numbers of other blocks, and its own block to all others. */
         const uint64_t own = (uint64_t)owned(j, n, r->devices, d), bytes = 2 * ((uint64_t)n - own + own * (W - 1));
         if (!expect_halves(r, format(j), d, 0, want, n, "x")) return;
         if (look == AT_MEMORY)
@@ -172,6 +190,7 @@ static void look_at_sum(struct judge *j, struct trial *r, int64_t n, enum look l
     }
 }
 
+/* The third run has messages that wait for their receivers. */
 static void try_sum(struct judge *j, enum look look)
 {
     static const int64_t usual[] = { 1003, 5, 64 };
@@ -182,6 +201,7 @@ static void try_sum(struct judge *j, enum look look)
                                          i == 2 ? ", sends wait for their receivers" : "");
             r->meets = i == 2;
             draw_parts(j, *W, n);
+            /* The sum works in place, on 16-bit numbers. */
             for (int d = 0; d < *W; d++) {
                 memcpy(trial_buffer(r, d, 0, sizeof(uint16_t) * (uint64_t)n, BUFFER_BOTH), part[d],
                        sizeof(uint16_t) * (size_t)n);
@@ -198,7 +218,8 @@ static void check_sum_memory(struct judge *j) { try_sum(j, AT_MEMORY); }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* Of all devices: the model before and after, the gradients of each step, what each step should say. */
+/* These are the model before and after, the gradients of each step, and what each step should return, for all
+ * devices. */
 static struct {
     int64_t n;
     float master[MOST], v[MOST], rate, beta, scale;
@@ -208,13 +229,14 @@ static struct {
 } run;
 static uint16_t gradient[WORKER_MOST_DEVICES][STEPS][MOST];
 
-/* What is too large, and where: infinities that do not add up to one, and a single NaN. */
+/* Put in what is too large: infinities of both signs, whose sum is not infinite, or a single NaN. */
 static void spoil(int W, int s, int64_t k)
 {
     gradient[s % W][s][k] = s % 2 ? 0x7c00 : 0x7e00;
     if (s % 2) gradient[(s + 1) % W][s][k] = W > 1 ? 0xfc00 : 0x7c00;
 }
 
+/* Draw fp16 gradients of one step; `too_large` makes one number not finite. */
 static void draw_gradients(struct judge *j, int W, int s, bool too_large)
 {
     for (int d = 0; d < W; d++) {
@@ -225,28 +247,33 @@ static void draw_gradients(struct judge *j, int W, int s, bool too_large)
     if (too_large) spoil(W, s, judge_draw(j, 0, run.n - 1));
 }
 
+/* One step on one device: gradients are added in fp32, scaled back, and the step is left out if any sum is not
+ * finite. */
 static void step_alone(const struct judge *j, int W, int s)
 {
     bool finite = true;
     static float sum[MOST];
     for (int64_t k = 0; k < run.n; k++) {
         sum[k] = fp16_to_float(gradient[0][s][k]);
+        /* A sum above 65504 may still be finite in fp32; only the sum in fp32 decides. */
         for (int d = 1; d < W; d++) sum[k] += fp16_to_float(gradient[d][s][k]);
         finite &= isfinite(sum[k]) != 0;
     }
     for (int64_t k = 0; finite && k < run.n; k++) {
+        /* v = beta v + mean; master -= rate v; weights are rounded masters. */
         const volatile float old = run.beta * run.v[k], mean = sum[k] / (run.scale * (float)W);
         run.v[k] = old + mean;
         const volatile float moved = run.rate * run.v[k];
         run.master[k] -= moved;
         run.weights[k] = fp16_from_float(run.master[k]);
     }
+    /* The variant BACK halves or quarters the scale; a number of good steps in a row doubles it. */
     if (!finite) run.scale = fmaxf(run.scale / (judge_choice(j, "BACK") == 1 ? 4 : 2), 1), run.good = 0;
     else if (++run.good == run.grow_after) run.scale = fminf(2 * run.scale, 0x1p24f), run.good = 0;
     run.trace[3 * s] = finite, run.trace[3 * s + 1] = run.scale, run.trace[3 * s + 2] = (float)run.good;
 }
 
-/* Updates are so small that numbers of 16 bits would not move.  No weight is subnormal. */
+/* Draw a model whose updates are so small that 16-bit numbers would not move.  No weight is subnormal. */
 static void draw_model(struct judge *j, int64_t n, float scale, int grow_after)
 {
     run.n = n, run.rate = 0x1p-9f, run.beta = 0.7f, run.scale = scale, run.good = 0, run.grow_after = grow_after;
@@ -258,11 +285,13 @@ static void draw_model(struct judge *j, int64_t n, float scale, int grow_after)
     }
 }
 
+/* This makes a buffer with these bytes in it. */
 static void *give(struct trial *r, int d, int i, const void *from, uint64_t bytes, enum buffer_way way)
 {
     return memcpy(trial_buffer(r, d, i, bytes, way), from, bytes);
 }
 
+/* The model of one device has masters and momentum in fp32, and weights in fp16. */
 static void give_model(struct trial *r, int d, int steps)
 {
     const uint64_t n = (uint64_t)run.n;
@@ -275,6 +304,7 @@ static void give_model(struct trial *r, int d, int steps)
     r->device[d].given[0] = run.rate, r->device[d].given[1] = run.beta, r->device[d].given[2] = run.scale;
 }
 
+/* All three must have the bits of the run on one device. */
 static void expect_model(struct trial *r, int d)
 {
     trial_expect_floats(r, d, 0, run.master, run.n, "master");
@@ -282,6 +312,7 @@ static void expect_model(struct trial *r, int d)
     if (!r->judge->failed) expect_halves(r, &fp16, d, 2, run.weights, run.n, "weights");
 }
 
+/* Compare what each step returned, and the scale and counter after the step. */
 static void expect_trace(struct trial *r, int d, int steps)
 {
     const float *got = r->device[d].buffer[4].data;
@@ -301,12 +332,13 @@ enum view { AT_MODEL, AT_OVERFLOW, AT_SCALE, AT_PEAK };
 /* As fp16, 60000: two of them are more than any fp16, but a float. */
 enum { LARGE = 0x7b53 };
 
-/* Steps from one scale on, a set of which is spoiled. */
+/* Try steps from one scale on; `spoiled` has a bit for each step that is too large. */
 static void try_steps(struct judge *j, int W, int64_t n, float scale, int steps, unsigned spoiled, enum view view)
 {
     int too_large = 0;
     for (int s = 0; s < steps; s++) too_large += spoiled >> s & 1;
     char spoiled_steps[80] = "";
+    /* The name of the run says what happens in its steps. */
     if (too_large)
         snprintf(spoiled_steps, sizeof spoiled_steps, ", %d with a gradient that is not finite%s", too_large,
                  view == AT_OVERFLOW ? ", a finite sum above 65504" : "");
@@ -314,12 +346,14 @@ static void try_steps(struct judge *j, int W, int64_t n, float scale, int steps,
                                  steps, steps == 1 ? "" : "s", spoiled_steps);
     draw_model(j, n, scale, view == AT_SCALE ? 2 : 100);
     for (int d = 0; d < W; d++) give_model(r, d, steps);
+    /* The run on one device is computed step by step, with the gradients that devices get. */
     for (int s = 0; s < steps; s++) {
         draw_gradients(j, W, s, spoiled >> s & 1);
         if (view == AT_OVERFLOW && !(spoiled >> s & 1))
             for (int d = 0; d < W; d++) gradient[d][s][0] = LARGE;
         step_alone(j, W, s);
     }
+    /* Buffer 3 has the gradients [steps, n] of this device. */
     for (int d = 0; d < W; d++) {
         uint16_t *to = trial_buffer(r, d, 3, 2 * (uint64_t)(n * steps), BUFFER_IN);
         for (int s = 0; s < steps; s++) memcpy(to + s * n, gradient[d][s], 2 * (size_t)n);

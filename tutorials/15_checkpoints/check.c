@@ -1,4 +1,6 @@
-/* Lesson 15. */
+/* check.c -- judges lesson 15.  The student writes checkpoints.c: which numbers a device has, a plan of reads, and
+ * saving that survives a crash.  Reads are followed here one by one, and the disk is simulated from a log of
+ * operations.  No file is written. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/io/figures.h"
@@ -9,21 +11,23 @@
 enum { TENSORS = 5, MOST = 3000, LOG = 16 };
 enum cut { CUT_ROWS, CUT_COLUMNS, CUT_NOTHING };
 
+/* This is a tensor of rows and columns, and how tp cuts it.  A mesh has dp copies of tp parts. */
 struct tensor { int64_t rows, columns, cut; };
 struct mesh { int dp, tp; };
 
 static struct { struct tensor of[TENSORS]; int count; int64_t numbers; } model;
 
-/* ---- who has what, from the definition: lists of numbers --------------------------------------------------------- */
 
+/* A list of numbers of a tensor, or of all tensors. */
 struct list { int64_t number[MOST], count; };
 
+/* This is the device at an index of dp and an index of tp; the variant ORDER swaps the axes. */
 static int device_at(const struct judge *j, struct mesh m, int d, int t)
 {
     return judge_choice(j, "ORDER") == 1 ? t * m.dp + d : d * m.tp + t;
 }
 
-/* The numbers of the piece of tp's index t, and of it those of dp's index d. */
+/* List the numbers of tp's piece t, and of these those of dp's index d. */
 static void list_shard(const struct tensor *x, struct mesh m, int d, int t, struct list *out)
 {
     static struct list piece;
@@ -31,6 +35,7 @@ static void list_shard(const struct tensor *x, struct mesh m, int d, int t, stru
     piece.count = 0;
     for (int64_t r = 0; r < x->rows; r++)
         for (int64_t c = 0; c < x->columns; c++) {
+            /* Each of the three cuts keeps the numbers inside its own ranges. */
             const bool in_rows = r >= rows.first && r < rows.first + rows.count;
             const bool in_columns = c >= columns.first && c < columns.first + columns.count;
             if ((x->cut == CUT_ROWS && !in_rows) || (x->cut == CUT_COLUMNS && !in_columns)) continue;
@@ -41,12 +46,13 @@ static void list_shard(const struct tensor *x, struct mesh m, int d, int t, stru
     memcpy(out->number, piece.number + own.first, sizeof *out->number * (size_t)own.count);
 }
 
+/* A tensor that tp does not cut is written by one device only, WRITER says which. */
 static bool writes(const struct judge *j, const struct tensor *x, struct mesh m, int t)
 {
     return x->cut != CUT_NOTHING || t == (judge_choice(j, "WRITER") == 1 ? m.tp - 1 : 0);
 }
 
-/* A place for each number of each tensor: tensor i's begin at first(i). */
+/* Each number of each tensor has a place: tensor i's numbers begin at first(i). */
 static int64_t first(int i)
 {
     int64_t sum = 0;
@@ -54,12 +60,13 @@ static int64_t first(int i)
     return sum;
 }
 
+/* Add a shard's numbers to a list, at their places. */
 static void append(struct list *to, int i, const struct list *shard)
 {
     for (int64_t k = 0; k < shard->count; k++) to->number[to->count++] = first(i) + shard->number[k];
 }
 
-/* What index d, t of a mesh has in memory, or in its file. */
+/* List what a device has in memory, or in its file.  The variant FILES reverses the order of tensors in a file. */
 static void list_device(const struct judge *j, struct mesh m, int d, int t, bool in_file, struct list *out)
 {
     static struct list shard;
@@ -74,6 +81,7 @@ static void list_device(const struct judge *j, struct mesh m, int d, int t, bool
 
 /* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
+/* The model is one of two; hidden inputs have tensors of other sizes and cuts. */
 static void draw_model(struct judge *j, int i)
 {
     static const struct tensor usual[][TENSORS] = {
@@ -85,13 +93,14 @@ static void draw_model(struct judge *j, int i)
     model.count = counts[i % 2];
     for (int k = 0; k < model.count; k++) {
         model.of[k] = usual[i % 2][k];
+        /* Hidden inputs have the same number of tensors, with drawn rows, columns and cuts. */
         if (!j->hidden) continue;
         model.of[k] = (struct tensor){ judge_draw(j, 1, 18), judge_draw(j, 1, 18), judge_draw(j, 0, 2) };
     }
     model.numbers = first(model.count);
 }
 
-/* Meshes of at most 8 devices. */
+/* Choose a mesh of at most 8 devices. */
 static struct mesh draw_mesh(struct judge *j, int i)
 {
     static const struct mesh usual[] = { { 1, 1 }, { 1, 2 }, { 3, 1 }, { 2, 2 }, { 2, 3 }, { 3, 2 }, { 1, 5 }, { 4,
@@ -103,6 +112,7 @@ static struct mesh draw_mesh(struct judge *j, int i)
 
 enum { MESHES = 8 };
 
+/* The tensors of the model are the first buffer of every call. */
 static void give_model(struct trial *r, int d)
 {
     memcpy(trial_buffer(r, d, 0, sizeof *model.of * (uint64_t)model.count, BUFFER_IN), model.of,
@@ -115,7 +125,7 @@ static void give_mesh(struct trial *r, int d, int at, struct mesh m)
     r->device[d].number[at] = m.dp, r->device[d].number[at + 1] = m.tp;
 }
 
-/* Where an index of a mesh is, for a person. */
+/* Name a device with its indices of dp and tp, for a message. */
 struct who { char text[80]; };
 static struct who who(int device, int d, int t)
 {
@@ -126,6 +136,7 @@ static struct who who(int device, int d, int t)
 
 /* ---- shards ------------------------------------------------------------------------------------------------------ */
 
+/* Every number of every shard is compared, in order. */
 static void expect_shards(const struct judge *j, struct trial *r, struct mesh m, int d, int t)
 {
     static const char *const how[] = { "by rows", "by columns", "not at all" };
@@ -137,12 +148,14 @@ static void expect_shards(const struct judge *j, struct trial *r, struct mesh m,
         char tensor[80];
         snprintf(tensor, sizeof tensor, "a tensor of %lld x %lld, cut %s", (long long)x->rows, (long long)x->columns,
                  how[x->cut]);
+        /* The shard is listed by the numbers of the tensor that the device must have. */
         list_shard(x, m, d, t, &shard);
         if (counts[i] != shard.count) {
             trial_fails(r, "%s: of %s its shard has %lld numbers; it should be %lld", who(device, d, t).text, tensor,
                         (long long)counts[i], (long long)shard.count);
             return;
         }
+        /* The numbers of all tensors follow each other in the buffer. */
         for (int64_t k = 0; k < shard.count; k++, numbers++)
             if (*numbers != shard.number[k]) {
                 trial_fails(r, "%s: of %s number %lld of its shard is number %lld of the tensor; it should be "
@@ -153,6 +166,7 @@ static void expect_shards(const struct judge *j, struct trial *r, struct mesh m,
     }
 }
 
+/* Both models are cut on eight meshes. */
 static void check_shards(struct judge *j)
 {
     for (int i = 0; i < 2 * MESHES && !j->failed; i++) {
@@ -160,6 +174,7 @@ static void check_shards(struct judge *j)
         draw_model(j, i / MESHES);
         struct trial *r = trial_open(j, "shard_number", m.dp * m.tp, "dp = %d, tp = %d", m.dp, m.tp);
         for (int d = 0; d < r->devices; d++) {
+            /* Buffer 1 gets a count for each tensor, buffer 2 the numbers of all shards. */
             give_model(r, d), give_mesh(r, d, 1, m);
             trial_buffer(r, d, 1, sizeof(int64_t) * (uint64_t)model.count, BUFFER_OUT);
             trial_buffer(r, d, 2, sizeof(int64_t) * (uint64_t)model.numbers, BUFFER_OUT);
@@ -171,6 +186,7 @@ static void check_shards(struct judge *j)
     }
 }
 
+/* A file of a device has its shard of each tensor that it writes. */
 static void check_files(struct judge *j)
 {
     static struct list shard;
@@ -189,6 +205,7 @@ static void check_files(struct judge *j)
                         const int device = device_at(j, m, d, t);
                         const int64_t got = ((const int64_t *)r->device[device].buffer[1].data)[k];
                         list_shard(&model.of[k], m, d, t, &shard);
+                        /* A device that does not write a tensor has 0 numbers of it in its file. */
                         const int64_t want = writes(j, &model.of[k], m, t) ? shard.count : 0;
                         if (got != want)
                             trial_fails(r, "%s: of tensor %d, %s, its file has %lld numbers; it should be %lld",
@@ -202,9 +219,10 @@ static void check_files(struct judge *j)
 
 /* ---- reads ------------------------------------------------------------------------------------------------------- */
 
+/* A read takes consecutive numbers of one file to a place in memory. */
 struct read { int64_t file, from, count, to; };
 
-/* Where in the files each number is. */
+/* Find where in the files each number is. */
 static struct read place[MOST];
 static int64_t file_length[64];
 
@@ -220,6 +238,7 @@ static void list_files(const struct judge *j, struct mesh m)
         }
 }
 
+/* The least number of reads: a number that follows the last one in the same file joins its read. */
 static int64_t fewest(const struct list *memory)
 {
     int64_t reads = 0;
@@ -232,7 +251,7 @@ static int64_t fewest(const struct list *memory)
     return reads;
 }
 
-/* Does what the plan says; @return whether memory is filled, and right. */
+/* Follow the plan of one device.  @return whether memory is filled with the right numbers, in order. */
 static bool follow(struct trial *r, struct mesh then, int device, const struct who w, const struct list *memory)
 {
     const struct read *read = r->device[device].buffer[1].data;
@@ -244,6 +263,7 @@ static bool follow(struct trial *r, struct mesh then, int device, const struct w
     for (int64_t i = 0; i < count; i++) {
         const struct read a = read[i];
         const long long file = a.file, from = a.from, n = a.count, to = a.to;
+        /* A read must lie inside its file. */
         if (a.file < 0 || a.file >= then.dp * then.tp || a.count < 1 || a.from < 0 || a.count > MOST ||
             a.from > file_length[a.file] - a.count)
             return trial_fails(r, "%s: read %lld wants %lld numbers of file %lld, from %lld on, which are not there",
@@ -251,6 +271,7 @@ static bool follow(struct trial *r, struct mesh then, int device, const struct w
         if (a.to != filled || a.count > memory->count - filled)
             return trial_fails(r, "%s: read %lld puts %lld numbers to %lld; the next free place is %lld, of %lld",
                                w.text, (long long)i, n, to, (long long)filled, (long long)memory->count);
+        /* Each number that the read brings must be the next of memory. */
         for (int64_t k = 0; k < a.count; k++, filled++) {
             const struct read p = place[memory->number[filled]];
             if (p.file != a.file || p.from != a.from + k)
@@ -265,6 +286,7 @@ static bool follow(struct trial *r, struct mesh then, int device, const struct w
     return true;
 }
 
+/* Plans of all devices, and with `few` their number of reads. */
 static void look_at_plan(const struct judge *j, struct trial *r, struct mesh then, struct mesh now, bool few)
 {
     static struct list memory;
@@ -279,6 +301,7 @@ static void look_at_plan(const struct judge *j, struct trial *r, struct mesh the
         }
 }
 
+/* Old and new meshes differ, and are once the same. */
 static void try_plans(struct judge *j, bool few)
 {
     for (int i = 0; i <= 2 * MESHES && !j->failed; i++) {
@@ -286,11 +309,13 @@ static void try_plans(struct judge *j, bool few)
         const struct mesh then = draw_mesh(j, same ? 3 : i);
         const struct mesh now = same ? then : draw_mesh(j, i < MESHES ? (3 * i + 1) % 8 : 7 - i % 8);
         draw_model(j, i / MESHES);
+        /* The files of the old mesh are listed before the new mesh asks for its reads. */
         list_files(j, then);
         struct trial *r = trial_open(j, "plan_reads", now.dp * now.tp, "dp = %d, tp = %d; files of dp = %d, tp = %d",
                                      now.dp, now.tp, then.dp, then.tp);
         for (int d = 0; d < r->devices; d++) {
             give_model(r, d), give_mesh(r, d, 1, then), give_mesh(r, d, 3, now);
+            /* A plan may have as many reads as the model has numbers. */
             trial_buffer(r, d, 1, sizeof(struct read) * (uint64_t)model.numbers, BUFFER_OUT);
         }
         if (trial_call(r)) look_at_plan(j, r, then, now, few);
@@ -303,13 +328,15 @@ static void check_reads(struct judge *j) { try_plans(j, true); }
 
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
+/* These are the numbers of files: the manifest, the new manifest, and 100 step + 10 + device for shards. */
 enum { MANIFEST = 0, MANIFEST_NEW = 1, DISK_WRITE = 1, DISK_SYNC, DISK_RENAME, DISK_REMOVE, FILES = 4096 };
 
-/* An operation takes effect when it begins, but a sync when it has ended. */
+/* An operation takes effect when it begins; a sync takes effect when it has ended. */
 struct done { int64_t what, file, step, time; int device, order; };
 
 static struct { struct done of[LOG * WORKER_MOST_DEVICES]; int count; } history;
 
+/* Operations of one device stay in order, if they begin at one time. */
 static int by_time(const void *a, const void *b)
 {
     const struct done *x = a, *y = b;
@@ -317,6 +344,7 @@ static int by_time(const void *a, const void *b)
     return x->device != y->device ? x->device - y->device : x->order - y->order;
 }
 
+/* Collect all operations of all devices in the order of their times. */
 static bool read_history(struct trial *r)
 {
     history.count = 0;
@@ -325,9 +353,11 @@ static bool read_history(struct trial *r)
         if (used < 0 || used > LOG)
             return trial_fails(r, "device %d does %lld things with the disk; %d are more than enough", d,
                                (long long)used, LOG);
+        /* An entry of the log has 5 numbers: operation, file, step, and the times of begin and end. */
         for (int i = 0; i < used; i++, log += 5) {
             if (log[0] < DISK_WRITE || log[0] > DISK_REMOVE || log[1] < 0 || log[1] >= FILES)
                 return trial_fails(r, "device %d: there is no file %lld", d, (long long)log[1]);
+            /* A sync counts when it ends, all else when it begins. */
             history.of[history.count++] = (struct done){ log[0], log[1], log[2], log[0] == DISK_SYNC ? log[4] :
                                                          log[3], d, i };
         }
@@ -336,13 +366,15 @@ static bool read_history(struct trial *r)
     return true;
 }
 
-/* What there is, for certain or not. */
+/* The files there are, and whether each is certain to survive a crash. */
 struct file { bool there, synced; int64_t step; };
 static struct file files[FILES], replaced;              /* replaced: the manifest before a rename that was not synced */
 static bool pending;
 
+/* Find the number of a device's file after a step. */
 static int64_t shards_of(int64_t step, int device) { return 100 * step + 10 + device; }
 
+/* Before the save there is a complete checkpoint of the step before. */
 static void begin_disk(int W, int64_t before)
 {
     memset(files, 0, sizeof files);
@@ -351,6 +383,7 @@ static void begin_disk(int W, int64_t before)
     for (int d = 0; d < W; d++) files[shards_of(before, d)] = (struct file){ true, true, before };
 }
 
+/* A rename is not certain until the new name is synced; both manifests are kept until then. */
 static void take_effect(const struct done *o)
 {
     struct file *f = &files[o->file];
@@ -365,7 +398,8 @@ static void take_effect(const struct done *o)
     }
 }
 
-/* Whether a crash now leaves something to go on with, whichever of two manifests is found. */
+/* Whether a crash now leaves a complete checkpoint, whichever of two manifests is found.  The message says what
+ * happened last. */
 static bool is_safe(struct trial *r, const struct file *manifest, const struct done *o)
 {
     static const char *const name[] = { "", "writes", "has synced", "renames to", "removes" };
@@ -375,6 +409,7 @@ static bool is_safe(struct trial *r, const struct file *manifest, const struct d
     if (!manifest->there) return trial_fails(r, "%s: there is no manifest", when);
     if (!manifest->synced) return trial_fails(r, "%s: the manifest may be empty, it was not synced", when);
     for (int d = 0; d < r->devices; d++) {
+        /* The manifest names a step, and every device's file of that step must be certain. */
         const int64_t number = shards_of(manifest->step, d);
         const struct file *f = number >= 0 && number < FILES ? &files[number] : &files[MANIFEST_NEW];
         if (f->there && f->synced && f->step == manifest->step) continue;
@@ -387,6 +422,7 @@ static bool is_safe(struct trial *r, const struct file *manifest, const struct d
 
 enum view { AT_END, AT_CRASH, AT_REST, AT_TIME };
 
+/* At the end: the new checkpoint is there, certain, and nothing of the old is left. */
 static void look_at_end(struct trial *r, int64_t step, enum view view)
 {
     const struct file *m = &files[MANIFEST];
@@ -396,9 +432,11 @@ static void look_at_end(struct trial *r, int64_t step, enum view view)
         if (!files[shards_of(step, d)].there || files[shards_of(step, d)].step != step)
             trial_fails(r, "at the end there is no file %lld, the shards of device %d after step %lld",
                         (long long)shards_of(step, d), d, (long long)step);
+    /* Only AT_REST asks for what is certain after a crash, and for files that are left over. */
     if (view != AT_REST || r->judge->failed) return;
     if (pending || !m->synced) trial_fails(r, "at the end it is not certain that the manifest is there: nobody "
                                            "synced it");
+    /* Old shards must be gone, and the new shards must be on the disk. */
     for (int f = 1; f < FILES && !r->judge->failed; f++) {
         const bool new = f >= shards_of(step, 0) && f < shards_of(step, r->devices);
         if (files[f].there && !new) trial_fails(r, "at the end file %d is still there", f);
@@ -406,7 +444,7 @@ static void look_at_end(struct trial *r, int64_t step, enum view view)
     }
 }
 
-/* Who wrote or removed another's file. */
+/* A device may write or remove only its own file; only device 0 touches manifests. */
 static void expect_own_files(struct trial *r, int64_t before, int64_t step)
 {
     for (int i = 0; i < history.count && !r->judge->failed; i++) {
@@ -418,6 +456,7 @@ static void expect_own_files(struct trial *r, int64_t before, int64_t step)
     }
 }
 
+/* The log is followed operation by operation; a crash is tried after each. */
 static void look_at_save(struct trial *r, int64_t before, int64_t step, double slowest, enum view view)
 {
     if (!read_history(r)) return;
@@ -431,7 +470,8 @@ static void look_at_save(struct trial *r, int64_t before, int64_t step, double s
     look_at_end(r, step, view);
     if (view == AT_END && !r->judge->failed) expect_own_files(r, before, step);
     if (view != AT_TIME || r->judge->failed) return;
-    /* write and sync, the manifest's four, a removal; two all-reduces of at most 2 (W-1) messages each */
+    /* The limit counts writes and syncs, the manifest's four operations, and a removal.  Two all-reduces of at most
+     * 2 (W-1) messages each come on top. */
     const picoseconds most = (picoseconds)(1e6 * slowest * (200 + 301 + 1)) +
         2 * 2 * r->devices * r->cluster.link[0].latency;
     if (trial_time(r) > most)
@@ -439,6 +479,7 @@ static void look_at_save(struct trial *r, int64_t before, int64_t step, double s
                     picoseconds_exact(trial_time(r)).text, picoseconds_exact(most).text);
 }
 
+/* Devices with different speeds show a device that waits for another. */
 static void try_saves(struct judge *j, enum view view)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
@@ -449,6 +490,7 @@ static void try_saves(struct judge *j, enum view view)
                                          (long long)before);
             r->cluster.flop_rate[F32] = 1000000;            /* an operation takes a picosecond */
             for (int d = 0; d < *W; d++) {
+                /* A slow device takes up to 20 times as long for each operation of the disk. */
                 const double slow = i == 0 ? 1 : (double)judge_draw(j, 1, 20);
                 trial_buffer(r, d, 0, 40 * LOG, BUFFER_OUT);
                 r->device[d].number[0] = before, r->device[d].number[1] = step, r->device[d].given[0] = slow;

@@ -1,4 +1,7 @@
-/* Lesson 16.  A text: of each of five runs the tensor that is wrong first, the operation, the axis and the cause. */
+/* check.c -- judges lesson 16, a text.  For each of five runs it names the tensor that is wrong first, the
+ * operation, the axis and the cause.  No student's code runs here: the student writes faults.txt after looking at
+ * runs of golden/bugs.  judge.c runs each check in a process of its own.  A word that is not one of README.md's is
+ * named, since a wrong guess is no wrong answer. */
 #include "emulated_devices/course/lesson.h"
 #include "ref/io/sha256.h"
 #include <ctype.h>
@@ -9,7 +12,7 @@ enum { CASES = 5, FIELD = 100 };
 enum field { TENSOR, OPERATION, AXIS, CAUSE, FIELDS };
 static const char *const name[FIELDS] = { "tensor", "operation", "axis", "cause" };
 
-/* The words of README.md. */
+/* These are the words of README.md; the message names the field whose word is none of them. */
 static const char *const operations[] = { "embedding", "norm", "matrix", "attention", "router", "loss", "gradient-sum",
                                           "gradient-norm", "step", NULL };
 static const char *const axes[] = { "dp", "tp", "pp", "micros", "none", NULL };
@@ -22,8 +25,8 @@ static const char *const *const words[FIELDS] = { NULL, operations, axes, causes
 
 /* ---- what is right ----------------------------------------------------------------------------------------------- */
 
-/* Answers are not in the program in words: what is kept of each are the first digits of its checksum, as
- * `printf 'a axis dp' | sha256sum` prints it.  or: of another tensor, where two are wrong first. */
+/* Keep only checksums of the answers, so that the program does not tell them.  The first digits of sha256sum of 'a
+ * axis dp' are compared.  or: of another tensor, where two are wrong first. */
 enum { DIGITS = 12 };
 struct truth { char letter; const char *of[FIELDS], *or; };
 static const struct truth truths[] = {
@@ -35,6 +38,7 @@ static const struct truth truths[] = {
     { 'f', { "f7019f2698d0", "b5771007b1c9", "2627279cf8bb", "51514ace2409" }, "12375a0b015e" },
 };
 
+/* Six prepared runs, of which the course's variants choose five. */
 static const struct truth *truth_of(const struct judge *j, int number)
 {
     const bool first = judge_choice(j, "FIRST") == 1, second = judge_choice(j, "SECOND") == 1;
@@ -48,6 +52,7 @@ static const struct truth *truth_of(const struct judge *j, int number)
     }
 }
 
+/* The checksum of "letter field answer" decides, in the words of the text. */
 static bool is_right(const struct truth *t, enum field f, const char *given)
 {
     char text[FIELD + 40];
@@ -59,9 +64,10 @@ static bool is_right(const struct truth *t, enum field f, const char *given)
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
+/* These are the answers of one case, and the lines where they stand. */
 struct answers { char of[FIELDS][FIELD]; int line[FIELDS], lines; };
 
-/* A line's first word, and what follows, without blanks around it. */
+/* Cut a line into its first word and the rest, without blanks around it. */
 static void cut(const char *at, size_t n, char word[FIELD], char rest[FIELD])
 {
     while (n > 0 && isspace((unsigned char)at[n - 1])) n--;
@@ -73,6 +79,7 @@ static void cut(const char *at, size_t n, char word[FIELD], char rest[FIELD])
     snprintf(rest, FIELD, "%.*s", (int)(n - w < FIELD ? n - w : FIELD - 1), at + w);
 }
 
+/* Find the number of a field, or -1: no field has this name. */
 static int field_named(const char *word)
 {
     for (int f = 0; f < FIELDS; f++)
@@ -80,7 +87,8 @@ static int field_named(const char *word)
     return -1;
 }
 
-/* The answers of one case.  `#` starts a comment. */
+/* Read the answers of one case.  A # starts a comment.  The first line of each field counts; a second one is an
+ * error. */
 static bool read_case(struct judge *j, int number, struct answers *a)
 {
     char wanted[12], word[FIELD], rest[FIELD];
@@ -93,6 +101,7 @@ static bool read_case(struct judge *j, int number, struct answers *a)
         cut(at, strcspn(at, "#\n"), word, rest);
         at += n + (at[n] == '\n');
         const int f = field_named(word);
+        /* A line without a word is blank, or a comment. */
         if (word[0] == 0) continue;
         if (strcmp(word, "case") == 0) {
             in = strcmp(rest, wanted) == 0;
@@ -108,6 +117,7 @@ static bool read_case(struct judge *j, int number, struct answers *a)
     return found ? true : judge_fails(j, "%s: there is no line \"case %d\"", j->lesson->file, number);
 }
 
+/* A field without a list of words takes anything. */
 static bool is_word(enum field f, const char *given)
 {
     for (const char *const *w = words[f]; w && *w; w++)
@@ -117,6 +127,7 @@ static bool is_word(enum field f, const char *given)
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
+/* Read the case again for each field, so that each check stands alone. */
 static void check_field(struct judge *j, int number, enum field f)
 {
     struct answers a;
@@ -131,6 +142,7 @@ static void check_field(struct judge *j, int number, enum field f)
         judge_fails(j, "%s:%d: the %s is not %s", j->lesson->file, a.line[f], name[f], a.of[f]);
 }
 
+/* These checks are the same for every case, so macros make them. */
 #define CASE(n)                                                                                                        \
     static void tensor_##n(struct judge *j) { check_field(j, n, TENSOR); }                                             \
     static void place_##n(struct judge *j)                                                                             \

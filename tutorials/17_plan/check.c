@@ -1,11 +1,13 @@
-/* Lesson 17. */
+/* check.c -- judges lesson 17.  The student writes plan.txt with three plans for 64 devices.  No student's code
+ * runs: emulated_devices/course/command.h runs orrery plan with the student's flags in a cage, and findings.h
+ * reads its JSON.  Times are milliseconds of the virtual step, memories GiB of the fullest device. */
 #include "emulated_devices/course/findings.h"
 #include "ref/io/figures.h"
 #include <stdio.h>
 
 enum { DEVICES = 64 };
 
-/* A plan of plan.txt.  In GiB, and in milliseconds. */
+/* This is a plan of plan.txt, with the memory that it may use, and two limits of its step, for both variants. */
 struct task { const char *name, *choice, *flags; int memory[2], good[2], best[2]; };
 
 #define GPT "--model megatron-18b --batch 64"
@@ -15,6 +17,7 @@ static const struct task roomy = { "roomy", "ROOM", GPT, { 40, 24 }, { 560, 560 
                          tight = { "tight", "TIGHT", GPT, { 12, 9 }, { 700, 700 }, { 510, 630 } },
                          longer = { "long", "LONG", LLAMA, { 40, 22 }, { 600, 560 }, { 480, 480 } };
 
+/* Flags that a student may choose; every other flag is a setting of the lesson. */
 static const struct allowed_flag allowed[] = {
     { "--dp", false }, { "--tp", false }, { "--pp", false }, { "--cp", false }, { "--zero", false },
     { "--micro", false }, { "--tensor", false }, { "--attention", false }, { "--schedule", false },
@@ -22,8 +25,8 @@ static const struct allowed_flag allowed[] = {
     { NULL, false }
 };
 
-/* Whether the plan is one of 64 devices that fits.  Nothing of it can be hidden: it is not tried again with other
- * inputs, which are tried only if these are right. */
+/* Whether the plan uses 64 devices and fits.  Nothing of a plan can be hidden, so hidden inputs are not tried
+ * again. */
 static bool plan(struct judge *j, const struct task *t, struct findings *f)
 {
     struct command c;
@@ -31,6 +34,7 @@ static bool plan(struct judge *j, const struct task *t, struct findings *f)
     char words[200];
     const int memory = t->memory[judge_choice(j, t->choice)];
     if (j->hidden || !command_take(j, "plan", t->name, allowed, &c)) return false;
+    /* A plan with a schedule of the text must not change what is computed. */
     if (!command_keeps_function(j, t->name, &c)) return false;
     snprintf(words, sizeof words, "%s --cluster h100-infiniband --dtype bf16 --memory 0", t->flags);    /* seen here */
     command_add(&c, words);
@@ -47,6 +51,7 @@ static bool plan(struct judge *j, const struct task *t, struct findings *f)
     return !j->failed;
 }
 
+/* A good plan is faster than `good`, a better one than `best`. */
 static void check_time(struct judge *j, const struct task *t, const int limit[2])
 {
     struct findings f;

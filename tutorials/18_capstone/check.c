@@ -1,4 +1,6 @@
-/* Lesson 18. */
+/* check.c -- judges lesson 18.  The student writes capstone.txt: flags of one run on 8 devices.  command.h runs
+ * orrery plan and train in a cage with these flags.  The run must equal one device, keep within its memory, and be
+ * fast. */
 #include "emulated_devices/course/findings.h"
 #include "ref/io/figures.h"
 #include <stdio.h>
@@ -7,7 +9,7 @@ enum { DEVICES = 8 };
 
 #define SETTING "--model small --batch 16 --cluster toy"
 
-/* By the choice BUDGET: memory of a device in MiB, and three times of a step in microseconds. */
+/* The variant BUDGET chooses the MiB that a device may use, and three limits of the step in microseconds. */
 static const int budget[] = { 8, 6 };
 enum tier { TWICE, TARGET, BEST };
 static const int64_t most[][2] = { { 13100, 13100 }, { 11600, 12700 }, { 10700, 12000 } };
@@ -20,8 +22,8 @@ static const struct allowed_flag allowed[] = {
     { NULL, false }
 };
 
-/* Run `orrery NAME` with the student's flags; it must use 8 devices.  Nothing of a run can be hidden: it is not tried
- * again with other inputs, which are tried only if these are right. */
+/* Run `orrery NAME` with the student's flags; it must use 8 devices.  Nothing of a run can be hidden, so hidden
+ * inputs are not tried again. */
 static bool run(struct judge *j, const char *name, const char *words, struct command_report *r, struct findings *f)
 {
     struct command c;
@@ -36,8 +38,8 @@ static bool run(struct judge *j, const char *name, const char *words, struct com
     return judge_fails(j, "it uses %lld of %d devices; all are needed", (long long)f->devices, DEVICES);
 }
 
-/* A step with real numbers, each activation, gradient and weight compared.  Before, a plan: what is wrong with the
- * flags is known at once. */
+/* Compare a step with real numbers: each activation, gradient and weight.  A plan comes before, so that a wrong
+ * flag is named at once. */
 static void check_equal(struct judge *j)
 {
     struct command_report r;
@@ -46,13 +48,14 @@ static void check_equal(struct judge *j)
     const bool planned = run(j, "plan", "--memory 0", &r, &f);
     command_report_free(&r);
     if (planned && run(j, "train", "--steps 1 --check ref", &r, &f)) {
+        /* The report says whether all tensors agree. */
         json_bool(cJSON_GetObjectItemCaseSensitive(r.json, "check"), "report", "holds", &holds, NULL);
         if (!holds) judge_fails(j, "not what one device computes: %s", r.said[0] ? r.said : "it was not compared");
     }
     command_report_free(&r);
 }
 
-/* @return whether it is within its memory. */
+/* Plan the run.  @return whether it is within its memory; its step is in *f. */
 static bool plan(struct judge *j, struct findings *f)
 {
     struct command_report r;
@@ -67,6 +70,7 @@ static bool plan(struct judge *j, struct findings *f)
 
 static void check_memory(struct judge *j) { plan(j, &(struct findings){ 0 }); }
 
+/* The limits of the three tiers are in `most`. */
 static void check_time(struct judge *j, enum tier tier)
 {
     struct findings f;

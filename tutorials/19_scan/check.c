@@ -1,11 +1,13 @@
-/* Lesson 19.  Kernels, which run on this machine's cores (course/kernel.h). */
+/* check.c -- judges lesson 19.  Kernels run on this machine's cores (course/kernel.h).  The student writes scan.cu:
+ * prefix sums of one block, then of all blocks.  Threads are scheduled in several orders, and the judge watches
+ * reads and writes for races.  Sums of whole numbers are exact, so every order must give the same bits. */
 #include "emulated_devices/course/kernel.h"
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { THREADS = 128, BLOCK = 1, ALL = 2, SIZES = 6 };
 
-/* Also hidden inputs have a full block, and one number.  The most numbers have a block for each of THREADS totals. */
+/* Hidden inputs have a full block and one number, too.  The most numbers have a block for each of THREADS totals. */
 static int size(struct judge *j, int which, int i)
 {
     static const int usual[3][SIZES] = { [BLOCK] = { 1, 2, 33, 64, 100, THREADS },
@@ -15,12 +17,13 @@ static int size(struct judge *j, int which, int i)
     return j->hidden && i > 0 && i < SIZES - 1 ? (int)judge_draw(j, least, n) : n;
 }
 
-/* Whole numbers: exact in every order. */
+/* Compare every number.  The variants END and OWN let the sum end at the end, or leave the own number out. */
 static bool same(struct judge *j, const struct kernel_trial *t)
 {
     const int last = judge_choice(j, "END"), without = judge_choice(j, "OWN");
     float sum = 0;
     for (int k = 0; k < t->n; k++) {
+        /* The sum goes from one end to the other. */
         const int i = last ? t->n - 1 - k : k;
         const float want = without ? sum : sum + t->x[i];
         sum += t->x[i];
@@ -32,9 +35,10 @@ static bool same(struct judge *j, const struct kernel_trial *t)
     return true;
 }
 
-/* A step of log2 n has 4 accesses or less; one thread that adds all has 2 n. */
+/* Each of log2 n steps has 4 accesses of a thread or less; one thread that adds all has 2 n. */
 enum { ACCESSES = 72 };
 
+/* Sums that are right, but of one thread alone, fail here. */
 static bool same_by_all(struct judge *j, const struct kernel_trial *t)
 {
     if (!same(j, t)) return false;
@@ -44,6 +48,7 @@ static bool same_by_all(struct judge *j, const struct kernel_trial *t)
                         t->which == BLOCK ? "scan_block" : "scan_all", t->n, t->accesses, ACCESSES);
 }
 
+/* Fail if the judge has found races or accesses out of bounds. */
 static bool clean(struct judge *j, const struct kernel_trial *t)
 {
     if (t->reports == 0) return true;
@@ -51,7 +56,7 @@ static bool clean(struct judge *j, const struct kernel_trial *t)
                        t->reports > 1 ? "; and more" : "");
 }
 
-/* Sizes from..; an order of threads; what must hold of each run. */
+/* Try the sizes from `from` on in one order of threads; `holds` must be true of every run. */
 static bool run(struct judge *j, int which, int from, const char *order,
                 bool (*holds)(struct judge *, const struct kernel_trial *))
 {
@@ -66,9 +71,10 @@ static bool run(struct judge *j, int which, int from, const char *order,
     return true;
 }
 
-/* An order in which a thread reads its neighbour before that one has written again. */
+/* In this order a thread reads its neighbour before that one has written again. */
 #define KIND_ORDER "reverse"
 
+/* The largest size in five orders: forward, backward, and three that are drawn. */
 static void orders(struct judge *j, int which)
 {
     static const char *const all[] = { "forward", "reverse", "1", "2", "3", NULL };

@@ -1,4 +1,6 @@
-/* Lesson 20.  Kernels, which run on this machine's cores (course/kernel.h). */
+/* check.c -- judges lesson 20.  Kernels run on this machine's cores (course/kernel.h).  The student writes warps.cu:
+ * sums of rows and a softmax, with a warp of 32 lanes for a row.  Sums must have the prescribed bits, a softmax its
+ * bound.  Threads run in several orders, and the judge watches accesses. */
 #include "emulated_devices/course/kernel.h"
 #include <math.h>
 #include <stdio.h>
@@ -7,16 +9,17 @@
 enum { SUMS = 1, SOFTMAX = 2, SIZES = 7, LANES = 32 };
 static const char *const names[] = { "", "row_sums", "softmax" };
 
-/* rows, cols */
+/* Rows and columns, also of no rows, and of rows that are no multiple of a warp. */
 static const int sizes[SIZES][2] = { { 1, 1 }, { 100, 32 }, { 3, 31 }, { 5, 33 }, { 0, 7 }, { 9, 300 }, { 6, 257 } };
 
+/* The first five sizes are the same for open and hidden inputs. */
 static void size(struct judge *j, int i, int *rows, int *cols)
 {
     *rows = j->hidden && i > 4 ? (int)judge_draw(j, 5, 20) : sizes[i][0];
     *cols = j->hidden && i > 4 ? (int)judge_draw(j, 2, 300) : sizes[i][1];
 }
 
-/* A matrix in words. */
+/* Name a matrix in words, for a message. */
 struct shape_text { char text[48]; };
 static struct shape_text shape_text(const struct kernel_trial *t)
 {
@@ -28,12 +31,14 @@ static struct shape_text shape_text(const struct kernel_trial *t)
 
 /* ---- what must come out ------------------------------------------------------------------------------------------ */
 
-/* The sum of a row as warps.h prescribes it. */
+/* Add a row as warps.h prescribes: lane by lane, then in a tree.  The variant TREE goes up or down. */
 static float row_sum(const struct judge *j, const float *x, int cols)
 {
     float lane[LANES] = { 0 }, next[LANES];
     const bool up = judge_choice(j, "TREE") == 1;
+    /* Lane l adds every 32nd column from l on. */
     for (int i = 0; i < cols; i++) lane[i % LANES] += x[i];
+    /* The lanes are added in pairs, five times. */
     for (int by = up ? 1 : LANES / 2; by > 0 && by < LANES; by = up ? by * 2 : by / 2) {
         for (int l = 0; l < LANES; l++) next[l] = lane[l] + lane[l ^ by];
         for (int l = 0; l < LANES; l++) lane[l] = next[l];
@@ -41,6 +46,7 @@ static float row_sum(const struct judge *j, const float *x, int cols)
     return lane[0];
 }
 
+/* Sums must have the bits of this order; another order is another number. */
 static bool same_sums(struct judge *j, const struct kernel_trial *t)
 {
     for (int r = 0; r < t->number[0]; r++) {
@@ -52,13 +58,15 @@ static bool same_sums(struct judge *j, const struct kernel_trial *t)
     return true;
 }
 
-/* u = 2^-24: exp is off by 2 u, its argument by u of its size, sums of up to 300 positive numbers by less than 15 u. */
+/* Bound of a softmax, u = 2^-24: exp is off by 2 u, and its argument by u of its size.  Sums of up to 300 positive
+ * numbers are off by less than 15 u. */
 static bool near_softmax(struct judge *j, const struct kernel_trial *t)
 {
     const int cols = t->number[1];
     for (int r = 0; r < t->number[0]; r++) {
         const float *x = t->x + r * cols;
         double most = -INFINITY, sum = 0;
+        /* The softmax is computed in double: exp(x - most) / sum. */
         for (int i = 0; i < cols; i++) most = x[i] > most ? x[i] : most;
         for (int i = 0; i < cols; i++) sum += exp(x[i] - most);
         for (int i = 0; i < cols; i++) {
@@ -72,8 +80,8 @@ static bool near_softmax(struct judge *j, const struct kernel_trial *t)
     return true;
 }
 
-/* A lane has a 32nd of the columns, which a softmax reads three times and writes once; what lanes hand each other by
- * memory may be as much as by shuffles. */
+/* A lane may read a 32nd of the columns, three times for a softmax, and write it once.  What lanes hand each other
+ * by memory may be as much as by shuffles. */
 static bool by_lanes(struct judge *j, const struct kernel_trial *t)
 {
     const long most = 4 * ((t->number[1] + LANES - 1) / LANES) + 32;
@@ -98,7 +106,8 @@ static bool clean(struct judge *j, const struct kernel_trial *t)
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-/* Sizes first .. of numbers around `middle`, or around that and its negative in turn; what must hold of each run. */
+/* Try sizes from `first` on of numbers around `middle`, or around it and its negative in turn.  `holds` must be
+ * true of every run. */
 static bool run(struct judge *j, int which, int first, float middle, bool both, const char *order,
                 bool (*holds)(struct judge *, const struct kernel_trial *))
 {
@@ -110,12 +119,14 @@ static bool run(struct judge *j, int which, int first, float middle, bool both, 
         t = (struct kernel_trial){ .which = which, .number = { rows, cols }, .order = order, .x = x, .n = rows * cols };
         t.m = which == SUMS ? rows : rows * cols;
         judge_rough(j, x, t.n);
+        /* With `both` the numbers lie around -middle and middle in turn. */
         for (int k = 0; k < t.n; k++) x[k] += both && k % 2 == 0 ? -middle : middle;
         if (!kernel_try(j, &t) || !holds(j, &t)) return false;
     }
     return true;
 }
 
+/* Each kernel has a check of values, of the judge's reports, and of orders or large numbers. */
 static void check_sums(struct judge *j) { run(j, SUMS, 0, 0, false, "forward", same_by_lanes); }
 static void check_sums_judge(struct judge *j) { run(j, SUMS, 3, 0, false, "forward", clean); }
 static void check_sums_orders(struct judge *j)

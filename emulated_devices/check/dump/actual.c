@@ -1,3 +1,6 @@
+/* actual.c -- opens ACTUAL, a dump or files with a map, and lists its files by rank.  It finds the pieces of a
+ * tensor.  emulated_devices/cli/check.c opens and closes ACTUAL.  assembly.c and report/holders.c ask for pieces.
+ * Errors name the file or the map and say what would be right. */
 #include "emulated_devices/check/dump/actual_open.h"
 #include <dirent.h>
 #include <stdio.h>
@@ -7,9 +10,9 @@
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* Each * first matches the shortest text.  If the rest does not match, only the last * is extended: everything before
- * it was matched as early as possible, so extending an earlier * cannot help.  Time: at most the product of both
- * lengths. */
+/* Each * first matches the shortest text.  If the rest does not match, only the last * is extended.  Everything
+ * before this * was matched as early as possible, so extending an earlier * cannot help.  Time: at most the product
+ * of both lengths. */
 bool pattern_match(const char *pattern, const char *text, const char *starts[], int lengths[], int most)
 {
     const char *after = NULL, *begin = NULL, *end = NULL;       /* the pattern after the last *; the text it matches */
@@ -31,6 +34,9 @@ bool pattern_match(const char *pattern, const char *text, const char *starts[], 
 
 enum { STARS = 8 };
 
+/* The first entry of the map's "names" that matches gives the name.  Each * of the entry's value becomes the text
+ * of the star with the same number in the key.  Without a matching entry both programs use one name.  A name that is
+ * longer than `size` is cut off, and no error is reported. */
 const char *actual_name(const struct actual *actual, const char *ours, char *out, size_t size)
 {
     const cJSON *names = actual->map ? cJSON_GetObjectItem(actual->map, "names") : NULL, *one;
@@ -41,6 +47,7 @@ const char *actual_name(const struct actual *actual, const char *ours, char *out
         size_t used = 0;
         int star = 0;
         out[0] = 0;
+        /* The value's n-th star is replaced by the text that the key's n-th star has matched. */
         for (const char *c = one->valuestring; *c && used + 1 < size; c++) {
             const int n = *c == '*' ? snprintf(out + used, size - used, "%.*s", lengths[star], starts[star])
                                     : snprintf(out + used, size - used, "%c", *c);
@@ -55,6 +62,7 @@ const char *actual_name(const struct actual *actual, const char *ours, char *out
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
+/* These functions compare two elements for qsort. */
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 static bool has_ending(const char *name, const char *ending)
@@ -63,7 +71,8 @@ static bool has_ending(const char *name, const char *ending)
     return n > m && strcmp(name + n - m, ending) == 0;
 }
 
-/* Paths of a folder's safetensors files, sorted by name, so ranks need leading zeros: rank02 before rank10. */
+/* These are the paths of a folder's safetensors files, sorted by name.  Ranks need leading zeros: rank02 comes
+ * before rank10.  The caller frees the list and each path, also after an error. */
 static enum error_code list_folder(const char *path, char ***out, int *count, struct error *err)
 {
     DIR *d = opendir(path);
@@ -80,11 +89,14 @@ static enum error_code list_folder(const char *path, char ***out, int *count, st
         sprintf(all[n++], "%s/%s", path, entry->d_name);
     }
     closedir(d);
+    /* The system lists entries in no order, so this sort gives the files their ranks. */
     if (n > 0) qsort(all, (size_t)n, sizeof *all, by_text);
     *out = all, *count = n;
     return n > 0 ? OK : fail(err, ERR_FILE, "%s: there is no .safetensors file in it", printable_path(path).text);
 }
 
+/* These are the paths that the map's "ranks" names, inside `folder`.  The list's order is the order of ranks.  After
+ * an error *count says how many paths the caller has to free. */
 static enum error_code list_ranks(const cJSON *ranks, const char *folder, const char *map, char ***out, int *count,
                                   struct error *err)
 {
@@ -105,12 +117,14 @@ static enum error_code list_ranks(const cJSON *ranks, const char *folder, const 
     return n > 0 ? OK : fail(err, ERR_FORMAT, "%s: ranks is empty", printable_path(map).text);
 }
 
+/* ACTUAL consists of the files of the map's "ranks", of all files of a folder, or of one file. */
 static enum error_code list_files(const struct actual *actual, const char *path, char ***out, int *count,
                                   struct error *err)
 {
     struct stat s;
     const cJSON *ranks;
     if (stat(path, &s) != 0) return fail(err, ERR_FILE, "%s: cannot be read", printable_path(path).text);
+    /* A map without "ranks" leaves the order of files to their names. */
     if (S_ISDIR(s.st_mode) && actual->map && json_has(actual->map, "ranks")) {
         enum error_code e = json_array(actual->map, actual->map_path, "ranks", &ranks, err);
         return e ? e : list_ranks(ranks, path, actual->map_path, out, count, err);
@@ -124,6 +138,7 @@ static enum error_code list_files(const struct actual *actual, const char *path,
     return OK;
 }
 
+/* After a failed search *axis is AXIS_COUNT, and the caller must not use it as an axis. */
 bool actual_axis(const char *name, enum axis *axis)
 {
     for (*axis = 0; *axis < AXIS_COUNT; ++*axis)
@@ -131,6 +146,8 @@ bool actual_axis(const char *name, enum axis *axis)
     return false;
 }
 
+/* Axes that the list does not name have the size 1.  The product of sizes is checked at each step, so it cannot
+ * overflow. */
 enum error_code actual_read_mesh(const cJSON *list, const char *where, struct mesh *mesh, enum axis order[], int *axes,
                                  struct error *err)
 {
@@ -153,6 +170,7 @@ enum error_code actual_read_mesh(const cJSON *list, const char *where, struct me
     return mesh_make(mesh, size, err);
 }
 
+/* n mod the last axis's size is the coordinate along the last axis; the quotient gives the axes before it. */
 int actual_rank_of(const struct mesh *mesh, const enum axis order[], int axes, int n)
 {
     int rank = 0;
@@ -169,6 +187,7 @@ static enum error_code place_ranks(struct actual *actual, struct error *err)
     enum axis order[AXIS_COUNT] = { DP };
     int axes = 0, size[AXIS_COUNT] = { [PP] = 1, [DP] = actual->files, [CP] = 1, [EP] = 1, [TP] = 1 };
     const cJSON *mesh = NULL;
+    /* The map's axes may stand in any order; `order` keeps it, so the n-th file finds its place in the mesh. */
     enum error_code e = actual->map && json_has(actual->map, "mesh")
         ? json_object(actual->map, actual->map_path, "mesh", &mesh, err) : OK;
     if (!e && mesh) e = actual_read_mesh(mesh, printable_path(actual->map_path).text, &actual->mesh, order, &axes, err);
@@ -181,12 +200,14 @@ static enum error_code place_ranks(struct actual *actual, struct error *err)
     return e;
 }
 
+/* A dump's rank may have several files, so files of one rank are sorted by their paths. */
 static int by_rank(const void *a, const void *b)
 {
     const struct actual_file *x = a, *y = b;
     return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : strcmp(x->st.path, y->st.path);
 }
 
+/* This function counts the * of a pattern. */
 static int stars(const char *text)
 {
     int n = 0;
@@ -204,6 +225,7 @@ static enum error_code check_name(const struct actual *actual, const cJSON *one,
     if (stars(one->string) > STARS)
         return fail(err, ERR_FORMAT, "%s: names: \"%s\" has more than %d *", printable_path(map).text,
                     printable(one->string).text, STARS);
+    /* A star that the first name lacks would have no text to stand for. */
     if (stars(one->valuestring) > stars(one->string))
         return fail(err, ERR_FORMAT, "%s: names: \"%s\" has fewer * than \"%s\"", printable_path(map).text,
                     printable(one->string).text, printable(one->valuestring).text);
@@ -215,6 +237,7 @@ static enum error_code check_map(const struct actual *actual, struct error *err)
 {
     const cJSON *names = NULL, *layout = NULL, *one;
     const char *text;
+    /* Both parts of the map are optional: a missing part keeps its NULL, and cJSON_ArrayForEach skips it. */
     enum error_code e = json_has(actual->map, "names")
         ? json_object(actual->map, actual->map_path, "names", &names, err) : OK;
     if (!e && json_has(actual->map, "layout")) e = json_array(actual->map, actual->map_path, "layout", &layout, err);
@@ -236,6 +259,7 @@ static enum error_code check_map(const struct actual *actual, struct error *err)
 static enum error_code check_alike(const struct actual *actual, struct error *err)
 {
     const char *map = actual->map_path;
+    /* The message names the file that lacks the mark, whichever of both this is. */
     for (int f = 1; f < actual->files; f++)
         if (actual_is_dump(&actual->file[f].st) != actual_is_dump(&actual->file[0].st))
             return fail(err, ERR_FORMAT, "%s: its metadata has no \"orrery_dump\", but that of %s has",
@@ -247,6 +271,8 @@ static enum error_code check_alike(const struct actual *actual, struct error *er
     return OK;
 }
 
+/* Open all files and give each its rank.  On failure the files that are open stay in actual->file; actual_open
+ * closes them. */
 static enum error_code open_files(struct actual *actual, char **paths, int count, struct error *err)
 {
     enum error_code e = OK;
@@ -257,9 +283,11 @@ static enum error_code open_files(struct actual *actual, char **paths, int count
         actual->files += !e;
     }
     if (!e) e = check_alike(actual, err);
+    /* check_alike has made sure that the first file speaks for all files. */
     actual->dump = !e && actual_is_dump(&actual->file[0].st);
     if (!e) e = actual->dump ? actual_open_dump(actual, err) : place_ranks(actual, err);
     actual->ranks = actual->mesh.devices;
+    /* A dump's files are sorted by actual_open_dump, whose later checks need the order. */
     if (!e && !actual->dump) qsort(actual->file, (size_t)actual->files, sizeof *actual->file, by_rank);
     return e;
 }
@@ -269,12 +297,14 @@ enum error_code actual_open(struct actual *actual, const char *path, const char 
     char **paths = NULL;
     int files = 0;
     *actual = (struct actual){ .map_path = map, .dtype = DTYPE_COUNT, .sums = DTYPE_COUNT };
+    /* The map is read first, because its "ranks" may name the files. */
     enum error_code e = map ? json_read(map, &actual->map, err) : OK;
     if (!e && map && !cJSON_IsObject(actual->map))
         e = fail(err, ERR_FORMAT, "%s: is not an object", printable_path(map).text);
     if (!e && map) e = check_map(actual, err);
     if (!e) e = list_files(actual, path, &paths, &files, err);
     if (!e) e = open_files(actual, paths, files, err);
+    /* The files are open or have failed, so nobody needs the paths any more. */
     for (int f = 0; f < files; f++) free(paths[f]);
     free(paths);
     if (e) actual_close(actual);
@@ -294,6 +324,7 @@ void actual_close(struct actual *actual)
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
+/* The answer comes from the names alone; no number is read. */
 bool actual_has(const struct actual *actual, const char *ours)
 {
     char theirs[256];
@@ -308,6 +339,7 @@ bool actual_has(const struct actual *actual, const char *ours)
 int actual_micros(const struct actual *actual)
 {
     int most = 0;
+    /* Microbatches are numbered from 0, so the largest number plus 1 is their count. */
     for (int i = 0; i < actual->entries; i++) {
         const cJSON *micro = cJSON_GetObjectItemCaseSensitive(actual->entry[i].layout, "micro");
         if (micro && micro->valueint + 1 > most) most = micro->valueint + 1;
@@ -324,6 +356,7 @@ bool actual_is_sum(const struct actual *actual, const char *ours)
     return false;
 }
 
+/* With a map each rank has one file, and therefore at most one piece of a tensor. */
 static enum error_code find_by_map(const struct actual *actual, const char *ours, const int64_t dim[2],
                                    struct actual_pieces *pieces, struct error *err)
 {
@@ -341,6 +374,7 @@ static enum error_code find_by_map(const struct actual *actual, const char *ours
 enum error_code actual_find(const struct actual *actual, const char *ours, const int64_t dim[2],
                             struct actual_pieces *pieces, struct error *err)
 {
+    /* A dump may have several pieces on each rank, so its entries are counted; a map's ranks are the most pieces. */
     int count = actual->ranks;
     const struct actual_entry *entry = actual->dump ? actual_entries(actual, ours, &count) : NULL;
     *pieces = (struct actual_pieces){ .all = calloc((size_t)count + 1, sizeof *pieces->all) };
@@ -350,6 +384,7 @@ enum error_code actual_find(const struct actual *actual, const char *ours, const
         e = actual_piece_of_entry(actual, &entry[i], dim, &pieces->all[i], err);
         pieces->count += !e;
     }
+    /* The pieces that were made before the error are freed with the list. */
     if (e) actual_pieces_free(pieces);
     return e;
 }

@@ -24,6 +24,8 @@
  *     boxes                "boxes": for each rank a list of [[row, column], [rows, columns]], one after another in
  *                          memory
  *     "transposed": true   the file has the transpose
+ * emulated_devices/cli/check.c opens ACTUAL; assembly.c and report/holders.c read its pieces.  All errors name the
+ * file, and say what would be right.
  */
 #ifndef ORRERY_ACTUAL_H
 #define ORRERY_ACTUAL_H
@@ -42,7 +44,7 @@ struct actual_file {
     cJSON *layout;                      /* of a dump: its description of the file's tensors; NULL: all are whole */
 };
 
-/* One tensor of one file of a dump. */
+/* This is one tensor of one file of a dump. */
 struct actual_entry {
     const struct actual_file *file;
     const struct safetensors_entry *stored;
@@ -130,12 +132,12 @@ void actual_pieces_free(struct actual_pieces *);
 enum error_code actual_read(const struct actual_piece *, void (*f)(void *context, int64_t whole, int64_t length,
                             const double *values), void *context, struct error *);
 
-/** The same of those elements of the whole that are in an interval; only what is near them is read. */
+/** Read those elements of the whole that are in an interval; only what is near them is read. */
 enum error_code actual_read_some(const struct actual_piece *, struct interval of_whole,
                                  void (*f)(void *context, int64_t whole, int64_t length, const double *values),
                                  void *context, struct error *);
 
-/** A piece for a message: "act/h.0.ln_1#2 in dump/rank1.safetensors". */
+/** Name a piece for a message: "act/h.0.ln_1#2 in dump/rank1.safetensors". */
 struct actual_words { char text[360]; };
 struct actual_words actual_describe(const struct actual_piece *);
 

@@ -1,22 +1,26 @@
 /* actual_dump.c -- what the files of a dump say of themselves (docs/checking/dumps.md): version, rank, mesh, formats,
- * layout. */
+ * layout.
+ * actual.c calls actual_open_dump once, after all files are open, and actual_entries for each tensor.  Every error is
+ * ERR_FORMAT with the name of the file and the key, or ERR_MEMORY. */
 #include "emulated_devices/check/dump/actual_open.h"
 #include "ref/numeric/dtype.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* This is the version of the dump format that this program reads. */
 static const char VERSION[] = "1";
 
 bool actual_is_dump(const struct safetensors *st) { return safetensors_metadata(st, "orrery_dump") != NULL; }
 
+/* Fail with ERR_FORMAT at a key of a file's metadata. */
 static enum error_code actual_dump_bad(const struct actual_file *file, struct error *err, const char *key,
                                        const char *what)
 {
     return fail(err, ERR_FORMAT, "%s: metadata \"%s\" %s", printable_path(file->st.path).text, key, what);
 }
 
-/* A whole number written as text.  @return -1 if it is none, or above `most`. */
+/* Read a whole number written as text.  @return -1 if it is none, or above `most`. */
 static int64_t actual_dump_number(const char *text, int64_t most)
 {
     int64_t n = 0;
@@ -29,13 +33,14 @@ static int64_t actual_dump_number(const char *text, int64_t most)
     return n;
 }
 
-/* A JSON object in the metadata.  @param[out] root  for cJSON_Delete; NULL if there is no such key. */
+/* Read a JSON object in the metadata.  @param[out] root  for cJSON_Delete; NULL if there is no such key. */
 static enum error_code read_object(const struct actual_file *file, const char *key, cJSON **root, struct error *err)
 {
     const char *text = safetensors_metadata(&file->st, key);
     char where[256];
     *root = NULL;
     if (text == NULL) return OK;
+    /* The path is cut to 180 characters, so that the key fits behind it. */
     snprintf(where, sizeof where, "%.180s: metadata \"%s\"", printable_path(file->st.path).text, key);
     enum error_code e = json_parse(text, strlen(text), where, root, err);
     if (e || cJSON_IsObject(*root)) return e;
@@ -46,8 +51,10 @@ static enum error_code read_object(const struct actual_file *file, const char *k
 
 /* ---- rank and mesh ----------------------------------------------------------------------------------------------- */
 
+/* This is a file's mesh, and the order in which the file writes the axes: a rank's number counts in this order. */
 struct axes { enum axis order[AXIS_COUNT]; int count; struct mesh mesh; };
 
+/* Every file of a dump carries the mesh.  The list stays open to the end, since the error texts use it. */
 static enum error_code read_mesh(const struct actual_file *file, struct axes *axes, struct error *err)
 {
     cJSON *list;
@@ -63,6 +70,7 @@ static enum error_code read_mesh(const struct actual_file *file, struct axes *ax
 /* Axes of size 1 may stand anywhere, or be left out. */
 static bool same_mesh(const struct axes *a, const struct axes *b)
 {
+    /* Two lists are compared from left to right, past all axes of size 1. */
     int i = 0, j = 0;
     for (;;) {
         while (i < a->count && a->mesh.size[a->order[i]] == 1) i++;
@@ -73,6 +81,8 @@ static bool same_mesh(const struct axes *a, const struct axes *b)
     }
 }
 
+/* "coordinates" is optional.  With it the rank's place comes from its axes, not from its number.  Every axis with
+ * more than one rank must be named. */
 static enum error_code read_coordinates(struct actual_file *file, const struct axes *axes, struct error *err)
 {
     cJSON *list;
@@ -81,6 +91,7 @@ static enum error_code read_coordinates(struct actual_file *file, const struct a
     if (e || list == NULL) return e;
     bool has[AXIS_COUNT] = { false };
     int rank = 0;
+    /* The rank starts at 0 and moves along each axis that the list names. */
     cJSON_ArrayForEach(one, list) {
         enum axis axis;
         int64_t n;
@@ -99,6 +110,8 @@ static enum error_code read_coordinates(struct actual_file *file, const struct a
     return e;
 }
 
+/* "rank" is required and numbers the file's rank in the program's own order of axes.  "coordinates" may move the
+ * rank to another place. */
 static enum error_code read_rank(struct actual_file *file, const struct axes *axes, struct error *err)
 {
     const char *text = safetensors_metadata(&file->st, "rank");
@@ -123,6 +136,7 @@ static enum error_code check_ranks(const struct actual *actual, struct error *er
 {
     int next = 0;
     char text[64];
+    /* Files are sorted by rank, so a gap shows as a rank above `next`. */
     for (int f = 0; f < actual->files; f++) {
         const struct actual_file *x = &actual->file[f], *before = f > 0 ? &actual->file[f - 1] : NULL;
         if (before && before->rank == x->rank) {
@@ -135,6 +149,8 @@ static enum error_code check_ranks(const struct actual *actual, struct error *er
         next++;
     }
     if (next == actual->mesh.devices) return OK;
+    /* A place is empty.  If another place has two files, a wrong "rank" is the likely reason, and the message names
+     * both files. */
     for (int f = 1; f < actual->files; f++)
         if (actual->file[f].rank == actual->file[f - 1].rank)
             return fail(err, ERR_FORMAT, "there is no file of the rank with %s, but two of rank %d: %s and %s",
@@ -145,9 +161,10 @@ static enum error_code check_ranks(const struct actual *actual, struct error *er
                 printable_path(actual->file[0].st.path).text, actual->mesh.devices);
 }
 
-/* The same rank must stand at the same place in all of its files. */
+/* A rank must stand at one place in all of its files. */
 static enum error_code check_numbers(const struct actual *actual, struct error *err)
 {
+    /* The list `of` has the first file of each number; later files of this number are compared with it. */
     const struct actual_file **of = calloc((size_t)actual->mesh.devices, sizeof *of);
     enum error_code e = of ? OK : fail(err, ERR_MEMORY, "no memory for %d ranks", actual->mesh.devices);
     for (int f = 0; f < actual->files && !e; f++) {
@@ -163,6 +180,8 @@ static enum error_code check_numbers(const struct actual *actual, struct error *
 
 /* ---- what holds for the whole dump ------------------------------------------------------------------------------- */
 
+/* This function reads a key with a format, such as "dtype".  All files that have the key must agree; *out keeps the
+ * first file's format. */
 static enum error_code read_format(const struct actual_file *file, const char *key, enum dtype *out, struct error *err)
 {
     static const enum dtype formats[] = { F64, F32, BF16, F16 };
@@ -177,6 +196,7 @@ static enum error_code read_format(const struct actual_file *file, const char *k
     return text ? actual_dump_bad(file, err, key, "is none of fp64, fp32, bf16, fp16") : OK;
 }
 
+/* "parts" says how many stored parts of each product the program adds up, as the option --parts does. */
 static enum error_code read_parts(struct actual *actual, const struct actual_file *file, struct error *err)
 {
     const char *text = safetensors_metadata(&file->st, "parts");
@@ -189,6 +209,7 @@ static enum error_code read_parts(struct actual *actual, const struct actual_fil
     return OK;
 }
 
+/* These keys hold for the whole dump.  The first file that names its program gives the name for messages. */
 static enum error_code read_common(struct actual *actual, const struct actual_file *file, struct error *err)
 {
     const char *program = safetensors_metadata(&file->st, "program");
@@ -218,6 +239,8 @@ static enum error_code check_keys(const struct actual_file *file, struct error *
     return OK;
 }
 
+/* Read all metadata of a file.  The order matters: coordinates need the mesh, and later files compare their mesh
+ * with the first. */
 static enum error_code read_file(struct actual *actual, struct actual_file *file, struct axes *first, struct error *err)
 {
     struct axes own;
@@ -234,12 +257,14 @@ static enum error_code read_file(struct actual *actual, struct actual_file *file
 
 /* ---- the list of tensors ----------------------------------------------------------------------------------------- */
 
+/* A key is NAME or NAME#PIECE; the name ends before the first #. */
 static int name_length(const char *key)
 {
     const char *mark = strchr(key, '#');
     return mark ? (int)(mark - key) : (int)strlen(key);
 }
 
+/* Entries are sorted by name, then rank, then key.  actual_entries searches this order by halves. */
 static int by_name(const void *a, const void *b)
 {
     const struct actual_entry *x = a, *y = b;
@@ -251,6 +276,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->stored->name, y->stored->name);
 }
 
+/* Each key of a layout must be a tensor of the file: a slip in a key would leave its tensor described as whole. */
 static enum error_code check_layout(const struct actual_file *file, struct error *err)
 {
     const cJSON *one;
@@ -276,6 +302,7 @@ static enum error_code list_file(struct actual *actual, const struct actual_file
     cJSON_ArrayForEach(one, file->layout)
         if (!e) layout[found++] = one;
     if (found > 0) qsort(layout, (size_t)found, sizeof *layout, by_key);
+    /* Both lists are in order of keys, so a single pass finds each tensor's description. */
     for (int i = 0; i < file->st.count && !e; i++) {
         const struct safetensors_entry *stored = file->st.by_name[i];
         struct actual_entry *x = &actual->entry[actual->entries++];
@@ -287,9 +314,11 @@ static enum error_code list_file(struct actual *actual, const struct actual_file
     return e;
 }
 
+/* List the tensors of all files.  Two files of one rank may not have the same key. */
 static enum error_code list_entries(struct actual *actual, struct error *err)
 {
     size_t room = 1;
+    /* The room has one element more than tensors, since calloc of nothing may return NULL. */
     for (int f = 0; f < actual->files; f++) room += (size_t)actual->file[f].st.count;
     actual->entry = calloc(room, sizeof *actual->entry);
     enum error_code e = actual->entry ? OK : fail(err, ERR_MEMORY, "no memory for %zu tensors", room);
@@ -309,6 +338,7 @@ enum error_code actual_open_dump(struct actual *actual, struct error *err)
 {
     struct axes first;
     enum error_code e = OK;
+    /* Each step below relies on those before it: numbers are checked after the sort, holes after the numbers. */
     for (int f = 0; f < actual->files && !e; f++) e = read_file(actual, &actual->file[f], &first, err);
     if (e) return e;
     actual->mesh = first.mesh;
@@ -330,6 +360,7 @@ const struct actual_entry *actual_entries(const struct actual *actual, const cha
         else high = middle;
     }
     *count = 0;
+    /* Entries of one name follow each other; no entry of another name is between them. */
     while (low + *count < actual->entries && actual->entry[low + *count].length == length &&
            memcmp(actual->entry[low + *count].stored->name, ours, (size_t)length) == 0)
         ++*count;

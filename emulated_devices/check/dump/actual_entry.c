@@ -1,10 +1,13 @@
-/* actual_entry.c -- the piece of a tensor that an entry of a dump's layout describes (docs/checking/dumps.md). */
+/* actual_entry.c -- the piece of a tensor that an entry of a dump's layout describes (docs/checking/dumps.md).
+ * actual_dump.c checks every entry when the dump is opened, without knowing the tensor's shape: ERR_FORMAT.  actual.c
+ * makes a piece when a tensor is compared and its rows and columns are known: ERR_CHECK. */
 #include "emulated_devices/check/dump/actual_open.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Fail at an entry: the message names the tensor and its file. */
 static enum error_code actual_entry_bad(const struct actual_entry *entry, enum error_code code, struct error *err,
                                         const char *what)
 {
@@ -14,7 +17,7 @@ static enum error_code actual_entry_bad(const struct actual_entry *entry, enum e
 
 /* ---- without the tensor ------------------------------------------------------------------------------------------ */
 
-/* Two whole numbers of at least 0. */
+/* Read two whole numbers of at least 0. */
 static bool pair(const cJSON *list, int64_t out[2])
 {
     const cJSON *first = cJSON_IsArray(list) ? list->child : NULL, *second = first ? first->next : NULL;
@@ -22,6 +25,7 @@ static bool pair(const cJSON *list, int64_t out[2])
            out[1] >= 0;
 }
 
+/* Whether a list consists of pairs [begin, count]. */
 static bool actual_entry_pairs(const cJSON *list)
 {
     const cJSON *one;
@@ -31,6 +35,7 @@ static bool actual_entry_pairs(const cJSON *list)
     return cJSON_IsArray(list);
 }
 
+/* "partial" is a list of axes.  The result has a bit for each; an axis of size 1 adds nothing up and is refused. */
 static enum error_code read_axes(const struct actual *actual, const struct actual_entry *entry, const cJSON *list,
                                  unsigned *axes, struct error *err)
 {
@@ -54,6 +59,7 @@ static enum error_code read_axes(const struct actual *actual, const struct actua
     return OK;
 }
 
+/* A factor of 0 would hide every number of the piece. */
 static bool is_times(const cJSON *v) { return cJSON_IsNumber(v) && isfinite(v->valuedouble) && v->valuedouble != 0; }
 
 static bool is_whole(const cJSON *v, int64_t most)
@@ -62,7 +68,7 @@ static bool is_whole(const cJSON *v, int64_t most)
     return json_whole(v, &n) && n >= 0 && n <= most;
 }
 
-/* What is wrong with a field, or NULL. */
+/* Say what is wrong with a field of an entry.  NULL: nothing is wrong.  An empty text: the field is unknown. */
 static const char *check_field(const cJSON *v)
 {
     int64_t at[2];
@@ -82,6 +88,7 @@ static const char *check_field(const cJSON *v)
     return "";
 }
 
+/* Fields that do not need the tensor's shape are checked here, so a broken dump fails when it is opened. */
 enum error_code actual_check_entry(const struct actual *actual, const struct actual_entry *entry, struct error *err)
 {
     const cJSON *v;
@@ -94,11 +101,13 @@ enum error_code actual_check_entry(const struct actual *actual, const struct act
     cJSON_ArrayForEach(v, entry->layout) {
         const char *wrong = check_field(v);
         if (wrong && wrong[0]) return actual_entry_bad(entry, ERR_FORMAT, err, wrong);
+        /* An empty text from check_field means that the field's name is unknown. */
         if (wrong == NULL) continue;
         snprintf(what, sizeof what, "its layout has \"%.40s\", which is none of of, rows, cols, flat, partial, "
                  "transposed, times, micro, step", printable(v->string).text);
         return actual_entry_bad(entry, ERR_FORMAT, err, what);
     }
+    /* A flat piece is a range of the tensor's elements: rows, columns and a transpose mean nothing there. */
     if (json_has(entry->layout, "flat") &&
         (json_has(entry->layout, "rows") || json_has(entry->layout, "cols") ||
          cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(entry->layout, "transposed"))))
@@ -108,6 +117,7 @@ enum error_code actual_check_entry(const struct actual *actual, const struct act
 
 /* ---- of the tensor ----------------------------------------------------------------------------------------------- */
 
+/* Fail with ERR_CHECK: an interval leaves the golden tensor. */
 static enum error_code outside(const struct actual_entry *entry, const char *key, const int64_t at[2], int64_t dim,
                                const char *what, struct error *err)
 {
@@ -117,6 +127,8 @@ static enum error_code outside(const struct actual_entry *entry, const char *key
     return actual_entry_bad(entry, ERR_CHECK, err, text);
 }
 
+/* This function reads the intervals of "rows" or "cols" in their order.  Without the key the piece has all of
+ * them. */
 static enum error_code read_intervals(const struct actual_entry *entry, const char *key, int64_t dim, const char *what,
                                       struct intervals *out, struct error *err)
 {
@@ -124,12 +136,14 @@ static enum error_code read_intervals(const struct actual_entry *entry, const ch
     if (list == NULL) intervals_add(out, (struct interval){ 0, dim });
     cJSON_ArrayForEach(one, list) {
         int64_t at[2];
+        /* at[0] + at[1] could overflow, so the count is compared with the space that is left. */
         if (!pair(one, at) || at[0] > dim || at[1] > dim - at[0]) return outside(entry, key, at, dim, what, err);
         intervals_add(out, (struct interval){ at[0], at[1] });
     }
     return OK;
 }
 
+/* "of" is a check only: the dump's author may state the shape of the whole tensor. */
 static enum error_code check_whole(const struct actual_entry *entry, const int64_t dim[2], struct error *err)
 {
     const cJSON *of = cJSON_GetObjectItemCaseSensitive(entry->layout, "of");
@@ -141,6 +155,7 @@ static enum error_code check_whole(const struct actual_entry *entry, const int64
     return actual_entry_bad(entry, ERR_CHECK, err, text);
 }
 
+/* The part of a flat piece is a range of rows of an [n, 1] matrix.  The file may have padding after the range. */
 static enum error_code read_flat(const struct actual_entry *entry, const cJSON *flat, const int64_t dim[2],
                                  struct part *part, struct error *err)
 {
@@ -156,6 +171,7 @@ static enum error_code read_flat(const struct actual_entry *entry, const cJSON *
     return actual_entry_bad(entry, ERR_CHECK, err, text);
 }
 
+/* The part is the product of row ranges and column ranges.  The stored shape must be exactly as large. */
 static enum error_code read_box(const struct actual_entry *entry, const int64_t dim[2], bool transposed,
                                 struct part *part, struct error *err)
 {
@@ -176,6 +192,7 @@ static enum error_code read_box(const struct actual_entry *entry, const int64_t 
     return actual_entry_bad(entry, ERR_CHECK, err, text);
 }
 
+/* Whole numbers, fp8 and other formats of safetensors cannot be compared and are refused. */
 static bool is_real(const struct safetensors_entry *entry)
 {
     static const char *const real[] = { "F64", "F32", "BF16", "F16" };
@@ -192,9 +209,11 @@ enum error_code actual_piece_of_entry(const struct actual *actual, const struct 
                                    .micro = ACTUAL_NO_MICRO };
     if (!is_real(entry->stored))
         return actual_entry_bad(entry, ERR_CHECK, err, "its numbers are none of F64, F32, BF16, F16");
+    /* A piece of a dump has exactly one part. */
     piece->part = calloc(1, sizeof *piece->part);
     if (piece->part == NULL) return fail(err, ERR_MEMORY, "no memory for a layout");
     enum error_code e = OK;
+    /* Values were checked by actual_check_entry; here they are only taken. */
     if (entry->layout) {
         flat = cJSON_GetObjectItemCaseSensitive(entry->layout, "flat");
         piece->transposed = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(entry->layout, "transposed"));
@@ -205,6 +224,7 @@ enum error_code actual_piece_of_entry(const struct actual *actual, const struct 
     }
     if (!e) e = flat ? read_flat(entry, flat, dim, piece->part, err)
         : read_box(entry, dim, piece->transposed, piece->part, err);
+    /* A list of intervals without memory shows only here, when the part is complete. */
     if (!e && !part_made(piece->part)) e = fail(err, ERR_MEMORY, "no memory for a layout");
     piece->parts = 1;
     piece->count = e ? 0 : part_count(piece->part);

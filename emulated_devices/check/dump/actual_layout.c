@@ -1,10 +1,12 @@
-/* actual_layout.c -- the part of a tensor in one rank's file, from the map and the shapes in the files. */
+/* actual_layout.c -- the part of a tensor in one rank's file, from the map and the shapes in the files.
+ * actual.c calls actual_piece_of_map for each rank that has the tensor.  actual_entry.c uses actual_shape, too.
+ * Errors: ERR_CHECK if shapes do not fit, ERR_FORMAT if the map is wrong, ERR_MEMORY. */
 #include "emulated_devices/check/dump/actual_open.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One rank's tensor of ACTUAL. */
+/* This says where a rank's tensor of ACTUAL is. */
 struct where {
     const struct actual *a;
     const char *ours, *theirs;
@@ -15,12 +17,14 @@ struct where {
     bool padded;                        /* the file may have padding after them */
 };
 
+/* Fail with ERR_CHECK at this rank's tensor. */
 static enum error_code actual_layout_bad(const struct where *where, struct error *err, const char *what)
 {
     return fail(err, ERR_CHECK, "%s in %s: %s", printable(where->theirs).text,
                 printable_path(where->a->file[where->rank].st.path).text, what);
 }
 
+/* A tensor [.., last] becomes rows x columns; a vector [n] becomes n rows and a single column. */
 void actual_shape(const struct safetensors_entry *entry, bool transposed, int64_t shape[2])
 {
     const int64_t last = entry->ndim > 1 ? entry->dim[entry->ndim - 1] : 1, rest = last > 0 ? entry->count / last : 0;
@@ -28,7 +32,7 @@ void actual_shape(const struct safetensors_entry *entry, bool transposed, int64_
     shape[1] = transposed ? rest : last;
 }
 
-/* The shape in a rank's file. */
+/* Write the shape in a rank's file. */
 static bool shape_of(const struct where *where, int rank, int64_t shape[2])
 {
     const struct safetensors_entry *e = safetensors_find(&where->a->file[rank].st, where->theirs);
@@ -36,6 +40,7 @@ static bool shape_of(const struct where *where, int rank, int64_t shape[2])
     return e != NULL;
 }
 
+/* Read the axis that an entry's "over" names. */
 static enum error_code axis_of(const struct where *where, const cJSON *entry, enum axis *axis, struct error *err)
 {
     const char *over;
@@ -45,16 +50,19 @@ static enum error_code axis_of(const struct where *where, const cJSON *entry, en
                 printable_path(where->a->map_path).text, printable(over).text);
 }
 
-/* What the pieces along an axis have: those before this rank's, its own, and all. */
+/* Rows, columns or elements that the pieces along an axis have: those before this rank's, its own, and all. */
 struct pieces { int64_t before, own, all; };
 
-/* @param d  rows or columns; -1: elements.  @param parts  of each, as if it were one of them. */
+/* Add up the sizes of the pieces along an axis, as the ranks' files have them.  A fused matrix has `parts` equal
+ * parts; all numbers are those of a single part.  @param d rows or columns; -1: elements. */
 static enum error_code add_pieces(const struct where *where, enum axis axis, int d, int64_t parts,
                                   struct pieces *pieces, struct error *err)
 {
     const int place = mesh_coordinate(&where->a->mesh, where->rank, axis);
     *pieces = (struct pieces){ 0 };
     for (int i = 0; i < where->a->mesh.size[axis]; i++) {
+        /* The neighbours along the axis have the other pieces; each must have the tensor, or the sizes cannot be
+         * added up. */
         int64_t shape[2];
         if (!shape_of(where, mesh_neighbour(&where->a->mesh, where->rank, axis, i), shape))
             return actual_layout_bad(where, err, "a rank beside it has no piece of it");
@@ -79,17 +87,20 @@ static enum error_code contiguous(const struct where *where, const cJSON *entry,
         e = json_int(entry, where->a->map_path, "parts", 1, where->dim[d] > 0 ? where->dim[d] : 1, &parts, err);
     if (!e) e = add_pieces(where, axis, d, parts, &has, err);
     if (e) return e;
+    /* The pieces must cover the golden tensor exactly, or a rank's first row would be a guess. */
     if (has.all * parts != where->dim[d]) {
         char text[128];
         snprintf(text, sizeof text, "over %s the pieces have %lld %s together, not %lld", axis_name(axis),
                  (long long)(has.all * parts), d ? "columns" : "rows", (long long)where->dim[d]);
         return actual_layout_bad(where, err, text);
     }
+    /* Each of the P parts has a range for this rank: it begins `before` rows or columns after the part's begin. */
     for (int64_t p = 0; p < parts; p++)
         intervals_add(intervals, (struct interval){ p * (where->dim[d] / parts) + has.before, has.own });
     return OK;
 }
 
+/* Rank r of n has the chunks r and 2n-1-r of each sequence.  With a causal mask all ranks then have equal work. */
 static enum error_code zigzag(const struct where *where, const cJSON *entry, struct intervals *intervals,
                               struct error *err)
 {
@@ -103,6 +114,7 @@ static enum error_code zigzag(const struct where *where, const cJSON *entry, str
     const int64_t S = where->dim[0] / sequences;
     if (S * sequences != where->dim[0])
         return actual_layout_bad(where, err, "its rows are not that many sequences of one length");
+    /* Each sequence has 2 n chunks, and its rows follow those of the sequence before. */
     for (int64_t b = 0; b < sequences; b++) {
         const int chunk[2] = { r, 2 * n - 1 - r };
         for (int c = 0; c < 2; c++) intervals_add(intervals, interval_moved(block_at(S, 2 * n, chunk[c]), b * S));
@@ -110,6 +122,7 @@ static enum error_code zigzag(const struct where *where, const cJSON *entry, str
     return OK;
 }
 
+/* This function makes room for n parts.  piece->parts is set with the list, so an error path frees what exists. */
 static bool make_parts(struct actual_piece *piece, int n)
 {
     piece->part = calloc((size_t)n + 1, sizeof *piece->part);
@@ -117,6 +130,8 @@ static bool make_parts(struct actual_piece *piece, int n)
     return piece->part != NULL;
 }
 
+/* Shards of a tensor as one row of numbers, as FSDP has them.  The last rank's padding lies after the tensor's end
+ * and is cut off. */
 static enum error_code flat(struct where *where, const cJSON *entry, struct actual_piece *piece, struct error *err)
 {
     enum axis axis;
@@ -125,6 +140,7 @@ static enum error_code flat(struct where *where, const cJSON *entry, struct actu
     enum error_code e = axis_of(where, entry, &axis, err);
     if (!e) e = add_pieces(where, axis, -1, 1, &has, err);
     if (e) return e;
+    /* A rank whose shard is padding only begins at the end and has no element. */
     const int64_t first = has.before < n ? has.before : n;
     if (!make_parts(piece, 1)) return fail(err, ERR_MEMORY, "no memory for a layout");
     where->loose = where->padded = true;
@@ -133,6 +149,7 @@ static enum error_code flat(struct where *where, const cJSON *entry, struct actu
     return OK;
 }
 
+/* Read [[row, column], [rows, columns]]; a vector needs no columns.  @return false if the box leaves the tensor. */
 static bool box_from(const cJSON *box, const int64_t dim[2], struct part *part)
 {
     int64_t at[2][2];
@@ -151,6 +168,7 @@ static bool box_from(const cJSON *box, const int64_t dim[2], struct part *part)
     return true;
 }
 
+/* The map lists each rank's boxes one by one; their elements follow each other in the rank's file. */
 static enum error_code boxes(struct where *where, const cJSON *entry, struct actual_piece *piece, struct error *err)
 {
     const cJSON *all, *own, *one;
@@ -160,6 +178,7 @@ static enum error_code boxes(struct where *where, const cJSON *entry, struct act
     if (!cJSON_IsArray(own)) return actual_layout_bad(where, err, "\"boxes\" has no list for its rank");
     if (!make_parts(piece, cJSON_GetArraySize(own))) return fail(err, ERR_MEMORY, "no memory for a layout");
     int i = 0;
+    /* The k-th box of the rank's list becomes part k; only the number of elements must fit. */
     where->loose = true;
     cJSON_ArrayForEach(one, own)
         if (!box_from(one, where->dim, &piece->part[i++]))
@@ -167,8 +186,8 @@ static enum error_code boxes(struct where *where, const cJSON *entry, struct act
     return OK;
 }
 
-/* Apply one entry that matches this tensor.  For rows and for columns the first entry counts; flat and boxes exclude
- * other entries: *alone. */
+/* Apply an entry that matches this tensor.  For rows and for columns the first entry counts.  *alone says that flat
+ * or boxes exclude other entries. */
 static enum error_code take_entry(struct where *where, const cJSON *entry, struct part *part, bool cut[2],
                                   struct actual_piece *piece, bool *alone, struct error *err)
 {
@@ -179,6 +198,7 @@ static enum error_code take_entry(struct where *where, const cJSON *entry, struc
     const bool flatly = strcmp(split, "flat") == 0, zigzagged = strcmp(split, "zigzag") == 0;
     *alone = flatly || strcmp(split, "boxes") == 0;
     if (*alone) return flatly ? flat(where, entry, piece, err) : boxes(where, entry, piece, err);
+    /* "flat" and "boxes" have returned above; any other word is refused here. */
     if (strcmp(split, "rows") != 0 && !zigzagged && !d)
         return fail(err, ERR_FORMAT, "%s: layout: \"split\": \"%s\" is not one of rows, columns, flat, zigzag, boxes",
                     printable_path(where->a->map_path).text, printable(split).text);
@@ -194,12 +214,14 @@ static bool is_about(const cJSON *entry, const struct where *where)
     return pattern_match(cJSON_GetStringValue(cJSON_GetObjectItem(entry, "tensors")), where->ours, NULL, NULL, 0);
 }
 
+/* Build this rank's part from all entries that match.  Dimensions without an entry are whole. */
 static enum error_code find_parts(struct where *where, struct actual_piece *piece, struct error *err)
 {
     const cJSON *layout = where->a->map ? cJSON_GetObjectItem(where->a->map, "layout") : NULL, *entry;
     struct part part = { .dim = { where->dim[0], where->dim[1] } };
     bool cut[2] = { false, false }, alone = false;
     enum error_code e = OK;
+    /* The first pass looks for "transposed" alone, since sizes of pieces depend on it. */
     cJSON_ArrayForEach(entry, layout)
         if (is_about(entry, where) && cJSON_IsTrue(cJSON_GetObjectItem(entry, "transposed"))) where->transposed = true;
     cJSON_ArrayForEach(entry, layout)
@@ -209,17 +231,22 @@ static enum error_code find_parts(struct where *where, struct actual_piece *piec
         if (!cut[d]) intervals_add(d ? &part.cols : &part.rows, (struct interval){ 0, where->dim[d] });
     if (!e && !alone && (!part_made(&part) || !make_parts(piece, 1)))
         e = fail(err, ERR_MEMORY, "no memory for a layout");
+    /* piece->part has its own list when an entry stands alone; otherwise the part made here becomes its only
+     * element. */
     if (e || alone) part_free(&part);
     else *piece->part = part;
     return e;
 }
 
+/* Compare the stored shape with the part.  Boxes and flat pieces have no shape of their own, so only elements are
+ * counted. */
 static enum error_code check_shape(const struct where *where, struct actual_piece *piece, struct error *err)
 {
     const struct safetensors_entry *entry = piece->stored;
     int64_t shape[2];
     actual_shape(entry, where->transposed, shape);
     for (int i = 0; i < piece->parts; i++) piece->count += part_count(&piece->part[i]);
+    /* A padded flat piece may have more elements than its part; boxes must have as many, other pieces their shape. */
     const bool fits = where->padded ? entry->count >= piece->count : where->loose ? entry->count == piece->count
                     : shape[0] == intervals_total(&piece->part->rows)
                         && shape[1] == intervals_total(&piece->part->cols);
@@ -244,6 +271,7 @@ enum error_code actual_piece_of_map(const struct actual *actual, const char *our
     enum error_code e = find_parts(&w, piece, err);
     piece->transposed = w.transposed;
     if (!e) e = check_shape(&w, piece, err);
+    /* After an error the piece has no memory, and the caller does not free it. */
     for (int i = 0; e && i < piece->parts; i++) part_free(&piece->part[i]);
     if (e) free(piece->part);
     return e;

@@ -1,4 +1,5 @@
-/* actual_open.h -- shared by the files that open ACTUAL.  Inside dump/ only. */
+/* actual_open.h -- shared by the files that open ACTUAL.  Inside dump/ only.
+ * actual.c calls actual_dump.c, which calls actual_entry.c; actual_layout.c answers for maps. */
 #ifndef ORRERY_ACTUAL_OPEN_H
 #define ORRERY_ACTUAL_OPEN_H
 

@@ -1,3 +1,7 @@
+/* assembly.c -- adds up the parts of sums and lays all ranks' pieces into the whole tensor, some rows at a time.
+ * report/checker.c, report/singles.c and mistakes/stale.c call assembly_make.  Each group of ranks has a
+ * number from 1; for each element the last group that laid it is noted.  An element that a group lays twice, or
+ * that a part of a sum lacks, is ERR_CHECK. */
 #include "emulated_devices/check/dump/assembly.h"
 #include <math.h>
 #include <stdio.h>
@@ -9,6 +13,7 @@ struct group { unsigned partial; int base; };           /* base: the rank with t
 
 enum { SPAN = 1 << 18 };                /* elements at a time, where nobody wants the whole */
 
+/* Everything that putting a single tensor together needs.  Indices of elements count from the begin of `span`. */
 struct assembling {
     struct assembly *out;
     const struct actual *actual;
@@ -35,7 +40,7 @@ struct assembling {
 
 static int64_t assembly_elements(const struct assembling *assembling) { return assembling->span.count; }
 
-/* Of a run of the whole what is put together. */
+/* The part of a run that lies in the rows now put together, with an index from their begin. */
 static struct run assembly_inside(const struct assembling *assembling, struct run run)
 {
     const int64_t from = run.whole > assembling->span.first ? run.whole : assembling->span.first,
@@ -45,11 +50,13 @@ static struct run assembly_inside(const struct assembling *assembling, struct ru
     return run;
 }
 
+/* This is where the caller wants absolute values, or NULL. */
 static double *absolute_of(const struct assembling *assembling)
 {
     return assembling->watch ? assembling->watch->absolute : NULL;
 }
 
+/* A dump's program may number its ranks in another order than the mesh; the message has the program's number. */
 const char *assembly_rank(const struct actual *actual, int rank, char *out, size_t size)
 {
     char place[64];
@@ -64,6 +71,7 @@ const char *assembly_rank(const struct actual *actual, int rank, char *out, size
 static void assembly_refuse(struct assembling *assembling, int64_t at, int rank, const char *what)
 {
     char who[96];
+    /* The first error stays; later errors of the same tensor are its consequences. */
     if (assembling->failed) return;
     at += assembling->span.first;
     assembling->failed = fail(assembling->err, ERR_CHECK, "%s, row %lld, column %lld: %s %s", assembling->name,
@@ -75,9 +83,12 @@ static const char TWICE[] = "has it in two pieces, or twice in one";
 
 /* ---- laying a group's numbers into the whole --------------------------------------------------------------------- */
 
+/* An element that another group has laid before: note a difference between both copies.  Two NaN are the same.  The
+ * furthest element is kept for the message. */
 static void compare_copies(struct assembling *assembling, int64_t at, double value)
 {
     struct copies *c = assembling->copies;
+    /* `worst` is the difference that has been kept so far. */
     const double before = assembling->whole[at], d = value - before, worst = c->value[1] - c->value[0];
     if (value == before || (value != value && before != before)) return;
     if (assembling->watch && assembling->watch->apart)
@@ -90,17 +101,20 @@ static void compare_copies(struct assembling *assembling, int64_t at, double val
     c->value[0] = before, c->value[1] = value;
 }
 
+/* Whether a piece belongs to the ranks whose copies are laid over all others. */
 static bool is_last(const struct assembling *assembling, const struct actual_piece *piece)
 {
     return assembling->watch && assembling->watch->last && devices_have(assembling->watch->last, piece->file->rank);
 }
 
+/* Whether the piece that is read now belongs to the ranks whose copies win over others. */
 static bool is_wanted(const struct assembling *assembling)
 {
     return assembling->watch && assembling->watch->over
            && devices_have(assembling->watch->over, assembling->piece->file->rank);
 }
 
+/* Whether no group has laid these elements: then they can be copied as a block. */
 static bool are_new(const struct assembling *assembling, int64_t at, int64_t length)
 {
     uint32_t any = 0;
@@ -108,8 +122,11 @@ static bool are_new(const struct assembling *assembling, int64_t at, int64_t len
     return any == 0;
 }
 
+/* Lay consecutive elements of the current group into the whole.  The first group's numbers stay, except where the
+ * watch wants other ranks' copies.  Copies are compared before one replaces another. */
 static void lay(struct assembling *assembling, int64_t at, int64_t length, const double *values)
 {
+    /* The whole block is new in the usual case. */
     if (are_new(assembling, at, length)) {
         memcpy(assembling->whole + at, values, (size_t)length * sizeof *values);
         for (int64_t i = at; i < at + length; i++) assembling->last[i] = assembling->groups;
@@ -124,11 +141,13 @@ static void lay(struct assembling *assembling, int64_t at, int64_t length, const
             assembling->whole[at + i] = values[i];
         *last = assembling->groups;
     }
+    /* The watch sees every group's numbers, also those that do not stay. */
     if (assembling->watch && assembling->watch->see)
         assembling->watch->see(assembling->watch->context, (int)assembling->groups - 1, assembling->piece,
                                assembling->span.first + at, length, values);
 }
 
+/* A piece that is no part of a sum: its numbers go straight into the whole. */
 static void lay_piece(void *context, int64_t at, int64_t length, const double *values)
 {
     struct assembling *s = context;
@@ -139,14 +158,17 @@ static void lay_piece(void *context, int64_t at, int64_t length, const double *v
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
+/* Before a group is added up, its elements begin at zero. */
 static void clear_run(void *context, struct run run)
 {
     struct assembling *s = context;
     run = assembly_inside(s, run);
+    /* Absolute values are those of the sum's parts, and begin at zero with the sum. */
     for (int64_t i = 0; i < run.length; i++) s->sum[run.whole + i] = 0, s->added[run.whole + i] = 0;
     for (int64_t i = 0; absolute_of(s) && i < run.length; i++) absolute_of(s)[run.whole + i] = 0;
 }
 
+/* Fail: `piece` has an element of a sum, but the first member that has not added it lacks it. */
 static void refuse_part(struct assembling *assembling, int64_t at)
 {
     char text[160], other[96];
@@ -155,6 +177,8 @@ static void refuse_part(struct assembling *assembling, int64_t at)
     assembly_refuse(assembling, at, assembling->piece->file->rank, text);
 }
 
+/* Add a member's numbers.  An element's counter must equal the number of members before this one.  A larger counter
+ * means twice, a smaller one means that a member lacks the element. */
 static void add_piece(void *context, int64_t at, int64_t length, const double *values)
 {
     struct assembling *s = context;
@@ -168,6 +192,7 @@ static void add_piece(void *context, int64_t at, int64_t length, const double *v
     }
 }
 
+/* Lay the sum where every member has added its part. */
 static void lay_sum(void *context, struct run run)
 {
     struct assembling *s = context;
@@ -179,6 +204,7 @@ static void lay_sum(void *context, struct run run)
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
+/* The group of a piece: all ranks that differ from its own in the partial axes only. */
 static struct group assembly_group_of(const struct assembling *assembling, const struct actual_piece *piece)
 {
     struct group g = { piece->partial, piece->file->rank };
@@ -198,6 +224,7 @@ static void each_of(struct assembling *assembling, struct group group, int rank,
     }
 }
 
+/* These functions do a step of a group for a single piece; each_of calls them. */
 static void clear_one(struct assembling *assembling)
 {
     for (int i = 0; i < assembling->piece->parts; i++)
@@ -224,6 +251,7 @@ static void lay_one_sum(struct assembling *assembling)
         part_each_run_in(&assembling->piece->part[i], assembling->rows, lay_sum, assembling);
 }
 
+/* The sums need room only if a tensor has partial pieces; later groups use it again. */
 static enum error_code make_sum(struct assembling *assembling)
 {
     const size_t n = (size_t)assembly_elements(assembling) + 1;
@@ -233,6 +261,8 @@ static enum error_code make_sum(struct assembling *assembling)
            : fail(assembling->err, ERR_MEMORY, "no memory to add up %s", assembling->name);
 }
 
+/* The sum is built in three passes over the group: clear, add member by member, lay through the first member's
+ * pieces. */
 static void add_group(struct assembling *assembling, struct group group, const int rank[], int ranks)
 {
     assembling->failed = make_sum(assembling);
@@ -242,10 +272,12 @@ static void add_group(struct assembling *assembling, struct group group, const i
     each_of(assembling, group, rank[0], lay_one_sum);
 }
 
-/* What is known of a group when all rows are laid. */
+/* All rows of a group are laid: report the group, and keep its copies if they are furthest apart. */
 static void end_group(struct assembling *assembling, const int *rank, int ranks)
 {
     struct copies *all = &assembling->out->copies;
+    /* The tensor's report is that of the group whose copies are furthest apart; the number of elements is that of
+     * all groups. */
     const int64_t before = all->elements;
     if (assembling->copies->elements > 0 && (before == 0 || !(assembling->copies->apart <= all->apart)))
         *all = *assembling->copies;
@@ -254,6 +286,7 @@ static void end_group(struct assembling *assembling, const int *rank, int ranks)
         assembling->watch->end(assembling->watch->context, (int)assembling->groups - 1, rank, ranks);
 }
 
+/* Put a group's pieces together.  A rank alone is a group of itself. */
 static void take_group(struct assembling *assembling, struct group group, int *rank)
 {
     const int ranks = mesh_members(&assembling->actual->mesh, group.base, group.partial, rank);
@@ -264,6 +297,7 @@ static void take_group(struct assembling *assembling, struct group group, int *r
     if (!assembling->failed && assembling->last_rows) end_group(assembling, rank, ranks);
 }
 
+/* Pieces are sorted by rank; start[r] to start[r + 1] are those of rank r. */
 static void find_starts(struct assembling *assembling)
 {
     int i = 0;
@@ -278,6 +312,7 @@ static void take_groups(struct assembling *assembling, int *rank)
 {
     assembling->rank = rank, assembling->groups = 0;
     memset(assembling->taken, 0, (size_t)assembling->pieces.count * sizeof *assembling->taken);
+    /* Groups count from 1 again for each range of rows, so no element has a last group yet. */
     memset(assembling->last, 0, (size_t)assembly_elements(assembling) * sizeof *assembling->last);
     for (int last = 0; last < 2; last++)
         for (int i = 0; i < assembling->pieces.count && !assembling->failed; i++)
@@ -285,6 +320,7 @@ static void take_groups(struct assembling *assembling, int *rank)
                 take_group(assembling, assembly_group_of(assembling, &assembling->pieces.all[i]), rank);
 }
 
+/* Count the elements of these rows that no rank has; the first of all rows is kept. */
 static void count_holes(struct assembling *assembling)
 {
     struct assembly *out = assembling->out;
@@ -301,9 +337,10 @@ static void take_rows(struct assembling *assembling, struct interval rows)
                                                                   rows.count * assembling->dim[1] };
 }
 
-/* Some rows after the others: all at once for somebody who wants the whole. */
+/* Assemble some rows after the others: all at once for somebody who wants the whole. */
 static void take_all(struct assembling *assembling, struct interval rows, int64_t at_once, int *rank)
 {
+    /* Without `whole` nobody needs all rows at once, and the memory is that of `at_once` rows. */
     find_starts(assembling);
     for (int64_t first = rows.first; !assembling->failed && !assembling->last_rows; first += at_once) {
         const int64_t left = interval_end(rows) - first;
@@ -322,7 +359,7 @@ static void search_run(void *context, struct run run)
     s->found = s->found || (s->at >= run.whole && s->at < run.whole + run.length);
 }
 
-/* The first rank that has the element whose copies are furthest apart. */
+/* Find the first rank that has the element whose copies are furthest apart.  compare_copies knows only the second. */
 static void find_first_copy(struct assembling *assembling)
 {
     struct search search = { .at = assembling->out->copies.worst };
@@ -333,6 +370,8 @@ static void find_first_copy(struct assembling *assembling)
     }
 }
 
+/* This function makes room for a single tensor.  The lists of groups have a place for each piece: there are never
+ * more groups than pieces. */
 static enum error_code assembly_make_room(struct assembling *assembling, bool own, struct error *err)
 {
     const size_t ranks = (size_t)assembling->actual->mesh.devices, pieces = (size_t)assembling->pieces.count;
@@ -351,10 +390,12 @@ enum error_code assembly_make(struct assembly *out, const struct actual *actual,
     struct assembling s = { .out = out, .actual = actual, .name = ours, .dim = dim, .watch = watch, .whole = whole,
                             .err = err };
     const struct interval rows = watch && watch->rows.count > 0 ? watch->rows : (struct interval){ 0, dim[0] };
+    /* A row longer than SPAN is put together alone; a caller that wants the whole gets all rows at once. */
     const int64_t some = dim[1] > SPAN ? 1 : dim[1] > 0 ? SPAN / dim[1] : rows.count,
                   at_once = whole || some > rows.count ? rows.count : some;
     *out = (struct assembly){ .missing = rows.count * dim[1] };
     enum error_code e = actual_find(actual, ours, dim, &s.pieces, err);
+    /* No rank has a piece: every element is missing, and `any` is false. */
     if (e || s.pieces.count == 0) {
         if (!e) actual_pieces_free(&s.pieces);
         return e;

@@ -3,6 +3,7 @@
  * Serial.  Ranks whose pieces are parts of a sum ("partial") are a group; any other rank is a group by itself.  What a
  * group has is added up, then laid into the whole.  An element that several groups have must be the same in all of
  * them; one that a rank has twice, or that some of a sum's ranks do not have, is an error.
+ * report/checker.c, report/singles.c and mistakes/stale.c put tensors together with it.
  */
 #ifndef ORRERY_ASSEMBLY_H
 #define ORRERY_ASSEMBLY_H
@@ -29,7 +30,7 @@ struct assembly {
 
 /* Who wants to see what groups have, before it is laid into the whole.  All may be NULL.  Groups count from 0. */
 struct assembly_watch {
-    /* Consecutive elements, from index `at` of the whole on. */
+    /* see() gets consecutive elements, from index `at` of the whole on. */
     void (*see)(void *context, int group, const struct actual_piece *, int64_t at, int64_t length,
                 const double *values);
     /* The group is complete.  @param rank  [ranks] its members. */

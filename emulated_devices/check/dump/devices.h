@@ -1,4 +1,5 @@
-/* devices.h -- a set of ranks. */
+/* devices.h -- a set of ranks, a bit for each.  assembly.c notes ranks with different copies in such a set.  report/
+ * and mistakes/stale.c say with a set whose copies are wanted. */
 #ifndef ORRERY_DEVICES_H
 #define ORRERY_DEVICES_H
 
@@ -9,6 +10,7 @@
 
 struct devices { uint64_t word[MESH_MOST_DEVICES / 64]; };
 
+/* A rank is below MESH_MOST_DEVICES; nobody checks this here. */
 static inline void devices_add(struct devices *devices, int rank)
 {
     devices->word[rank / 64] |= UINT64_C(1) << (rank % 64);

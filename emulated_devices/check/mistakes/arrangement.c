@@ -3,6 +3,8 @@
  *
  * A line is a row or a column.  For each line of the result the right line that is nearest to it is found; if these
  * explain the result, their order is described.
+ * mistakes.c calls suspect_arrangement for any wrong result.  No error is reported: without memory a hypothesis is
+ * left out, or single.failed is set.
  */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <stdio.h>
@@ -11,9 +13,11 @@
 
 static const double MOST_WORK = 3e8;    /* products: beyond, lines are not compared with each other */
 
-/* Element e of line i is at i stride + e step. */
+/* Lines are rows or columns.  Element e of line i is at i stride + e step. */
 struct lines { int64_t count, length, stride, step; const char *name; };
 
+/* This is the squared distance of line i of a to line j of b.  The sum ends once it exceeds `most`: the line cannot
+ * be the nearest any more. */
 static double distance(const double *a, const double *b, const struct lines *lines, int64_t i, int64_t j, double most)
 {
     double sum = 0;
@@ -24,10 +28,11 @@ static double distance(const double *a, const double *b, const struct lines *lin
     return sum;
 }
 
-/* from[i]: the right line nearest to line i; itself if no other is nearer. */
+/* from[i] becomes the right line nearest to line i; itself if no other is nearer. */
 static void find_lines(const struct suspect *suspect, const struct lines *lines, int64_t *from)
 {
     for (int64_t i = 0; i < lines->count; i++) {
+        /* Another line must be nearer by more than a rounding to replace the line's own place. */
         double best = distance(suspect->have, suspect->want, lines, i, i, INFINITY) * (1 - 1e-6);
         from[i] = i;
         for (int64_t j = 0; j < lines->count; j++) {
@@ -37,6 +42,7 @@ static void find_lines(const struct suspect *suspect, const struct lines *lines,
     }
 }
 
+/* Whether every line appears exactly once.  used: [n] to work in. */
 static bool is_permutation(const int64_t *from, int64_t n, bool *used)
 {
     memset(used, 0, (size_t)n * sizeof *used);
@@ -49,7 +55,7 @@ static bool is_permutation(const int64_t *from, int64_t n, bool *used)
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-/* Groups of A lines, such as heads, that keep their order inside. */
+/* Whether groups of A lines, such as heads, have moved as wholes and keep their order inside. */
 static bool by_groups(const int64_t *from, int64_t n, int64_t A)
 {
     for (int64_t i = 0; i < n; i++)
@@ -57,7 +63,8 @@ static bool by_groups(const int64_t *from, int64_t n, int64_t A)
     return true;
 }
 
-/* What the halves of a head are when it is written by pairs, or the other way. */
+/* Whether the lines of each head are interleaved: pairs in place of halves, or with `back` the other way.  Lines
+ * that stayed are allowed. */
 static bool is_interleaved(const int64_t *from, int64_t n, int64_t A, bool back)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -70,6 +77,7 @@ static bool is_interleaved(const int64_t *from, int64_t n, int64_t A, bool back)
     return true;
 }
 
+/* The number of places by which all lines have moved round; 0: no single number fits. */
 static int64_t common_shift(const int64_t *from, int64_t n)
 {
     const int64_t by = (from[0] + n) % n;
@@ -92,6 +100,7 @@ static int say_runs(const int64_t *from, int64_t n, char *out, size_t size)
     return runs;
 }
 
+/* The list of heads is cut off with "..." if the text has no room. */
 static void say_groups(const int64_t *from, int64_t n, int64_t A, char *out, size_t size)
 {
     size_t used = 0;
@@ -100,10 +109,13 @@ static void say_groups(const int64_t *from, int64_t n, int64_t A, char *out, siz
     if (used >= size) memcpy(out + size - 4, "...", 4);
 }
 
+/* Say what has moved, from the most particular words to the least: a shift by one, heads, interleaved halves,
+ * pieces.  At most four runs of lines are listed. */
 static void arrangement_say(const struct suspect *suspect, const struct lines *lines, const int64_t *from,
                             bool permuted, char *out, size_t size)
 {
     const int64_t n = lines->count, A = suspect->s->context->config->A, shift = common_shift(from, n);
+    /* Columns of heads may move head by head; other lines only move one by one. */
     const bool heads = lines->step != 1 && suspect->s->verdict.result.head > 0 && n % A == 0;
     char runs[64];
     const int count = say_runs(from, n, runs, sizeof runs);
@@ -123,6 +135,8 @@ static void arrangement_say(const struct suspect *suspect, const struct lines *l
 
 /* ---- hypotheses -------------------------------------------------------------------------------------------------- */
 
+/* Find for each line the right line nearest to it, and offer the result that these lines make.  The work is count^2
+ * length products. */
 static void try_lines(struct suspect *suspect, const struct lines *lines, double *y)
 {
     enum { SHORT = 4 };                 /* such lines agree by chance: only a permutation of all of them counts */
@@ -140,6 +154,7 @@ static void try_lines(struct suspect *suspect, const struct lines *lines, double
                 y[i * lines->stride + e * lines->step] = suspect->want[from[i] * lines->stride + e * lines->step];
         }
         const bool permuted = is_permutation(from, lines->count, used);
+        /* A line that is nearest by chance is likely if lines are short; then all lines must be used once. */
         if (moved && (permuted || lines->length >= SHORT)) {
             arrangement_say(suspect, lines, from, permuted, words, sizeof words);
             suspect_explained(suspect, y, "%s", words);
@@ -151,16 +166,18 @@ static void try_lines(struct suspect *suspect, const struct lines *lines, double
 static void try_transposed(struct suspect *suspect, double *y)
 {
     if (suspect->rows != suspect->cols || suspect->rows < 2) return;
+    /* y [D, D] = want^T. */
     for (int64_t i = 0; i < suspect->count; i++)
         y[i] = suspect->want[i % suspect->cols * suspect->cols + i / suspect->cols];
     suspect_explained(suspect, y, "transposed");
 }
 
-/* Of a vector: its halves, or all elements, elsewhere. */
+/* The elements of a vector have moved round by some places: halves exchanged, or shards in another order. */
 static void try_vector(struct suspect *suspect, double *y)
 {
     const int64_t n = suspect->count;
     if (suspect->rows > 1 || n < 4) return;
+    /* All n - 1 rotations are tried, n^2 steps: longer vectors are left out. */
     for (int64_t by = 1; by < n && n <= 4096; by++) {
         for (int64_t i = 0; i < n; i++) y[i] = suspect->want[(i + by) % n];
         if (suspect_explained(suspect, y, by == 1 || by == n - 1 ? "elements are shifted by one"
@@ -170,13 +187,15 @@ static void try_vector(struct suspect *suspect, double *y)
     }
 }
 
-/* Each copy of the model has the rows of the next, or of the one before. */
+/* Each copy of the model has the rows of the next copy, or of the copy before.  With two copies both directions are
+ * the same. */
 static void try_turns(struct suspect *suspect, double *y)
 {
     const struct single *s = suspect->s;
     const int copies = s->context->source.copies;
     if (copies < 2 || suspect->rows != s->cursor.N) return;
     for (int by = 1; by >= (copies > 2 ? -1 : 1); by -= 2) {
+        /* The hypothesis gives row r the right row of the same place in the other copy's part. */
         for (int64_t r = 0; r < suspect->rows; r++) {
             const int64_t from = part_turned(s->cursor.batch.B, copies, by,
                                              r / s->cursor.batch.S) * s->cursor.batch.S + r % s->cursor.batch.S;
@@ -188,10 +207,12 @@ static void try_turns(struct suspect *suspect, double *y)
     }
 }
 
-/* Each of three or more flat shards is where the next, or the one before, belongs.  @return whether it is so. */
+/* Three or more flat shards have moved round by one: each stands where the next, or the shard before, belongs.
+ * @return whether this explains the result. */
 static bool try_turned_shards(struct suspect *suspect, int64_t parts, double *y)
 {
     const int64_t n = suspect->count / parts;
+    /* by is 1, then parts - 1: one place forwards, and one back. */
     for (int64_t by = 1; parts > 2 && by < parts; by += parts - 2) {
         memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
         for (int64_t a = 0; a < parts; a++)
@@ -203,7 +224,7 @@ static bool try_turned_shards(struct suspect *suspect, int64_t parts, double *y)
     return false;
 }
 
-/* Shards of the flat tensor: rotated, or one where another belongs. */
+/* The flat tensor is cut into 2 to 8 shards: one shard stands in the place of another, or two have changed places. */
 static void try_shards(struct suspect *suspect, double *y)
 {
     for (int64_t parts = 2; parts <= 8; parts++) {
@@ -218,6 +239,7 @@ static void try_shards(struct suspect *suspect, double *y)
                                       "another rank's piece: of %lld flat shards, %lld is where %lld belongs",
                                       (long long)parts, (long long)b, (long long)a))
                     return;
+                /* An exchange is symmetric, so the pair (b, a) is left out. */
                 if (a > b) continue;
                 memcpy(y + b * n, suspect->want + a * n, (size_t)n * sizeof *y);
                 if (suspect_explained(suspect, y,
@@ -228,13 +250,16 @@ static void try_shards(struct suspect *suspect, double *y)
     }
 }
 
-/* Rows that repeat those of the program's own result before them: a buffer that has not been filled anew. */
+/* Rows repeat rows of the program's own result before them: a buffer has not been filled anew.  `by` is a multiple
+ * of a sequence. */
 static void try_left_over(struct suspect *suspect, double *y)
 {
     const int64_t S = suspect->s->cursor.batch.S, n = suspect->cols * (int64_t)sizeof *y;
     if (S < 1 || suspect->rows != suspect->s->cursor.N) return;
     for (int64_t by = S; by < suspect->rows; by += S) {
         int64_t repeated = 0, first = suspect->rows, last = 0;
+        /* A row that repeats the program's row `by` before it, though the right rows differ, keeps the program's
+         * numbers. */
         memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
         for (int64_t r = by; r < suspect->rows; r++)
             if (memcmp(suspect->have + r * suspect->cols, suspect->have + (r - by) * suspect->cols, (size_t)n) == 0 &&
@@ -252,6 +277,7 @@ void suspect_arrangement(struct suspect *suspect)
 {
     const struct tensor t = single_new(suspect->s, suspect->rows, suspect->cols);
     if (suspect->s->failed) return;
+    /* The order goes from particular to general.  Copies that take turns also look like rows in another order. */
     try_left_over(suspect, numbers(t));
     if (suspect->words[0] == 0) try_turns(suspect, numbers(t));
     if (suspect->words[0]) return;

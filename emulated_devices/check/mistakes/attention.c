@@ -1,11 +1,13 @@
 /* attention.c -- what attention gives with one mistake: a plain program with a parameter for each.  Without
- * dropout. */
+ * dropout.
+ * mistakes.c reads the table at the end.  Every row sets some switches, and forward_with or attention_input computes
+ * attention [N, H V] with these switches, in fp64.  A model that cannot have the mistake gives tensor_none. */
 #include "ref/model/transformer.h"
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <stdio.h>
 #include <string.h>
 
-/* All zero: no mistake. */
+/* All switches are zero if there is no mistake. */
 struct attention_switches {
     double power;                       /* scores times A to this power more than right */
     bool by_width, by_head;             /* scores divided by sqrt(D); by sqrt(A), where another number is right */
@@ -35,11 +37,13 @@ struct attention_switches {
 
 #define WITH(...) .with = &(const struct attention_switches){ __VA_ARGS__ }
 
+/* Columns of the fused tensor [N, qkv_width]: where a head's query, key and value begin. */
 struct heads { int64_t width, query, key, value; };
 
-/* The group of a head, with the mistake. */
+/* This is the key/value group that query head h reads, with the mistake.  Right is h / (H / K). */
 static int64_t attention_group_of(const struct single *single, const struct attention_switches *switches, int64_t h)
 {
+    /* Ranks along tp have whole groups, so mistakes of a rank count groups and heads inside the rank. */
     const struct model_config *c = single->context->config;
     const int64_t parts = c->K % single->rounding.parts == 0 ? single->rounding.parts : 1, K = c->K / parts,
         H = c->H / parts,
@@ -50,6 +54,7 @@ static int64_t attention_group_of(const struct single *single, const struct atte
     return switches->first_group ? rank * K : h / (c->H / c->K);
 }
 
+/* Keys and values may be wrong apart: with own_keys only values are, with own_values only keys. */
 static struct heads heads_of(const struct single *single, const struct attention_switches *switches, int64_t h)
 {
     const struct model_config *c = single->context->config;
@@ -66,24 +71,28 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* window: the model's; 0: none. */
+/* Whether the token at s sees the token at t.  The causal mask and the model's window apply, changed by the
+ * switches.  window: 0 if there is none. */
 static bool sees(const struct attention_switches *switches, int64_t window, int64_t s, int64_t t)
 {
     const int64_t last = switches->behind > 0 ? switches->behind : switches->no_window ? 0 : window;
     if (switches->all || (s < switches->prefix && t < switches->prefix)) return true;
     if (switches->no_first && t == 0 && s > 0) return false;
     if (switches->chunk > 0 && s / switches->chunk != t / switches->chunk) return false;
+    /* With ahead = -1 the first token would see nothing; every program lets it see itself. */
     if (switches->ahead < 0 && s == 0) return t == 0;
     return t <= s + switches->ahead && (last == 0 || t > s - last);
 }
 
-/* What the scale is the inverse root of, and the scale without what YaRN multiplies it by. */
+/* The scale of scores, without YaRN's factor, is the inverse root of this width. */
 static double score_width(const struct model_config *config)
 {
     return config->score_width > 0 ? config->score_width : (double)config->A;
 }
+/* This is the scale of scores without YaRN's factor. */
 static double plain_scale(const struct model_config *config) { return 1 / sqrt(score_width(config)); }
 
+/* This is the factor of scores: 1 / sqrt(A), the model's own number, or the mistaken factor. */
 static double attention_scale_of(const struct model_config *config, const struct attention_switches *switches)
 {
     if (switches->by_width || switches->by_head) return 1 / sqrt((double)(switches->by_width ? config->D : config->A));
@@ -91,14 +100,15 @@ static double attention_scale_of(const struct model_config *config, const struct
                                                                                          switches->power);
 }
 
-/* Whether a model may have this mistake: all but some may. */
+/* Whether a model may have this mistake.  Mistakes of the cap need a cap; "by_head" needs a model whose score width
+ * is not A. */
 static bool may_have(const struct model_config *config, const struct attention_switches *switches)
 {
     if (switches->no_cap || switches->no_slope) return config->score_cap > 0;
     return !switches->by_head || config->score_width > 0;
 }
 
-/* The slope of the cap of the score of a query and a key. */
+/* The slope of the cap at a query's and key's score is 1 - tanh^2(s / cap). */
 static double slope_of(const struct model_config *config, const struct attention_switches *switches,
                        const double *query, const double *key)
 {
@@ -107,7 +117,8 @@ static double slope_of(const struct model_config *config, const struct attention
     return 1 - T * T;
 }
 
-/* P [S,S] of one head of one sequence. */
+/* P [S, S] = softmax(scale Q K^T) of one head of one sequence, with the mistakes.  Row q has the weights with which
+ * query q reads the values. */
 static void probabilities(const struct single *single, const struct attention_switches *switches, int64_t window,
                           const double *qkv, struct heads at, double *P)
 {
@@ -115,12 +126,15 @@ static void probabilities(const struct single *single, const struct attention_sw
     const int64_t S = single->cursor.batch.S;
     const double scale = attention_scale_of(c, switches) * (switches->times > 0 ? switches->times : 1),
         cap = switches->no_cap ? 0 : c->score_cap;
+    /* Each row has scores, then their maximum, then exponentials and their sum. */
     for (int64_t q = 0; q < S; q++) {
         double top = -INFINITY, sum = 0;
         for (int64_t t = 0; t < S; t++) {
+            /* A hidden key has the score minus infinity, and exp gives 0. */
             P[q * S + t] = sees(switches, window, q, t)
                                ? scale * dot(qkv + q * at.width + at.query, qkv + t * at.width + at.key, c->A)
                                : switches->zeroed ? 0 : -INFINITY;
+            /* ALiBi subtracts slope (q - t); head h has the slope 2^(-8 (h + 1) / H). */
             if (switches->alibi) P[q * S + t] -= exp2(-8 * (double)(at.query / c->A + 1) / (double)c->H)
                 * (double)(q - t);
             if (cap > 0) P[q * S + t] = isinf(P[q * S + t]) ? P[q * S + t] : cap * tanh(P[q * S + t] / cap);
@@ -130,6 +144,7 @@ static void probabilities(const struct single *single, const struct attention_sw
         if (switches->sink) sum += exp(-top);
         for (int64_t t = 0; t < S; t++) P[q * S + t] /= switches->undivided ? 1 : sum;
     }
+    /* The mistake: columns are divided by their sums, so that a key's weights add up to 1. */
     for (int64_t t = 0; t < S && switches->by_query; t++) {
         double sum = 0;
         for (int64_t q = 0; q < S; q++) sum += P[q * S + t];
@@ -137,6 +152,8 @@ static void probabilities(const struct single *single, const struct attention_sw
     }
 }
 
+/* This is the window of the node's layer, or the mistaken window.  `windowed` takes the widest window of any layer,
+ * where the node's own layer has none. */
 static int64_t window_of(const struct model_config *config, const struct single_node *node,
                          const struct attention_switches *switches)
 {
@@ -147,6 +164,7 @@ static int64_t window_of(const struct model_config *config, const struct single_
     return switches->wider && own > 0 ? own + switches->wider : switches->windowed && own == 0 ? others : own;
 }
 
+/* Whether the mistake changes nothing in this model, or cannot be computed: with dropout no mask is applied here. */
 static bool attention_cannot(const struct model_config *config, const struct single_node *node,
                              const struct attention_switches *switches)
 {
@@ -156,6 +174,7 @@ static bool attention_cannot(const struct model_config *config, const struct sin
            (switches->unsharpened && attention_scale(config) == plain_scale(config)) || !may_have(config, switches);
 }
 
+/* Y [N, H V]: for each sequence and head Y += P [S, S] V [S, A].  single_new gives zeros, so rows add up. */
 static struct tensor forward_with(struct single *single, const struct single_node *node,
                                   const struct attention_switches *switches)
 {
@@ -169,6 +188,7 @@ static struct tensor forward_with(struct single *single, const struct single_nod
             const struct heads at = heads_of(single, switches, h);
             const double *qkv = numbers(X) + row * at.width;
             probabilities(single, switches, window_of(c, node, switches), qkv, at, numbers(P));
+            /* Row q of Y adds up P[q, t] times the values of key t. */
             for (int64_t i = 0; i < S * S; i++)
                 for (int64_t a = 0; a < V; a++)
                     numbers(Y)[(row + i / S) * ld + h * V + a] +=
@@ -177,13 +197,15 @@ static struct tensor forward_with(struct single *single, const struct single_nod
     return Y;
 }
 
+/* All rows of the forward pass are made by this function. */
 static struct tensor mistakes_attention_attention_forward(struct single *single, const struct single_node *node,
                                                           const struct single_mistake *mistake)
 {
     return forward_with(single, node, mistake->with);
 }
 
-/* What query q and key t add to the gradients. */
+/* Add what query q and key t give to dX: dQ += slope K, dK += slope Q, dV += p dY.  slope is already the gradient
+ * of the score. */
 static void mistakes_attention_spread(const struct model_config *config, double *dx, const double *qkv,
                                       const double *dy, struct heads at,
                                       int64_t q, int64_t t, double p, double of_query, double slope)
@@ -195,19 +217,22 @@ static void mistakes_attention_spread(const struct model_config *config, double 
     for (int64_t a = 0; a < value_width(config); a++) dx[t * at.width + at.value + a] += p * dy[a];
 }
 
+/* The mistake last_only: before the group's last head is added, what the heads before it gave the keys is set to
+ * 0. */
 static void forget_keys(const struct single *single, double *dx, struct heads at)
 {
     for (int64_t t = 0; t < single->cursor.batch.S; t++)
         for (int64_t a = 0; a < single->context->config->A; a++) dx[t * at.width + at.key + a] = 0;
 }
 
-/* Backward: the scale of scores. */
+/* The scale of scores in the backward pass: once, twice or not at all. */
 static double scale_back(const struct model_config *config, const struct attention_switches *switches)
 {
     const double scale = attention_scale_of(config, switches) * (switches->times > 0 ? switches->times : 1);
     return switches->no_scale ? 1 : switches->scaled_twice ? scale * scale : scale;
 }
 
+/* dX of one head of one sequence: dS = P (dY V^T - mean), where the mean is the sum of P dY V^T over the keys. */
 static void head_backward(const struct single *single, const struct attention_switches *switches,
                           int64_t window, double *dx, const double *qkv, const double *dy, struct heads at, double *P)
 {
@@ -217,8 +242,10 @@ static void head_backward(const struct single *single, const struct attention_sw
     probabilities(single, switches, window, qkv, at, P);
     for (int64_t q = 0; q < S; q++) {
         double mean = 0;
+        /* Without the mean softmax is taken for exp. */
         for (int64_t t = 0; t < S && !switches->no_mean; t++)
             mean += P[q * S + t] * dot(dy + q * ld, qkv + t * at.width + at.value, V);
+        /* The gradient of score (q, t) goes on to the query, the key and the value. */
         for (int64_t t = 0; t < S; t++) {
             const double p = P[q * S + t];
             mistakes_attention_spread(c, dx, qkv, dy + q * ld, at, q, t, p, of_query,
@@ -228,6 +255,7 @@ static void head_backward(const struct single *single, const struct attention_sw
     }
 }
 
+/* Compute dX [N, qkv_width] of all sequences and heads.  Heads of one group add to the same keys and values. */
 static struct tensor attention_input(struct single *single, const struct single_node *node,
                                      const struct single_mistake *mistake)
 {
@@ -237,6 +265,7 @@ static struct tensor attention_input(struct single *single, const struct single_
     const int64_t S = single->cursor.batch.S, group = c->H / c->K;
     if (!single_going(single) || (x->last_only && group == 1) || attention_cannot(c, node, x)) return tensor_none;
     const struct tensor dX = single_new(single, tensor_rows(X), tensor_cols(X)), P = single_new(single, S, S);
+    /* A sequence begins every S rows; each head adds dQ, and its group's dK and dV. */
     for (int64_t row = 0; !single->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
             const struct heads at = heads_of(single, x, h);
@@ -250,7 +279,8 @@ static struct tensor attention_input(struct single *single, const struct single_
 
 /* ---- a number that is looked for, in one head of one sequence ---------------------------------------------------- */
 
-/* How far the head of the sequence at this row is from the program's, squared, with a mistake. */
+/* This is the squared distance of a head's rows in one sequence from the program's, with a mistake.  P [S, S] is to
+ * work in. */
 static double off_in_head(const struct suspect *suspect, const struct single_node *node,
                           const struct attention_switches *switches,
                           const double *qkv, int64_t row, int64_t h, double *P)
@@ -262,6 +292,7 @@ static double off_in_head(const struct suspect *suspect, const struct single_nod
     probabilities(s, switches, window_of(s->context->config, node, switches), qkv + row * at.width, at, P);
     for (int64_t q = 0; q < S; q++)
         for (int64_t a = 0; a < V; a++) {
+            /* y becomes what the mistake gives, less what the program has. */
             double y = -suspect->have[(row + q) * ld + h * V + a];
             for (int64_t t = 0; t < S; t++) y += P[q * S + t] * qkv[(row + t) * at.width + at.value + a];
             off += y * y;
@@ -269,12 +300,13 @@ static double off_in_head(const struct suspect *suspect, const struct single_nod
     return off;
 }
 
-/* The head and the sequence that are furthest from what is right. */
+/* Find the head and the sequence that are furthest from what is right: a mistake is clearest there. */
 static void find_head(const struct suspect *suspect, int64_t *row, int64_t *head)
 {
     const struct single *s = suspect->s;
     const int64_t S = s->cursor.batch.S, V = value_width(s->context->config), H = s->context->config->H;
     double most = -1;
+    /* The distance is the sum of squares over the S rows and V columns of a head. */
     for (int64_t first = 0; first < suspect->rows; first += S)
         for (int64_t h = 0; h < H; h++) {
             double off = 0;
@@ -286,6 +318,7 @@ static void find_head(const struct suspect *suspect, int64_t *row, int64_t *head
         }
 }
 
+/* Make the result with these switches and offer it.  The format has one number. */
 static void offer(struct suspect *suspect, const struct single_node *node,
                   const struct attention_switches *switches, double *y, const char *format, double number)
 {
@@ -297,7 +330,8 @@ static void offer(struct suspect *suspect, const struct single_node *node,
 
 enum { MOST_HEADS = 64 };
 
-/* Of each head the group whose keys and values give it, in the sequence that is furthest from what is right. */
+/* For each head find the group whose keys and values give the head's rows.  A single sequence decides: the one that
+ * is furthest from what is right. */
 static void try_groups(struct suspect *suspect, const struct single_node *node, const double *qkv,
                        int64_t row, double *P, double *y)
 {
@@ -308,7 +342,9 @@ static void try_groups(struct suspect *suspect, const struct single_node *node, 
     if (c->K < 2 || c->H > MOST_HEADS) return;
     for (int64_t h = 0; h < c->H; h++) {
         double off = INFINITY;
+        /* A head may take the keys of any of the K groups. */
         for (int k = 0; k < c->K; k++) {
+            /* tried[h] changes with k, the other heads' entries are not read. */
             tried[h] = k;
             const double here = off_in_head(suspect, node, &(struct attention_switches){ .groups = tried },
                                             qkv, row, h, P);
@@ -317,12 +353,14 @@ static void try_groups(struct suspect *suspect, const struct single_node *node, 
         const size_t used = strlen(words);
         snprintf(words + used, sizeof words - used, " %d", groups[h]);
     }
+    /* All heads together must explain the whole result, not only this sequence. */
     const struct tensor Y = forward_with(suspect->s, node, &(struct attention_switches){ .groups = groups });
     for (int64_t i = 0; tensor_present(Y) && i < suspect->count; i++) y[i] = numbers(Y)[i];
     if (tensor_present(Y)) suspect_explained(suspect, y, "%s", words);
 }
 
-/* A window, chunks, or a factor of scores: whichever is nearest in one head. */
+/* Look for a window, chunks, a prefix or a factor of scores: the nearest in one head wins.  Only then the whole
+ * result is computed and offered. */
 static void try_numbers(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     struct single *s = suspect->s;
@@ -333,22 +371,26 @@ static void try_numbers(struct suspect *suspect, const struct single_node *node,
     struct attention_switches best = { 0 }, x = { 0 };
     double off = INFINITY, here;
     int64_t row = 0, head = 0;
+    /* An explanation found already is better than a number that was searched. */
     if (pass != SINGLE_FORWARD || suspect->words[0] || !single_going(s) || node->rate > 0) return;
     if (suspect->rows % S != 0 || S > LONGEST) return;
     find_head(suspect, &row, &head);
     try_groups(suspect, node, numbers(X), row, numbers(P), y);
     if (suspect->words[0]) return;
+    /* The search tries windows and chunks of every length. */
     for (int w = 1; w < S; w++)
         for (int chunks = 0; chunks < 2; chunks++) {
             x = chunks ? (struct attention_switches){ .chunk = w } : (struct attention_switches){ .behind = w };
             here = off_in_head(suspect, node, &x, numbers(X), row, head, numbers(P));
             if (here < off) off = here, best = x;
         }
+    /* Prefixes: the first w tokens see each other. */
     for (int w = 2; w < S; w++) {
         x = (struct attention_switches){ .prefix = w };
         here = off_in_head(suspect, node, &x, numbers(X), row, head, numbers(P));
         if (here < off) off = here, best = x;
     }
+    /* Try factors on a logarithmic scale: 64 steps, then eight times finer around the nearest. */
     double from = log(least), to = log(most), at = 0;
     for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
         for (double c = from; c <= to; c += step) {

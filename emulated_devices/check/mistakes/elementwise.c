@@ -1,10 +1,12 @@
-/* elementwise.c -- what sums, activations, rotations and embeddings give with one mistake. */
+/* elementwise.c -- what sums, activations, rotations and embeddings give with one mistake.
+ * mistakes.c reads the tables.  Each function makes what one pass of the operation gives with the mistake `which`, in
+ * fp64.  tensor_none means that the model cannot have it, or an input is missing. */
 #include "ref/model/rotary.h"
 #include "emulated_devices/check/mistakes/mistakes.h"
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* which: 0 to 3: input which / 2 missing, or twice. */
+/* Y = a X0 + b X1: mistake `which` leaves input which / 2 out, or adds it twice. */
 static struct tensor add_forward(struct single *single, const struct single_node *node,
                                  const struct single_mistake *mistake)
 {
@@ -25,13 +27,14 @@ static const struct single_mistake add_rows[] = {
     { 0 }
 };
 
-/* The branch times another factor. */
+/* The branch is added times another factor: the factor that fits best. */
 static void try_branch(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     const struct single_value X = single_value_of(suspect->s, node->in[1]);
     double along = 0, size = 0;
     if (pass != SINGLE_FORWARD || suspect->words[0] || !single_going(suspect->s) || tensor_count(X.y) != suspect->count)
         return;
+    /* along / size is the factor's distance from 1: (have - want, X) / (X, X). */
     for (int64_t i = 0; i < suspect->count; i++)
         along += (suspect->have[i] - suspect->want[i]) * numbers(X.y)[i], size += numbers(X.y)[i] * numbers(X.y)[i];
     for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] + along / size * numbers(X.y)[i];
@@ -51,6 +54,7 @@ enum {
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
+/* The value of an activation: TANH is gelu's tanh form, SIGMOID the approximation x sigmoid(1.702 x). */
 static double value(int which, double x)
 {
     switch (which) {
@@ -66,6 +70,8 @@ static double value(int which, double x)
     }
 }
 
+/* This is the slope of an activation, or a mistaken slope.  Others come from a central difference with h = 1e-5,
+ * which is exact enough beside 16 and 32 bits. */
 static double slope(int which, double x)
 {
     const double h = 1e-5;
@@ -98,7 +104,8 @@ static struct tensor plain_input(struct single *single, const struct single_node
     return dX;
 }
 
-/* Columns in turn: number j of what rank r of so many has, its gates and then what they gate. */
+/* The mistake takes gates and ups in turn, not from halves.  @return the column with number j of the rank that has
+ * column i: its gates first, then its ups. */
 static int64_t column_of(int64_t F, int parts, int64_t i, int64_t j)
 {
     const int part = part_with(F, parts, i);
@@ -106,7 +113,7 @@ static int64_t column_of(int64_t F, int parts, int64_t i, int64_t j)
     return j < own ? from + j : F + from + j - own;
 }
 
-/* Gate and gated number of element i of a row. */
+/* Read the gate and the up value of element i of a row [2 F], with the mistake. */
 static void gated(const struct single *single, int which, const double *x, int64_t F, int64_t i,
                   double *gate, double *up)
 {
@@ -117,6 +124,7 @@ static void gated(const struct single *single, int which, const double *x, int64
     *up = x[which == SWAPPED ? i : in_turn ? column_of(F, parts, i, 2 * at + 1) : F + i];
 }
 
+/* Y [N, F] = act(gate) up, from X [N, 2 F]. */
 static struct tensor swiglu_forward(struct single *single, const struct single_node *node,
                                     const struct single_mistake *mistake)
 {
@@ -125,6 +133,7 @@ static struct tensor swiglu_forward(struct single *single, const struct single_n
     if (!single_going(single) || (which == IN_TURN_OF_RANKS && single->rounding.parts < 2)) return tensor_none;
     const int64_t F = tensor_cols(X) / 2;
     const struct tensor Y = single_new(single, tensor_rows(X), F);
+    /* Row i / F of X begins at i / F times 2 F. */
     for (int64_t i = 0; !single->failed && i < tensor_count(Y); i++) {
         double gate, up;
         gated(single, which, numbers(X) + i / F * 2 * F, F, i % F, &gate, &up);
@@ -135,6 +144,7 @@ static struct tensor swiglu_forward(struct single *single, const struct single_n
     return Y;
 }
 
+/* dX [N, 2 F]: d gate = dY up act'(gate), d up = dY act(gate). */
 static struct tensor swiglu_input(struct single *single, const struct single_node *node,
                                   const struct single_mistake *mistake)
 {
@@ -143,6 +153,7 @@ static struct tensor swiglu_input(struct single *single, const struct single_nod
     if (!single_going(single)) return tensor_none;
     const int64_t F = tensor_cols(X) / 2;
     const struct tensor dX = single_new(single, tensor_rows(X), 2 * F);
+    /* `back` is the slope's activation, `front` the activation that multiplies dY for up. */
     const int back = which == SWAPPED ? SILU : which, front = which == NO_SECOND || which == SWAPPED ? SILU : which;
     const bool no_up = which == NO_UP;
     for (int64_t i = 0; !single->failed && i < tensor_count(dY); i++) {
@@ -241,6 +252,7 @@ const struct single_mistakes single_swiglu_mistakes = {
 
 enum { UNCAPPED, UNDIVIDED, NOT_GROWN };
 
+/* Y = cap tanh(X / cap) with one of both factors, or the tanh, left out. */
 static struct tensor soft_cap_forward(struct single *single, const struct single_node *node,
                                       const struct single_mistake *mistake)
 {
@@ -256,7 +268,7 @@ static struct tensor soft_cap_forward(struct single *single, const struct single
     return Y;
 }
 
-/* As if logits were not capped; the derivative of tanh where the program has the capped logit. */
+/* dX is made as if logits were not capped, or with the derivative of tanh at the capped logit. */
 static struct tensor soft_cap_input(struct single *single, const struct single_node *node,
                                     const struct single_mistake *mistake)
 {
@@ -288,12 +300,13 @@ const struct single_mistakes single_soft_cap_mistakes = {
 
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
 
-/* on: positions go on from sequence to sequence within each of so many parts of the batch. */
+/* These switches describe a mistaken rotation.  on: positions go on from sequence to sequence within each of so
+ * many parts of the batch. */
 struct turned { bool other_pairs, values, back, none, keys, queries, other_layers; int shift, on; double theta; };
 
 #define WITH(...) .with = &(const struct turned){ __VA_ARGS__ }
 
-/* Where a token stands. */
+/* This is the position of a row's token, with the mistake. */
 static int64_t position_of(const struct single *single, const struct turned *turned, int64_t row)
 {
     if (turned->on == 0) return row % single->cursor.batch.S + turned->shift;
@@ -301,11 +314,14 @@ static int64_t position_of(const struct single *single, const struct turned *tur
     return row - part_begin(single->cursor.batch.B, turned->on, part) * single->cursor.batch.S;
 }
 
+/* Turn each pair (a, b) of queries and keys by its position times its frequency.  The sign is 1 forward and -1
+ * backward.  Columns without rotation are copied first. */
 static struct tensor rotate(struct single *single, struct tensor X, int layer, const struct turned *t, double sign)
 {
     const struct model_config *c = single->context->config;
     const bool local = model_is_local(c, layer) != t->other_layers;
     struct rotary rotary = local ? model_local_rotary(c) : c->rotary;
+    /* The model has one theta for all layers, so the mistake is impossible. */
     if (t->other_layers && c->local_theta == 0) return tensor_none;
     if (t->theta > 0) rotary.theta = t->theta;
     const int64_t width = tensor_cols(X), R = rotary_table_width(c), half = R / 2,
@@ -313,11 +329,14 @@ static struct tensor rotate(struct single *single, struct tensor X, int layer, c
     const bool neighbours = rotary.neighbours != t->other_pairs;
     const double size = rotary_size(&rotary);
     const struct tensor Y = single_new(single, tensor_rows(X), width);
+    /* Columns that do not turn are copied: values, and the rest of a head. */
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(Y)[i] = numbers(X)[i];
+    /* i counts rows, heads and pairs: the pair varies fastest. */
     for (int64_t i = 0; !single->failed && !t->none && i < tensor_rows(X) * heads * half; i++) {
         const int64_t n = i / (heads * half), p = i % half, at = n * width + i / half % heads * c->A,
                       head = i / half % heads, a = at + (neighbours ? 2 * p : p),
                       b = at + (neighbours ? 2 * p + 1 : p + half);
+        /* A mistake may leave out keys, or queries. */
         if ((t->keys && head >= c->H) || (t->queries && head < c->H)) continue;
         const double turned = rotary_frequency(&rotary, R, p, single->cursor.batch.S),
                      angle = sign * (double)position_of(single, t, n) * turned,
@@ -327,6 +346,7 @@ static struct tensor rotate(struct single *single, struct tensor X, int layer, c
     return Y;
 }
 
+/* With on = B parts each sequence is a part, and nothing is wrong. */
 static struct tensor rotary_forward(struct single *single, const struct single_node *node,
                                     const struct single_mistake *mistake)
 {
@@ -336,6 +356,7 @@ static struct tensor rotary_forward(struct single *single, const struct single_n
            : tensor_none;
 }
 
+/* The gradient turns back by the same angles. */
 static struct tensor rotary_input(struct single *single, const struct single_node *node,
                                   const struct single_mistake *mistake)
 {
@@ -376,7 +397,7 @@ const struct single_mistakes single_rotary_mistakes = {
 
 /* ---- embeddings -------------------------------------------------------------------------------------------------- */
 
-/* which: by how much positions are shifted; 9: there are none. */
+/* Y = X + W[position]: positions are shifted by `which`, or with 9 not added. */
 static struct tensor positions_forward(struct single *single, const struct single_node *node,
                                        const struct single_mistake *mistake)
 {
@@ -387,6 +408,7 @@ static struct tensor positions_forward(struct single *single, const struct singl
     const int64_t D = tensor_cols(X.y);
     const struct tensor Y = single_new(single, tensor_rows(X.y), D);
     for (int64_t i = 0; !single->failed && i < tensor_count(Y); i++) {
+        /* Positions outside the table read its first or last row. */
         const int64_t at = i / D % single->cursor.batch.S + which, row = at < 0 ? 0 : at < tensor_rows(W) ? at
                       : tensor_rows(W) - 1;
         numbers(Y)[i] = numbers(X.y)[i] + (which == 9 ? 0 : numbers(W)[row * D + i % D]);
@@ -406,7 +428,8 @@ const struct single_mistakes single_positions_mistakes = {
     .of = &single_positions, .rows = positions_rows, .make[SINGLE_FORWARD] = positions_forward
 };
 
-/* The gradient of a repeated token: the last one's only. */
+/* dW [V, D]: if a token occurs several times, only the last row's gradient stays.  An assignment in place of a sum
+ * leaves this. */
 static struct tensor embed_weight(struct single *single, const struct single_node *node,
                                   const struct single_mistake *mistake)
 {

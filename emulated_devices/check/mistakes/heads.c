@@ -1,9 +1,12 @@
-/* heads.c -- what norms of heads give with one mistake: weights [2,A], those of queries and those of keys. */
+/* heads.c -- what norms of heads give with one mistake: weights [2,A], those of queries and those of keys.
+ * mistakes.c reads the table of rows.  try_heads_in_parts looks for ranks along tp whose gradients of these weights
+ * were not added up. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 
 enum { MOST_PARTS = 8 };
 enum { EXCHANGED, NO_KEYS, NO_QUERIES, TOGETHER, NO_WEIGHT, EPS_5, EPS_6 };
 
+/* This is 1 / sqrt(mean of squares + eps) of n numbers. */
 static double root_of(const double *x, int64_t n, double eps)
 {
     double squares = 0;
@@ -11,6 +14,8 @@ static double root_of(const double *x, int64_t n, double eps)
     return 1 / sqrt(squares / (double)n + eps);
 }
 
+/* Y: each head of queries and keys is divided by its root mean square and multiplied by its weights; values pass
+ * through. */
 static struct tensor head_norm_forward(struct single *single, const struct single_node *node,
                                        const struct single_mistake *mistake)
 {
@@ -19,6 +24,7 @@ static struct tensor head_norm_forward(struct single *single, const struct singl
     const struct tensor X = single_act(single, node->in[0]), w = single_param(single, node->weight);
     const double eps = which == EPS_5 ? 1e-5 : which == EPS_6 ? 1e-6 : c->eps;
     const int64_t ld = tensor_cols(X), H = c->H, A = c->A;
+    /* Models that norm all heads together have another operation; an eps equal to the model's own is no mistake. */
     if (!single_going(single) || c->normed_together || (which >= EPS_5 && fabs(eps / c->eps - 1) < 1e-3))
         return tensor_none;
     const struct tensor Y = single_new(single, tensor_rows(X), ld);
@@ -26,6 +32,7 @@ static struct tensor head_norm_forward(struct single *single, const struct singl
         const int64_t head = i % ld / A, a = i % A;
         const bool key = head >= H;
         const double *x = numbers(X) + i - i % ld, *first = x + (key ? H * A : 0);
+        /* Row 0 of w [2, A] is for queries, row 1 for keys; EXCHANGED reads the other row. */
         const double weight = which == NO_WEIGHT ? 1 : norm_base(c) + numbers(w)[(key != (which == EXCHANGED)) * A + a];
         const bool left = head >= H + c->K || (key && which == NO_KEYS) || (!key && which == NO_QUERIES);
         numbers(Y)[i] = left ? numbers(X)[i]
@@ -47,7 +54,8 @@ static const struct single_mistake head_norm_rows[] = {
     { 0 }
 };
 
-/* The gradient of the weights from the heads of rank k of so many. */
+/* dw [2, A] from the heads of rank k of so many: dw += dY X / root.  A rank has whole groups, so a query head goes
+ * with its keys. */
 static struct tensor weight_of_part(struct single *single, struct tensor X, struct tensor dY, int parts, int k)
 {
     const struct model_config *c = single->context->config;
@@ -63,6 +71,8 @@ static struct tensor weight_of_part(struct single *single, struct tensor X, stru
     return dw;
 }
 
+/* Without the sum over tp each rank has only the gradient of its own heads.  suspect_parts finds factors of these
+ * parts. */
 static void try_heads_in_parts(struct suspect *suspect, const struct single_node *node,
                                enum single_pass_kind pass, double *y)
 {
@@ -74,6 +84,7 @@ static void try_heads_in_parts(struct suspect *suspect, const struct single_node
         struct tensor part[MOST_PARTS];
         const int parts = tried[t], used = s->memory.used;
         if (parts < 2 || parts > MOST_PARTS || parts > s->context->config->K) continue;
+        /* Part k is the gradient of the heads that rank k of so many has. */
         for (int k = 0; k < parts; k++) part[k] = weight_of_part(s, X, dY, parts, k);
         if (single_going(s)) suspect_parts(suspect, part, parts, "part", y);
         single_release(s, used);

@@ -1,13 +1,17 @@
 /* inputs.c -- an operation that reads another tensor, or has another weight, of the same shape: the stream in
- * place of its norm, what a layer before it has kept, a matrix of another layer. */
+ * place of its norm, what a layer before it has kept, a matrix of another layer.
+ * mistakes.c calls suspect_inputs for each summand, if nothing else explains the result.  A hypothesis copies the
+ * node and changes one input or weight; the operation's own pass computes the rest. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 
-/* Layers that are tried: the own one, those beside it, the first, and what is outside of layers. */
+/* Only some layers are tried: the node's own, its neighbours, the first, and slots outside of all layers.  A tensor
+ * of another layer agrees more often by chance. */
 static bool is_near(const struct single *single, int layer, int own)
 {
     return layer <= 0 || layer >= (int)single->context->config->L || (layer >= own - 1 && layer <= own + 1);
 }
 
+/* Slots of the same shape and routing may be exchanged; slots that programs do not show are no likely mistake. */
 static bool is_alike(const struct single *single, int slot, int other, int own_layer)
 {
     const struct single_slot *a = single_slot(single, slot), *b = single_slot(single, other);
@@ -16,7 +20,7 @@ static bool is_alike(const struct single *single, int slot, int other, int own_l
                && is_near(single, single->context->graph->node[b->maker].layer, own_layer);
 }
 
-/* Offer the result with this node in place of the summand's. */
+/* Offer the result with this node in place of the summand's node.  @return whether it explains the numbers. */
 static bool try_node(struct suspect *suspect, const struct single_term *term, const struct single_node *node, double *y,
                      const char *format, const char *name, const char *own)
 {
@@ -32,6 +36,7 @@ static bool try_node(struct suspect *suspect, const struct single_term *term, co
     return explained;
 }
 
+/* Try each input of the node from every slot of the same shape. */
 static void try_slots(struct suspect *suspect, const struct single_term *term, double *y)
 {
     const struct single *s = suspect->s;
@@ -45,12 +50,14 @@ static void try_slots(struct suspect *suspect, const struct single_term *term, d
         }
 }
 
+/* Matrices of experts and of shared layers have equal shapes but are not exchanged for each other here. */
 static bool is_same_kind(const struct param_spec *a, const struct param_spec *b)
 {
     return a->ndim == b->ndim && a->dim[0] == b->dim[0] && (a->ndim == 1 || a->dim[1] == b->dim[1]) &&
            a->expert == b->expert;
 }
 
+/* Try the weight of every parameter of the same shape. */
 static void try_weights(struct suspect *suspect, const struct single_term *term, double *y)
 {
     const struct single *s = suspect->s;
@@ -65,6 +72,7 @@ static void try_weights(struct suspect *suspect, const struct single_term *term,
     }
 }
 
+/* A pass that only hands a gradient on reads no tensor of its own; a bias's gradient reads no weight. */
 void suspect_inputs(struct suspect *suspect, const struct single_term *term, double *y)
 {
     if (term->node->operation->passes_on && term->pass == SINGLE_INPUT) return;

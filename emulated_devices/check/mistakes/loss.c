@@ -1,4 +1,6 @@
-/* loss.c -- what the loss and its gradient are with one mistake of labels or of the divisor. */
+/* loss.c -- what the loss and its gradient are with one mistake of labels or of the divisor.
+ * mistakes.c reads the table of rows.  loss_forward gives the loss, loss_input the gradient of the logits [N, V].
+ * Labels below 0 are ignored. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include <stdio.h>
@@ -15,8 +17,10 @@ enum { LAYERS = 1000, CHOICES = 2000 };
 static const struct loss_switches loss_right;
 #define WITH(...) .with = &(const struct loss_switches){ __VA_ARGS__ }
 
+/* Labels are smoothed by this, as in most programs. */
 static const double SMOOTH = 0.1;
 
+/* This is the label that a row has, with the mistake.  A shift at the batch's end keeps the row's own label. */
 static int label_of(const struct single *single, const struct loss_switches *switches, int64_t row)
 {
     const int64_t S = single->cursor.batch.S, B = single->cursor.batch.B,
@@ -33,6 +37,7 @@ static void loss_part_of(const struct single *single, int parts, int64_t row, in
     *from = part_begin(single->cursor.batch.B, parts, k), *to = part_begin(single->cursor.batch.B, parts, k + 1);
 }
 
+/* Labels that count in sequences [from, to); at least 1, because the divisor must not be 0. */
 static double counted(const struct single *single, const struct loss_switches *switches, int64_t from, int64_t to)
 {
     double n = 0;
@@ -41,18 +46,21 @@ static double counted(const struct single *single, const struct loss_switches *s
     return n > 0 ? n : 1;
 }
 
-/* What a row's cross entropy is multiplied by. */
+/* This is the factor of a row's cross entropy: 1 / labels, or the mistaken divisor. */
 static double loss_share(const struct single *single, const struct loss_switches *switches, int64_t row)
 {
     int64_t from = 0, to = single->cursor.batch.B;
     if (switches->by == ROWS) return 1 / (double)single->cursor.N;
     if (switches->by == ONE) return 1;
+    /* Without parts the whole batch is one part. */
     if (switches->means == 0) return 1 / counted(single, switches, from, to);
     loss_part_of(single, switches->means > 0 ? switches->means : -switches->means, row, &from, &to);
+    /* Each part divides by its own labels, and the parts' means are averaged. */
     if (switches->means > 0) return 1 / (switches->means * counted(single, switches, from, to));
     return from == 0 ? 1 / counted(single, switches, 0, single->cursor.batch.B) : 0;
 }
 
+/* This is log(sum of exp(x)), with the maximum taken out so that exp does not overflow. */
 static double log_sum(const double *x, int64_t V)
 {
     double top = x[0], sum = 0;
@@ -61,6 +69,8 @@ static double log_sum(const double *x, int64_t V)
     return top + log(sum);
 }
 
+/* Whether the model or the batch cannot have the mistake: too few copies, no balance loss, fewer sequences than
+ * parts. */
 static bool loss_cannot(const struct single *single, const struct loss_switches *switches)
 {
     const struct mixture_config *m = &single->context->config->mixture;
@@ -71,14 +81,14 @@ static bool loss_cannot(const struct single *single, const struct loss_switches 
     return (switches->means > 0 ? switches->means : -switches->means) > single->cursor.batch.B;
 }
 
-/* How often the balance loss counts. */
+/* How often the balance loss counts: once plus `balance`, or once for each layer or choice. */
 static double times_balance(const struct model_config *config, const struct loss_switches *switches)
 {
     const double n = fabs(switches->balance) == LAYERS ? (double)config->L : (double)config->mixture.k;
     return fabs(switches->balance) < LAYERS ? 1 + switches->balance : switches->balance > 0 ? n : 1 / n;
 }
 
-/* What a mixture's routers add. */
+/* The routers' losses, each times its coefficient and its mistaken count. */
 static double of_routers(struct single *single, const struct loss_switches *switches)
 {
     const struct mixture_config *m = &single->context->config->mixture;
@@ -89,6 +99,7 @@ static double of_routers(struct single *single, const struct loss_switches *swit
            m->sequence_coefficient * l.sequence;
 }
 
+/* Y [1, 1] = sum over rows of share (log_sum(x) - x[label]), plus the routers' losses. */
 static struct tensor loss_forward(struct single *single, const struct single_node *node,
                                   const struct single_mistake *mistake)
 {
@@ -101,6 +112,7 @@ static struct tensor loss_forward(struct single *single, const struct single_nod
         const int label = label_of(single, v, i);
         const double *x = numbers(X) + i * V;
         if (label < 0) continue;
+        /* Smoothing takes a tenth of the label's logit from the mean of all logits. */
         double right = x[label], mean = 0;
         for (int64_t k = 0; k < V && v->smoothed; k++) mean += x[k] / (double)V;
         if (v->smoothed) right = (1 - SMOOTH) * right + SMOOTH * mean;
@@ -111,6 +123,7 @@ static struct tensor loss_forward(struct single *single, const struct single_nod
     return Y;
 }
 
+/* dX [N, V] = share (softmax(x) - onehot(label)).  Rows whose label is ignored stay zero. */
 static struct tensor loss_input(struct single *single, const struct single_node *node,
                                 const struct single_mistake *mistake)
 {
@@ -122,6 +135,7 @@ static struct tensor loss_input(struct single *single, const struct single_node 
     for (int64_t i = 0; !single->failed && i < single->cursor.N; i++) {
         const int label = label_of(single, v, i);
         const double *x = numbers(X) + i * V, top = log_sum(x, V);
+        /* Each column gets its share of (p - onehot), with smoothing's part of every column. */
         for (int64_t k = 0; k < V && label >= 0; k++)
             numbers(dX)[i * V + k] = loss_share(single, v, i)
                 * (exp(x[k] - top) - (k == label) * (v->smoothed ? 1 - SMOOTH : 1) -
@@ -158,6 +172,7 @@ static const struct single_mistake loss_rows[] = {
     { 0 }
 };
 
+/* A row of zeros in the program's gradient: its label was ignored. */
 static bool is_zero(const double *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -165,7 +180,7 @@ static bool is_zero(const double *x, int64_t n)
     return true;
 }
 
-/* Labels that are ignored, though they count: their rows are zero.  The divisor has them, or not. */
+/* Labels are ignored although they count, so their rows are zero.  The divisor may still count them, or not. */
 static void try_ignored(struct suspect *suspect, double *y)
 {
     const struct single *s = suspect->s;
@@ -176,6 +191,7 @@ static void try_ignored(struct suspect *suspect, double *y)
         ignored += zero, counted += !zero;
         if (zero && first < 0) first = row;
     }
+    /* divisor 1: the other rows are divided by fewer labels, and so are larger. */
     for (int divisor = 0; divisor < 2 && ignored > 0 && counted > 0; divisor++) {
         const double times = divisor ? (double)(counted + ignored) / (double)counted : 1;
         for (int64_t i = 0; i < suspect->count; i++)
@@ -186,7 +202,7 @@ static void try_ignored(struct suspect *suspect, double *y)
     }
 }
 
-/* A label that no rank finds among its words: nothing is subtracted in its rows. */
+/* No rank finds a label among its words (vocabulary parallel), so nothing is subtracted in its rows. */
 static void try_lost_labels(struct suspect *suspect, const struct single_node *node,
                             enum single_pass_kind pass, double *y)
 {
@@ -201,6 +217,7 @@ static void try_lost_labels(struct suspect *suspect, const struct single_node *n
     for (int64_t row = 0; row < suspect->rows; row++) {
         const int label = label_of(s, &loss_right, row);
         const int64_t at = row * suspect->cols + label;
+        /* Only the label's own element is wrong in such a row. */
         if (label < 0 || fabs(suspect->have[at] - suspect->want[at]) <= suspect->bound[at]) continue;
         y[at] += loss_share(s, &loss_right, row), lost++;
         if (used < sizeof labels)

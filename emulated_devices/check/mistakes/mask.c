@@ -3,9 +3,12 @@
  *
  * A copy of the model, and a rank along tp with some of the heads, draw the mask of the first if all draw from the same
  * place of the same stream; and that of the next if ranks are counted otherwise.
+ * mistakes.c calls suspect_masks for each summand.  A model without dropout is left at once.
  */
 #include "emulated_devices/check/mistakes/mistakes.h"
 
+/* Recompute the summand with the change of masks and offer the result.  The hypothesis is taken back before the
+ * comparison. */
 static void try_change(struct suspect *suspect, const struct single_term *term, struct mask_change change,
                        const char *words, double *y)
 {
@@ -14,6 +17,7 @@ static void try_change(struct suspect *suspect, const struct single_term *term, 
     s->hypothesis.mask = change, s->hypothesis.masks_changed = 0;
     const struct single_value v = single_attempt(s, term->node, term->run);
     s->hypothesis.mask = (struct mask_change){ 0 };
+    /* Nothing has been dropped in this pass if no mask was changed. */
     if (s->hypothesis.masks_changed > 0 && v.status == SINGLE_DONE && tensor_count(v.y) == suspect->count) {
         for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] - numbers(term->y)[i] + numbers(v.y)[i];
         suspect_explained(suspect, y, words, change.by);
@@ -37,6 +41,7 @@ void suspect_masks(struct suspect *suspect, const struct single_term *term, doub
     };
     static const int parts[] = { 2, 3, 4, 8 };
     const struct model_config *c = suspect->s->context->config;
+    /* Without dropout no pass reads a mask. */
     if (c->dropout_residual == 0 && c->dropout_embedding == 0 && c->dropout_attention == 0) return;
     for (size_t k = 0; k < sizeof all / sizeof *all && !suspect->s->failed; k++)
         try_change(suspect, term, (struct mask_change){ all[k].kind, all[k].by }, all[k].words, y);

@@ -3,6 +3,8 @@
  * A sum is made of parts: columns of the input that ranks along tp have, sequences of the batch that ranks along dp or
  * microbatches have.  What is wrong is written as a combination of these parts by least squares; a part whose factor is
  * 0 is missing.
+ * mistakes.c reads the table of rows; norm.c uses suspect_product_parts, other files suspect_parts.  Errors:
+ * single.failed only.
  */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <stdio.h>
@@ -14,7 +16,7 @@ enum { MOST_PARTS = 16 };
 
 enum { NO_BIAS = 0, TRANSPOSED = -1 };
 
-/* which: how often the bias is added. */
+/* Y [N, out] = X W^T + which b.  TRANSPOSED takes W^T in place of W, which only a square matrix allows. */
 static struct tensor matrix_forward(struct single *single, const struct single_node *node,
                                     const struct single_mistake *mistake)
 {
@@ -25,6 +27,7 @@ static struct tensor matrix_forward(struct single *single, const struct single_n
     if (!single_going(single) || (!turned && node->bias < 0) || (turned && tensor_rows(W) != tensor_cols(W)))
         return tensor_none;
     const int64_t out = tensor_rows(W), in = tensor_cols(W);
+    /* M is the right or the transposed matrix, so both mistakes share one product. */
     const struct tensor Y = single_new(single, tensor_rows(X), out), M = single_new(single, out, in);
     for (int64_t i = 0; !single->failed && i < out * in; i++)
         numbers(M)[i] = numbers(W)[turned ? i % in * in + i / in : i];
@@ -34,6 +37,7 @@ static struct tensor matrix_forward(struct single *single, const struct single_n
     return Y;
 }
 
+/* dX = dY W^T in place of dY W, for a square matrix. */
 static struct tensor matrix_input(struct single *single, const struct single_node *node,
                                   const struct single_mistake *mistake)
 {
@@ -57,10 +61,12 @@ static const struct single_mistake matrix_rows[] = {
 
 /* ---- combinations of parts --------------------------------------------------------------------------------------- */
 
-/* Solve A c = b in place, symmetric and small.  @return false if A is singular. */
+/* Solve A c = b in place by elimination without pivots; A is symmetric, n at most 16.  @return false if A is
+ * singular. */
 static bool solve(double A[MOST_PARTS][MOST_PARTS], double b[], int n)
 {
     for (int k = 0; k < n; k++) {
+        /* A pivot that is small against the first means that parts depend on each other. */
         if (!(A[k][k] > 1e-12 * A[0][0])) return false;
         for (int i = k + 1; i < n; i++) {
             const double f = A[i][k] / A[k][k];
@@ -68,6 +74,7 @@ static bool solve(double A[MOST_PARTS][MOST_PARTS], double b[], int n)
             b[i] -= f * b[k];
         }
     }
+    /* The upper triangle is solved from the last unknown to the first. */
     for (int k = n - 1; k >= 0; k--) {
         for (int j = k + 1; j < n; j++) b[k] -= A[k][j] * b[j];
         b[k] /= A[k][k];
@@ -75,16 +82,18 @@ static bool solve(double A[MOST_PARTS][MOST_PARTS], double b[], int n)
     return true;
 }
 
-/* Whether an element counts: of a mistake in a part of the result, only what is wrong does. */
+/* Whether an element counts in least squares.  For a mistake in a part of the result only wrong elements do. */
 static bool counts(const struct suspect *suspect, int64_t i)
 {
     return suspect->there == NULL || !(fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i]);
 }
 
-/* Factors c of the parts: have = want + sum of (c - 1) part. */
+/* Find the factors c of the parts by least squares: have = want + sum of (c - 1) part.  @return false if parts
+ * depend on each other. */
 static bool factors(const struct suspect *suspect, const struct tensor part[], int n, double c[])
 {
     double A[MOST_PARTS][MOST_PARTS];
+    /* The normal equations: A[a][b] = (part a, part b), c[a] = (have - want, part a). */
     for (int a = 0; a < n; a++) {
         c[a] = 0;
         for (int64_t i = 0; i < suspect->count; i++)
@@ -104,7 +113,7 @@ static bool factors(const struct suspect *suspect, const struct tensor part[], i
 static const double SAME_FACTOR = 0.02;
 static bool near(double x, double y) { return fabs(x - y) < SAME_FACTOR; }
 
-/* Parts whose factor is `of`.  @return how many; 0 if another is neither that nor 1. */
+/* List the parts whose factor is `of`.  @return how many; 0 if another part's factor is neither `of` nor 1. */
 static int say_those(const double c[], int n, double of, char *out, size_t size)
 {
     int count = 0;
@@ -117,6 +126,7 @@ static int say_those(const double c[], int n, double of, char *out, size_t size)
     return count;
 }
 
+/* Equal factors of all parts are a factor of the result, which try_factor says. */
 static bool all_equal(const double c[], int n)
 {
     for (int i = 1; i < n; i++)
@@ -140,10 +150,12 @@ static void say_parts(const double c[], int n, const char *what, char *out, size
     }
 }
 
+/* The parts of a sum are known: find their factors and offer the sum that they make. */
 void suspect_parts(struct suspect *suspect, const struct tensor part[], int n, const char *what, double *y)
 {
     double c[MOST_PARTS];
     char words[SINGLE_MISTAKE];
+    /* A failure in the factors means that the parts cannot be told apart. */
     if (suspect->s->failed || !factors(suspect, part, n, c) || all_equal(c, n)) return;
     for (int64_t i = 0; i < suspect->count; i++) {
         y[i] = suspect->want[i];
@@ -153,16 +165,17 @@ void suspect_parts(struct suspect *suspect, const struct tensor part[], int n, c
     suspect_explained(suspect, y, "%s", words);
 }
 
-/* How the columns of a product's input are cut into parts: each of its matrices, by units such as heads. */
+/* How the columns of a product's input are cut into parts.  Each of its matrices is cut apart, by units such as
+ * heads. */
 struct cut { int64_t size[3], unit; int matrices, parts; };
 
-/* The first column of a part of a matrix, from the matrix's first. */
+/* Find the first column of a part of a matrix, from the matrix's first. */
 static int64_t first_of(const struct cut *cut, int k, int part)
 {
     return cut->unit * part_begin(cut->size[k] / cut->unit, cut->parts, part);
 }
 
-/* The columns of a part, the rest 0; the numbers are those of part `other`. */
+/* Keep the columns of part `part` and set all others to 0.  The numbers come from part `other`'s columns. */
 static struct tensor matrix_columns(struct single *single, struct tensor t, const struct cut *cut, int part, int other)
 {
     const int64_t cols = tensor_cols(t);
@@ -170,6 +183,7 @@ static struct tensor matrix_columns(struct single *single, struct tensor t, cons
     for (int64_t r = 0; !single->failed && r < tensor_rows(t); r++) {
         const double *from = numbers(t) + r * cols;
         double *to = numbers(out) + r * cols;
+        /* The matrices of a fused input stand beside each other: from and to go on by a matrix's width. */
         for (int k = 0; k < cut->matrices; from += cut->size[k], to += cut->size[k], k++)
             for (int64_t i = first_of(cut, k, part), j = first_of(cut, k, other);
                  i < first_of(cut, k, part + 1); i++, j++)
@@ -178,6 +192,7 @@ static struct tensor matrix_columns(struct single *single, struct tensor t, cons
     return out;
 }
 
+/* Y [N, out] = X [N, in] W^T [in, out]. */
 static struct tensor mistakes_matrix_product(struct single *single, struct tensor X, struct tensor W)
 {
     const struct tensor Y = single_new(single, tensor_rows(X), tensor_rows(W));
@@ -185,7 +200,7 @@ static struct tensor mistakes_matrix_product(struct single *single, struct tenso
     return Y;
 }
 
-/* A part has the matrix of another. */
+/* A rank has multiplied its part of X by another rank's part of the matrix. */
 static void try_other_piece(struct suspect *suspect, const struct tensor part[], const struct cut *cut, struct tensor X,
                             struct tensor W, double *y)
 {
@@ -193,6 +208,7 @@ static void try_other_piece(struct suspect *suspect, const struct tensor part[],
     for (int a = 0; a < cut->parts && suspect->words[0] == 0; a++)
         for (int b = 0; b < cut->parts; b++) {
             const int used = s->memory.used;
+            /* Parts of unequal size: part b must have as many columns from its begin as part a. */
             if (a == b || first_of(cut, cut->matrices - 1, b) + first_of(cut, cut->matrices - 1, a + 1) -
                                   first_of(cut, cut->matrices - 1, a) >
                               cut->size[cut->matrices - 1])
@@ -206,7 +222,7 @@ static void try_other_piece(struct suspect *suspect, const struct tensor part[],
         }
 }
 
-/* Y = X W^T in parts along the columns of X. */
+/* Y = X W^T is the sum of P products, one for each part of the columns of X.  A lost all-reduce leaves a part out. */
 static void try_columns(struct suspect *suspect, struct tensor X, struct tensor W, const struct cut *cut, double *y)
 {
     struct single *s = suspect->s;
@@ -219,17 +235,19 @@ static void try_columns(struct suspect *suspect, struct tensor X, struct tensor 
     single_release(s, used);
 }
 
-/* Queries, keys and values; gate and up; or one. */
+/* The input's columns are cut by queries, keys and values, by gate and up, or as a single matrix. */
 static struct cut cut_of(const struct single *single, const struct single_node *node, bool fused, int64_t in, int parts)
 {
     const struct model_config *c = single->context->config;
     struct cut cut = { .size = { in }, .unit = 1, .matrices = fused ? node->matrices : 1, .parts = parts };
     if (fused && node->matrices == 3) cut = (struct cut){ { c->H * c->A, c->K * c->A, c->K * c->A }, c->A, 3, parts };
     if (fused && node->matrices == 2) cut = (struct cut){ { in / 2, in / 2 }, 1, 2, parts };
+    /* The output product of attention is cut by key/value groups, each with its query heads. */
     if (!fused && in == c->H * c->A) cut.unit = c->A * (c->H / c->K);
     return cut;
 }
 
+/* This function makes the transpose of a matrix. */
 static struct tensor transposed(struct single *single, struct tensor t)
 {
     const int64_t rows = tensor_rows(t), cols = tensor_cols(t);
@@ -239,13 +257,14 @@ static struct tensor transposed(struct single *single, struct tensor t)
     return out;
 }
 
-/* A weight's gradient in parts: the sequences of the batch. */
+/* dW = dY^T X is the sum over the sequences of the batch: a copy or a microbatch may be missing. */
 static void try_batch(struct suspect *suspect, struct tensor dY, struct tensor X, double *y)
 {
     struct single *s = suspect->s;
     struct tensor part[MOST_PARTS];
     const int64_t S = s->cursor.batch.S, B = s->cursor.batch.B;
     if (B < 2 || B > MOST_PARTS || tensor_rows(X) != s->cursor.N) return;
+    /* With both matrices transposed, tokens are columns, and try_columns' cut by columns takes sequences. */
     const struct tensor Yt = transposed(s, dY), Xt = transposed(s, X);
     const struct cut sequences = { { s->cursor.N }, S, 1, (int)B };
     for (int b = 0; b < B && !s->failed; b++)
@@ -253,6 +272,8 @@ static void try_batch(struct suspect *suspect, struct tensor dY, struct tensor X
     suspect_parts(suspect, part, (int)B, "sequence", y);
 }
 
+/* Choose the parts: columns along tp for Y and dX, sequences for dW.  Mixtures' experts have parts of their own
+ * (mixture.c). */
 static void try_all_parts(struct suspect *suspect, const struct single_node *node,
                           enum single_pass_kind pass, double *y)
 {
@@ -267,6 +288,7 @@ static void try_all_parts(struct suspect *suspect, const struct single_node *nod
         try_batch(suspect, dY, X, y);
         return;
     }
+    /* dX = dY W is the same product with W transposed. */
     const struct tensor A = forward_pass ? X : dY, M = forward_pass ? W : transposed(s, W);
     const int tried[] = { s->rounding.parts, 2, 3, 4, 8 };
     for (int k = 0; k < 5 && suspect->words[0] == 0 && !s->failed; k++) {
@@ -275,6 +297,7 @@ static void try_all_parts(struct suspect *suspect, const struct single_node *nod
     }
 }
 
+/* Norms after a product use the parts, too: norm.c asks what each rank has before the all-reduce. */
 int suspect_product_parts(struct single *single, const struct single_node *node, int parts, struct tensor part[])
 {
     const struct tensor X = single_act(single, node->in[0]), W = single_param(single, node->weight);

@@ -1,4 +1,7 @@
-/* mistakes.c -- tries the hypotheses, and those that any result can have. */
+/* mistakes.c -- tries the hypotheses, and those that any result can have.
+ * recompute/verdict.c calls explain() through mistakes_explainer with the right value of a wrong result.  Each
+ * hypothesis makes a tensor, and suspect_explained compares this tensor with the program's.  The words of the best
+ * hypothesis end in the result's `mistake`; no words mean that nothing explains it. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,6 +40,9 @@ static double bound_of(const struct suspect *suspect, const double *y, int64_t i
            grown * suspect->allowed / sqrt((double)suspect->count);
 }
 
+/* A hypothesis y fits if nearly all elements lie within their bounds.  Its distance must also be within the bounds'
+ * norm and clearly smaller than that of the right result.  A large y has larger rounding errors: bounds grow with
+ * its norm.  @param[out] left the norm of have - y, at least a part of what rounding leaves. */
 static bool mistakes_fits(const struct suspect *suspect, const double *y, double *left)
 {
     const double size = norm_of(y, suspect->count), grown = suspect->size > 0 && size > suspect->size
@@ -56,12 +62,14 @@ static bool mistakes_fits(const struct suspect *suspect, const double *y, double
     return true;
 }
 
+/* An element within its bound is right, and a mistake need not explain it. */
 static bool is_right(const struct suspect *suspect, int64_t i)
 {
     return fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i];
 }
 
-/* Whether a mistake that is made in a part of the result only explains it. */
+/* Whether a mistake explains the result if it is made in the wrong elements only.  y replaces the right numbers at
+ * the wrong elements; the mixture must fit. */
 static bool fits_there(const struct suspect *suspect, const double *y, double *left)
 {
     if (suspect->there == NULL || suspect->wrong < LEAST_THERE) return false;
@@ -69,11 +77,13 @@ static bool fits_there(const struct suspect *suspect, const double *y, double *l
     return mistakes_fits(suspect, suspect->there, left);
 }
 
-/* What part of it is wrong, if that has a name: queries, keys or values beside each other. */
+/* Name the part that is wrong, for a fused result: queries, keys or values beside each other.  Only a single wrong
+ * part has a name. */
 static const char *mistakes_part_of(const struct suspect *suspect)
 {
     const struct model_config *c = suspect->s->context->config;
     bool wrong[3] = { false, false, false };
+    /* The columns are heads of queries, keys and values only if the result is as wide as all of them. */
     if (suspect->cols != qkv_width(c) || suspect->s->verdict.slot == NULL || suspect->s->verdict.slot->head == 0)
         return "a part of it";
     for (int64_t i = 0; i < suspect->count; i++) {
@@ -84,6 +94,8 @@ static const char *mistakes_part_of(const struct suspect *suspect)
     return wrong[0] ? "queries only" : wrong[1] ? "keys only" : "values only";
 }
 
+/* An explanation that leaves half as much replaces the words.  An explanation about as good is named beside them,
+ * with "or", unless it could explain any operation. */
 bool suspect_explained(struct suspect *suspect, const double *y, const char *format, ...)
 {
     double left;
@@ -102,10 +114,13 @@ bool suspect_explained(struct suspect *suspect, const double *y, const char *for
         const size_t n = strlen(suspect->words);
         snprintf(suspect->words + n, sizeof suspect->words - n, ", or %s", words);
     }
+    /* `best` falls also if the words stay, so the next hypothesis is compared with the nearest so far. */
     if (left < suspect->best) suspect->best = left;
     return true;
 }
 
+/* A hypothesis made from our own model's gradients differs from the program's by all its roundings.  No bound of an
+ * operation holds here, so the distance alone decides. */
 bool suspect_near(struct suspect *suspect, const double *y, const char *format, ...)
 {
     double left = 0;
@@ -138,13 +153,14 @@ const struct single_mistakes *mistakes_of(const struct single_operation *operati
     return NULL;
 }
 
-/* y = what is right, with another summand in place of this one. */
+/* y = want - summand + other: the right result with another summand in place of this one. */
 static void replace(const struct suspect *suspect, const struct single_term *term, struct tensor other, double *y)
 {
     for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] - numbers(term->y)[i] + numbers(other)[i];
 }
 
-/* The node that a result comes from, past those that change nothing and are not shown. */
+/* Find the node that a result comes from.  Dropout on a slot that is not shown changes only the operation before
+ * it, whose mistakes are to be named. */
 static struct single_term origin(const struct single *single, const struct single_term *term)
 {
     struct single_term o = *term;
@@ -154,6 +170,8 @@ static struct single_term origin(const struct single *single, const struct singl
     return o;
 }
 
+/* Try all rows of the operation behind a summand.  Each row makes a whole tensor, and single_release gives its
+ * memory back before the next row. */
 static void try_operation(struct suspect *suspect, const struct single_term *shown, double *y)
 {
     const struct single_term source = origin(suspect->s, shown), *t = &source;
@@ -162,7 +180,9 @@ static void try_operation(struct suspect *suspect, const struct single_term *sho
     if (all == NULL) return;
     single_mistaken *const make = all->make[t->pass];
     for (const struct single_mistake *m = make ? all->rows : NULL; m && m->words && !suspect->s->failed; m++) {
+        /* The row's mistake cannot happen in this pass. */
         if (!(m->passes >> t->pass & 1)) continue;
+        /* A missing input of the row before must not stop this row. */
         single_read_anew(suspect->s);
         const struct tensor other = make(suspect->s, t->node, m);
         if (!suspect->s->failed && tensor_present(other) && tensor_count(other) == suspect->count) {
@@ -178,6 +198,7 @@ static void try_operation(struct suspect *suspect, const struct single_term *sho
 
 /* ---- mistakes of any result -------------------------------------------------------------------------------------- */
 
+/* A result of zeros is explained by exactly this; a tolerance would let small results pass. */
 static void try_zeros(struct suspect *suspect, double *y)
 {
     memset(y, 0, (size_t)suspect->count * sizeof *y);
@@ -195,6 +216,7 @@ static void try_zeros_there(struct suspect *suspect, double *y)
     suspect_explained(suspect, y, "what is wrong is zero");
 }
 
+/* The factor c with the smallest |have - c want|: c = (have, want) / (want, want). */
 static double factor_of(const double *have, const double *want, int64_t n)
 {
     double hy = 0, yy = 0;
@@ -202,9 +224,10 @@ static double factor_of(const double *have, const double *want, int64_t n)
     return yy > 0 ? hy / yy : NAN;
 }
 
-/* Of a single number any factor would do. */
+/* A single number equals the right number times some factor, whatever happened, so try_factor leaves it out. */
 static const char TIMES[] = "expected times";
 
+/* All of the result has one factor: a lost mean, a loss scale, a sum over ranks. */
 static void try_factor(struct suspect *suspect, double *y)
 {
     const double c = factor_of(suspect->have, suspect->want, suspect->count);
@@ -213,7 +236,8 @@ static void try_factor(struct suspect *suspect, double *y)
     suspect_explained(suspect, y, fabs(c) < 0.01 ? "%s %.4g" : "%s %.4f", TIMES, c);
 }
 
-/* The same of a part of it. */
+/* The wrong elements alone have one factor.  Nothing else may have been found, since any small error has a best
+ * factor. */
 static void try_factor_there(struct suspect *suspect, double *y)
 {
     double hy = 0, yy = 0;
@@ -221,6 +245,7 @@ static void try_factor_there(struct suspect *suspect, double *y)
     for (int64_t i = 0; i < suspect->count; i++)
         if (!is_right(suspect, i)) hy += suspect->have[i] * suspect->want[i], yy += suspect->want[i] * suspect->want[i];
     if (!(yy > 0) || hy == 0) return;
+    /* y: right elements as they must be, wrong elements times their common factor. */
     for (int64_t i = 0; i < suspect->count; i++)
         y[i] = is_right(suspect, i) ? suspect->want[i] : hy / yy * suspect->want[i];
     suspect_explained(suspect, y, "what is wrong is expected times %.4f", hy / yy);
@@ -230,7 +255,7 @@ static void try_factor_there(struct suspect *suspect, double *y)
  * run has been measured with another number. */
 static const double SAME_FACTOR = 0.02;
 
-/* Labels of sequences [from, to). */
+/* Count the labels of sequences [from, to). */
 static double labels_of(const struct single *single, int64_t from, int64_t to)
 {
     double n = 0;
@@ -239,11 +264,13 @@ static double labels_of(const struct single *single, int64_t from, int64_t to)
     return n;
 }
 
-/* Whether factors of sequences are those of parts that each divided by its own labels. */
+/* Whether the factors of sequences follow from parts that each divided by its own labels.  Then the factor times
+ * the part's number of labels is the same for all parts. */
 static bool is_mean_of_means(const struct single *single, const double *c)
 {
     double product = 0;
     for (int64_t b = 0, to; b < single->cursor.batch.B; b = to) {
+        /* Neighbours with equal factors form a part; `to` is the first sequence behind it. */
         for (to = b + 1; to < single->cursor.batch.B && fabs(c[to] - c[b]) < SAME_FACTOR * fabs(c[b]);) to++;
         const double one = c[b] * labels_of(single, b, to);
         if (product == 0) product = one;
@@ -252,7 +279,7 @@ static bool is_mean_of_means(const struct single *single, const double *c)
     return product > 0;
 }
 
-/* Each sequence has a factor of its own. */
+/* Each sequence has a factor of its own: parts of a batch, as copies or microbatches have them. */
 static void try_sequences(struct suspect *suspect, double *y)
 {
     const struct single *s = suspect->s;
@@ -260,11 +287,13 @@ static void try_sequences(struct suspect *suspect, double *y)
     double c[64], least = INFINITY, most = -INFINITY;
     if (n == 0 || B < 2 || B > 64) return;
     for (int64_t b = 0; b < B; b++) {
+        /* The rows of sequence b are S cols numbers from b n on. */
         c[b] = factor_of(suspect->have + b * n, suspect->want + b * n, n);
         if (!isfinite(c[b])) return;
         for (int64_t i = b * n; i < (b + 1) * n; i++) y[i] = c[b] * suspect->want[i];
         least = fmin(least, c[b]), most = fmax(most, c[b]);
     }
+    /* Equal factors are the case of try_factor. */
     if (!(most - least > SAME_FACTOR * fabs(most))) return;
     suspect_explained(suspect, y,
                       is_mean_of_means(s, c) ? "a mean of means: each part of the batch is divided by its own labels, "
@@ -273,7 +302,7 @@ static void try_sequences(struct suspect *suspect, double *y)
                       least, most);
 }
 
-/* A summand lost, halved, doubled: the factor that fits best. */
+/* A summand is lost, halved or doubled: c is the factor that fits best.  c = -1 means that the summand is missing. */
 static void try_summand(struct suspect *suspect, const struct single_term *term, double *y)
 {
     double along = 0, size = 0;
@@ -281,6 +310,7 @@ static void try_summand(struct suspect *suspect, const struct single_term *term,
         const double x = numbers(term->y)[i];
         along += (suspect->have[i] - suspect->want[i]) * x, size += x * x;
     }
+    /* With a single summand try_factor says the same with fewer words. */
     if (!(size > 0) || suspect->count == 1 || suspect->s->verdict.terms == 1) return;
     const double c = along / size;
     const char *words = term->node->operation->passes_on && term->pass != SINGLE_WEIGHT ? "the gradient that passes by"
@@ -296,6 +326,7 @@ static void try_summand(struct suspect *suspect, const struct single_term *term,
 
 /* ---- roundings --------------------------------------------------------------------------------------------------- */
 
+/* Whether x has at most so many bits of mantissa: the fraction times 2^bits is whole. */
 static bool has_bits(double x, int bits)
 {
     int exponent;
@@ -322,9 +353,12 @@ static const struct narrow { int bits; const char *name; } narrows[] = {
  * them apart; an error may be so many times a bound and a rounding, which are both estimates. */
 static const double COARSER = 1.5;
 
+/* The result itself was rounded to a narrower format than the program claims.  It must have that format's bits
+ * only, and its errors must be those of a rounding. */
 static void try_rounded(struct suspect *suspect, double *y)
 {
     for (size_t k = 0; k < sizeof narrows / sizeof *narrows; k++) {
+        /* A format that is no coarser than the one in use explains nothing. */
         const double u = ldexp(1, -narrows[k].bits);
         if (u <= COARSER * suspect->s->rounding.store || !is_narrow(suspect, narrows[k].bits)) continue;
         bool near = true;
@@ -336,11 +370,14 @@ static void try_rounded(struct suspect *suspect, double *y)
     }
 }
 
-/* Errors to both sides, none much larger than the rest: those of a rounding, not of a formula.  Of the bounds of sums
- * in so few bits they are this part, root mean square; 0.1 and 1 change none of the runs above. */
+/* Errors lie to both sides, and none is much larger than the rest: a rounding gives such errors, a formula does
+ * not.  Their root mean square is at most this part of the bounds of sums in so few bits.  0.1 and 1 change none of
+ * the runs above. */
 static const double LIKE_ROUNDING = 0.3;
 enum { LARGEST = 10 };                  /* times the root mean square; of a thousand normal numbers 4: not measured */
 
+/* Errors of a rounding do not point along the result.  The last line is the correlation of errors with the right
+ * numbers; 4 / sqrt(count) is chance. */
 static bool looks_random(const struct suspect *suspect, const double *bound)
 {
     double along = 0, size = 0, off = 0, ratio = 0, most = 0;
@@ -356,11 +393,12 @@ static bool looks_random(const struct suspect *suspect, const double *bound)
            fabs(along) <= (0.1 + 4 / sqrt((double)suspect->count)) * sqrt(off * size);
 }
 
-/* Beyond, something is lost: any error is within the bounds of sums in so few bits.  0.03 changes none of the runs. */
+/* Beyond this part of the result, something is lost: any error is within the bounds of sums in so few bits.  0.03
+ * changes none of the runs. */
 static const double MOST_RANDOM = 0.3;
 
-/* Recompute with sums, or what enters them, in a narrower format.  Which one the errors do not show: they grow with
- * the number of roundings, too. */
+/* Recompute with sums, or the inputs of sums, in a narrower format.  The errors do not show which of both was
+ * narrow: they grow with the number of roundings, too. */
 static void try_narrow_sums(struct suspect *suspect, double *y)
 {
     (void)y;
@@ -369,7 +407,9 @@ static void try_narrow_sums(struct suspect *suspect, double *y)
         const struct single_operation *is = s->verdict.term[t].node->operation;
         if (is != &single_matrix && is != &single_attention) return;
     }
+    /* Errors larger than this part of the result come from something lost. */
     if (suspect->off > MOST_RANDOM * suspect->size) return;
+    /* The narrower format is set for the passes below and taken back before anything else runs. */
     const struct rounding was = s->rounding;
     for (size_t k = 0; k < sizeof narrows / sizeof *narrows && suspect->words[0] == 0 && s->verdict.terms > 0; k++) {
         const double u = ldexp(1, -narrows[k].bits);
@@ -391,7 +431,8 @@ static void try_narrow_sums(struct suspect *suspect, double *y)
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-/* On one rank, in one microbatch, in one head. */
+/* Try the operation's mistakes where only a part of the result is wrong: a rank, a microbatch, a head.
+ * suspect_explained then also accepts a mistake in the wrong elements alone. */
 static void try_in_a_part(struct suspect *suspect, double *y)
 {
     const struct single *s = suspect->s;
@@ -410,12 +451,14 @@ static void try_summand_itself(struct suspect *suspect, const struct single_term
     suspect_masks(suspect, term, y);
 }
 
+/* The norm of all gradients is a result with this name; no operation of the graph makes it. */
 static void try_gradient_norm(struct suspect *suspect, double *y)
 {
     (void)y;
     if (strcmp(suspect->s->verdict.result.name, "norm") == 0) suspect_gradient_norm(suspect);
 }
 
+/* Only results of an optimizer's step have a stepping. */
 static void try_step(struct suspect *suspect, double *y)
 {
     (void)y;
@@ -462,6 +505,8 @@ static const struct hypotheses {
     { .once = try_narrow_sums, .last = true },
 };
 
+/* Run all hypotheses in their order.  `last` rows run only while there are no words.  An `ends` row stops the search
+ * if it added words. */
 static void try_all(struct suspect *suspect, double *y)
 {
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
@@ -479,6 +524,8 @@ static void try_all(struct suspect *suspect, double *y)
  * the runs; golden/bugs/campaign.sh clean 1000 has no alarm with it. */
 static const double CLEARLY = 20;
 
+/* A loss or norm that steps of 16 bits explain.  Bounds are taken as if sums were exact to fp32, and only an error
+ * far beyond them is diagnosed.  Another result's fields are restored, since hypotheses write to them. */
 static void explain_number(struct single *single, const struct single_value *value)
 {
     const double *have = numbers(single->verdict.have), *want = numbers(value->y), *bound = numbers(value->fused);
@@ -491,12 +538,14 @@ static void explain_number(struct single *single, const struct single_value *val
     if (single->failed || single->verdict.result.rows * single->verdict.result.cols != 1
         || !(p.off > CLEARLY * bound[0])) return;
     single->rounding.store = single->rounding.sum, single->rounding.tiny = single->rounding.sum_tiny;
+    /* A hypothesis is compared with narrow bounds: here the mistake must explain the number as sums do. */
     if (strcmp(single->verdict.result.name, "norm") == 0) suspect_gradient_norm(&p);
     for (int t = 0; t < single->verdict.terms; t++) try_operation(&p, &single->verdict.term[t], numbers(y));
     single->rounding = was, single->verdict.result = found;
     memcpy(single->verdict.result.mistake, p.words, sizeof single->verdict.result.mistake);
 }
 
+/* Everything that hypotheses need is computed once: bounds, norms, the number of wrong elements. */
 static void explain_result(struct single *single, const struct single_value *value)
 {
     struct suspect p = { .s = single, .rows = single->verdict.result.rows, .cols = single->verdict.result.cols,
@@ -509,15 +558,18 @@ static void explain_result(struct single *single, const struct single_value *val
     p.off = sqrt(p.off);
     /* what hypotheses read may be missing: no matter */
     const struct single_result found = single->verdict.result;
+    /* No hypothesis explains infinities or NaN; the verdict itself names them. */
     for (int64_t i = 0; i < p.count; i++)
         if (!isfinite(p.have[i])) return;
     const struct tensor y = single_new(single, p.rows, p.cols);
     if (!single->failed) try_all(&p, numbers(y));
+    /* Hypotheses read tensors and may set fields of the result, such as what it lacks; `found` takes these back. */
     single->verdict.result = found;
     memcpy(single->verdict.result.mistake, p.words, sizeof single->verdict.result.mistake);
     single->verdict.result.scaled = strncmp(p.words, TIMES, strlen(TIMES)) == 0;
 }
 
+/* recompute/verdict.c sets `number` where steps of 16 bits alone would make the number right. */
 static void explain(struct single *single, const struct single_value *right, bool number)
 {
     if (number) explain_number(single, right);

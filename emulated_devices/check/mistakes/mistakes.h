@@ -11,6 +11,8 @@
  *     another input or weight    inputs.c: of any operation
  *     mistakes of any result     mistakes.c: zeros, factors, a summand lost, sums in a narrow format;
  *                                arrangement.c: rows, columns or heads in other places, copies that take turns
+ * recompute/ calls the explainer for each wrong result; the tables and functions here are for the files of mistakes/
+ * only.  A hypothesis leaves the result's numbers alone and writes its own to a work tensor.
  */
 #ifndef ORRERY_SINGLE_MISTAKES_H
 #define ORRERY_SINGLE_MISTAKES_H
@@ -94,20 +96,20 @@ bool suspect_near(struct suspect *, const double *y, const char *format, ...)
  * @param what  "part", "sequence" */
 void suspect_parts(struct suspect *, const struct tensor part[], int n, const char *what, double *y);
 
-/* What each of so many ranks along tp has of a product before they add it up, without its bias: part [SUSPECT_RANKS].
- * @return how many; 0 if it cannot be cut so, or an input is missing. */
+/* Compute what each of `parts` ranks along tp has of a product before they add it up, without its bias: part
+ * [SUSPECT_RANKS].  @return how many; 0 if it cannot be cut so, or an input is missing. */
 int suspect_product_parts(struct single *, const struct single_node *, int parts, struct tensor part[]);
 
-/* The gradient of a parameter without some tokens, or with some of them twice.  y: [count] to work in. */
+/* Try the gradient of a parameter without some tokens, or with some of them twice.  y: [count] to work in. */
 void suspect_rows(struct suspect *, const struct single_term *, double *y);
 
 /* A summand that was made from another tensor, or with another weight, of the same shape.  y: [count] to work in. */
 void suspect_inputs(struct suspect *, const struct single_term *, double *y);
 
-/* A rotation by other angles.  y: [count] to work in. */
+/* Try a rotation by other angles.  y: [count] to work in. */
 void suspect_rotation(struct suspect *, const struct single_node *, enum single_pass_kind, double *y);
 
-/* Another mask of dropout in a summand of the result.  y: [count] to work in. */
+/* Try another mask of dropout in a summand of the result.  y: [count] to work in. */
 void suspect_masks(struct suspect *, const struct single_term *, double *y);
 
 /* A power of two that is no sum over a few ranks, but may be a loss scale. */
@@ -142,7 +144,7 @@ void suspect_forget(struct single_notes *);
 /** Offer the mistakes of the step whose result is suspected. */
 void suspect_step(struct suspect *, const struct stepping *);
 
-/* Rows, columns, heads, pieces in other places. */
+/* Try rows, columns, heads, pieces in other places. */
 void suspect_arrangement(struct suspect *);
 
 #endif

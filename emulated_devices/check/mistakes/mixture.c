@@ -1,4 +1,6 @@
-/* mixture.c -- what a router, the experts and their weighted sum give with one mistake. */
+/* mixture.c -- what a router, the experts and their weighted sum give with one mistake.  mistakes.c reads the tables.
+ * routing.h gives the choices by the program's own logits.  Rows of experts are choices, sorted by expert: row i
+ * belongs to token routing_token(i).  Mistakes that a model cannot have give tensor_none. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include <string.h>
@@ -9,23 +11,25 @@ enum { MOST_PARTS = 8, MOST_EXPERTS = 512, MOST_TRIED = 64 };
 
 enum { UNDIVIDED, DIVIDED, SIGMOIDS, SOFTMAX, UNSCALED, OF_SCORES, ALIKE, OF_LOGITS, BY_LARGEST };
 
-/* The weights of the same choices by another rule. */
+/* This makes the weights [N, k] of the same choices by another rule of the router. */
 static struct tensor weights(struct single *single, const struct single_node *node, int which)
 {
     const struct routing r = routing_of(single, node->in[0]);
     struct router_rule rule = single->context->config->mixture.router;
     if (!single_going(single)) return tensor_none;
+    /* The copy of the rule is changed; the model's own stays. */
     if (which == UNDIVIDED || which == DIVIDED) rule.normalized = which == DIVIDED;
     if (which == SIGMOIDS || which == SOFTMAX) rule.scores = which == SOFTMAX ? SCORES_SOFTMAX : SCORES_SIGMOID;
     if (which == UNSCALED) rule.scale = 1;
     const struct tensor w = single_new(single, single->cursor.N, r.k);
+    /* The experts are chosen again, and must be an I32 matrix for route_forward. */
     struct tensor experts = single_new(single, single->cursor.N, r.k);
     experts.dtype = I32;
     if (!single->failed) single->context->ops->route_forward(w, experts, r.logits, &rule, NULL);
     return w;
 }
 
-/* Weights that come from the chosen scores p and logits x in another way, [k]. */
+/* This makes the k weights of a token from its chosen scores p and logits x, by a mistaken rule. */
 static void other_weights(double *w, const double *p, const double *x, int64_t k, int which)
 {
     double sum = 0, top = 0;
@@ -38,6 +42,7 @@ static void other_weights(double *w, const double *p, const double *x, int64_t k
 
 static void softmax(double *p, const double *x, int64_t n);
 
+/* Weights [N, k] that no rule of the router gives: OF_SCORES, ALIKE, OF_LOGITS, BY_LARGEST. */
 static struct tensor plain_weights(struct single *single, const struct single_node *node, int which)
 {
     const struct routing r = routing_of(single, node->in[0]);
@@ -51,15 +56,18 @@ static struct tensor plain_weights(struct single *single, const struct single_no
         double score[MOST_EXPERTS], p[MOST_PARTS], of[MOST_PARTS];
         softmax(score, x, tensor_cols(r.logits));
         for (int64_t i = 0; i < r.k; i++) {
+            /* A dropped choice has no score, so the mistake cannot be made. */
             if (chosen[i] < 0) return tensor_none;
             p[i] = score[chosen[i]], of[i] = x[chosen[i]];
         }
         other_weights(numbers(w) + row * r.k, p, of, r.k, which);
+        /* The rule's factor multiplies the mistaken weights, too. */
         for (int64_t i = 0; i < r.k; i++) numbers(w)[row * r.k + i] *= rule->scale;
     }
     return w;
 }
 
+/* Rules that the router knows come before OF_SCORES in the list. */
 static struct tensor route_forward(struct single *single, const struct single_node *node,
                                    const struct single_mistake *mistake)
 {
@@ -67,7 +75,7 @@ static struct tensor route_forward(struct single *single, const struct single_no
            : plain_weights(single, node, mistake->which);
 }
 
-/* The softmax of a row. */
+/* Compute the softmax of a row. */
 static void softmax(double *p, const double *x, int64_t n)
 {
     double top = x[0], total = 0;
@@ -76,7 +84,7 @@ static void softmax(double *p, const double *x, int64_t n)
     for (int64_t e = 0; e < n; e++) p[e] /= total;
 }
 
-/* The gradient of logits from those of scores, d: p (d - sum of p d). */
+/* Compute the gradient of logits from those of scores, d: p (d - sum of p d). */
 static void through_softmax(double *dx, const double *x, const double *d, int64_t n)
 {
     double p[MOST_EXPERTS], inner = 0;
@@ -85,9 +93,11 @@ static void through_softmax(double *dx, const double *x, const double *d, int64_
     for (int64_t e = 0; e < n; e++) dx[e] = p[e] * (d[e] - inner);
 }
 
-/* What the weights and the losses add to the gradient of logits. */
+/* These are the two summands of the gradient of logits [N, E]: from the weights of choices, and from the routers'
+ * losses. */
 struct pulls { struct routing r; struct tensor weights, losses; };
 
+/* @return false if an input is missing or a failure is noted.  losses may be tensor_none. */
 static bool pulls_of(struct single *single, const struct single_node *node, struct pulls *pulls)
 {
     pulls->r = routing_of(single, node->in[0]);
@@ -98,7 +108,7 @@ static bool pulls_of(struct single *single, const struct single_node *node, stru
     return single_going(single);
 }
 
-/* The sum that weights are divided by is taken for constant. */
+/* The sum that weights are divided by is taken for constant: d score = scale dW / sum, then through the softmax. */
 static struct tensor constant_sum(struct single *single, const struct single_node *node)
 {
     struct pulls p;
@@ -113,17 +123,20 @@ static struct tensor constant_sum(struct single *single, const struct single_nod
         const int32_t *chosen = (const int32_t *)p.r.experts.data + row * p.r.k;
         double score[MOST_EXPERTS], d[MOST_EXPERTS] = { 0 }, sum = 0;
         softmax(score, x, E);
+        /* Add up the chosen scores; a dropped choice adds nothing. */
         for (int64_t i = 0; i < p.r.k; i++) sum += chosen[i] >= 0 ? score[chosen[i]] : 0;
         for (int64_t i = 0; i < p.r.k; i++)
             if (chosen[i] >= 0) d[chosen[i]] = rule->scale * numbers(dW)[row * p.r.k + i] / sum;
         through_softmax(numbers(dx) + row * E, x, d, E);
+        /* The losses' gradient is right and is added as it is. */
         for (int64_t e = 0; e < E && tensor_present(p.losses); e++)
             numbers(dx)[row * E + e] += numbers(p.losses)[row * E + e];
     }
     return dx;
 }
 
-/* How often the tokens [from, to) choose each expert, in all layers.  @return layers. */
+/* Count how often tokens [from, to) choose each expert, in all layers.  @return the number of layers with a
+ * router. */
 static int64_t mixture_count_choices(struct single *single, int64_t from, int64_t to, double *count)
 {
     int64_t layers = 0;
@@ -132,6 +145,7 @@ static int64_t mixture_count_choices(struct single *single, int64_t from, int64_
         const int used = single->memory.used;
         if (single->context->graph->node[v].operation != &single_route) continue;
         const struct routing r = routing_of(single, single->context->graph->node[v].in[0]);
+        /* Token n's choices are the numbers n k to n k + k - 1; a dropped choice counts, too. */
         for (int64_t i = from * r.k; single_going(single) && i < to * r.k; i++) {
             const int32_t e = choice_made(((const int32_t *)r.experts.data)[i]);
             if (e >= 0 && e < MOST_EXPERTS) count[e]++;
@@ -142,32 +156,37 @@ static int64_t mixture_count_choices(struct single *single, int64_t from, int64_
     return layers;
 }
 
-/* Each of so many parts of the batch balances its own tokens, and the losses are averaged. */
+/* Each part of the batch balances its own tokens, and the losses are averaged. */
 static struct tensor balance_of_parts(struct single *single, const struct single_node *node, int parts)
 {
     const struct mixture_config *m = &single->context->config->mixture;
     struct pulls p;
+    /* The right balance loss must be of the whole batch.  No other loss of the router may be in the gradient. */
     if (!router_balances_all(single) || !pulls_of(single, node, &p) || !tensor_present(p.losses)
         || parts > single->cursor.batch.B ||
         m->z_coefficient > 0 || m->sequence_coefficient > 0 || tensor_cols(p.r.logits) > MOST_EXPERTS)
         return tensor_none;
     const int64_t E = tensor_cols(p.r.logits);
     const struct tensor dx = single_new(single, single->cursor.N, E);
+    /* A part is a run of sequences, as copies of a model have them. */
     for (int k = 0; k < parts && single_going(single); k++) {
         const int64_t from = part_begin(single->cursor.batch.B, parts, k) * single->cursor.batch.S,
                       to = part_begin(single->cursor.batch.B, parts, k + 1) * single->cursor.batch.S;
         double d[MOST_EXPERTS];
         const int64_t layers = mixture_count_choices(single, from, to, d);
         const double rows = (double)((to - from) * layers);
+        /* d balance / d score_e = coefficient E count_e / (rows tokens), divided by the parts. */
         for (int64_t e = 0; e < E; e++) d[e] *= m->balance_coefficient * (double)E / rows / rows / parts;
         for (int64_t row = from; row < to && single_going(single); row++) {
             through_softmax(numbers(dx) + row * E, numbers(p.r.logits) + row * E, d, E);
+            /* The gradient from the weights of choices is right, and is added. */
             for (int64_t e = 0; e < E; e++) numbers(dx)[row * E + e] += numbers(p.weights)[row * E + e];
         }
     }
     return single_going(single) ? dx : tensor_none;
 }
 
+/* A row with parts is a balance loss; without parts it is the constant sum. */
 static struct tensor route_input(struct single *single, const struct single_node *node,
                                  const struct single_mistake *mistake)
 {
@@ -195,6 +214,7 @@ static const struct single_mistake route_rows[] = {
     { 0 }
 };
 
+/* y = want + (factor - 1) pull. */
 static void try_pull_times(struct suspect *suspect, struct tensor pull, double factor, const char *what, double *y)
 {
     for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] + (factor - 1) * numbers(pull)[i];
@@ -202,7 +222,7 @@ static void try_pull_times(struct suspect *suspect, struct tensor pull, double f
     else suspect_explained(suspect, y, "what %s times %.4f", what, factor);
 }
 
-/* A summand of the gradient of logits, lost, halved, doubled, or times the factor that fits best. */
+/* A summand of the gradient of logits is lost, halved, doubled, or times the factor that fits best. */
 static void try_pull(struct suspect *suspect, struct tensor pull, const char *what, double *y)
 {
     static const double usual[] = { 0, 0.5, 2, 1 / 3.0, 3, 0.25, 4 };
@@ -212,6 +232,7 @@ static void try_pull(struct suspect *suspect, struct tensor pull, const char *wh
         along += (suspect->have[i] - suspect->want[i]) / fmax(suspect->bound[i], 1e-300) * x, size += x * x;
     }
     if (!(size > 0)) return;
+    /* The usual factor that is nearest to the measured factor is said if it is near enough. */
     size_t near = 0;
     for (size_t k = 1; k < sizeof usual / sizeof *usual; k++)
         if (fabs(usual[k] - 1 - along / size) < fabs(usual[near] - 1 - along / size)) near = k;
@@ -219,6 +240,7 @@ static void try_pull(struct suspect *suspect, struct tensor pull, const char *wh
     if (suspect->words[0] == 0) try_pull_times(suspect, pull, 1 + along / size, what, y);
 }
 
+/* Losses come first: they are often small, and their factor fits exactly. */
 static void try_pulls(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     struct pulls of;
@@ -234,6 +256,7 @@ const struct single_mistakes single_route_mistakes = {
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
+/* An expert's rows begin behind those of all experts before it. */
 static int64_t first_row(const struct routing *routing, int64_t expert)
 {
     int64_t first = 0;
@@ -241,15 +264,15 @@ static int64_t first_row(const struct routing *routing, int64_t expert)
     return first;
 }
 
-/* The row of X that row i of the choices is: its token's plus `shift` of the choices; or, of one with a row for each
- * choice, its own. */
+/* This is the row of X that row i of the choices reads.  X has a row for each token, or for each choice.  A shift
+ * takes the row of a choice further on. */
 static int64_t source_of(const struct routing *routing, int64_t i, int64_t rows, int shift)
 {
     if (rows == routing->rows) return i;
     return routing_token(routing, (i + shift + routing->rows) % routing->rows);
 }
 
-/* Y = X W^T of each expert; other: how far away the expert is whose matrix it takes. */
+/* Y = X W^T of each expert's rows.  other: the distance of the expert whose matrix is taken. */
 static struct tensor products(struct single *single, const struct single_node *node, int other, int shift)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -260,11 +283,13 @@ static struct tensor products(struct single *single, const struct single_node *n
     for (int64_t e = 0; e < r.E && single_going(single); e++) {
         const int used = single->memory.used;
         const int64_t first = first_row(&r, e), count = routing_count(&r, e);
+        /* The expert's rows are gathered, since its choices are not next to each other in X. */
         const struct tensor W = single_param(single, node->weight + (int)((e + other + r.E) % r.E) * node->stride),
                             x = single_new(single, count, in);
         for (int64_t i = 0; single_going(single) && i < count; i++)
             memcpy(numbers(x) + i * in, numbers(X) + source_of(&r, first + i, tensor_rows(X), shift) * in,
                    (size_t)in * sizeof(double));
+        /* An expert without rows multiplies nothing. */
         if (single_going(single) && count > 0)
             single->context->ops->linear_forward_add(tensor_2d(numbers(Y) + first * out, F64, count, out), x, W);
         single_release(single, used);
@@ -295,7 +320,8 @@ static const struct single_mistake down_rows[] = { MATRICES, { 0 } }, up_rows[] 
     { 0 }
 };
 
-/* Of each expert whose rows are wrong, the one whose matrix gives them; with[e] is e if its own does, or none. */
+/* For each expert whose rows are wrong, find the expert whose matrix gives them.  with[e] stays e if no other
+ * matrix does.  @return how many were found. */
 static int find_matrices(struct suspect *suspect, const struct single_node *node,
                          const struct routing *routing, int with[], double *y)
 {
@@ -308,7 +334,9 @@ static int find_matrices(struct suspect *suspect, const struct single_node *node
         for (int64_t i = from; i < to; i++)
             off[e] += (suspect->have[i] - suspect->want[i]) * (suspect->have[i] - suspect->want[i]);
     }
+    /* y begins as the right result; experts with another matrix overwrite their rows. */
     memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
+    /* `other` is a distance: expert e tries the matrix of e + other. */
     for (int other = 1; other < routing->E && single_going(suspect->s); other++) {
         const int used = suspect->s->memory.used;
         const struct tensor Y = products(suspect->s, node, other, 0);
@@ -318,6 +346,7 @@ static int find_matrices(struct suspect *suspect, const struct single_node *node
             double here = 0;
             for (int64_t i = from; i < to; i++)
                 here += (suspect->have[i] - numbers(Y)[i]) * (suspect->have[i] - numbers(Y)[i]);
+            /* A hundred times nearer: matrices of other experts give quite other rows. */
             if (!(here < off[e] / 100)) continue;
             memcpy(y + from, numbers(Y) + from, (size_t)(to - from) * sizeof *y);
             found += with[e] == e, with[e] = (int)((e + other) % routing->E), off[e] = here;
@@ -327,7 +356,7 @@ static int find_matrices(struct suspect *suspect, const struct single_node *node
     return found;
 }
 
-/* Experts that have the matrices of others: two have exchanged them, or one has another's. */
+/* Some experts have the matrices of others: two have exchanged them, or one has another's. */
 static void try_matrices(struct suspect *suspect, const struct single_node *node, double *y)
 {
     const struct routing r = routing_of(suspect->s, node->logits);
@@ -335,13 +364,14 @@ static void try_matrices(struct suspect *suspect, const struct single_node *node
     if (!single_going(suspect->s) || suspect->words[0] || r.E > MOST_TRIED || r.rows * suspect->cols != suspect->count)
         return;
     if (find_matrices(suspect, node, &r, with, y) == 0) return;
+    /* The first expert with another matrix is named. */
     while (with[e] == e) e++;
     if (with[with[e]] == e)
         suspect_explained(suspect, y, "experts %d and %d have exchanged their matrices", e, with[e]);
     else suspect_explained(suspect, y, "expert %d has the matrix of expert %d", e, with[e]);
 }
 
-/* What tokens [from, to) contribute to the gradient of an expert's matrix. */
+/* dW [out, in] of an expert from the choices of tokens [from, to): dW += dY_i^T X_i. */
 static struct tensor weight_of_tokens(struct single *single, const struct single_node *node, int64_t from, int64_t to)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -357,7 +387,7 @@ static struct tensor weight_of_tokens(struct single *single, const struct single
     return dW;
 }
 
-/* The gradient of an expert's matrix, in the parts that copies of the model have of the batch. */
+/* The gradient of an expert's matrix is the sum of parts that copies of the model have of the batch. */
 static void try_batch(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     struct single *s = suspect->s;
@@ -386,7 +416,7 @@ const struct single_mistakes single_experts_down_mistakes = {
 
 enum { REVERSED, NOT_WEIGHED, TWICE };
 
-/* The weight of a row of the choices. */
+/* This is the weight of a row of the choices, with the mistake. */
 static double weighed(const struct routing *routing, int64_t row, struct tensor w, int which)
 {
     const int64_t at = ((const int32_t *)routing->order.data)[row], token = at / routing->k;
@@ -395,6 +425,7 @@ static double weighed(const struct routing *routing, int64_t row, struct tensor 
            : numbers(w)[token * routing->k + routing->k - 1 - at % routing->k];
 }
 
+/* Y [N, D] = sum over a token's choices of weight times row. */
 static struct tensor combine_forward(struct single *single, const struct single_node *node,
                                      const struct single_mistake *mistake)
 {
@@ -410,6 +441,7 @@ static struct tensor combine_forward(struct single *single, const struct single_
     return Y;
 }
 
+/* dX [rows, D] = weight dY of the row's token. */
 static struct tensor combine_input(struct single *single, const struct single_node *node,
                                    const struct single_mistake *mistake)
 {
@@ -431,6 +463,7 @@ static const struct single_mistake combine_rows[] = {
     { 0 }
 };
 
+/* An element outside its bound, also if it is NaN. */
 static bool is_outside(const struct suspect *suspect, int64_t i)
 {
     return !(fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i]);
@@ -440,7 +473,7 @@ static bool is_outside(const struct suspect *suspect, int64_t i)
  * fp32, bf16 and fp16, and not if the row must be found exactly (fault check-mistake-dropped-row-is-exact). */
 static const double WHOLE_ROW = 0.05;
 
-/* How much of a choice's row a token lacks, by least squares; NaN: nothing of the token is wrong. */
+/* How much of a choice's row a token lacks, by least squares: 1 is all of it.  NaN: nothing of the token is wrong. */
 static double mixture_lacks(const struct suspect *suspect, int64_t token, const double *row, double w)
 {
     double along = 0, size = 0;
@@ -453,11 +486,12 @@ static double mixture_lacks(const struct suspect *suspect, int64_t token, const 
     return wrong && size > 0 ? along / size : NAN;
 }
 
-/* All rows of an expert, or of each token's choice number so, are not in the sum. */
+/* All rows of an expert are not in the sum, or all rows with one number among a token's choices. */
 static void try_without(struct suspect *suspect, const struct routing *routing, struct tensor rows,
                         struct tensor w, double *y)
 {
     for (int64_t of = 0; of < routing->E + routing->k && routing->E <= MOST_TRIED; of++) {
+        /* The first E hypotheses are experts, the next k are numbers of choices. */
         memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
         for (int64_t e = 0, i = 0; e < routing->E; e++)
             for (const int64_t end = i + routing_count(routing, e); i < end; i++) {
@@ -475,7 +509,7 @@ static void try_without(struct suspect *suspect, const struct routing *routing, 
     }
 }
 
-/* Rows that are not in the sum: those of an expert that had no room for them, or one that is lost. */
+/* Find rows that are not in the sum: an expert had no room for them, or a row was lost. */
 static void try_dropped(struct suspect *suspect, const struct single_node *node, double *y)
 {
     struct single_sizes sizes;
@@ -491,12 +525,14 @@ static void try_dropped(struct suspect *suspect, const struct single_node *node,
     for (int64_t e = 0; e < r.E; e++)
         for (int64_t first = first_row(&r, e), i = first; i < first + routing_count(&r, e); i++) {
             const double weight = routing_weight(&r, i, w), *row = numbers(rows) + i * suspect->cols;
+            /* The row is missing only if the token lacks all of it. */
             if (!(fabs(mixture_lacks(suspect, routing_token(&r, i), row, weight) - 1) < WHOLE_ROW)) continue;
             for (int64_t d = 0; d < suspect->cols; d++) y[routing_token(&r, i) * suspect->cols + d] -= weight * row[d];
             one = one && (expert < 0 || expert == e), expert = e, dropped++;
             lasts += i == first + routing_count(&r, e) - 1;
         }
     if (dropped == 0) return;
+    /* An expert that had no room for its last row is the usual cause, and has words of its own. */
     if (one && dropped == 1 && lasts == 1)
         suspect_explained(suspect, y, "without the last row of expert %d of %d", (int)expert, (int)r.E);
     else if (one) suspect_explained(suspect, y, "without %d rows of expert %d of %d", (int)dropped,
@@ -504,7 +540,7 @@ static void try_dropped(struct suspect *suspect, const struct single_node *node,
     else suspect_explained(suspect, y, "without %d rows of several experts", (int)dropped);
 }
 
-/* The columns of part k of a matrix, the rest 0. */
+/* Keep the columns of part k of a matrix and set the rest to 0. */
 static struct tensor some_columns(struct single *single, struct tensor t, int parts, int k)
 {
     const int64_t cols = tensor_cols(t), from = part_begin(cols, parts, k), to = part_begin(cols, parts, k + 1);
@@ -514,7 +550,8 @@ static struct tensor some_columns(struct single *single, struct tensor t, int pa
     return out;
 }
 
-/* What rank k's columns of the experts contribute to the gradient of the weights. */
+/* Rank k's columns of the experts give this to the gradient of weights [N, k]: the product of its part of the rows
+ * with dY. */
 static struct tensor weights_of_part(struct single *single, const struct single_node *node,
                                      const struct single_node *down, int parts, int k)
 {
@@ -530,6 +567,7 @@ static struct tensor weights_of_part(struct single *single, const struct single_
         const struct tensor x = tensor_2d(numbers(X) + first * tensor_cols(X), F64, count, tensor_cols(X)),
                             some = some_columns(single, x, parts, k);
         if (!single->failed) single->context->ops->linear_forward_add(rows, some, W);
+        /* The weight of a choice has the gradient (row, dY of its token). */
         for (int64_t i = 0; !single->failed && i < count * D; i++)
             numbers(out)[((const int32_t *)r.order.data)[first + i / D]] +=
                 numbers(rows)[i] * numbers(dY)[routing_token(&r, first + i / D) * D + i % D];
@@ -538,12 +576,13 @@ static struct tensor weights_of_part(struct single *single, const struct single_
     return out;
 }
 
-/* The gradient of the weights, in the parts that ranks along tp have of experts. */
+/* The gradient of weights is the sum over ranks along tp, which have parts of the experts. */
 static void try_weights_in_parts(struct suspect *suspect, const struct single_node *node, double *y)
 {
     struct single *s = suspect->s;
     const struct single_node *down = &s->context->graph->node[single_slot(s, node->in[0])->maker];
     const int tried[] = { s->rounding.parts, 2, 3, 4, 8 };
+    /* The rows must come from the experts' second product, or the parts are unknown. */
     if (down->operation != &single_experts_down || s->context->config->mixture.zero > 0) return;
     for (int t = 0; t < 5 && suspect->words[0] == 0 && single_going(s); t++) {
         struct tensor part[MOST_PARTS];

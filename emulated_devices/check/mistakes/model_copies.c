@@ -1,3 +1,6 @@
+/* model_copies.c -- runs the one-device model on the labels of one copy and keeps its gradients.  report/singles.c
+ * opens the copies for the ranks along dp, and mistakes/ asks for them by name.  Only ERR_MEMORY is an error: a
+ * copy that cannot be run is not found. */
 #include "emulated_devices/check/mistakes/model_copies.h"
 #include "ref/model/operands.h"
 #include "ref/model/transformer.h"
@@ -19,9 +22,11 @@ void model_copies_free(struct model_copies *copies)
 
 /* ---- one copy ---------------------------------------------------------------------------------------------------- */
 
-/* The labels of a copy; those of the others are ignored.  @return its part of those that count. */
+/* Write a copy's labels [B S]; labels of other copies become -1, which the loss ignores.  @return the copy's part
+ * of the labels that count. */
 static double labels_of(const struct golden *golden, int n, int k, int32_t *labels)
 {
+    /* Sequences [from, to) of copy k: the first B mod n copies have one more. */
     const int64_t B = golden->B, from = B / n * k + (k < B % n ? k : B % n),
                   to = B / n * (k + 1) + (k + 1 < B % n ? k + 1 : B % n);
     int64_t all = 0, own = 0;
@@ -33,6 +38,7 @@ static double labels_of(const struct golden *golden, int n, int k, int32_t *labe
     return all ? (double)own / (double)all : 0;
 }
 
+/* Set the weights, corrections of routers and the seed of dropout that the first step has. */
 static enum error_code model_copies_start(struct transformer *model, const struct golden *golden, struct error *err)
 {
     enum error_code e = golden_read_biases(golden, model->router_bias, err);
@@ -45,6 +51,8 @@ static enum error_code model_copies_start(struct transformer *model, const struc
     return e;
 }
 
+/* This copies the gradients of all parameters, one after another.  The model divides by the copy's own labels, so
+ * `share` turns them into the copy's part of the batch's mean. */
 static double *gradients_of(const struct transformer *model, double share)
 {
     int64_t n = 0;
@@ -55,7 +63,7 @@ static double *gradients_of(const struct transformer *model, double share)
     return all;
 }
 
-/* Run our model on a copy's labels.  What cannot be run is no copy. */
+/* Run our model on a copy's labels.  A copy that cannot be run has no gradients, and only ERR_MEMORY is reported. */
 static enum error_code model_copies_compute(struct model_copies *copies, int k, struct error *err)
 {
     const struct golden *g = copies->golden;
@@ -64,6 +72,7 @@ static enum error_code model_copies_compute(struct model_copies *copies, int k, 
     int32_t *labels = malloc((size_t)(g->B * g->S) * sizeof *labels + 1);
     if (labels == NULL) return fail(err, ERR_MEMORY, "no memory for the labels of a copy");
     copies->share[k] = labels_of(g, copies->n, k, labels);
+    /* A copy without labels has no loss. */
     enum error_code e = copies->share[k] > 0 ? transformer_open(&m, &g->config, F64, g->seed, err) : ERR_CHECK;
     if (!e) {
         e = model_copies_start(&m, g, err);
@@ -81,7 +90,7 @@ static enum error_code model_copies_compute(struct model_copies *copies, int k, 
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Where a parameter begins; -1: there is none of this name and size. */
+/* Where a parameter's gradients begin in the copy's list; -1: no parameter has this name and size. */
 static int64_t begin_of(const struct model_config *config, const char *name, int64_t count)
 {
     int64_t at = 0;
@@ -99,11 +108,13 @@ enum error_code model_copies_fetch(struct model_copies *copies, const char *name
 {
     int k, used = 0;
     *found = SINGLE_HAS_NOT;
+    /* The name must be copy/K/..., with K below n; any other name belongs to another source. */
     if (sscanf(name, "copy/%d/%n", &k, &used) != 1 || used == 0 || k < 0 || k >= copies->n) return OK;
     if (copies->grad == NULL) copies->grad = calloc((size_t)copies->n, sizeof *copies->grad);
     if (copies->share == NULL) copies->share = calloc((size_t)copies->n, sizeof *copies->share);
     if (copies->grad == NULL || copies->share == NULL)
         return fail(err, ERR_MEMORY, "no memory for the copies of a model");
+    /* The gradients are computed when the first of them is asked for; later reads only copy. */
     const enum error_code e = copies->grad[k] == NULL ? model_copies_compute(copies, k, err) : OK;
     if (e || copies->grad[k] == NULL) return e;
     const char *what = name + used;

@@ -1,4 +1,6 @@
-/* norm.c -- what a norm, also of a latent, gives with one mistake. */
+/* norm.c -- what a norm, also of a latent, gives with one mistake.
+ * mistakes.c reads norm_rows for layernorm, rmsnorm and norms of latents.  suspect_product_parts of matrix.c gives
+ * what ranks along tp have before their sum. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <string.h>
 
@@ -16,8 +18,10 @@ struct norm_switches {
 
 #define WITH(...) .with = &(const struct norm_switches){ __VA_ARGS__ }
 
+/* These are the mean of a row and the factor 1 / root by which the row is multiplied. */
 struct row { double mean, r; };
 
+/* With the switches a row's mean and factor are the mistaken ones.  rmsnorm has the mean 0. */
 static struct row norm_row_of(const struct single *single, const struct single_node *node,
                               const struct norm_switches *switches, const double *x, int64_t D)
 {
@@ -32,6 +36,7 @@ static struct row norm_row_of(const struct single *single, const struct single_n
     return (struct row){ mean, switches->outside ? 1 / (sqrt(variance) + eps) : 1 / sqrt(variance + eps) };
 }
 
+/* Whether the mistake changes nothing: an eps equal to the model's, no bias, a mean that rmsnorm does not have. */
 static bool norm_cannot(const struct single *single, const struct single_node *node,
                         const struct norm_switches *switches)
 {
@@ -43,13 +48,14 @@ static bool norm_cannot(const struct single *single, const struct single_node *n
            (switches->lacks_one && norm_base(single->context->config) == 0);
 }
 
-/* What a row is multiplied by. */
+/* The factor of an element: its weight, or 1 + weight in models whose norms are based at 1. */
 static double factor(const struct single *single, const struct norm_switches *switches, double weight)
 {
     return switches->no_weight ? 1
            : weight + norm_base(single->context->config) + switches->adds_one - switches->lacks_one;
 }
 
+/* Y [N, D] = (X - mean) r w + b. */
 static struct tensor mistakes_norm_norm_forward(struct single *single, const struct single_node *node,
                                                 const struct single_mistake *mistake)
 {
@@ -60,11 +66,13 @@ static struct tensor mistakes_norm_norm_forward(struct single *single, const str
     if (!single_going(single) || norm_cannot(single, node, v)) return tensor_none;
     const int64_t D = single_slot(single, node->out)->cols, ld = tensor_cols(X);
     const struct tensor Y = single_new(single, tensor_rows(X), D);
+    /* A norm of heads or of parts has fewer weights than columns, and no row of this table. */
     if (tensor_count(w) != D) return tensor_none;
     struct row row = { 0 };
     for (int64_t i = 0; !single->failed && i < tensor_count(Y); i++) {
         const int64_t c = i % D;
         const double *x = numbers(X) + i / D * ld;
+        /* A row's statistics are computed once, for its first column. */
         if (c == 0) row = norm_row_of(single, node, v, x, D);
         numbers(Y)[i] = (x[c] - row.mean) * row.r * factor(single, v, numbers(w)[c]) +
                         (node->bias < 0 || v->no_bias ? 0 : numbers(b)[c]);
@@ -72,6 +80,7 @@ static struct tensor mistakes_norm_norm_forward(struct single *single, const str
     return Y;
 }
 
+/* dX = r (h - mean(h) - n mean(h n)); h = dY w, and n is the normed row. */
 static struct tensor norm_input(struct single *single, const struct single_node *node,
                                 const struct single_mistake *mistake)
 {
@@ -86,7 +95,9 @@ static struct tensor norm_input(struct single *single, const struct single_node 
     if (tensor_count(w) != D) return tensor_none;
     for (int64_t r = 0; !single->failed && r < tensor_rows(X); r++) {
         const double *x = numbers(X) + r * ld, *dy = numbers(dY) + r * D;
+        /* With the mistake `subtracted` only the gradient's mean is wrong; the row itself is right. */
         const struct row row = norm_row_of(single, node, v->subtracted ? &right : v, x, D);
+        /* h is the mean of dY w, and hx the mean of dY w n. */
         double h = 0, hx = 0;
         for (int64_t i = 0; i < D; i++) {
             const double hi = dy[i] * factor(single, v, numbers(w)[i]);
@@ -102,7 +113,7 @@ static struct tensor norm_input(struct single *single, const struct single_node 
     return dX;
 }
 
-/* The gradient of the weight, of other rows than the normed ones. */
+/* dw [D] = sum over rows of dY n.  The mistakes take other rows than the normed ones. */
 static struct tensor norm_weight(struct single *single, const struct single_node *node,
                                  const struct single_mistake *mistake)
 {
@@ -113,6 +124,7 @@ static struct tensor norm_weight(struct single *single, const struct single_node
     const int64_t D = tensor_cols(dY), ld = tensor_cols(X);
     const struct tensor dW = single_new(single, 1, D);
     if (tensor_count(w) != D) return tensor_none;
+    /* dw_i += dy_i n_i, where n = (x - mean) r unless the mistake takes the input itself. */
     for (int64_t r = 0; !single->failed && r < tensor_rows(X); r++) {
         const double *x = numbers(X) + r * ld, *dy = numbers(dY) + r * D;
         const struct row row = norm_row_of(single, node, &right, x, D);
@@ -158,7 +170,8 @@ static const struct single_mistake norm_rows[] = {
 
 /* ---- before the sum over tp ------------------------------------------------------------------------------------- */
 
-/* The product that a norm reads, as it is or with what passes by; NULL: none, or masks are between them. */
+/* Find the product that a norm reads, as it is or with what passes by.  @return NULL: no product, or masks are
+ * between them. */
 static const struct single_node *product_before(const struct single *single, int slot)
 {
     const int maker = slot < 0 ? -1 : single_slot(single, slot)->maker;
@@ -169,7 +182,7 @@ static const struct single_node *product_before(const struct single *single, int
     return n->operation == &single_dropout ? product_before(single, n->in[0]) : NULL;
 }
 
-/* Rows X + Z, normed as the node does, added to y. */
+/* Norm the rows X + Z as the node does, and add the result to y.  Z may be NULL. */
 static void add_norm(struct single *single, const struct single_node *node, struct tensor X, const double *Z, double *y)
 {
     const struct tensor w = single_param(single, node->weight), b = single_param(single, node->bias);
@@ -177,6 +190,7 @@ static void add_norm(struct single *single, const struct single_node *node, stru
     const struct norm_switches right = { 0 };
     double *const x = single_new(single, 1, D).data;
     for (int64_t r = 0; single_going(single) && r < tensor_rows(X); r++) {
+        /* The row that is normed is X + Z, or X alone. */
         for (int64_t i = 0; i < D; i++) x[i] = numbers(X)[r * D + i] + (Z ? Z[r * D + i] : 0);
         const struct row row = norm_row_of(single, node, &right, x, D);
         for (int64_t i = 0; i < D; i++)
@@ -185,10 +199,10 @@ static void add_norm(struct single *single, const struct single_node *node, stru
     }
 }
 
-/* What a rank's part is added to before the norm: nothing; or, on the first rank or on all, what passes the product by,
- * with its bias or without. */
+/* Where a rank adds what passes the product by before the norm: nowhere, on the first rank, or on all ranks. */
 enum beside { NOWHERE, ON_THE_FIRST, EVERYWHERE, BESIDES };
 
+/* Each rank norms its own part, and the all-reduce adds up the norms. */
 static void try_sums_of_norms(struct suspect *suspect, const struct single_node *node,
                               const struct tensor part[], int parts, const double *rest, double *y)
 {
@@ -201,6 +215,7 @@ static void try_sums_of_norms(struct suspect *suspect, const struct single_node 
     }
 }
 
+/* No all-reduce at all: the rank's result is the norm of its own part. */
 static void try_norm_of_part(struct suspect *suspect, const struct single_node *node,
                              const struct tensor part[], int parts, const double *rest, double *y)
 {
@@ -214,7 +229,7 @@ static void try_norm_of_part(struct suspect *suspect, const struct single_node *
         }
 }
 
-/* Ranks along tp take the norm of their own parts of the sum that it reads. */
+/* Ranks along tp take the norm of their own parts of the sum that the norm reads. */
 static void try_before_sum(struct suspect *suspect, const struct single_node *node, double *y)
 {
     struct single *s = suspect->s;
@@ -227,10 +242,12 @@ static void try_before_sum(struct suspect *suspect, const struct single_node *no
         struct tensor part[SUSPECT_RANKS];
         const int used = s->memory.used, parts = suspect_product_parts(s, from, tried[t], part);
         const struct tensor rest = parts > 0 ? single_new(s, suspect->rows, suspect->cols) : tensor_none;
+        /* rest = X - sum of the parts: the residual stream, and the product's bias. */
         for (int64_t i = 0; parts > 0 && !s->failed && i < suspect->count; i++) {
             numbers(rest)[i] = numbers(X)[i];
             for (int k = 0; k < parts; k++) numbers(rest)[i] -= numbers(part[k])[i];
         }
+        /* The bias may belong to the parts: the second round takes it out of the rest. */
         for (int without = 0; parts > 0 && without <= (from->bias >= 0) && !s->failed; without++) {
             for (int64_t i = 0; without && i < suspect->count; i++)
                 numbers(rest)[i] -= numbers(bias)[i % suspect->cols];
@@ -243,7 +260,7 @@ static void try_before_sum(struct suspect *suspect, const struct single_node *no
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-/* The weight of another norm of as many numbers. */
+/* The norm has the weight of another norm of the same layer and size. */
 static void try_other_weights(struct suspect *suspect, const struct single_node *node,
                               enum single_pass_kind pass, double *y)
 {
@@ -263,6 +280,7 @@ static void try_other_weights(struct suspect *suspect, const struct single_node 
     }
 }
 
+/* Sums over tp are tried only if no weight explains the result. */
 static void try_parts(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     try_other_weights(suspect, node, pass, y);

@@ -1,10 +1,13 @@
 /* rotary.c -- rotations by other angles: how far each pair was turned is measured, in what is wrong, and
- * another theta, scaling, factor or first position is looked for that turns so. */
+ * another theta, scaling, factor or first position is looked for that turns so.
+ * elementwise.c calls suspect_rotation for rotations that no row of its table explains.  The search changes a copy of
+ * the model's rotary numbers, never the model. */
 #include "ref/model/rotary.h"
 #include "emulated_devices/check/mistakes/mistakes.h"
 
 enum { PAIRS = ROTARY_PAIRS };
 
+/* This is the rotation that is diagnosed, and what was measured in it. */
 struct turning {
     const struct suspect *p;
     const double *x;                    /* what is turned */
@@ -15,14 +18,17 @@ struct turning {
     double frequency[PAIRS], at_zero[PAIRS];            /* measured: of a token, and at position 0 */
 };
 
+/* Move an angle between minus half a turn and half a turn. */
 static double wrapped(double angle)
 {
     const double turn = 6.283185307179586476925;
     return angle - turn * round(angle / turn);
 }
 
+/* These are the two columns that are turned together. */
 struct pair { int64_t a, b; };
 
+/* Pairs are neighbours, or stand half a head apart. */
 static struct pair pair_at(const struct turning *turning, int64_t row, int64_t head, int64_t p)
 {
     const int64_t at = row * turning->width + head * turning->p->s->context->config->A;
@@ -35,7 +41,8 @@ static bool is_off(const struct suspect *suspect, int64_t i)
     return !(fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i]);
 }
 
-/* By how much pair p of the tokens at this position was turned, where anything of them is wrong; NaN: nothing is. */
+/* This is the angle by which pair p of the tokens at this position was turned.  Only wrong elements count; NaN:
+ * nothing is wrong. */
 static double angle_at(const struct turning *turning, int64_t position, int64_t p)
 {
     const struct suspect *of = turning->p;
@@ -44,13 +51,16 @@ static double angle_at(const struct turning *turning, int64_t position, int64_t 
         for (int64_t h = 0; h < turning->heads; h++) {
             const struct pair at = pair_at(turning, row, h, p);
             if (!is_off(of, at.a) && !is_off(of, at.b)) continue;
+            /* cross and dot are the sine and cosine of the turn, times the pairs' squared lengths: all heads and
+             * sequences add up. */
             cross += turning->x[at.a] * of->have[at.b] - turning->x[at.b] * of->have[at.a];
             dot += turning->x[at.a] * of->have[at.a] + turning->x[at.b] * of->have[at.b];
         }
     return cross == 0 && dot == 0 ? NAN : turning->sign * atan2(cross, dot);
 }
 
-/* Measured from position to position twice as far, so that no turn is missed; where nothing is wrong it is right. */
+/* Measure each pair's frequency from positions 1, 2, 4, ...: each doubling refines it, and no whole turn is
+ * missed.  Pairs without a wrong element have the right frequency. */
 static void rotary_measure(struct turning *turning)
 {
     const int64_t S = turning->p->s->cursor.batch.S;
@@ -61,18 +71,20 @@ static void rotary_measure(struct turning *turning)
         for (int64_t s = 1; s < S; s *= 2) {
             const double angle = angle_at(turning, s, p);
             if (isnan(angle)) continue;
+            /* The angle beyond f s is left over; divided by s it corrects f. */
             f = isnan(f) ? wrapped(angle - from) / (double)s : f + wrapped(angle - from - f * (double)s) / (double)s;
         }
         turning->frequency[p] = isnan(f) ? right : f, turning->at_zero[p] = from;
     }
 }
 
-/* Turn by these frequencies, from this position on, what is wrong of queries and keys; the rest is right. */
+/* y: wrong queries or keys are turned by these frequencies, from position `first` on; all else is right. */
 static void rotary_turn(const struct turning *turning, const double f[PAIRS], double first, double *y)
 {
     const struct suspect *of = turning->p;
     const int64_t H = of->s->context->config->H;
     for (int64_t i = 0; i < of->count; i++) y[i] = of->want[i];
+    /* A pair (a, b) becomes (a cos - b sin, b cos + a sin) with angle = sign (position + first) f. */
     for (int64_t i = 0; i < of->rows * turning->heads * turning->pairs; i++) {
         const int64_t row = i / (turning->heads * turning->pairs), p = i % turning->pairs,
             head = i / turning->pairs % turning->heads;
@@ -85,11 +97,13 @@ static void rotary_turn(const struct turning *turning, const double f[PAIRS], do
     }
 }
 
+/* Words for the message: both are turned wrongly, or only queries or keys. */
 static const char *of_what(const struct turning *turning)
 {
     return turning->keys && turning->queries ? "" : turning->keys ? " of keys" : " of queries";
 }
 
+/* f [pairs] gets the angle of each pair for one position. */
 static void frequencies_of(const struct turning *turning, const struct rotary *rotary, double f[PAIRS])
 {
     for (int64_t p = 0; p < turning->pairs; p++)
@@ -105,7 +119,7 @@ static double apart(const struct turning *turning, const struct rotary *rotary)
     return sum;
 }
 
-/* To two digits, if that is near: numbers in files are round. */
+/* Round to two digits if the number is near: numbers in configurations are round. */
 static double rotary_rounded(double x)
 {
     const double unit = pow(10, floor(log10(x)) - 1), r = round(x / unit) * unit;
@@ -113,16 +127,19 @@ static double rotary_rounded(double x)
 }
 
 enum number { THETA, FACTOR };
+/* Change the number that is searched. */
 static void rotary_set(struct rotary *rotary, enum number which, double x)
 {
     *(which == THETA ? &rotary->theta : &rotary->factor) = x;
 }
 
-/* Set the number, from `least` to `most`, whose frequencies are nearest to those measured.  NaN: none between them. */
+/* Find the number from `least` to `most` whose frequencies are nearest to the measured ones, on a logarithmic
+ * scale.  @return NaN if the nearest is at an end of the range. */
 static double set_nearest(const struct turning *turning, struct rotary *rotary, enum number which,
                           double least, double most)
 {
     double best = log(least), off = INFINITY, from = log(least), to = log(most);
+    /* 200 steps, then ten times finer around the nearest, until steps are 1e-5. */
     for (double step = (to - from) / 200; step > 1e-5; step /= 10) {
         for (double at = from; at <= to; at += step) {
             rotary_set(rotary, which, exp(at));
@@ -131,11 +148,13 @@ static double set_nearest(const struct turning *turning, struct rotary *rotary, 
         }
         from = fmax(best - step, log(least)), to = fmin(best + step, log(most));
     }
+    /* A number at an end of the range was not found, but cut off. */
     if (best < log(least) + 0.02 || best > log(most) - 0.02) return NAN;
     rotary_set(rotary, which, rotary_rounded(exp(best)));
     return rotary_rounded(exp(best));
 }
 
+/* Turn with the found number and offer the result.  A NaN means that nothing was found. */
 static bool offer(struct suspect *suspect, const struct turning *turning, const struct rotary *rotary, double *y,
                   const char *what, double x)
 {
@@ -146,15 +165,19 @@ static bool offer(struct suspect *suspect, const struct turning *turning, const 
     return suspect_explained(suspect, y, "%s%s is %.6g", what, of_what(turning), x);
 }
 
+/* Try the scaling left out, another factor, a linear scaling, another theta.  The first that explains the result is
+ * said. */
 static void try_numbers(struct suspect *suspect, const struct turning *turning, double *y)
 {
     struct rotary plain = turning->rotary, other = turning->rotary;
     double f[PAIRS] = { 0 };
+    /* Without scaling the frequencies are those of theta alone. */
     plain.scaling = SCALING_NONE;
     frequencies_of(turning, &plain, f), rotary_turn(turning, f, 0, y);
     if (apart(turning, &plain) > 0 && turning->rotary.scaling != SCALING_NONE)
         suspect_explained(suspect, y, "angles%s are not scaled", of_what(turning));
     if (suspect->words[0]) return;
+    /* Only these scalings have one factor that can be searched. */
     if (turning->rotary.scaling != SCALING_NONE && turning->rotary.scaling != SCALING_DYNAMIC
         && turning->rotary.scaling != SCALING_LONG)
         offer(suspect, turning, &other, y, "the factor of the scaling", set_nearest(turning, &other, FACTOR, 1, 1000));
@@ -169,11 +192,13 @@ static void try_numbers(struct suspect *suspect, const struct turning *turning, 
           set_nearest(turning, &plain, THETA, 1.5, 1e9));
 }
 
-/* All angles are so many times what they must be, as of positions in another unit. */
+/* All angles are so many times the right ones, as of positions in another unit.  The factor is found by least
+ * squares. */
 static void try_times(struct suspect *suspect, const struct turning *turning, double *y)
 {
     double f[PAIRS] = { 0 }, along = 0, size = 0;
     frequencies_of(turning, &turning->rotary, f);
+    /* Least squares give the common factor of all frequencies. */
     for (int64_t i = 0; i < turning->pairs; i++) along += f[i] * turning->frequency[i], size += f[i] * f[i];
     for (int64_t i = 0; i < turning->pairs; i++) f[i] *= along / size;
     rotary_turn(turning, f, 0, y);
@@ -181,11 +206,12 @@ static void try_times(struct suspect *suspect, const struct turning *turning, do
     else suspect_explained(suspect, y, "angles%s are %.4g times what they must be", of_what(turning), along / size);
 }
 
-/* Positions that begin elsewhere: where a pair stands at the first token says where, but for whole turns. */
+/* Positions begin elsewhere.  The angle at the first token says where, but for whole turns; slow pairs have none. */
 static void try_first(struct suspect *suspect, const struct turning *turning, double *y)
 {
     double f[PAIRS] = { 0 }, tried = 0;
     frequencies_of(turning, &turning->rotary, f);
+    /* The slowest pair is the last; its angle is the least ambiguous. */
     for (int64_t i = turning->pairs - 1; i >= 0 && suspect->words[0] == 0; i--) {
         const double first = round(turning->at_zero[i] / f[i]);
         if (first == 0 || first == tried) continue;
@@ -195,7 +221,7 @@ static void try_first(struct suspect *suspect, const struct turning *turning, do
     }
 }
 
-/* Angles that no other number gives: of the first pair whose frequency is another one. */
+/* No number gives the angles: say the first pair with another frequency. */
 static void try_measured(struct suspect *suspect, const struct turning *turning, double *y)
 {
     double f[PAIRS] = { 0 };
@@ -208,10 +234,12 @@ static void try_measured(struct suspect *suspect, const struct turning *turning,
                       of_what(turning), (long long)i, turning->frequency[i], f[i]);
 }
 
+/* Note what is wrong, queries or keys, and measure only there.  Values are not turned. */
 void suspect_rotation(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     struct single *s = suspect->s;
     const struct model_config *c = s->context->config;
+    /* The gradient is turned back, so the sign is -1. */
     const struct tensor X = pass == SINGLE_FORWARD ? single_act(s, node->in[0]) : single_grad(s, node->out);
     struct turning t = { .p = suspect, .sign = pass == SINGLE_FORWARD ? 1 : -1, .width = suspect->cols,
                          .pairs = rotary_table_width(c) / 2, .heads = c->H + c->K,

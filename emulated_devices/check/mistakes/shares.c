@@ -1,6 +1,9 @@
+/* shares.c -- finds the rank that has an element of a parameter, for each usual cut.  clipping.c and
+ * gradient_norm.c add up squares of gradients with it.  Only shares_of can fail: without memory it returns NULL. */
 #include "emulated_devices/check/mistakes/shares.h"
 #include <stdlib.h>
 
+/* Parameters outside the blocks, such as embeddings, have a layer of -1 or L. */
 static bool in_block(const struct model_config *config, const struct param_spec *spec)
 {
     return spec->layer >= 0 && spec->layer < config->L;
@@ -8,12 +11,13 @@ static bool in_block(const struct model_config *config, const struct param_spec 
 
 /* ---- flat shards ------------------------------------------------------------------------------------------------- */
 
+/* This counts the elements of a parameter. */
 static int64_t shares_count_of(const struct param_spec *spec)
 {
     return spec->ndim > 1 ? spec->dim[0] * spec->dim[1] : spec->dim[0];
 }
 
-/* The unit of a parameter: a layer, or L for what is in none; what decays, or the rest; or all. */
+/* Flat shards are cut from a unit: a layer, or L for parameters in none; what decays, or the rest; or all. */
 static int64_t shares_unit_of(const struct model_config *config, const struct share *share)
 {
     switch (share->cut) {
@@ -24,7 +28,7 @@ static int64_t shares_unit_of(const struct model_config *config, const struct sh
     }
 }
 
-/* The end of the layer that a parameter is in, in the list. */
+/* Find the index behind the last parameter of the layer that list[first] is in. */
 static int end_of_layer(const struct model_config *config, const struct share list[], int first, int params)
 {
     int end = first + 1;
@@ -34,12 +38,14 @@ static int end_of_layer(const struct model_config *config, const struct share li
     return end;
 }
 
-/* One parameter after another is laid behind those of its unit; of a layer, in some cuts, the norms after the rest. */
+/* Lay the parameters of each unit end to end: `before` counts the elements before each.  In some cuts the norms of
+ * a layer come after the rest. */
 static void lay_flat(const struct model_config *config, struct share list[], int params, int64_t laid[])
 {
     const bool norms_last = list->cut == SHARE_FLAT_LAYER_NORMS || list->cut == SHARE_FLAT_ALL_NORMS;
     for (int first = 0, end; first < params; first = end) {
         end = end_of_layer(config, list, first, params);
+        /* Two passes over the layer: first all but norms, then norms, if norms are last. */
         for (int norms = 0; norms < 2; norms++)
             for (int i = first; i < end; i++) {
                 if ((norms_last && list[i].spec.role == ROLE_NORM) != (norms == 1)) continue;
@@ -47,12 +53,13 @@ static void lay_flat(const struct model_config *config, struct share list[], int
                 list[i].before = *so_far, *so_far += shares_count_of(&list[i].spec);
             }
     }
+    /* All parameters of a unit know its size, from which a rank's part follows. */
     for (int i = 0; i < params; i++) list[i].unit = laid[shares_unit_of(config, &list[i])];
 }
 
 /* ---- all parameters ---------------------------------------------------------------------------------------------- */
 
-/* The matrix or bias of a block that a parameter is, if it is one that tp cuts. */
+/* Find which matrix or bias of a block a parameter is, if tp cuts it. */
 static enum block_param shares_block_of(const struct share *share)
 {
     static const enum block_param cut[] = { QKV_W, QKV_B, UP_W, UP_B, PROJ_W, DOWN_W };
@@ -61,6 +68,7 @@ static enum block_param shares_block_of(const struct share *share)
     return BLOCK_PARAMS;
 }
 
+/* The list has a share for each parameter in the model's order. */
 struct share *shares_of(const struct model_config *config, enum share_cut cut)
 {
     const int params = model_param_count(config);
@@ -71,6 +79,7 @@ struct share *shares_of(const struct model_config *config, enum share_cut cut)
         list[i].unit = shares_count_of(&list[i].spec);
         list[i].block = cut == SHARE_ALONG_TP ? shares_block_of(&list[i]) : BLOCK_PARAMS;
     }
+    /* Cuts by single parameters need no list of units. */
     if (list && laid && cut > SHARE_FLAT_EACH) lay_flat(config, list, params, laid);
     if (laid == NULL) free(list), list = NULL;
     free(laid);
@@ -79,12 +88,15 @@ struct share *shares_of(const struct model_config *config, enum share_cut cut)
 
 /* ---- along tp ---------------------------------------------------------------------------------------------------- */
 
+/* Find the rank along tp that has the element: heads for attention, columns of F for the feed-forward.  -1: all ranks
+ * have it. */
 static int along_tp(const struct share *share, int64_t r, int64_t c, int parts)
 {
     const struct model_config *m = share->config;
     const enum block_param is = share->block;
     int64_t at = -1, of = 0;
     if (is == QKV_W || is == QKV_B) {
+        /* Rows of the fused matrix are queries, then keys, then values.  A query head goes with its group's keys. */
         const int64_t row = is == QKV_B ? c : r, head = row / m->A;
         at = head < m->H ? head / (m->H / m->K) : (head - m->H) % m->K, of = m->K;
     } else if (is == UP_W || is == UP_B) at = (is == UP_B ? c : r) % m->F, of = m->F;
@@ -95,6 +107,7 @@ static int along_tp(const struct share *share, int64_t r, int64_t c, int parts)
     return -1;
 }
 
+/* Flat shards and rows are cut into equal parts, rounded up; the last part may be smaller. */
 int share_owner(const struct share *share, int64_t r, int64_t c, int parts)
 {
     const int64_t rows = share->spec.dim[0], cols = share->spec.ndim > 1 ? share->spec.dim[1] : 1;
@@ -103,11 +116,13 @@ int share_owner(const struct share *share, int64_t r, int64_t c, int parts)
     return (int)((share->before + r * cols + c) / ((share->unit + parts - 1) / parts));
 }
 
+/* Runs end at a row, a part or the parameter's end, so that one owner holds for the whole run. */
 int64_t share_end(const struct share *share, int64_t at, int parts)
 {
     const bool matrix = share->spec.ndim > 1;
     const int64_t rows = share->spec.dim[0], cols = matrix ? share->spec.dim[1] : 1, count = rows * cols;
     int64_t end = at + 1;
+    /* All ranks have the parameter: the run is all of it. */
     if (share->cut == SHARE_ALONG_TP && share->block == BLOCK_PARAMS) return count;
     if (share->cut == SHARE_ALONG_TP && (share->block == QKV_W || share->block == UP_W)) end = (at / cols + 1) * cols;
     if (share->cut == SHARE_ROWS) {

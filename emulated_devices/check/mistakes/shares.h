@@ -1,4 +1,5 @@
-/* shares.h -- which of P ranks has an element of a parameter, by the usual cuts.  Inside check/ only. */
+/* shares.h -- which of P ranks has an element of a parameter, by the usual cuts.  Inside check/ only.
+ * clipping.c and gradient_norm.c ask it what each rank had when it took a norm. */
 #ifndef ORRERY_SINGLE_SHARES_H
 #define ORRERY_SINGLE_SHARES_H
 

@@ -1,3 +1,6 @@
+/* stale.c -- compares a wrong gradient with what another step, weights, batch or copy of the model would give.
+ * emulated_devices/cli/check.c calls stale_describe for each wrong gradient from step 2 on.  A tensor that cannot
+ * be read, or a model that cannot be run, gives no words and no error. */
 #include "emulated_devices/check/mistakes/stale.h"
 #include "ref/model/operands.h"
 #include "ref/model/transformer.h"
@@ -7,17 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The name of the step before's: "grad/wte.weight".  @return the step before; 0 if there is none. */
+/* Write the name that the gradient has in the step before, as "grad/wte.weight" for step 1.  @return the step
+ * before; 0 if there is none. */
 static int stale_before(const char *name, char *out, size_t size)
 {
     const char *slash = strchr(name, '/'), *grad = strstr(name, "/grad/");
     const int step = slash && grad && grad != slash ? atoi(slash + 1) : 0;
     if (step < 2) return 0;
+    /* The first step's tensors have no prefix. */
     if (step == 2) snprintf(out, size, "%s", grad + 1);
     else snprintf(out, size, "%.*s/%d%s", (int)(slash - name), name, step - 1, grad);
     return step - 1;
 }
 
+/* Whether ACTUAL has all of the tensor; then x has its numbers. */
 static bool is_there(const struct actual *actual, const char *name, const int64_t dim[2], double *x)
 {
     struct assembly all;
@@ -25,6 +31,7 @@ static bool is_there(const struct actual *actual, const char *name, const int64_
     return assembly_make(&all, actual, name, dim, x, NULL, &ignored) == OK && all.any && all.missing == 0;
 }
 
+/* Compare with the old gradient: equal numbers are stale, a sum of both was not cleared.  @return NULL: neither. */
 static const char *words(const double *have, const double *old, const double *right, int64_t n, double bound)
 {
     double off = 0, size = 0;
@@ -40,9 +47,10 @@ static const char *words(const double *have, const double *old, const double *ri
 
 /* ---- another pass ------------------------------------------------------------------------------------------------ */
 
-/* What a pass may have in place of its own: weights or batch of the step before; or each copy of the model has the
- * tokens of the one `turn` further.  If labels turn, too, it is the masks of dropout that change places: then `turn` is
- * the other way.  The number in the words is that of the step before, or of the step where copies take turns. */
+/* A pass may have the weights or the batch of the step before in place of its own.  In another hypothesis each copy
+ * of the model has the tokens of the copy `turn` further.  If labels turn, too, the masks of dropout change places:
+ * then `turn` is the other way.  The number in the words is that of the step before, or of the step where copies take
+ * turns. */
 struct other { const char *words; bool weights, batch; int turn; bool labels; };
 
 static const struct other others[] = {
@@ -54,7 +62,7 @@ static const struct other others[] = {
     { "copies take turns: in step %d each of them has the masks of the one before", .turn = 1, .labels = true },
 };
 
-/* The weights that step k, from 1, began with. */
+/* Read the weights that step k, from 1, began with. */
 static enum error_code weights_before(struct transformer *model, const struct golden *golden,
                                       const char *optimizer, int k, struct error *err)
 {
@@ -68,6 +76,7 @@ static enum error_code weights_before(struct transformer *model, const struct go
     return e;
 }
 
+/* Run the model on a batch with the masks of dropout that this step draws. */
 static enum error_code stale_forward(struct transformer *model, const struct golden *golden, const int32_t *ids,
                                      const int32_t *labels, int step, struct error *err)
 {
@@ -76,8 +85,8 @@ static enum error_code stale_forward(struct transformer *model, const struct gol
     return transformer_forward(model, ids, labels, golden->B, golden->S, &loss, err);
 }
 
-/* The corrections of routers after so many steps.  Files have those of the start: they follow from what experts the
- * tokens of each step chose. */
+/* Set the corrections of routers after so many steps.  Files have those of the start; the rest follows from the
+ * experts that each step's tokens chose.  So all steps are run again. */
 static enum error_code biases_after(struct transformer *model, const struct golden *golden,
                                     const char *optimizer, int steps, struct error *err)
 {
@@ -92,7 +101,7 @@ static enum error_code biases_after(struct transformer *model, const struct gold
     return e;
 }
 
-/* The tokens of a step, as a pass has them: [2 n] ids, then labels. */
+/* Fill the tokens of a step as the hypothesis has them: [2 n] ids, then labels. */
 static void stale_fill(const struct golden *golden, const struct other *other, int copies, int step, int32_t *to)
 {
     const int64_t n = golden->B * golden->S, at = step * n;
@@ -103,7 +112,7 @@ static void stale_fill(const struct golden *golden, const struct other *other, i
     }
 }
 
-/* All gradients of step + 1, with something else in its place. */
+/* Compute all gradients of step + 1 with the hypothesis in place of what is right. */
 static enum error_code stale_run(struct transformer *model, const struct golden *golden,
                                  const struct other *other, int copies,
                                  const char *optimizer, int step, struct error *err)
@@ -120,6 +129,7 @@ static enum error_code stale_run(struct transformer *model, const struct golden 
     return e;
 }
 
+/* Whether the hypothesis cannot apply: too few copies or sequences, or no dropout whose masks could turn. */
 static bool stale_cannot(const struct golden *golden, const struct other *other, int copies)
 {
     const struct model_config *c = &golden->config;
@@ -128,7 +138,8 @@ static bool stale_cannot(const struct golden *golden, const struct other *other,
                            || (other->labels && !drops));
 }
 
-/* In 16 bits bounds are wide: it must also be much nearer than to what is right. */
+/* Whether the program's gradient is that of the hypothesis.  In 16 bits bounds are wide, so the gradient must also
+ * be twice nearer than to what is right. */
 static bool is_near(const double *have, struct tensor y, const double *right, double bound)
 {
     double off = 0, size = 0, otherwise = 0;
@@ -139,7 +150,7 @@ static bool is_near(const double *have, struct tensor y, const double *right, do
     return sqrt(off) <= bound * sqrt(size) && sqrt(off) <= sqrt(otherwise) / 2;
 }
 
-/* name: "adamw/2/grad/wte.weight". */
+/* Run the model for one hypothesis and compare the gradient of one parameter.  name: "adamw/2/grad/wte.weight". */
 static bool is_of(const struct golden *golden, const struct other *other, int copies, const char *name, int step,
                   const double *have, const double *right, double bound)
 {
@@ -152,12 +163,14 @@ static bool is_of(const struct golden *golden, const struct other *other, int co
     if (stale_cannot(golden, other, copies) || transformer_open(&m, &golden->config, F64, golden->seed, &ignored) != OK)
         return false;
     const bool done = stale_run(&m, golden, other, copies, optimizer, step, &ignored) == OK;
+    /* stale_run has left all gradients of step + 1 in m.g. */
     for (int i = 0; i < m.params && done; i++)
         if (strcmp(m.spec[i].name, param) == 0) same = is_near(have, m.g[i], right, bound);
     transformer_close(&m);
     return same;
 }
 
+/* The first hypothesis that fits; step + 1 must be in the golden file. */
 static const struct other *other_pass(const struct golden *golden, int copies, const char *name, int step,
                                       const double *have, const double *right, double bound)
 {
@@ -178,10 +191,12 @@ const char *stale_describe(char *out, size_t size, const struct golden *golden, 
     out[0] = 0;
     if (step == 0 || entry == NULL || entry->ndim < 1) return out;
     const int64_t dim[2] = { entry->dim[0], entry->ndim > 1 ? entry->dim[1] : 1 }, n = dim[0] * dim[1];
+    /* These are three tensors of n numbers: the program's, that of the step before, and the right one. */
     double *have = calloc(3 * (size_t)n + 1, sizeof *have);
     if (have && is_there(actual, name, dim, have) && is_there(actual, old_name, dim, have + n) &&
         golden_read(golden, name, F64, n, have + 2 * n, &ignored) == OK) {
         const char *format = words(have, have + n, have + 2 * n, n, bound);
+        /* Running the model is slow, so passes are tried only if the old gradient explains nothing. */
         const struct other *o =
             format ? NULL : other_pass(golden, actual->mesh.size[DP], name, step, have, have + 2 * n, bound);
         if (format || o) snprintf(out, size, format ? format : o->words, o && o->turn ? step + 1 : step);

@@ -1,5 +1,6 @@
 /* stale.h -- whether a gradient of a later step is that of the step before, or made with the weights or the batch of
- * the step before, or by copies of the model that have each other's inputs or masks. */
+ * the step before, or by copies of the model that have each other's inputs or masks.
+ * emulated_devices/cli/check.c asks it about each wrong gradient of a later step. */
 #ifndef ORRERY_STALE_H
 #define ORRERY_STALE_H
 

@@ -1,9 +1,11 @@
-/* steps.c -- what a step of an optimizer gives with one mistake. */
+/* steps.c -- what a step of an optimizer gives with one mistake.
+ * mistakes.c calls suspect_step with the step that recompute/steps.c could not confirm.  The right formula is adamw's
+ * or sgd's of ref/optim; each row changes one part of it.  Inputs are the program's own tensors. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include "ref/optim/optimizer.h"
 #include <string.h>
 
-/* What a step reads, [n] each; NULL: it is not there. */
+/* A step reads these arrays, [n] each; NULL: the array is not there. */
 struct read {
     const struct stepping *t;
     const double *old, *g, *first, *second;     /* weight before it; gradient; the states after it, or before */
@@ -59,6 +61,7 @@ static const struct { const char *words; int which; } of_weights[] = {
     { "the gradient is in place of the first moment", NO_MOMENT },
 };
 
+/* The weight loses this part of itself by decay, with the mistake. */
 static double decay_of(const struct read *read, int which)
 {
     const double full = read->lr * read->t->o->hyper.weight_decay;
@@ -71,6 +74,7 @@ static double decay_of(const struct read *read, int which)
     }
 }
 
+/* The divisors of both moments are 1 - beta^n; n is the step from 1, or a step off. */
 static void correct(const struct read *read, int which, double c[2])
 {
     const struct hyperparameters *h = &read->t->o->hyper;
@@ -79,6 +83,7 @@ static void correct(const struct read *read, int which, double c[2])
     c[1] = which == NO_CORRECTION || which == SECOND_PLAIN ? 1 : 1 - pow(h->beta2, n);
 }
 
+/* Element i moves by lr m / c1 / (sqrt(v / c2) + eps) for adam.  For sgd it is lr m or lr g. */
 static double steps_moved(const struct read *read, int64_t i, int which)
 {
     const struct hyperparameters *h = &read->t->o->hyper;
@@ -93,11 +98,13 @@ static double steps_moved(const struct read *read, int64_t i, int which)
                                             : which == NO_MOMENT ? g * c[0] : read->first[i];
         return read->lr * m / c[0] / root;
     }
+    /* Sgd with momentum: the state is the sum of gradients. */
     if (read->first) return read->lr * read->first[i];
     return read->lr * (times * read->g[i] + (which == DECAY_L2 ? h->weight_decay * read->old[i] : 0));
 }
 
-/* The step, with or without its decay, times a factor. */
+/* The step, with or without its decay, is times a factor, as by another learning rate.  The factor is found by
+ * least squares. */
 static void try_rate(struct suspect *suspect, const struct read *read, bool decays, double *y)
 {
     const double fixed = decays ? 1 : 1 - read->decay, with = decays ? read->decay : 0;
@@ -112,7 +119,7 @@ static void try_rate(struct suspect *suspect, const struct read *read, bool deca
     suspect_explained(suspect, y, "the step is %.4f of what it must be, as by another learning rate", along / size);
 }
 
-/* Another decay. */
+/* Another decay: the factor of the old weight that fits best. */
 static void try_decay(struct suspect *suspect, const struct read *read, double *y)
 {
     double along = 0, size = 0;
@@ -124,7 +131,7 @@ static void try_decay(struct suspect *suspect, const struct read *read, double *
     suspect_explained(suspect, y, "decay is %.4f of what it must be", along / size / read->decay);
 }
 
-/* How far the step with this eps is from the program's, squared. */
+/* Compute the squared distance of the step with this eps from the program's weight.  y gets the step. */
 static double with_eps(const struct suspect *suspect, const struct read *read, double eps, double *y)
 {
     double c[2], off = 0;
@@ -137,7 +144,7 @@ static double with_eps(const struct suspect *suspect, const struct read *read, d
     return off;
 }
 
-/* Another eps: first in powers of ten, then finer around the nearest. */
+/* Another eps is searched from 1e-12 to 1 in powers of ten, then finer around the nearest. */
 static void try_eps(struct suspect *suspect, const struct read *read, double *y)
 {
     double best = -13, off = INFINITY;
@@ -149,6 +156,7 @@ static void try_eps(struct suspect *suspect, const struct read *read, double *y)
         }
         from = best - step, to = best + step;
     }
+    /* A missing eps is said first: every far smaller eps gives the same numbers. */
     with_eps(suspect, read, 1e-15, y);
     if (suspect_explained(suspect, y, "without eps, or with a far smaller one")) return;
     const double unit = pow(10, floor(best) - 1), round_eps = round(pow(10, best) / unit) * unit;
@@ -158,7 +166,7 @@ static void try_eps(struct suspect *suspect, const struct read *read, double *y)
     suspect_explained(suspect, y, "eps is %.3g", pow(10, best));
 }
 
-/* The step begins at the weight in 16 bits, not at its master. */
+/* The step begins at the weight in 16 bits, not at its fp32 master. */
 static void try_rounded_master(struct suspect *suspect, const struct read *read, double *y)
 {
     double buffer;
@@ -170,10 +178,12 @@ static void try_rounded_master(struct suspect *suspect, const struct read *read,
     suspect_explained(suspect, y, "the step begins at the rounded weight, not at its master");
 }
 
+/* All rows of weights first, then numbers that are searched; a searched number is said only if no row fits. */
 static void try_weights(struct suspect *suspect, const struct read *read, double *y)
 {
     for (size_t k = 0; k < sizeof of_weights / sizeof *of_weights; k++) {
         const int which = of_weights[k].which;
+        /* In the first step a correction a step behind would divide by 0. */
         if (which == LATE && read->t->k == 0) continue;
         for (int64_t i = 0; i < read->n; i++)
             y[i] = (read->old[i] * (1 - decay_of(read, which)) - (which == ASCENT ? -1 : 1)
@@ -181,9 +191,11 @@ static void try_weights(struct suspect *suspect, const struct read *read, double
                    (which == DECAY_BEHIND ? 1 - read->decay : 1);
         suspect_explained(suspect, y, "%s", of_weights[k].words);
     }
+    /* The step may have been left out: the weight is the old one. */
     for (int64_t i = 0; i < read->n; i++) y[i] = read->old[i];
     suspect_explained(suspect, y, "stale: it is not stepped");
     try_rounded_master(suspect, read, y);
+    /* Sgd's weight without momentum depends on the clipped gradient itself. */
     if (suspect->words[0] == 0 && read->first == NULL) {
         const struct tensor rest = single_new(suspect->s, 1, read->n);
         for (int64_t i = 0; !suspect->s->failed && i < read->n; i++)
@@ -201,11 +213,13 @@ static void try_weights(struct suspect *suspect, const struct read *read, double
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
 
-/* Another beta.  In the first step it is a factor of the gradient. */
+/* Another beta explains the state: new = beta old + (1 - beta) x, by least squares.  In the first step the old
+ * state is 0, and beta is a factor of the gradient. */
 static void try_beta(struct suspect *suspect, const struct read *read, const double *old, double keep,
                      bool squared, double *y)
 {
     double along = 0, size = 0;
+    /* have - x = beta (old - x), so beta = (have - x) . d / d . d with d = old - x. */
     for (int64_t i = 0; i < read->n; i++) {
         const double g = read->clip * read->g[i], x = squared ? g * g : g, d = (old ? old[i] : 0) - x;
         along += (suspect->have[i] - x) * d, size += d * d;
@@ -221,7 +235,8 @@ static void try_beta(struct suspect *suspect, const struct read *read, const dou
                            squared ? sqrt(times) : times);
 }
 
-/* keep, part: the rule's numbers. */
+/* All mistakes of a state: new = keep old + part x, where x is the clipped gradient or its square.  keep, part: the
+ * rule's numbers. */
 static void try_state(struct suspect *suspect, const struct read *read, const double *old, double keep, double part,
                       bool squared, double *y)
 {
@@ -245,10 +260,12 @@ static void try_state(struct suspect *suspect, const struct read *read, const do
         }
         suspect_explained(suspect, y, "%s", of[k].words);
     }
+    /* The state was not updated at all. */
     for (int64_t i = 0; i < read->n && old; i++) y[i] = old[i];
     if (old) suspect_explained(suspect, y, "stale: it is that of the step before");
     const struct tensor rest = single_new(suspect->s, 1, read->n);
     for (int64_t i = 0; !suspect->s->failed && i < read->n; i++) numbers(rest)[i] = keep * (old ? old[i] : 0);
+    /* Clipping by another norm changes a state as it changes a weight. */
     if (suspect->words[0] == 0 && !suspect->s->failed)
         suspect_clipping(suspect, read->t, (struct clipping){ numbers(rest), read->g, read->clip, part, squared }, y);
     if (suspect->words[0] == 0 && part < 1) try_beta(suspect, read, old, keep, squared, y);
@@ -256,18 +273,21 @@ static void try_state(struct suspect *suspect, const struct read *read, const do
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
+/* Read a tensor of the step with the shape of the rows that are computed.  NULL: the program does not have it. */
 static const double *steps_fetch(const struct stepping *stepping, struct single_name name)
 {
     const struct tensor x = single_input(stepping->s, name, stepping->rows, stepping->cols);
     return single_going(stepping->s) ? x.data : NULL;
 }
 
+/* Read state i of the optimizer after step k.  NULL: before the first step, or the optimizer has no such state. */
 static const double *state(const struct stepping *stepping, int64_t k, int i)
 {
     return k < 0 || i >= stepping->is->states ? NULL
            : steps_fetch(stepping, stepping_after(stepping->o, k, stepping->is->state_name[i], stepping->param.name));
 }
 
+/* A weight is made from the states after the step, a state from the states before it. */
 void suspect_step(struct suspect *suspect, const struct stepping *stepping)
 {
     const struct hyperparameters *h = &stepping->o->hyper;
@@ -281,6 +301,7 @@ void suspect_step(struct suspect *suspect, const struct stepping *stepping)
                       .first = state(stepping, k, 0), .second = state(stepping, k, 1) };
     const struct tensor y = single_new(stepping->s, suspect->rows, suspect->cols);
     r.decay = r.lr * weight_decay_of(h, stepping->param.decay);
+    /* Without the old weight or the gradient no mistake can be made. */
     if (!single_going(stepping->s) || r.old == NULL || r.g == NULL) return;
     if (of_weight) {
         try_weights(suspect, &r, numbers(y));

@@ -2,6 +2,8 @@
  *
  * A few units of roundoff of the terms bound the error of each; a step's result that is stored adds the unit of the
  * format.  A step's result that is subnormal is off by `tiny`, times what the steps after it multiply by.
+ * walk.c runs these passes through the operations at the end of each section.  fused bounds use the unit of sums,
+ * steps bounds that of stored results.  An input that lacks gives single_stop(), which single_end reports.
  */
 #include "emulated_devices/check/recompute/parts.h"
 
@@ -26,6 +28,7 @@ static struct element gelu(double x, struct unit unit)
                             + unit.tiny * (1 + T) };
 }
 
+/* gelu'(x) = (1 + T) / 2 + x / 2 (1 - T^2) t'.  An error of T moves both summands. */
 static struct element gelu_slope(double x, struct unit unit)
 {
     const struct element tanh = gelu_tanh(x, unit);
@@ -107,7 +110,8 @@ static struct element swiglu(double gate, double up, struct unit unit)
     return (struct element){ y, (6 + fabs(gate)) * unit.u * fabs(y) + unit.tiny * tiny_silu(gate, up, g) };
 }
 
-/* What is stored before the product with up: the exponential, 1 plus it, the quotient, its product with the gate. */
+/* A program stores these before the product with up: the exponential, 1 plus it, the quotient, its product with the
+ * gate. */
 static double silu_steps(double gate, double up, struct unit unit)
 {
     const double g = sigmoid(gate);
@@ -118,7 +122,8 @@ static double silu_steps(double gate, double up, struct unit unit)
  * its products with x, 1 - s, s and a, one after another. */
 static double tiny_slope(double slope, double s, double a) { return fabs(slope) + 1 + a * (s * (1 - s) + s + 1) + 1; }
 
-/* dgate (first) or dup. */
+/* d gate = dy up (s + x s (1 - s)) if `first`; else d up = dy x s.  (6 + |gate|) units bound a silu, because exp
+ * multiplies the error of its argument. */
 static struct element swiglu_slope(double dy, double gate, double up, bool first, struct unit unit)
 {
     const double g = sigmoid(gate), silu = gate * g, slope = g + silu * (1 - g), u = unit.u, from = 1 + fabs(gate);
@@ -128,13 +133,14 @@ static struct element swiglu_slope(double dy, double gate, double up, bool first
                                                   unit.tiny * (fabs(dy * up) * from + tiny_slope(slope, g, 1)) };
 }
 
-/* Of a geglu: the same two, from gelu's own errors. */
+/* A geglu is gelu(gate) up; its errors are those of gelu times up. */
 static struct element geglu(double gate, double up, struct unit unit)
 {
     const struct element g = gelu(gate, unit);
     return (struct element){ g.y * up, (g.off + unit.tiny) * fabs(up) + 2 * unit.u * fabs(g.y * up) };
 }
 
+/* If `first` this is d gate = dy up gelu'(gate), else d up = dy gelu(gate). */
 static struct element geglu_slope(double dy, double gate, double up, bool first, struct unit unit)
 {
     const struct element g = first ? gelu_slope(gate, unit) : gelu(gate, unit);
@@ -143,16 +149,18 @@ static struct element geglu_slope(double dy, double gate, double up, bool first,
     return (struct element){ by * g.y, fabs(by) * (g.off + 3 * unit.u * fabs(g.y)) + tiny };
 }
 
-/* Of a clamped swiglu: the same two.  Beyond the limit there is no gradient. */
+/* A clamped swiglu is g sigmoid(alpha g) (u + 1); g and u are gate and up within the limit.  Beyond the limit there
+ * is no gradient. */
 static struct element clamped(double gate, double up, struct clamped c, struct unit unit)
 {
+    /* v is up within its limits, plus 1. */
     const double g = fmin(gate, c.limit), s = sigmoid(c.alpha * g), v = fmax(-c.limit, fmin(up, c.limit)) + 1,
                  y = g * s * v;
     return (struct element){ y, (9 + fabs(c.alpha * g)) * unit.u * fabs(y) + unit.tiny
                             * (tiny_silu(g, v, s) + fabs(y)) };
 }
 
-/* What is stored besides: the sigmoid's argument, and up plus 1. */
+/* A clamped activation also stores the sigmoid's argument, and up plus 1. */
 static double clamped_steps(double gate, double up, struct clamped clamped, struct unit unit)
 {
     const double g = fmin(gate, clamped.limit), s = sigmoid(clamped.alpha * g),
@@ -161,12 +169,14 @@ static double clamped_steps(double gate, double up, struct clamped clamped, stru
     return (5 + 2 * fabs(clamped.alpha * g)) * unit.u * y + unit.tiny * (tiny_silu(g, v, s) + y);
 }
 
+/* This is d gate if `first`, else d up; each factor of the product adds its units. */
 static struct element clamped_slope(double dy, double gate, double up, bool first, struct clamped clamped,
                                     struct unit unit)
 {
     const double g = fmin(gate, clamped.limit), s = sigmoid(clamped.alpha * g),
         v = fmax(-clamped.limit, fmin(up, clamped.limit)) + 1,
                  a = clamped.alpha * g, slope = s * (1 + a * (1 - s));
+    /* The clamp cut this number, so its gradient is exactly 0. */
     if (first ? gate > clamped.limit : fabs(up) > clamped.limit) return (struct element){ 0, 0 };
     if (!first)
         return (struct element){ dy * g * s, (8 + fabs(a)) * unit.u * fabs(dy * g * s) +
@@ -176,6 +186,7 @@ static struct element clamped_slope(double dy, double gate, double up, bool firs
                                  unit.tiny * (fabs(dy * v) * (1 + fabs(a)) + tiny_slope(slope, s, clamped.alpha)) };
 }
 
+/* Y [N, F] is made from X [N, 2 F]: gates are in the first half of a row, ups in the second. */
 static struct single_value clamped_forward(struct single *single, const struct single_node *node)
 {
     const struct tensor X = single_act(single, node->in[0]);
@@ -190,6 +201,7 @@ static struct single_value clamped_forward(struct single *single, const struct s
     return v;
 }
 
+/* dX [N, 2 F]: both halves have the gradient of the same element of dY. */
 static struct single_value clamped_input(struct single *single, const struct single_node *node)
 {
     const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
@@ -198,6 +210,7 @@ static struct single_value clamped_input(struct single *single, const struct sin
     const int64_t F = tensor_cols(dY);
     const struct single_value v = single_value_new(single, tensor_rows(X), 2 * F);
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
+        /* X [N, 2 F] has F gates and then F ups in each row; dY [N, F] has one number for both. */
         const int64_t row = i / (2 * F), f = i % F;
         const bool first = i % (2 * F) < F;
         const double *x = numbers(X) + row * 2 * F, d = numbers(dY)[row * F + f];
@@ -241,6 +254,7 @@ static struct single_value plain_input(struct single *single, const struct singl
     const struct single_value v = single_value_new(single, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
         const double x = numbers(X)[i], d = numbers(dY)[i];
+        /* `computed` bounds a fused program, `stored` a program that keeps each step. */
         const struct unit computed = unit_computed(single), stored = unit_stored(single);
         const struct element slope = of->slope(x, computed);
         single_put(v, i, (struct element){ d * slope.y, fabs(d) * slope.off + computed.u * fabs(d * slope.y) +
@@ -281,6 +295,7 @@ static double geglu_steps(double gate, double up, struct unit unit) { return geg
 static const struct gated of_swiglu = { swiglu, silu_steps, swiglu_slope },
                           of_geglu = { geglu, geglu_steps, geglu_slope };
 
+/* Y [N, F] is made from X [N, 2 F] by a gated activation. */
 static struct single_value gated_forward(struct single *single, const struct single_node *node, const struct gated *of)
 {
     const struct tensor X = single_act(single, node->in[0]);
@@ -294,6 +309,8 @@ static struct single_value gated_forward(struct single *single, const struct sin
     return v;
 }
 
+/* dX [N, 2 F] is made by a gated activation.  The error of stored steps is the slope's own error with the unit of
+ * stored results. */
 static struct single_value gated_input(struct single *single, const struct single_node *node, const struct gated *of)
 {
     const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
@@ -301,6 +318,7 @@ static struct single_value gated_input(struct single *single, const struct singl
     const int64_t F = tensor_cols(dY);
     const struct single_value v = single_value_new(single, tensor_rows(X), 2 * F);
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
+        /* X [N, 2 F] has F gates and then F ups in each row; dY [N, F] has one number for both. */
         const int64_t row = i / (2 * F), f = i % F;
         const bool first = i % (2 * F) < F;
         const double *x = numbers(X) + row * 2 * F, d = numbers(dY)[row * F + f];
@@ -348,6 +366,7 @@ const struct single_operation single_swiglu = {
 
 /* ---- silu -------------------------------------------------------------------------------------------------------- */
 
+/* silu(x) is swiglu with up = 1. */
 static struct single_value silu_forward(struct single *single, const struct single_node *node)
 {
     const struct tensor X = single_act(single, node->in[0]);
@@ -383,6 +402,7 @@ const struct single_operation single_silu = {
 
 /* ---- a gate ------------------------------------------------------------------------------------------------------ */
 
+/* Each row of X is multiplied by the sigmoid of its logit: forward on X, backward on dY. */
 static struct single_value gate_times(struct single *single, struct tensor X, struct tensor logits)
 {
     if (!single_going(single)) return single_stop(single);
@@ -421,10 +441,12 @@ static struct single_value gate_logits(struct single *single, const struct singl
     const struct single_value v = single_value_new(single, tensor_rows(X), 1);
     for (int64_t i = 0; !single->failed && i < tensor_rows(X); i++) {
         double sum = 0, absolute = 0;
+        /* sum = sum over d of dY[i, d] X[i, d], with its absolute terms for the bound. */
         for (int64_t d = i * D; d < (i + 1) * D; d++) {
             const double term = numbers(dY)[d] * numbers(X)[d];
             sum += term, absolute += fabs(term);
         }
+        /* slope = s (1 - s), where 1 - s is computed as sigmoid(-x) without cancelling. */
         const double x = numbers(logits)[i], slope = sigmoid(x) * sigmoid(-x), after = 1 + fabs(sum);
         single_put(v, i,
                    (struct element){ sum * slope, slope * (rounding_of_sum(r->sum, D) * absolute +

@@ -15,6 +15,8 @@
  * from the y that is stored, even if that is wrong; as in T. Dao et al., "FlashAttention", arXiv:2205.14135.  By steps:
  * scores and a_j are stored twice, and so are the gradients of each query head before those of heads that share a key
  * head are added.  Each of these that is subnormal is off by `tiny`, times what it is multiplied by.
+ * walk.c runs the passes.  Rows of heads are independent, so OpenMP threads share the heads; each thread has scratch
+ * of its own.  The batch or a tile of whole sequences is computed at once.
  */
 #include "ref/model/transformer.h"
 #include "emulated_devices/check/recompute/parts.h"
@@ -22,7 +24,8 @@
 
 /* ---- the rows that have keys ------------------------------------------------------------------------------------- */
 
-/* Those of the batch, then the prefixes of all streams; [rows, (H+2K)A], of a prefix without queries. */
+/* These are the rows that have keys: those of the batch, then the prefixes of all streams.  x is [rows, (H+2K)A]; a
+ * prefix has no queries. */
 struct rows {
     struct tensor x;
     int64_t S, T;                       /* tokens of a sequence, and of a prefix */
@@ -33,6 +36,7 @@ struct rows {
     const double *sink;                 /* [H] of each head the logit of its sink; NULL: none has one */
 };
 
+/* Collect the rows of the batch and of prefixes.  A weight of the node is its sinks or its prefixes, never both. */
 static struct rows rows_new(struct single *single, const struct single_node *node)
 {
     const struct tensor X = single_act(single, node->in[0]), own = single_param(single, node->weight),
@@ -41,6 +45,7 @@ static struct rows rows_new(struct single *single, const struct single_node *nod
                      .each = single->cursor.N,
                       .kept = 1 / (1 - node->rate), .mask = single_mask(single, node) };
     if (!single_going(single)) return r;
+    /* A prefix row has keys and values only; they go behind q columns of zeros. */
     const int64_t width = tensor_cols(X), more = tensor_rows(prefix),
         q = single->context->config->H * single->context->config->A;
     if (single->context->config->sinks) r.sink = numbers(own);
@@ -55,15 +60,17 @@ static struct rows rows_new(struct single *single, const struct single_node *nod
     return r;
 }
 
-/* The row of the first token that the query of row n sees. */
+/* This is the row of the first token that the query of row n sees: the sequence's first, or the window's. */
 static int64_t first_row(const struct rows *rows, int64_t n)
 {
     const int64_t at = n % rows->S;
     return n - (rows->window > 0 && rows->window <= at ? rows->window - 1 : at);
 }
 
+/* Keys of a query: its prefix, and all tokens from the first that it sees to itself. */
 static int64_t keys_of(const struct rows *rows, int64_t n) { return rows->T + n + 1 - first_row(rows, n); }
 
+/* Key j of query n is in this row: rows of the stream's prefix come first, then tokens. */
 static int64_t key_row(const struct rows *rows, int64_t n, int64_t j)
 {
     return j < rows->T ? rows->tokens + n / rows->each * rows->T + j : first_row(rows, n) + j - rows->T;
@@ -74,7 +81,7 @@ static const double *row_at(const struct rows *rows, int64_t row, int64_t col)
     return numbers(rows->x) + row * tensor_cols(rows->x) + col;
 }
 
-/* How often a probability counts. */
+/* How often a probability counts: 1 without dropout, else 0 or 1/(1-rate). */
 static double times_of(const struct single *single, const struct rows *rows, int64_t n, int64_t h, int64_t j)
 {
     if (!tensor_present(rows->mask)) return 1;
@@ -82,9 +89,10 @@ static double times_of(const struct single *single, const struct rows *rows, int
     return numbers(rows->mask)[row * rows->S + j] * rows->kept;
 }
 
-/* The columns of a head.  A result has as many as a value, which may be fewer: the others are zeros. */
+/* These are the columns of a head.  A result has as many as a value, which may be fewer: the others are zeros. */
 struct heads { int64_t query, key, value; };
 
+/* These are the columns where head h finds its query, and its group's key and value. */
 static struct heads heads_of(const struct model_config *config, int64_t h)
 {
     const int64_t k = h / (config->H / config->K);
@@ -93,10 +101,10 @@ static struct heads heads_of(const struct model_config *config, int64_t h)
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* Twice: as a fused program computes, and with steps and terms stored. */
+/* All bounds are kept twice: as a fused program computes, and with steps and terms stored. */
 enum { FUSED, STEPS, WAYS };
 
-/* What an output element sums: value, absolute values, their squares, and errors of the terms. */
+/* These are the sums of each output element: value, absolute values, their squares, and errors of the terms. */
 struct gathered { struct tensor y, absolute, square, off[WAYS]; };
 
 static struct gathered gathered_new(struct single *single, int64_t rows, int64_t cols)
@@ -106,7 +114,7 @@ static struct gathered gathered_new(struct single *single, int64_t rows, int64_t
                               { single_new(single, rows, cols), single_new(single, rows, cols) } };
 }
 
-/* The elements from one on. */
+/* These are the sums from one element on. */
 struct sums { double *y, *absolute, *square, *off[WAYS]; };
 
 static struct sums sums_at(const struct gathered *gathered, int64_t at)
@@ -115,7 +123,8 @@ static struct sums sums_at(const struct gathered *gathered, int64_t at)
                           { numbers(gathered->off[FUSED]) + at, numbers(gathered->off[STEPS]) + at } };
 }
 
-/* Add a x[i], i below n; a term is off by off[way] |x[i]|. */
+/* Add a x[i] for each i below n.  Each term is off by off[way] |x[i]|. `restrict` tells the compiler that the five
+ * sums do not overlap, so the loop becomes vector instructions. */
 static void attention_gather(struct sums sums, double a, const double *x, const double off[WAYS], int64_t n)
 {
     double *restrict y = sums.y, *restrict absolute = sums.absolute, *restrict square = sums.square,
@@ -128,7 +137,8 @@ static void attention_gather(struct sums sums, double a, const double *x, const 
     }
 }
 
-/* What was gathered from n terms. */
+/* Turn what was gathered from n terms into a value with bounds.  A sum of so many terms is off by rounding_of_sum()
+ * of the absolute terms. */
 static struct single_value attention_finish(struct single *single, const struct gathered *gathered, int64_t terms)
 {
     const struct rounding *r = &single->rounding;
@@ -148,6 +158,7 @@ static double off_parts(const struct single *single, double absolute)
     return (single->rounding.gradient_parts - 1) * 2 * (single->rounding.store * absolute + single->rounding.tiny);
 }
 
+/* Compute (a, b) of n numbers, and the sum of absolute products. */
 static double dot(const double *a, const double *b, int64_t n, double *absolute)
 {
     double sum = 0, all = 0;
@@ -158,7 +169,7 @@ static double dot(const double *a, const double *b, int64_t n, double *absolute)
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* One query of one head, and its keys. */
+/* This is a query of one head, and its keys. */
 struct query {
     int64_t row, keys;
     struct heads at;
@@ -181,13 +192,14 @@ static struct tensor query_scratch(struct single *single, const struct rows *row
                       keys > single->context->config->A ? keys : single->context->config->A);
 }
 
-/* How far a probability that is subnormal is off; by steps its exponential is, too. */
+/* How far a subnormal probability is off; by steps its exponential is subnormal, too. */
 static void tiny_probability(const struct single *single, double tiny[WAYS])
 {
     tiny[FUSED] = single->rounding.tiny, tiny[STEPS] = 2 * single->rounding.tiny;
 }
 
-/* A score becomes its soft cap; by steps, quotient, tanh and product are stored. */
+/* A score becomes its soft cap, c tanh(x / c).  By steps quotient, tanh and product are stored.  The slope and its
+ * bend are kept for the backward pass. */
 static void cap_score(const struct single *single, struct query *query, int64_t j)
 {
     const double cap = single->context->config->score_cap, x = query->p[j], T = cap > 0 ? tanh(x / cap) : 0,
@@ -202,8 +214,8 @@ static void cap_score(const struct single *single, struct query *query, int64_t 
     }
 }
 
-/* One more key, without a value.  Other programs put its logit beside the scores and take away the largest: what is
- * left is stored. */
+/* Add the sink: a key more, without a value.  Other programs put its logit beside the scores and take away the
+ * largest; the difference is stored. */
 static void take_sink(const struct single *single, struct query *query, double logit, double top, double *sum)
 {
     query->sink = exp(logit - top), *sum += query->sink;
@@ -214,6 +226,8 @@ static void take_sink(const struct single *single, struct query *query, double l
     for (int way = 0; way < WAYS; way++) query->mean_off[way] += query->sink * query->off_sink[way];
 }
 
+/* Compute scores and probabilities of query n in head h, with the errors of both.  `scratch` has QUERY_ARRAYS
+ * arrays of `room` numbers. */
 static struct query query_of(const struct single *single, const struct rows *rows, int64_t n, int64_t h,
                              double *scratch, int64_t room)
 {
@@ -227,6 +241,7 @@ static struct query query_of(const struct single *single, const struct rows *row
                  *const mine = row_at(rows, n, q.at.query);
     const double logit = rows->sink ? rows->sink[h] : -INFINITY;
     double top = logit, sum = 0, absolute;
+    /* Compute the scores: scale (q, k), capped, and the largest of them. */
     for (int64_t j = 0; j < q.keys; j++) {
         q.p[j] = scale * dot(mine, row_at(rows, key_row(rows, n, j), q.at.key), c->A, &absolute);
         q.off[FUSED][j] = g * scale * absolute + scale * tiny_terms(single->rounding.sum_tiny, c->A);
@@ -236,6 +251,7 @@ static struct query query_of(const struct single *single, const struct rows *row
         q.times[j] = times_of(single, rows, n, h, first_row(rows, n) % rows->S + j);
         top = fmax(top, q.p[j]);
     }
+    /* Exponentials: a score's error, and those of the difference and of exp, are relative errors of p. */
     for (int64_t j = 0; j < q.keys; j++) {
         for (int way = 0; way < WAYS; way++)
             q.off[way][j] += single->rounding.sum * (4 + 3 * fabs(q.p[j]) + 2 * fabs(top));
@@ -243,6 +259,7 @@ static struct query query_of(const struct single *single, const struct rows *row
         q.p[j] = exp(q.p[j] - top), sum += q.p[j];
     }
     if (rows->sink) take_sink(single, &q, logit, top, &sum);
+    /* The sum's own error is common to all probabilities and cancels in gather_row. */
     for (int64_t j = 0; j < q.keys; j++) {
         q.p[j] /= sum;
         for (int way = 0; way < WAYS; way++) q.mean_off[way] += q.p[j] * q.off[way][j];
@@ -250,7 +267,8 @@ static struct query query_of(const struct single *single, const struct rows *row
     return q;
 }
 
-/* If all probabilities count once, errors that all scores have in common cancel. */
+/* y += p_j v_j.  If all probabilities count once, errors that all scores have in common cancel, so |v - y| bounds
+ * the term.  With dropped probabilities |v| does. */
 static void gather_row(const struct query *query, const struct rows *rows, struct sums to, int64_t A,
                        const double tiny_p[WAYS])
 {
@@ -266,10 +284,12 @@ static void gather_row(const struct query *query, const struct rows *rows, struc
                 to.off[way][a] += (query->off[way][j] + (all ? 0 : query->mean_off[way])) * size;
         }
     }
+    /* A sink has no value, so its error moves y by y itself. */
     for (int64_t a = 0; a < A && query->sink > 0 && all; a++)
         for (int way = 0; way < WAYS; way++) to.off[way][a] += query->sink * query->off_sink[way] * fabs(to.y[a]);
 }
 
+/* Y [N, H V] = P V of all heads.  Each head's rows are computed alone. */
 static struct single_value recompute_attention_forward(struct single *single, const struct single_node *node)
 {
     const struct model_config *c = single->context->config;
@@ -281,9 +301,11 @@ static struct single_value recompute_attention_forward(struct single *single, co
     double tiny_p[WAYS];
     if (single->failed) return single_stop(single);
     tiny_probability(single, tiny_p);
+    /* Heads share no output, so each thread has some heads and its own scratch memory. */
     #pragma omp parallel for schedule(static)
     for (int64_t h = 0; h < c->H; h++)
         for (int64_t row = 0; row < r.tokens; row++) {
+            /* Y [1, V] of this row and head = P [1, S] times the values [S, V]. */
             const struct query q = query_of(single, &r, row, h, numbers(scratch) + h * QUERY_ARRAYS * room, room);
             gather_row(&q, &r, sums_at(&g, (row * c->H + h) * value_width(c)), value_width(c), tiny_p);
         }
@@ -292,7 +314,7 @@ static struct single_value recompute_attention_forward(struct single *single, co
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* y and dy: how far y, and with it d, is off, and by how much the stored result is not y. */
+/* y and dy: how far y is off, and with it d = (dy, y).  apart: by how much the stored result differs from y. */
 static void result_of(const struct rows *rows, struct query *query, const double *dy, const double *result, int64_t A,
                       double *absolute, double *apart)
 {
@@ -306,7 +328,7 @@ static void result_of(const struct rows *rows, struct query *query, const double
     for (int64_t a = 0; a < A; a++) *absolute += fabs(query->y[a] * dy[a]), *apart += dy[a] * (result[a] - query->y[a]);
 }
 
-/* How far the slope of a cap is off, and, by steps, what is stored before and after the products with it. */
+/* How far the slope of a cap is off; by steps, what is stored before and after the products with it is added. */
 static double off_slope(const struct single *s, const struct query *query, int64_t j, int way)
 {
     const double T = query->bend[j] * s->context->config->score_cap / 2;
@@ -315,8 +337,8 @@ static double off_slope(const struct single *s, const struct query *query, int64
            (way == STEPS ? 3 * s->rounding.store * query->slope[j] : 0);
 }
 
-/* The gradients of a query's scores, p (a - d) times the scale, into query->x; query->off_x: how far they are off by
- * themselves.  @param[out] common  how far d is off, times the scale. */
+/* Compute the gradients of a query's scores, p (a - d) scale, into query->x.  query->off_x has how far they are off
+ * by themselves.  @param[out] common how far d is off, times the scale. */
 static void slopes(const struct single *single, const struct rows *rows, struct query *query, const double *dy,
                    const double *result, double common[WAYS])
 {
@@ -326,6 +348,7 @@ static void slopes(const struct single *single, const struct rows *rows, struct 
     const double g = rounding_of_sum(r->sum, V), scale = attention_scale(c);
     double d = 0, absolute, absolute_d, d_of_result, tiny_p[WAYS];
     tiny_probability(single, tiny_p);
+    /* a_j = dy . v_j, with dropout's factor, and d = sum of p_j a_j. */
     for (int64_t j = 0; j < query->keys; j++) {
         query->x[j] = query->times[j] * dot(dy, row_at(rows, key_row(rows, query->row, j), query->at.value),
                                             V, &absolute);
@@ -335,6 +358,7 @@ static void slopes(const struct single *single, const struct rows *rows, struct 
         d += query->p[j] * query->x[j];
     }
     result_of(rows, query, dy, result, V, &absolute_d, &d_of_result);
+    /* The error of d: its own sum, the result that is stored, and errors of scores and of a_j. */
     for (int way = 0; way < WAYS; way++) {
         double off = (rounding_of_sum(r->sum, V + query->keys) + 3 * r->sum) * absolute_d + fabs(d_of_result) +
                      tiny_terms(r->sum_tiny, V + query->keys) + (way == STEPS ? r->tiny : 0);
@@ -342,6 +366,7 @@ static void slopes(const struct single *single, const struct rows *rows, struct 
             const double apart = fabs(query->x[j] - d), own = query->off_x[way][j];
             off += query->p[j] * (query->off[way][j] * apart + (way == STEPS ? own : g * fabs(query->x[j]))) +
                    tiny_p[way] * fabs(query->x[j]);
+            /* Bound the error of p (a - d) scale: of p, of a and d, then of the products. */
             query->off_x[way][j] = scale * query->p[j]
                 * ((query->off[way][j] + query->mean_off[way] + 4 * r->sum) * apart + own +
                    r->sum * (fabs(query->x[j]) + fabs(d)));
@@ -357,7 +382,7 @@ static void slopes(const struct single *single, const struct rows *rows, struct 
     query->d = d;
 }
 
-/* Add what a query contributes to the gradients of itself, its keys and values, which have V numbers. */
+/* Add what a query gives to the gradients: dQ += x k_j, dK_j += x q, dV_j += p_j dy.  Values have V numbers. */
 static void attention_spread(const struct single *single, const struct gathered *gathered, const struct rows *rows,
                              const struct query *query, const double common[WAYS], const double *dy)
 {
@@ -383,11 +408,13 @@ static void attention_spread(const struct single *single, const struct gathered 
         attention_gather(sums_at(gathered, row * width + query->at.value), p, dy, off[2], V);
         for (int64_t a = 0; a < A; a++) mean[a] += query->p[j] * query->slope[j] * key[a];
     }
+    /* The error of d is common to all keys: for dQ it meets the mean key. */
     for (int way = 0; way < WAYS; way++)
         for (int64_t a = 0; a < A; a++) my.off[way][a] += common[way] * fabs(mean[a]);
 }
 
-/* What a head added to the gradients of keys and values is stored, and so is the sum. */
+/* If heads share keys, the gradients of keys and values are stored after each head.  The sum with the heads before
+ * is stored, too. */
 static void store_head(const struct single *single, const struct gathered *gathered, double *before, struct heads at)
 {
     const int64_t A = single->context->config->A;
@@ -401,6 +428,7 @@ static void store_head(const struct single *single, const struct gathered *gathe
         }
 }
 
+/* Add all queries of head h to the gradients of the rows that have keys. */
 static void gather_head(const struct single *single, const struct rows *rows, struct tensor y,
                         struct tensor dy, int64_t h, const struct gathered *gathered, double *scratch, int64_t room)
 {
@@ -415,7 +443,8 @@ static void gather_head(const struct single *single, const struct rows *rows, st
     }
 }
 
-/* The gradients of all rows that have keys.  Heads that share keys add to the same sums, one after another. */
+/* The gradients of all rows that have keys are made here.  Heads that share keys add to the same sums one after
+ * another.  So a thread has all heads of a group. */
 static struct single_value recompute_attention_backward(struct single *single, const struct single_node *node)
 {
     const struct model_config *c = single->context->config;
@@ -424,9 +453,11 @@ static struct single_value recompute_attention_backward(struct single *single, c
     if (!single_going(single)) return single_stop(single);
     const int64_t rows = tensor_rows(r.x), width = tensor_cols(r.x), sharing = c->H / c->K;
     const struct gathered g = gathered_new(single, rows, width);
+    /* `before` keeps a sum as the heads before have left it, since each head's addition stores the sum. */
     const struct tensor scratch = query_scratch(single, &r, c->K), before = single_new(single, rows, width);
     const int64_t room = tensor_cols(scratch);
     if (single->failed) return single_stop(single);
+    /* dK and dV [rows, A] of group k get a part from each head h of the group. */
     #pragma omp parallel for schedule(static)
     for (int64_t k = 0; k < c->K; k++)
         for (int64_t h = k * sharing; h < (k + 1) * sharing; h++) {
@@ -436,6 +467,7 @@ static struct single_value recompute_attention_backward(struct single *single, c
     return attention_finish(single, &g, r.S * sharing * (r.T > 0 ? single->context->all.B : 1));
 }
 
+/* Copy some rows of a matrix, from a column on. */
 static struct tensor some(struct single *single, struct tensor t, int64_t first, int64_t rows, int64_t col)
 {
     const int64_t cols = tensor_cols(t) - col;
@@ -445,7 +477,7 @@ static struct tensor some(struct single *single, struct tensor t, int64_t first,
     return out;
 }
 
-/* Rows of a value, from a column on. */
+/* Cut some rows of a value and of its bounds, from a column on. */
 static struct single_value attention_part_of(struct single *single, struct single_value value, int64_t first,
                                              int64_t rows, int64_t col)
 {
@@ -455,13 +487,14 @@ static struct single_value attention_part_of(struct single *single, struct singl
                                   .steps = some(single, value.steps, first, rows, col) };
 }
 
+/* The gradient of the batch's fused queries, keys and values is cut out; prefixes' rows are left out. */
 static struct single_value recompute_attention_input(struct single *single, const struct single_node *node)
 {
     return attention_part_of(single, recompute_attention_backward(single, node), 0,
                              single_rows(single, single_slot(single, node->in[0])), 0);
 }
 
-/* To, or from, the last rows of another. */
+/* Copy all sums into the last rows of a tile's sums, or back.  The last rows are those of the prefixes. */
 static void copy_last(struct gathered *all, struct gathered *tile, bool back)
 {
     struct tensor *const to[] = { &tile->y, &tile->off[FUSED], &tile->off[STEPS], &tile->absolute, &tile->square },
@@ -473,13 +506,14 @@ static void copy_last(struct gathered *all, struct gathered *tile, bool back)
     }
 }
 
-/* Add what the tile's queries of the i-th head of each group contribute. */
+/* Add what the tile's queries of the i-th head of each group contribute to prefixes. */
 static void gather_tile(struct single *single, const struct single_node *node, int64_t i, struct gathered *all)
 {
     const struct model_config *c = single->context->config;
     const struct rows r = rows_new(single, node);
     const struct tensor dY = single_grad(single, node->out), O = single_act(single, node->out);
     if (!single_going(single)) return;
+    /* The sums of prefixes go on from tile to tile; all other rows begin at zero in each tile. */
     struct gathered g = gathered_new(single, tensor_rows(r.x), tensor_cols(r.x));
     const struct tensor scratch = query_scratch(single, &r, c->K);
     const int64_t room = tensor_cols(scratch);
@@ -491,7 +525,8 @@ static void gather_tile(struct single *single, const struct single_node *node, i
     copy_last(all, &g, true);
 }
 
-/* The keys and values of all prefixes, tile after tile.  What a head added is stored when all tiles have theirs. */
+/* The gradients of keys and values of all prefixes are added up tile after tile.  A head's part is stored when all
+ * tiles have theirs, so heads are the outer loop. */
 static struct single_value attention_weight(struct single *single, const struct single_node *node)
 {
     const struct model_config *c = single->context->config;
@@ -511,6 +546,7 @@ static struct single_value attention_weight(struct single *single, const struct 
     if (!single_going(single)) return single_stop(single);
     const struct single_value v = attention_finish(single, &all,
                                                    single->context->all.S * (c->H / c->K) * single->context->all.B);
+    /* Ranks along dp and microbatches store parts of this gradient. */
     for (int64_t i = 0; single_going(single) && i < tensor_count(v.y); i++) {
         const double off = off_parts(single, numbers(all.absolute)[i]);
         numbers(v.fused)[i] += off, numbers(v.steps)[i] += off;
@@ -518,9 +554,11 @@ static struct single_value attention_weight(struct single *single, const struct 
     return attention_part_of(single, v, 0, rows, q);
 }
 
-/* Of each sink [H]: the sum over rows of -p d, where p is the sink's probability; absolute and squared terms. */
+/* The gradients of sinks [H]: the sum over rows of -p d, where p is the sink's probability.  `all` and `square`
+ * have absolute and squared terms. */
 struct sinks { struct single_value v; struct tensor all, square; };
 
+/* Add the rows of one head to the gradient of its sink. */
 static void add_sink(const struct single *single, const struct rows *rows, struct tensor y, struct tensor dy, int64_t h,
                      const struct sinks *to, double *scratch, int64_t room)
 {
@@ -538,12 +576,13 @@ static void add_sink(const struct single *single, const struct rows *rows, struc
     }
 }
 
-/* Tile after tile. */
+/* The gradient of all sinks is added up tile after tile. */
 static struct single_value sink_weight(struct single *single, const struct single_node *node)
 {
     const int64_t H = single->context->config->H;
     const struct sinks sums = { single_value_new(single, 1, H), single_new(single, 1, H), single_new(single, 1, H) };
     const int used = single->memory.used;
+    /* Each tile adds its queries to the sums of all H heads. */
     for (struct single_tiles t = single_tiles_weight(single, node);
          single_going(single) && single_next_tile(single, &t);) {
         const struct rows r = rows_new(single, node);
@@ -554,6 +593,7 @@ static struct single_value sink_weight(struct single *single, const struct singl
         single_release(single, used);
     }
     single_take_all(single);
+    /* The sums are complete only here, so that their roundings are bounded once. */
     for (int64_t h = 0; h < H && single_going(single); h++) {
         const double all = numbers(sums.all)[h], sum = rounding_of_sum(single->rounding.sum, single->cursor.N) * all,
                      stored = rounding_of_terms(single->rounding.store, all, sqrt(numbers(sums.square)[h]));

@@ -5,6 +5,8 @@
  * it, the rows are wrong whichever was chosen, and the first is taken.
  *
  * If both experts are chosen, only their order is open, which no row shows: the gradients of their weights do.
+ * route.c calls routing_settle for choices that logits leave open, and routing_order for the order of two choices.
+ * Both read rows of the program; if these are missing the choice stays open, and no failure is noted.
  */
 #include "emulated_devices/check/recompute/routing.h"
 
@@ -17,6 +19,7 @@ static const double NEAR_ROW = 0.05;
 /* The experts of a token that have the logit of its last choice, and how many of them are chosen. */
 struct tied { int64_t count, chosen; int32_t expert[MOST_TIED]; };
 
+/* Find the experts of a token whose logit equals that of its last choice. */
 static struct tied tied_of(const struct routing *routing, int64_t token)
 {
     const int64_t columns = tensor_cols(routing->logits);
@@ -30,10 +33,11 @@ static struct tied tied_of(const struct routing *routing, int64_t token)
     return t;
 }
 
-/* What the experts make: the program's rows, the tokens, and the node of the first product. */
+/* These say what the experts make: the program's rows, the tokens, and the node of the first product. */
 struct made { const struct single_node *up; struct tensor rows, tokens; int64_t open; };
 
-/* Whether a row near those of an expert is what it makes of a token. */
+/* Whether a row near those of expert e is what the expert makes of a token: W_e x.  Other open choices may move
+ * rows by up to made->open places. */
 static bool has_made(struct single *single, const struct routing *routing, const struct made *made,
                      int64_t token, int32_t e)
 {
@@ -46,6 +50,7 @@ static bool has_made(struct single *single, const struct routing *routing, const
     if (single_going(single))
         single->context->ops->linear_forward_add(y, tensor_2d(numbers(made->tokens) + token * in, F64, 1, in),
                                                  W);
+    /* Rows are sorted by expert: the expert's rows begin behind those of all experts before it. */
     for (int32_t before = 0; before < e; before++) first += routing_count(routing, before);
     for (int64_t i = first - made->open; single_going(single) && !found
          && i < first + routing_count(routing, e) + made->open + 1; i++) {
@@ -61,7 +66,7 @@ static bool has_made(struct single *single, const struct routing *routing, const
     return found;
 }
 
-/* @return whether it is known now what the token has chosen. */
+/* Try all experts with the open logit on one token.  @return whether it is known now what the token has chosen. */
 static bool choice_settle(struct single *single, struct routing *routing, const struct made *made, int64_t token)
 {
     const struct tied t = tied_of(routing, token);
@@ -72,12 +77,15 @@ static bool choice_settle(struct single *single, struct routing *routing, const 
         if (t.expert[i] >= routing->E) return false;          /* one without computation */
         if (has_made(single, routing, made, token, t.expert[i])) taken[count++] = t.expert[i];
     }
+    /* No expert made a row: the rows are wrong whichever was chosen. */
     if (count == 0) return true;
+    /* More or fewer experts than places: the rows do not say which were chosen. */
     if (count != t.chosen) return false;
     for (int64_t i = 0; i < count; i++) chosen[routing->k - count + i] = taken[i];
     return true;
 }
 
+/* Find the node with this operation that uses these logits; NULL: the graph has none. */
 static const struct single_node *choice_node_of(const struct single *single,
                                                 const struct single_operation *is, int logits)
 {
@@ -88,7 +96,7 @@ static const struct single_node *choice_node_of(const struct single *single,
     return NULL;
 }
 
-/* Equal logits make equal keys, and nothing is dropped: a choice between them is open. */
+/* Whether equal logits make equal keys and nothing is dropped.  Only then a choice between equal logits is open. */
 static bool keys_are_logits(const struct single *single)
 {
     const struct mixture_config *c = &single->context->config->mixture;
@@ -96,13 +104,16 @@ static bool keys_are_logits(const struct single *single)
            c->router.scores != SCORES_NEAR;
 }
 
+/* Rows of the first product are read for the current choices; then each open token is settled. */
 bool routing_settle(struct single *single, struct routing *routing, int logits, const bool *open, int64_t count)
 {
     const int used = single->memory.used;
     struct made m = { .up = choice_node_of(single, &single_experts_up, logits), .open = count };
     bool all = m.up && keys_are_logits(single) && !single_slot(single, m.up->out)->unseen;
+    /* Rows of a first product settle choices; without one that the program shows all stay open. */
     if (!all) return false;
     const struct single_slot *up = single_slot(single, m.up->out);
+    /* The rows are read aside: a missing row is no missing input of the current result. */
     const struct single_reading outer = single_read_anew(single);
     m.rows = single_input(single, single_name("act/", up->name), routing->rows, up->cols);
     m.tokens = single_act(single, m.up->in[0]);
@@ -116,6 +127,7 @@ bool routing_settle(struct single *single, struct routing *routing, int logits, 
 
 /* ---- the order of two that are both chosen ----------------------------------------------------------------------- */
 
+/* Whether choices i and j of a token have equal logits. */
 static bool is_tie(const struct routing *routing, int64_t token, int64_t i, int64_t j)
 {
     const int32_t *chosen = (const int32_t *)routing->experts.data + token * routing->k;
@@ -124,6 +136,7 @@ static bool is_tie(const struct routing *routing, int64_t token, int64_t i, int6
            && x[chosen[i]] == x[chosen[j]];
 }
 
+/* Choices are in order of logits, so ties are neighbours. */
 static bool has_ties(const struct routing *routing)
 {
     for (int64_t n = 0; n < tensor_rows(routing->logits); n++)
@@ -132,7 +145,8 @@ static bool has_ties(const struct routing *routing)
     return false;
 }
 
-/* right: what the gradients of all weights are if the order is as it is now. */
+/* Exchange two choices of a token if their gradients fit better the other way.  right: the gradients of all weights
+ * if the order is as it is now. */
 static void choice_exchange(struct routing *routing, int64_t token, const double *have, double *right)
 {
     int32_t *chosen = (int32_t *)routing->experts.data + token * routing->k;
@@ -147,6 +161,7 @@ static void choice_exchange(struct routing *routing, int64_t token, const double
         }
 }
 
+/* The gradient of a choice's weight is (row, dY of the token): it shows which expert has which place. */
 void routing_order(struct single *single, struct routing *routing, int logits)
 {
     const struct single_node *sum = choice_node_of(single, &single_combine, logits);
@@ -162,6 +177,7 @@ void routing_order(struct single *single, struct routing *routing, int logits)
                         have = single_input(single, single_name("grad/", of[1]->name), N, routing->k),
                         dY = single_input(single, single_name("grad/", of[2]->name), N, D),
                             right = single_new(single, N, routing->k);
+    /* right [N, k] is each choice's row times the gradient of its token. */
     for (int64_t i = 0; single_going(single) && i < routing->rows; i++)
         for (int64_t d = 0; d < D; d++)
             numbers(right)[((const int32_t *)routing->order.data)[i]] +=

@@ -2,6 +2,7 @@
  *
  * The sum of absolute terms times a few units of roundoff bounds the error of each; a step's result that is stored adds
  * the unit of the format, or, if it is subnormal, `tiny` times what follows multiplies by.
+ * walk.c runs the passes.
  */
 #include "ref/model/rotary.h"
 #include "ref/model/transformer.h"
@@ -9,12 +10,14 @@
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
+/* Y = X0 + X1: the residual stream and its branch. */
 static struct single_value elementwise_add(struct single *single, const struct single_node *node)
 {
     const struct single_value x[] = { single_value_of(single, node->in[0]), single_value_of(single, node->in[1]) };
     return single_going(single) ? single_sum(single, x, 2) : single_stop(single);
 }
 
+/* The gradient of a sum goes to both summands unchanged. */
 static struct single_value handed_on(struct single *single, const struct single_node *node)
 {
     return single_gradient_of(single, node->out);
@@ -31,7 +34,7 @@ const struct single_operation single_add = {
 
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
-/* x m / (1-rate); of rate 0 the value itself. */
+/* y = x m / (1-rate); a rate of 0 gives the value itself.  The value's own bounds are multiplied, too. */
 static struct single_value elementwise_drop(struct single *single, const struct single_node *node,
                                             struct single_value value)
 {
@@ -75,6 +78,7 @@ static struct single_value scaled(struct single *single, const struct single_nod
     for (int64_t i = 0; !single->failed && i < tensor_count(v.y); i++) {
         const double y = a * numbers(value.y)[i], off = single->rounding.sum * fabs(y) + single->rounding.sum_tiny;
         numbers(v.y)[i] = y;
+        /* Both bounds of the value grow by the factor, like the number itself. */
         numbers(v.fused)[i] = a * numbers(value.fused)[i] + off,
             numbers(v.steps)[i] = a * numbers(value.steps)[i] + off;
     }
@@ -101,7 +105,7 @@ const struct single_operation single_scale = {
 
 /* ---- the soft cap of logits -------------------------------------------------------------------------------------- */
 
-/* y = cap T, T = tanh(x / cap); by steps, the quotient and T are stored. */
+/* Y = cap T, T = tanh(X / cap).  By steps the quotient and T are stored. */
 static struct single_value soft_cap(struct single *single, const struct single_node *node)
 {
     const struct tensor X = single_act(single, node->in[0]);
@@ -117,8 +121,8 @@ static struct single_value soft_cap(struct single *single, const struct single_n
     return v;
 }
 
-/* dx = dy (1 - T^2), T = y / cap, even if y is wrong.  Always allowed: T has been stored by itself, or not at all.  By
- * steps, dy cap and its product with the slope are stored, too. */
+/* dX = dY (1 - T^2), T = Y / cap, even if Y is wrong.  Always allowed: T has been stored by itself, or not at all.
+ * By steps dY cap and its product with the slope are stored, too. */
 static struct single_value soft_cap_input(struct single *single, const struct single_node *node)
 {
     const struct tensor dY = single_grad(single, node->out), Y = single_act(single, node->out);
@@ -145,7 +149,8 @@ const struct single_operation single_soft_cap = {
 
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
 
-/* One pair, turned.  The angle is off by a few units of itself; by steps, cosine, sine and products are stored. */
+/* Turn one pair by an angle.  The angle is off by a few units of itself; by steps cosine, sine and products are
+ * stored. */
 static void elementwise_turn(struct single *single, struct single_value value, struct tensor X, int64_t i, int64_t j,
                              double angle, double size)
 {
@@ -160,6 +165,7 @@ static void elementwise_turn(struct single *single, struct single_value value, s
                3 * store * second + tiny);
 }
 
+/* Turn all pairs of queries and keys [N, (H+2K)A]; values pass unchanged.  sign: 1 forward, -1 backward. */
 static struct single_value rotate(struct single *single, struct tensor X, int layer, double sign)
 {
     const struct model_config *c = single->context->config;
@@ -171,6 +177,8 @@ static struct single_value rotate(struct single *single, struct tensor X, int la
     for (int64_t n = 0; !single->failed && n < tensor_rows(X); n++)
         for (int64_t h = 0; h < c->H + c->K; h++)
             for (int64_t p = 0; p < half; p++) {
+                /* A token's position is its place in the sequence; half of R pairs turn, further columns of a head
+                 * do not. */
                 const double turned = rotary_frequency(&rotary, R, p, single->cursor.batch.S),
                              angle = (double)(n % single->cursor.batch.S) * turned;
                 const int64_t at = n * width + h * c->A, i = rotary.neighbours ? 2 * p : p,

@@ -2,15 +2,19 @@
  *
  * The gradient of a row is a sum over its tokens, in any order; by steps the sum is stored after each of them.  If the
  * matrix is also the output matrix, these rows may be added to its gradient one by one.
+ * walk.c runs the passes.  Matrices with V rows are read some rows at a time, so memory does not grow with the
+ * vocabulary.
  */
 #include "emulated_devices/check/recompute/parts.h"
 #include <string.h>
 
+/* A row has this token; with streams the rows of all streams have the same tokens. */
 static int64_t token(const struct single *single, int64_t row)
 {
     return single->cursor.batch.ids[row % single->cursor.N];
 }
 
+/* Y [N, D] = W[ids]: copies of rows, which round nothing.  Each block of W fills the rows of its own tokens. */
 static struct single_value embed(struct single *single, const struct single_node *node)
 {
     const struct single_slot *out = single_slot(single, node->out);
@@ -21,6 +25,7 @@ static struct single_value embed(struct single *single, const struct single_node
     for (int64_t first = 0; first < rows && single_going(single); first += most) {
         const struct single_block block = { first, rows - first < most ? rows - first : most };
         const struct tensor W = single_param_block(single, node->weight, block);
+        /* Y[i] = W[token i] for tokens whose row is in this block. */
         for (int64_t i = 0; single_going(single) && i < tensor_rows(v.y); i++) {
             const int64_t row = token(single, i) - first;
             if (row >= 0 && row < block.rows)
@@ -31,12 +36,14 @@ static struct single_value embed(struct single *single, const struct single_node
     return single_going(single) ? v : single_stop(single);
 }
 
+/* Y = X + W[position]: each sequence begins at position 0. */
 static struct single_value embedding_place(struct single *single, const struct single_node *node)
 {
     const struct single_value X = single_value_of(single, node->in[0]);
     const struct tensor W = single_param(single, node->weight);
     if (!single_going(single)) return single_stop(single);
     const struct single_value v = single_value_new(single, tensor_rows(X.y), tensor_cols(X.y));
+    /* Y [N, D] = X + W[position], and the bounds of X are passed on. */
     for (int64_t i = 0; !single->failed && i < tensor_count(v.y); i++) {
         const int64_t D = tensor_cols(X.y);
         const double x = numbers(X.y)[i], w = numbers(W)[i / D % single->cursor.batch.S * D + i % D],
@@ -47,10 +54,11 @@ static struct single_value embedding_place(struct single *single, const struct s
     return v;
 }
 
-/* A gradient of rows that are added up: absolute: their sizes; count: of each row of the matrix, or of a block. */
+/* This is a gradient of rows that are added up.  absolute: the sum of absolute values; count: terms of each row of
+ * the block. */
 struct scattered { struct single_value v; struct tensor absolute, count; struct single_block block; };
 
-/* dW[row of n] += dY[n]. */
+/* dW[row of n] += dY[n]: tokens or positions choose the row.  By steps the sum is stored after each term. */
 static void add_gradients(const struct single *single, struct scattered *to, struct single_value dY, bool tokens)
 {
     const int64_t D = tensor_cols(dY.y);
@@ -58,6 +66,7 @@ static void add_gradients(const struct single *single, struct scattered *to, str
     for (int64_t i = 0; !single->failed && i < tensor_count(dY.y); i++) {
         const int64_t row = (tokens ? token(single, i / D) : i / D % single->cursor.batch.S) - to->block.first,
                       at = row * D + i % D;
+        /* Tokens outside this block add nothing. */
         if (row < 0 || row >= to->block.rows) continue;
         numbers(to->count)[row] += i % D == 0;
         numbers(v.y)[at] += numbers(dY.y)[i], numbers(to->absolute)[at] += fabs(numbers(dY.y)[i]);
@@ -67,7 +76,8 @@ static void add_gradients(const struct single *single, struct scattered *to, str
     }
 }
 
-/* The gradient of a matrix of tokens or positions, tile after tile. */
+/* The gradient of a matrix of tokens or positions is added up tile after tile.  A large matrix is computed a block
+ * of rows at a time. */
 static struct single_value embedding_scatter(struct single *single, const struct single_node *node, bool tokens)
 {
     const struct single_block block = single_block_of(single,
@@ -86,6 +96,7 @@ static struct single_value embedding_scatter(struct single *single, const struct
     if (!single_going(single)) return single_stop(single);
     struct single_value v = all.v;
     const struct tensor absolute = all.absolute, count = all.count;
+    /* The bounds of a row depend on how many tokens have been added to it. */
     for (int64_t i = 0; !single->failed && i < rows * D; i++) {
         const int64_t terms = (int64_t)numbers(count)[i / D];
         const double off = rounding_of_sum(single->rounding.sum, terms) * numbers(absolute)[i],

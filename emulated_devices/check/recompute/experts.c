@@ -2,11 +2,14 @@
  *
  * Rows are choices, sorted by expert, then by token.  Products and their bounds are those of matrix.c.  The gradient of
  * a token is the sum over its choices, each rounded; by steps all sums are stored.
+ * walk.c runs the passes.  Choices come from routing.h, so a token's rows are those that the program's own logits
+ * choose.
  */
 #include "emulated_devices/check/recompute/products.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include <string.h>
 
+/* An expert's rows begin behind those of all experts before it. */
 static int64_t first_row(const struct routing *routing, int64_t expert)
 {
     int64_t first = 0;
@@ -14,7 +17,7 @@ static int64_t first_row(const struct routing *routing, int64_t expert)
     return first;
 }
 
-/* The rows of one expert, of a matrix with a row for each choice; of one with a row for each token if `tokens`. */
+/* Gather the rows of one expert.  X has a row for each choice, or with `tokens` a row for each token. */
 static struct tensor experts_rows_of(struct single *single, const struct routing *routing, int64_t expert,
                                      struct tensor X, bool tokens)
 {
@@ -26,12 +29,13 @@ static struct tensor experts_rows_of(struct single *single, const struct routing
     return out;
 }
 
+/* Write rows from `first` on. */
 static void put_rows(struct tensor to, int64_t first, struct tensor from)
 {
     memcpy(numbers(to) + first * tensor_cols(to), from.data, tensor_bytes(from));
 }
 
-/* One product for each expert that has rows: Y = X W^T, or backward dX = dY W. */
+/* Compute a product for each expert that has rows: Y = X W^T, or backward dX = dY W. */
 static struct single_value products(struct single *single, const struct single_node *node,
                                     const struct routing *routing, struct tensor X, bool tokens, bool back)
 {
@@ -41,11 +45,13 @@ static struct single_value products(struct single *single, const struct single_n
         const int used = single->memory.used;
         const int64_t first = first_row(routing, e);
         if (routing_count(routing, e) == 0) continue;
+        /* Expert e's matrix is `stride` parameters behind that of the expert before. */
         const struct tensor W = single_param(single, node->weight + (int)e * node->stride),
             x = experts_rows_of(single, routing, e, X, tokens),
                             b = back || node->bias < 0 ? tensor_none
                                 : single_param(single, node->bias + (int)e * node->stride);
         if (single_going(single)) {
+            /* Y_e [rows, out] = X_e [rows, in] W_e^T, or backward dX_e = dY_e W_e. */
             const struct single_value one = back ? product_input(single, x, W, node->matrices)
                 : product(single, x, W, b);
             if (!single->failed) put_rows(v.y, first, one.y), put_rows(v.fused, first, one.fused);
@@ -56,7 +62,8 @@ static struct single_value products(struct single *single, const struct single_n
     return v;
 }
 
-/* The rows of one expert, tile after tile. */
+/* One expert's dW [out, in] = dY^T X is added up over its rows, tile after tile.  cursor.one_expert hides the rows
+ * of all others. */
 static struct single_value experts_weight_of(struct single *single, const struct single_node *node, bool tokens)
 {
     const struct param_spec p = model_param(single->context->config, node->weight);
@@ -67,6 +74,7 @@ static struct single_value experts_weight_of(struct single *single, const struct
          single_going(single) && single_next_tile(single, &t);) {
         const struct routing r = routing_of(single, node->logits);
         const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
+        /* dW [out, in] += dY_e^T X_e with the rows of this tile that choose the expert. */
         if (single_going(single))
             product_weight_add(single, &a, experts_rows_of(single, &r, single->cursor.expert, dY, false),
                                experts_rows_of(single, &r, single->cursor.expert, X, tokens));
@@ -77,6 +85,7 @@ static struct single_value experts_weight_of(struct single *single, const struct
     return single_going(single) ? product_weight_end(single, &a) : single_stop(single);
 }
 
+/* Compute db [out] of one expert: the sum of its rows of dY. */
 static struct single_value experts_bias(struct single *single, const struct single_node *node)
 {
     struct product_sum a = product_bias_begin(single, single_slot(single, node->out)->cols);
@@ -86,6 +95,7 @@ static struct single_value experts_bias(struct single *single, const struct sing
          single_going(single) && single_next_tile(single, &t);) {
         const struct routing r = routing_of(single, node->logits);
         const struct tensor dY = single_grad(single, node->out);
+        /* db [out] += the sum over this tile's rows of dY that choose the expert. */
         if (single_going(single))
             product_bias_add(single, &a, experts_rows_of(single, &r, single->cursor.expert, dY, false));
         single_release(single, used);
@@ -95,8 +105,9 @@ static struct single_value experts_bias(struct single *single, const struct sing
     return single_going(single) ? product_weight_end(single, &a) : single_stop(single);
 }
 
-/* Add the rows of a token; times: of each choice, NULL for 1; sizes: of the rows.  What is added up is stored by steps.
- * Ranks that have parts of the rows each make a part of the sum, which is stored, and so is each sum of parts. */
+/* Add the rows of each token: Y[n] += w_i rows_i.  times: the factor of each choice, NULL for 1.  By steps each sum
+ * is stored.  If ranks have parts of the rows, each rank stores its part of the sum.  Sums of parts are stored,
+ * too. */
 static struct single_value sum_rows(struct single *single, const struct routing *routing, struct single_value rows,
                                     struct single_sizes sizes, const double *times)
 {
@@ -104,6 +115,7 @@ static struct single_value sum_rows(struct single *single, const struct routing 
     const struct single_value v = single_value_new(single, N, D);
     const struct tensor absolute = single_new(single, N, D);
     const bool parts = sizes.parts > 1;
+    /* Elements of all rows go to their token's row, in order of experts. */
     for (int64_t i = 0; !single->failed && i < routing->rows * D; i++) {
         const int64_t at = routing_token(routing, i / D) * D + i % D;
         const double w = times ? times[((const int32_t *)routing->order.data)[i / D]] : 1;
@@ -112,6 +124,7 @@ static struct single_value sum_rows(struct single *single, const struct routing 
         numbers(v.steps)[at] += fabs(w) * numbers(rows.steps)[i] + single->rounding.tiny +
                                 single->rounding.store * (parts ? numbers(absolute)[at] : fabs(numbers(v.y)[at]));
     }
+    /* The bound of each sum follows the absolute terms that were added. */
     for (int64_t i = 0; !single->failed && i < N * D; i++) {
         const double size = numbers(absolute)[i],
                      off = (rounding_of_sum(single->rounding.sum, routing->k) + single->rounding.sum) * size +
@@ -124,6 +137,7 @@ static struct single_value sum_rows(struct single *single, const struct routing 
 
 /* ---- the first product ------------------------------------------------------------------------------------------- */
 
+/* Y [rows, 2 F] = X W_e^T: a token's row is multiplied by the matrix of each expert that it chose. */
 static struct single_value up_forward(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -131,6 +145,7 @@ static struct single_value up_forward(struct single *single, const struct single
     return single_going(single) ? products(single, node, &r, X, true, false) : single_stop(single);
 }
 
+/* Rows that no rank has parts of: their sizes are their absolute values. */
 static struct single_sizes sizes_of_rows(struct single *single, struct tensor y)
 {
     const struct single_sizes sizes = { .absolute = single_new(single, tensor_rows(y), tensor_cols(y)), .parts = 1 };
@@ -138,6 +153,7 @@ static struct single_sizes sizes_of_rows(struct single *single, struct tensor y)
     return sizes;
 }
 
+/* Compute dX [N, D]: the sum over a token's choices of dY W_e.  Each row is stored before it is added. */
 static struct single_value up_input(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -167,6 +183,7 @@ const struct single_operation single_experts_up = {
 
 /* ---- the second -------------------------------------------------------------------------------------------------- */
 
+/* Y [rows, D] = X W_e^T; X are the rows behind the activation. */
 static struct single_value down_forward(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -201,12 +218,14 @@ const struct single_operation single_experts_down = {
 
 /* ---- the weighted sum -------------------------------------------------------------------------------------------- */
 
-/* Experts that return what they get: the sum of a token's weights of these, times X, is added. */
+/* Whether some experts return what they get.  A token's weights of these, added up and times X, are added to the
+ * sum. */
 static bool has_identity(const struct single *single)
 {
     return single->context->config->mixture.zero > 0 && !single->context->config->mixture.zero_is_null;
 }
 
+/* Multiply X by the sum of a token's weights of such experts; these have numbers from E on. */
 static struct single_value identity(struct single *single, const struct routing *routing, struct tensor X,
                                     struct tensor weights)
 {
@@ -230,6 +249,7 @@ static struct single_value identity(struct single *single, const struct routing 
     return v;
 }
 
+/* The program's own rows are exact, so their bounds are zero. */
 static struct single_value exact_rows(struct single *single, struct tensor y)
 {
     struct single_value v = single_value_new(single, tensor_rows(y), tensor_cols(y));
@@ -237,6 +257,7 @@ static struct single_value exact_rows(struct single *single, struct tensor y)
     return v;
 }
 
+/* Y [N, D] = sum over a token's choices of weight times row. */
 static struct single_value combine(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -250,7 +271,7 @@ static struct single_value combine(struct single *single, const struct single_no
     return single_sum(single, v, 2);
 }
 
-/* The gradient of each row: its weight times that of its token. */
+/* The gradient of each row is its weight times the gradient of its token. */
 static struct single_value combine_rows(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -268,8 +289,8 @@ static struct single_value combine_rows(struct single *single, const struct sing
     return v;
 }
 
-/* A choice's gradient: its row times the gradient of its token.  size: of the row, NULL: its own; ranks that have parts
- * of it each store a part of the gradient. */
+/* Write a choice's gradient: its row times the gradient of its token.  size: of the row, NULL: its own.  Ranks with
+ * parts of the row each store a part. */
 static void put_dot(struct single *single, struct single_value value, int64_t at, const double *a, const double *size,
                     const double *b, int64_t D, int parts)
 {
@@ -281,6 +302,7 @@ static void put_dot(struct single *single, struct single_value value, int64_t at
                single->rounding.store * absolute + tiny_terms(single->rounding.tiny, D));
 }
 
+/* dw [N, k] = (row of the choice, dY of its token). */
 static struct single_value combine_weights(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);
@@ -290,15 +312,18 @@ static struct single_value combine_weights(struct single *single, const struct s
     if (!single_going(single)) return single_stop(single);
     const int64_t D = tensor_cols(dY);
     const struct single_value v = single_value_new(single, tensor_rows(dY), r.k);
+    /* A row of an expert gives the weight of its own choice: dw = row . dY[token]. */
     for (int64_t i = 0; !single->failed && i < r.rows; i++)
         put_dot(single, v, ((const int32_t *)r.order.data)[i], numbers(rows) + i * D, numbers(sizes.absolute) + i * D,
                 numbers(dY) + routing_token(&r, i) * D, D, sizes.parts);
+    /* An identity expert's result is the token itself, so X stands in place of the row. */
     for (int64_t i = 0; has_identity(single) && !single->failed && i < tensor_count(r.experts); i++)
         if (((const int32_t *)r.experts.data)[i] >= r.E)
             put_dot(single, v, i, numbers(X) + i / r.k * D, NULL, numbers(dY) + i / r.k * D, D, 1);
     return v;
 }
 
+/* This is the gradient that experts without computation hand back: dY times their weights. */
 static struct single_value combine_identity(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->logits);

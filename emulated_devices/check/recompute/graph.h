@@ -9,6 +9,8 @@
  *
  * A slot that programs do not show (`unseen`), such as a sum inside a sum, is computed from what its maker reads; its
  * gradient from those of its readers.
+ * replay.c makes the graph of a model from its table.  A new operation has a file here, an entry below, and a row in
+ * replay.c.
  */
 #ifndef ORRERY_SINGLE_GRAPH_H
 #define ORRERY_SINGLE_GRAPH_H
@@ -36,7 +38,7 @@ struct single_node;
  * file has failed. */
 enum single_status { SINGLE_DONE, SINGLE_LACKING, SINGLE_NOT_KNOWN, SINGLE_FAILED };
 
-/* What is computed, and how far it may be off before it is stored. */
+/* A value is what is computed, and how far it may be off before it is stored. */
 struct single_value {
     enum single_status status;          /* not SINGLE_DONE: there are no tensors */
     struct tensor y, fused, steps;

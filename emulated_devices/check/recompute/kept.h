@@ -5,6 +5,7 @@
  * lies between two numbers of the format.  If 40 elements should have missed and hardly any has, each began with the
  * rounded number.  Of elements that began with the same number one counts: all of a bias that started at zero may have
  * the same number behind them.
+ * steps.c adds elements of each step, and asks when all of a tensor are added.
  */
 #ifndef ORRERY_SINGLE_KEPT_H
 #define ORRERY_SINGLE_KEPT_H
@@ -15,8 +16,8 @@
 
 enum kept_way { KEPT_ONCE, KEPT_TWICE, KEPT_WAYS };
 
-/* Of some elements: how many should have missed, and how many have.  KEPT_TWICE: what is left of the old number is
- * rounded before the rest is added. */
+/* These count, over some elements, how many should have missed, and how many have.  KEPT_TWICE: what is left of the
+ * old number is rounded before the rest is added. */
 struct kept {
     double expected, missed[KEPT_WAYS];
     bool wide;                          /* there is no such element */

@@ -2,10 +2,12 @@
  *
  * Backward they are copies, too, but for the key that all heads share: its gradient is the sum over heads.  Devices
  * along tp may have stored sums of their own heads; by steps a program stores what each head adds.
+ * walk.c runs the passes.  ref/model/latent.h says which columns go where.
  */
 #include "ref/model/latent.h"
 #include "emulated_devices/check/recompute/parts.h"
 
+/* to[n, y + ..] = from[n, x + ..] for each block of columns; a block may be repeated for every head. */
 static void latent_copy(struct tensor to, struct tensor from, struct column_blocks blocks)
 {
     for (int64_t n = 0; n < tensor_rows(to); n++)
@@ -14,6 +16,7 @@ static void latent_copy(struct tensor to, struct tensor from, struct column_bloc
                 numbers(from)[n * tensor_cols(from) + blocks.x + k / blocks.count * blocks.x_step + k % blocks.count];
 }
 
+/* Move a value and both of its bounds; copies stay as exact as they were. */
 static void latent_move(struct single *single, struct single_value *to, struct single_value from,
                         struct column_blocks blocks)
 {
@@ -28,6 +31,8 @@ static struct latent_moves recompute_latent_moves(const struct single *single)
     return latent_moves_of(single->context->config, single->context->config->H);
 }
 
+/* The result [N, qkv width] has turned and plain queries and the shared key in each head.  Keys and values come
+ * from the expanded latent. */
 static struct single_value recompute_latent_forward(struct single *single, const struct single_node *node)
 {
     const struct latent_moves at = recompute_latent_moves(single);
@@ -40,7 +45,7 @@ static struct single_value recompute_latent_forward(struct single *single, const
     return v;
 }
 
-/* What two blocks of the gradient are moved back to. */
+/* Move two blocks of the gradient back to the input that they came from. */
 static struct single_value latent_moved(struct single *single, const struct single_node *node, int input,
                                         struct column_blocks a, struct column_blocks b)
 {
@@ -61,13 +66,14 @@ static struct single_value expanded(struct single *single, const struct single_n
     return latent_moved(single, node, 1, recompute_latent_moves(single).key, recompute_latent_moves(single).value);
 }
 
-/* One number of the shared key: the sum over heads. */
+/* Add one number of the shared key over all heads.  Each rank stores the sum of its own heads. */
 static void add_heads(const struct single *single, struct single_value value, int64_t to,
                       struct single_value from, int64_t at)
 {
     const struct rounding *r = &single->rounding;
     const int64_t A = single->context->config->A, H = single->context->config->H;
     double y = 0, absolute = 0, square = 0, fused = 0, steps = 0;
+    /* y = sum over the H heads of the same number of each head. */
     for (int64_t i = at; i < at + H * A; i += A) {
         const double x = numbers(from.y)[i];
         y += x, absolute += fabs(x), square += x * x;
@@ -80,6 +86,7 @@ static void add_heads(const struct single *single, struct single_value value, in
     numbers(value.absolute)[to] = absolute;
 }
 
+/* The latent's gradient [N, cols]: only the columns of the shared key come from this operation. */
 static struct single_value shared_key(struct single *single, const struct single_node *node)
 {
     const struct column_blocks b = recompute_latent_moves(single).shared_key;

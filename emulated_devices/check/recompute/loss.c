@@ -6,11 +6,13 @@
  *
  * A loss, or a norm, with more bits than 16 have has been added up in more.  Then what is added, losses of tokens or
  * norms of parameters, may have been stored, and be off independently; and once a mean of them, as of a microbatch.
+ * walk.c runs the loss and calls single_gradient_norm at the end of a pass.  route.c gives the routers' losses.
  */
 #include "emulated_devices/check/recompute/routing.h"
 
 struct row { double top, lse; };        /* the largest logit, and log(sum of exp(x - top)) */
 
+/* These are the largest logit of a row, and the log of the sum. */
 static struct row loss_row_of(const double *x, int64_t V)
 {
     struct row r = { x[0], 0 };
@@ -20,7 +22,7 @@ static struct row loss_row_of(const double *x, int64_t V)
     return r;
 }
 
-/* Labels of the whole batch. */
+/* Count the labels of the whole batch that are not ignored, at least 1.  A tile divides by all of them, too. */
 static int64_t counted(const struct single *single)
 {
     int64_t n = 0;
@@ -29,7 +31,7 @@ static int64_t counted(const struct single *single)
     return n > 0 ? n : 1;
 }
 
-/* What a mixture's routers add to the loss. */
+/* A mixture's routers add this to the loss, each loss times its coefficient, with the error of the sum. */
 static struct element of_routers(struct single *single)
 {
     const struct mixture_config *m = &single->context->config->mixture;
@@ -41,9 +43,10 @@ static struct element of_routers(struct single *single)
                                  m->sequence_coefficient * l.off_sequence };
 }
 
-/* What the rows of a tile add up to. */
+/* The rows of all tiles add up to these. */
 struct losses { double sum, absolute, squares, off; };
 
+/* loss_i = top + lse - x[label].  Rows whose label is below 0 are ignored. */
 static void add_losses(const struct single *single, struct tensor X, struct losses *losses)
 {
     const int64_t V = tensor_cols(X);
@@ -58,7 +61,8 @@ static void add_losses(const struct single *single, struct tensor X, struct loss
     }
 }
 
-/* By steps. */
+/* This is how far the loss may be off by steps.  A wide number was added up in more bits.  Then only the losses of
+ * tokens are stored, and their errors are independent. */
 static double stored_losses(const struct single *single, const struct losses *losses, double count, double total,
                             bool routers)
 {
@@ -69,6 +73,7 @@ static double stored_losses(const struct single *single, const struct losses *lo
     return 2 * store * losses->absolute / count + 4 * routers * store * total + 2 * single->rounding.tiny;
 }
 
+/* The loss is a sum over tiles of tokens, divided by all labels once. */
 static struct single_value recompute_loss_forward(struct single *single, const struct single_node *node)
 {
     struct single_value v = single_value_new(single, 1, 1);
@@ -78,12 +83,14 @@ static struct single_value recompute_loss_forward(struct single *single, const s
     struct losses l = { 0 };
     for (struct single_tiles t = single_tiles_weight(single, node);
          single_going(single) && single_next_tile(single, &t);) {
+        /* Each tile's rows add to the sums of l; the tile's logits are freed before the next. */
         const struct tensor X = single_act(single, node->in[0]);
         if (single_going(single)) add_losses(single, X, &l);
         single_release(single, used);
     }
     single_take_all(single);
     const struct element routers = of_routers(single);
+    /* The loss is the mean over labels plus the routers' losses, which are 0 without a mixture. */
     const double mean = (l.off + rounding_of_sum(r->sum, count + 1) * l.absolute) / (double)count + routers.off,
                  total = l.sum / (double)count + routers.y;
     if (!single_going(single)) return single_stop(single);
@@ -93,6 +100,8 @@ static struct single_value recompute_loss_forward(struct single *single, const s
     return v;
 }
 
+/* Write the gradient of a row of logits: (p - onehot(label)) / count.  The exponential multiplies errors of its
+ * argument. */
 static void row_input(struct single *single, const double *x, int32_t label, double count,
                       struct single_value value, int64_t at)
 {
@@ -100,6 +109,7 @@ static void row_input(struct single *single, const double *x, int32_t label, dou
     const struct rounding *r = &single->rounding;
     const struct row row = loss_row_of(x, V);
     for (int64_t i = 0; i < V; i++) {
+        /* p = exp(x - top - lse) with lse = log(sum exp(x - top)); `one` is 1 in the label's column. */
         const double log_p = x[i] - row.top - row.lse, p = exp(log_p), one = i == label ? 1 : 0,
                      off = p * (rounding_of_sum(r->sum, V) +
                                 r->sum * (4 + 2 * fabs(x[i]) + 2 * fabs(row.top) + 2 * row.lse)) + r->sum * one,
@@ -110,6 +120,7 @@ static void row_input(struct single *single, const double *x, int32_t label, dou
     }
 }
 
+/* dX [N, V] = (p - onehot(label)) / count; rows of ignored labels stay zero. */
 static struct single_value recompute_loss_input(struct single *single, const struct single_node *node)
 {
     const struct tensor X = single_act(single, node->in[0]);
@@ -133,6 +144,7 @@ const struct single_operation single_loss = {
 
 /* ---- the norm ---------------------------------------------------------------------------------------------------- */
 
+/* Compute the sum of squares of a matrix. */
 static double squares(struct tensor t)
 {
     double sum = 0;
@@ -140,7 +152,7 @@ static double squares(struct tensor t)
     return sum;
 }
 
-/* The squared norm of a parameter's gradient, some rows at a time. */
+/* Compute the squared norm of a parameter's gradient, some rows at a time. */
 static double squares_of(struct single *single, int param)
 {
     const struct param_spec p = model_param(single->context->config, param);
@@ -151,12 +163,15 @@ static double squares_of(struct single *single, int param)
         const struct single_block block = { first, rows - first < most ? rows - first : most };
         const struct tensor g = single_input_block(single, single_param_name(single, "grad/", param),
                                                    block, rows, cols);
+        /* sum += g^2 over all numbers of the block. */
         if (!single->failed) sum += squares(g);
         single_release(single, used);
     }
     return sum;
 }
 
+/* A wide norm was added up in more bits: norms of parameters may have been stored before.  fourth is then the sum
+ * of their fourth powers. */
 double single_stored_norms(const struct single *single, double norm, double fourth)
 {
     const double u = single->rounding.store;
@@ -164,13 +179,14 @@ double single_stored_norms(const struct single *single, double norm, double four
     return rounding_of_terms(u, norm, sqrt(fourth) / norm);
 }
 
-/* Squares are subnormal where numbers are still far from it. */
+/* Squares are subnormal where numbers are still far from it, so the sum is off by tiny terms. */
 double single_tiny_squares(const struct single *single, double norm, int64_t count)
 {
     const double off = tiny_terms(single->rounding.sum_tiny, count);
     return sqrt(norm * norm + off) - norm;
 }
 
+/* The norm is no node of the graph: its inputs are the program's gradients of all parameters. */
 void single_gradient_norm(struct single *single)
 {
     int64_t n = 0;
@@ -179,6 +195,7 @@ void single_gradient_norm(struct single *single)
     for (int i = 0; i < model_param_count(single->context->config) && single_going(single); i++) {
         const struct param_spec p = model_param(single->context->config, i);
         const double one = squares_of(single, i);
+        /* n counts all numbers of the model, because each square may be rounded when it is added. */
         sum += one, fourth += one * one, n += (p.ndim > 1 ? p.dim[0] : 1) * p.dim[p.ndim - 1];
     }
     struct single_value v = single_value_new(single, 1, 1);

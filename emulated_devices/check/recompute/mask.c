@@ -1,20 +1,22 @@
-/* mask.c -- the mask of a node's dropout, and what a hypothesis (mistakes/mask.c) makes of it. */
+/* mask.c -- the mask of a node's dropout, and what a hypothesis (mistakes/mask.c) makes of it.
+ * Operations that drop call single_mask.  A mask is an input like any tensor: single_input_rows reads it, in tiles
+ * too. */
 #include "emulated_devices/check/recompute/parts.h"
 #include "emulated_devices/check/recompute/turns.h"
 #include <stdio.h>
 #include <string.h>
 
-/* The place of i in its part. */
+/* This is the place of i in its part, so that each part has the places of the first. */
 static int64_t in_first(int64_t n, int parts, int64_t i) { return i - part_begin(n, parts, part_with(n, parts, i)); }
 
-/* The heads of which a mask has rows: one of activations. */
+/* How many heads a mask has rows of: H for probabilities, 1 for activations. */
 static int64_t heads_of(const struct single *single, struct tensor m)
 {
     return tensor_rows(m) == single->cursor.N * single->context->config->H && tensor_cols(m) == single->cursor.batch.S
            ? single->context->config->H : 1;
 }
 
-/* The element whose mask element (row, col) has. */
+/* Find the element whose mask element i has, under the hypothesis. */
 static int64_t source(const struct single *single, const struct tensor m, int64_t i)
 {
     const struct mask_change *c = &single->hypothesis.mask;
@@ -22,6 +24,7 @@ static int64_t source(const struct single *single, const struct tensor m, int64_
         cols = tensor_cols(m),
                   n = tensor_count(m), row = i / cols,
                   at = row % S * cols + i % cols, head = row / S % H, sequence = row / S / H;
+    /* A mask [B H S, S] has a row for each sequence, head and query, or [N, D] without heads. */
     switch (c->kind) {
     case MASK_SHIFTED: return (i + c->by + n) % n;
     case MASK_ROW_SHIFTED: return (i + c->by * cols + n) % n;
@@ -29,6 +32,7 @@ static int64_t source(const struct single *single, const struct tensor m, int64_
         return (in_first(B, c->by, sequence) * H + head) * S * cols + at;
     case MASK_OF_NEXT_COPY: case MASK_OF_COPY_BEFORE:
         return (part_turned(B, c->by, c->kind == MASK_OF_NEXT_COPY ? 1 : -1, sequence) * H + head) * S * cols + at;
+    /* Each of `by` parts of the key heads has the masks of the first part. */
     case MASK_OF_FIRST_HEADS: {
         const int64_t K = single->context->config->K, group = single->context->config->H / K,
                       first = in_first(K, c->by, head / group) * group;
@@ -38,6 +42,8 @@ static int64_t source(const struct single *single, const struct tensor m, int64_
     }
 }
 
+/* Replace the mask by what the hypothesis makes of it.  The counter tells mistakes/mask.c that the pass reads a
+ * mask at all. */
 static void change_mask(struct single *single, const struct single_node *node, struct tensor m)
 {
     const struct mask_change *c = &single->hypothesis.mask;
@@ -45,6 +51,7 @@ static void change_mask(struct single *single, const struct single_node *node, s
     single->hypothesis.masks_changed++;
     if (single->failed) return;
     memcpy(old.data, m.data, tensor_bytes(m));
+    /* The mask has 0 and 1 here; the pass multiplies by 1 / (1 - rate) later. */
     for (int64_t i = 0; i < tensor_count(m); i++) {
         const double keeps = numbers(old)[source(single, old, i)];
         numbers(m)[i] = c->kind == MASK_NONE        ? 1 - node->rate
@@ -55,6 +62,7 @@ static void change_mask(struct single *single, const struct single_node *node, s
     }
 }
 
+/* The name of the mask to read: another step's or another layer's under these two hypotheses. */
 static void name_mask(const struct single *single, const struct single_node *node, char name[SINGLE_NAME])
 {
     const struct mask_change *c = &single->hypothesis.mask;
@@ -66,6 +74,7 @@ static void name_mask(const struct single *single, const struct single_node *nod
         snprintf(name, SINGLE_NAME, "mask/1/h.%d%.99s", c->by, place);
 }
 
+/* Attention's mask has [sequences H S, S] elements; any other mask has the slot's shape. */
 struct tensor single_mask(struct single *single, const struct single_node *node)
 {
     if (node->rate == 0) return tensor_none;

@@ -8,11 +8,12 @@
  * Which terms are in which part is not known, so their sizes are estimated: a sum of some of
  * the terms is a random walk, and seldom larger than |y| + 3 sqrt(sum of squared terms); all P parts together than
  * |y| + 3 sqrt(P sum of squares).
+ * walk.c runs the passes; experts.c uses products.h.  A matrix larger than a block is read some rows at a time.
  */
 #include "emulated_devices/check/recompute/products.h"
 #include <string.h>
 
-/* parts: that are stored, the most. */
+/* Begin sums of a product.  Squares are needed only if parts are stored: `parts` is the most of them. */
 static struct product_sum adding_new(struct single *single, int64_t rows, int64_t cols, int parts)
 {
     struct product_sum a = { .sum = single_new(single, rows, cols), .absolute = single_new(single, rows, cols) };
@@ -20,7 +21,8 @@ static struct product_sum adding_new(struct single *single, int64_t rows, int64_
     return a;
 }
 
-/* The sizes of P parts and of the sums of the first 2, 3, ..., P - 1 of them. */
+/* This is the size of P stored parts and of the sums of the first of them.  Sizes are estimated as of a random
+ * walk, and never above the sum of absolute terms. */
 static double parts_stored(double y, double absolute, double square, int parts)
 {
     const double walk = 3 * sqrt(square), all = fabs(y) + sqrt(parts) * walk + (parts - 2) * (fabs(y) + walk),
@@ -28,6 +30,7 @@ static double parts_stored(double y, double absolute, double square, int parts)
     return parts < 2 ? 0 : all < most ? all : most;
 }
 
+/* b = how far each element is off: by its sum, by stored parts, and by a sum stored before the bias. */
 static void bound(struct single *single, const struct product_sum *product_sum, int64_t terms, int parts, bool stored,
                   struct tensor b)
 {
@@ -44,7 +47,7 @@ static void bound(struct single *single, const struct product_sum *product_sum, 
     }
 }
 
-/* Y += X W^T, W [O,I]; += dY W; += dY^T X. */
+/* A way to multiply: to += left right^T, left right, or left^T right.  W is [out, in]. */
 typedef void multiply_fn(const struct single *, struct tensor to, struct tensor left, struct tensor right);
 
 static void by_transpose(const struct single *single, struct tensor Y, struct tensor X, struct tensor W)
@@ -62,6 +65,7 @@ static void over_rows(const struct single *single, struct tensor dW, struct tens
     single->context->ops->linear_backward_weight(dW, tensor_none, dY, X);
 }
 
+/* to = |t|, or its squares. */
 static void matrix_map(struct tensor to, struct tensor t, bool squared)
 {
     double *out = numbers(to);
@@ -70,7 +74,8 @@ static void matrix_map(struct tensor to, struct tensor t, bool squared)
     for (int64_t i = 0; i < tensor_count(t); i++) out[i] = squared ? x[i] * x[i] : fabs(x[i]);
 }
 
-/* Add to the sums. */
+/* Add a product to the sums: itself, with absolute values, and with squares if parts are stored.  Each is the same
+ * multiplication. */
 static void add_product(struct single *single, struct product_sum *sum, multiply_fn *multiply, struct tensor left,
                         struct tensor right)
 {
@@ -79,6 +84,7 @@ static void add_product(struct single *single, struct product_sum *sum, multiply
                         r = single_new(single, tensor_rows(right), tensor_cols(right));
     if (single->failed) return;
     multiply(single, sum->sum, left, right);
+    /* The second product takes absolute values, the third one squares of both matrices. */
     matrix_map(l, left, false), matrix_map(r, right, false);
     multiply(single, sum->absolute, l, r);
     if (tensor_present(sum->square)) {
@@ -88,6 +94,7 @@ static void add_product(struct single *single, struct product_sum *sum, multiply
     single_release(single, used);
 }
 
+/* A bias is a term more of each sum. */
 static void matrix_add_bias(struct product_sum *sum, struct tensor bias)
 {
     const int64_t cols = tensor_cols(sum->sum);
@@ -97,7 +104,7 @@ static void matrix_add_bias(struct product_sum *sum, struct tensor bias)
     }
 }
 
-/* matrices: that other programs multiply with one by one, and whose results they add. */
+/* Make the value and both bounds.  matrices: other programs multiply with so many one by one and add the results. */
 static struct single_value matrix_finish(struct single *single, const struct product_sum *sum, int64_t terms, int parts,
                                          int matrices)
 {
@@ -109,7 +116,7 @@ static struct single_value matrix_finish(struct single *single, const struct pro
     return v;
 }
 
-/* What has been added so far is stored. */
+/* The product has been stored before the bias is added. */
 static void add_stored(struct single *single, struct product_sum *sum)
 {
     sum->stored = single_new(single, tensor_rows(sum->sum), tensor_cols(sum->sum));
@@ -117,6 +124,7 @@ static void add_stored(struct single *single, struct product_sum *sum)
         numbers(sum->stored)[i] = fabs(numbers(sum->sum)[i]);
 }
 
+/* Y = X W^T + b.  Each element is a sum of as many terms as W has columns, and a bias. */
 struct single_value product(struct single *single, struct tensor X, struct tensor W, struct tensor b)
 {
     struct product_sum a = adding_new(single, tensor_rows(X), tensor_rows(W), single->rounding.parts);
@@ -127,6 +135,7 @@ struct single_value product(struct single *single, struct tensor X, struct tenso
     return matrix_finish(single, &a, tensor_cols(W) + biased, single->rounding.parts, 1);
 }
 
+/* dX = dY W. */
 struct single_value product_input(struct single *single, struct tensor dY, struct tensor W, int matrices)
 {
     struct product_sum a = adding_new(single, tensor_rows(dY), tensor_cols(W), single->rounding.parts * matrices);
@@ -134,7 +143,7 @@ struct single_value product_input(struct single *single, struct tensor dY, struc
     return matrix_finish(single, &a, tensor_rows(W), single->rounding.parts, matrices);
 }
 
-/* Some columns of a matrix; of a vector, some of its numbers. */
+/* This takes some columns of a matrix, or some numbers of a vector. */
 static struct tensor matrix_columns_of(struct single *single, struct tensor t, struct single_block of)
 {
     if (!tensor_present(t) || of.rows == tensor_cols(t)) return t;
@@ -145,6 +154,7 @@ static struct tensor matrix_columns_of(struct single *single, struct tensor t, s
     return some;
 }
 
+/* Write columns from `first` on. */
 static void put_columns(struct tensor to, struct tensor from, int64_t first)
 {
     for (int64_t i = 0; i < tensor_rows(from); i++)
@@ -152,7 +162,7 @@ static void put_columns(struct tensor to, struct tensor from, int64_t first)
                (size_t)tensor_cols(from) * sizeof(double));
 }
 
-/* The blocks of a matrix, one after another.  @return whether there is one more. */
+/* Go to the next block of a matrix's rows.  @return whether there is a further one and nothing has failed. */
 static bool next_block(const struct single *single, struct param_spec spec, struct single_block *block)
 {
     const int64_t first = block->first + block->rows, left = spec.dim[0] - first,
@@ -161,7 +171,7 @@ static bool next_block(const struct single *single, struct param_spec spec, stru
     return left > 0 && single_going(single);
 }
 
-/* A block of the matrix gives some columns of the result. */
+/* A block of rows of W gives the same columns of Y [N, out]. */
 static struct single_value recompute_matrix_forward(struct single *single, const struct single_node *node)
 {
     const struct param_spec p = model_param(single->context->config, node->weight);
@@ -170,6 +180,7 @@ static struct single_value recompute_matrix_forward(struct single *single, const
     const struct single_value v = single_value_new(single, tensor_rows(X), p.dim[0]);
     const int used = single->memory.used;
     for (struct single_block block = { 0, 0 }; next_block(single, p, &block);) {
+        /* Y [N, block] = X [N, in] W[block]^T + b[block]. */
         const struct tensor W = single_param_block(single, node->weight, block);
         const struct single_value one =
             single_going(single) ? product(single, X, W, matrix_columns_of(single, b, block)) : single_stop(single);
@@ -180,6 +191,7 @@ static struct single_value recompute_matrix_forward(struct single *single, const
     return single_going(single) ? v : single_stop(single);
 }
 
+/* dX [N, in] is the sum over blocks of W's rows, each with its columns of dY. */
 static struct single_value recompute_matrix_input(struct single *single, const struct single_node *node)
 {
     const struct param_spec p = model_param(single->context->config, node->weight);
@@ -188,6 +200,7 @@ static struct single_value recompute_matrix_input(struct single *single, const s
     struct product_sum a = adding_new(single, tensor_rows(dY), p.dim[1], single->rounding.parts * node->matrices);
     const int used = single->memory.used;
     for (struct single_block block = { 0, 0 }; next_block(single, p, &block);) {
+        /* dX [N, in] += dY[, block] [N, block] W[block] [block, in]. */
         const struct tensor W = single_param_block(single, node->weight, block),
             dy = matrix_columns_of(single, dY, block);
         if (single_going(single)) add_product(single, &a, as_it_is, dy, W);
@@ -199,6 +212,7 @@ static struct single_value recompute_matrix_input(struct single *single, const s
 
 /* ---- gradients: sums over rows ----------------------------------------------------------------------------------- */
 
+/* These functions build a gradient from any rows in any order; walk.c's tiles and experts.c need that. */
 struct product_sum product_weight_begin(struct single *single, int64_t out, int64_t in)
 {
     return adding_new(single, out, in, single->rounding.gradient_parts);
@@ -231,7 +245,7 @@ struct single_value product_weight_end(struct single *single, const struct produ
     return matrix_finish(single, sum, sum->terms, single->rounding.gradient_parts, 1);
 }
 
-/* dW and its bounds, or some rows of it, tile after tile. */
+/* dW [out, in] = dY^T X and its bounds, or some rows of dW, tile after tile. */
 static struct single_value matrix_weight(struct single *single, const struct single_node *node)
 {
     const struct param_spec p = model_param(single->context->config, node->weight);
@@ -244,11 +258,12 @@ static struct single_value matrix_weight(struct single *single, const struct sin
         if (single_going(single)) product_weight_add(single, &a, matrix_columns_of(single, dY, block), X);
         single_release(single, used);
     }
+    /* The cursor is on the whole batch again before anybody else reads. */
     single_take_all(single);
     return single_going(single) ? product_weight_end(single, &a) : single_stop(single);
 }
 
-/* The same of a bias. */
+/* db [out] = the sum over rows of dY, tile after tile. */
 static struct single_value matrix_bias(struct single *single, const struct single_node *node)
 {
     struct product_sum a = product_bias_begin(single, single_slot(single, node->out)->cols);

@@ -15,6 +15,7 @@
  * Where a norm's factors are 1 + its weights, w is that sum, one more rounding, which some programs store.
  *
  * A step's result that is subnormal is off by `tiny`, times what the steps after it multiply by: r, w or xhat.
+ * walk.c runs the passes.  compare_stored in verdict.c tries `stored` when a result is wrong.
  */
 #include "emulated_devices/check/recompute/parts.h"
 
@@ -28,11 +29,13 @@ struct pieces {
     double eps;
 };
 
+/* Latents have an epsilon of their own, whatever the model's is. */
 double single_norm_eps(const struct single *single, const struct single_node *node)
 {
     return node->operation == &single_latent_norm ? LATENT_EPS : single->context->config->eps;
 }
 
+/* All columns of a row are a single piece. */
 static struct pieces of_row(const struct single *single, int64_t width)
 {
     return (struct pieces){ 1, width, 1, single->context->config->norm == NORM_LAYER,
@@ -40,6 +43,8 @@ static struct pieces of_row(const struct single *single, int64_t width)
                             single->context->config->eps };
 }
 
+/* Heads of queries and keys are normed apart, or all queries together and all keys together.  Values pass
+ * unchanged. */
 static struct pieces of_heads(const struct single *single)
 {
     const struct model_config *c = single->context->config;
@@ -47,7 +52,7 @@ static struct pieces of_heads(const struct single *single)
     return (struct pieces){ c->H + c->K, c->A, c->H, false, norm_base(c), 0, c->eps };
 }
 
-/* What a norm multiplies by. */
+/* These are the factors of a norm: its weights, or 1 + weights in models whose norms are based at 1. */
 static struct tensor factors(struct single *single, int param)
 {
     const struct tensor w = single_param(single, param);
@@ -58,12 +63,13 @@ static struct tensor factors(struct single *single, int param)
     return sum;
 }
 
+/* This is the first weight of a piece: pieces behind `first` have the second row of weights. */
 static int64_t norm_weight_of(const struct pieces *pieces, int64_t piece)
 {
     return piece < pieces->first ? 0 : pieces->width;
 }
 
-/* The same of one piece. */
+/* These numbers hold for one piece: a piece of keys may have another width. */
 static struct pieces one_of(struct pieces pieces, int64_t piece)
 {
     if (pieces.keys && piece >= pieces.first) pieces.width = pieces.keys;
@@ -73,6 +79,7 @@ static struct pieces one_of(struct pieces pieces, int64_t piece)
 /* A piece's statistics, and how far they may be off: mean absolutely, r relative to itself. */
 struct row { double mean, r, off_mean, off_r; };
 
+/* These are a piece's statistics.  Both mean and variance are sums of `width` terms in the format that adds. */
 static struct row recompute_norm_row_of(const struct single *single, const struct pieces *pieces, const double *x)
 {
     const double g = rounding_of_sum(single->rounding.sum, pieces->width + 2), n = (double)pieces->width;
@@ -86,7 +93,7 @@ static struct row recompute_norm_row_of(const struct single *single, const struc
     return w;
 }
 
-/* How far xhat of x is off. */
+/* How far xhat = (x - m) r is off. */
 static double off_xhat(const struct single *single, const struct row *row, double x)
 {
     const double xhat = (x - row->mean) * row->r;
@@ -98,7 +105,7 @@ static double off_xhat(const struct single *single, const struct row *row, doubl
 /* A piece's input, and what it is multiplied by and moved by; b: NULL for none.  stores: of results of steps. */
 struct one_piece { const double *x, *w, *b; double stores; };
 
-/* An element; more: of its stored steps. */
+/* Compute element i of a piece, and with `more` the error of its stored steps. */
 static struct element element_of(const struct single *single, const struct pieces *pieces,
                                  const struct one_piece *one_piece, const struct row *row, int64_t i, double *more)
 {
@@ -111,6 +118,7 @@ static struct element element_of(const struct single *single, const struct piece
     return (struct element){ scaled + (one_piece->b ? one_piece->b[i] : 0), off };
 }
 
+/* Write all elements of a piece. */
 static void piece_forward(const struct single *single, const struct pieces *pieces, const struct one_piece *one_piece,
                           struct row row, struct single_value value, int64_t at)
 {
@@ -121,13 +129,14 @@ static void piece_forward(const struct single *single, const struct pieces *piec
     }
 }
 
-/* The numbers of the format that x may have been rounded to, if it was off by `off`.  @return how many. */
+/* List the numbers of the format to which x may have been rounded, if it was off by `off`.  @return how many. */
 enum { MOST_ROUNDED = 8 };
 static int norm_rounded(const struct single *single, double x, double off, double to[MOST_ROUNDED])
 {
     double buffer;
     int n = 0;
     const struct tensor one = tensor_1d(&buffer, single->rounding.results, 1);
+    /* Each step goes a little further than the last number, to its neighbour. */
     for (double at = x - off; n < MOST_ROUNDED; at = to[n - 1] + 1.01 * single->rounding.store * fabs(to[n - 1])) {
         tensor_set(one, 0, fmin(at, x + off));
         const double y = tensor_get(one, 0);
@@ -138,7 +147,7 @@ static int norm_rounded(const struct single *single, double x, double off, doubl
     return n;
 }
 
-/* How far the program's piece is from one with these statistics: its largest error over its bound. */
+/* The largest error over its bound, if a piece had these statistics. */
 static double apart(const struct single *single, const struct pieces *pieces, const struct one_piece *one_piece,
                     struct row row, int64_t at)
 {
@@ -151,8 +160,8 @@ static double apart(const struct single *single, const struct pieces *pieces, co
     return most;
 }
 
-/* The stored statistics that explain a piece best.  Variance, its sum with eps, and r are each rounded: r by two
- * units. */
+/* Find the stored statistics that explain a piece best.  Variance, its sum with eps, and r are each rounded, so r
+ * is off by two units. */
 static struct row stored_row(const struct single *single, const struct pieces *pieces,
                              const struct one_piece *one_piece, int64_t at)
 {
@@ -162,6 +171,7 @@ static struct row stored_row(const struct single *single, const struct pieces *p
     struct row best = exact;
     const int means = pieces->has_mean ? norm_rounded(single, exact.mean, exact.off_mean, mean) : (mean[0] = 0, 1),
               roots = norm_rounded(single, exact.r, exact.r * (1.01 * u + exact.off_r + moved * moved / 2), r);
+    /* All pairs of a mean and a root; k = -1 is the exact root beside a rounded mean. */
     for (int i = 0; i < means; i++)
         for (int k = -1; k < roots; k++) {
             const struct row row = { mean[i], k < 0 ? exact.r : r[k], 0, exact.off_r * (k < 0) };
@@ -171,6 +181,7 @@ static struct row stored_row(const struct single *single, const struct pieces *p
     return best;
 }
 
+/* Each piece of each row is normed; columns outside of pieces are copied. */
 static struct single_value forward_of(struct single *single, const struct single_node *node, struct tensor X,
                                       struct pieces pieces, bool stored)
 {
@@ -178,6 +189,7 @@ static struct single_value forward_of(struct single *single, const struct single
     if (!single_going(single)) return single_stop(single);
     const int64_t ld = tensor_cols(X);
     const struct single_value v = single_value_new(single, tensor_rows(X), ld);
+    /* Y begins as a copy of X, so that columns outside of pieces are right. */
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(X)[i];
     for (int64_t row = 0; !single->failed && row < tensor_rows(X); row++)
         for (int64_t h = 0; h < pieces.count; h++) {
@@ -193,7 +205,7 @@ static struct single_value forward_of(struct single *single, const struct single
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-/* One piece of dx, and how far it is off if the steps' results are stored: unit of 0 if they are not. */
+/* Write one piece of dX, and how far it is off if steps are stored with this unit; a unit of 0: they are not. */
 static void piece_input(const struct single *single, const struct pieces *pieces, const double *dy, const double *x,
                         const double *w, struct unit stored, double *dx, double *off)
 {
@@ -203,14 +215,17 @@ static void piece_input(const struct single *single, const struct pieces *pieces
     struct row row = recompute_norm_row_of(single, pieces, x);
     row.off_mean += u * fabs(row.mean), row.off_r += u;
     double h = 0, abs_h = 0, hx = 0, abs_hx = 0, h_off = 0;
+    /* mean(h) and mean(h xhat), their absolute sums, and what xhat's errors add. */
     for (int64_t i = 0; i < pieces->width; i++) {
         const double hi = dy[i] * w[i], xhat = (x[i] - row.mean) * row.r;
         h += hi / n, abs_h += fabs(hi) / n, hx += hi * xhat / n, abs_hx += fabs(hi * xhat) / n;
         h_off += (fabs(hi) * (off_xhat(single, &row, x[i]) + u * fabs(xhat) + tiny) + tiny * fabs(xhat)) / n;
     }
+    /* An rmsnorm has no mean, so h is 0. */
     if (!pieces->has_mean) h = abs_h = 0;
     const double off_h = (g + (2 + more) * sum + (1 + more) * u) * abs_h + 2 * tiny * pieces->has_mean,
                  off_hx = (g + (3 + more) * sum + (2 + more) * u) * abs_hx + h_off + 2 * tiny;
+    /* dx = r (h - mean(h) - xhat mean(h xhat)). */
     for (int64_t i = 0; i < pieces->width; i++) {
         const double hi = dy[i] * w[i], xhat = (x[i] - row.mean) * row.r, inner = hi - h - xhat * hx;
         dx[i] = row.r * inner;
@@ -221,6 +236,7 @@ static void piece_input(const struct single *single, const struct pieces *pieces
     }
 }
 
+/* dX [N, cols]: bounds once as a fused program computes, once with stored steps. */
 static struct single_value input_of(struct single *single, const struct single_node *node, struct tensor X,
                                     struct pieces pieces)
 {
@@ -228,6 +244,7 @@ static struct single_value input_of(struct single *single, const struct single_n
     if (!single_going(single)) return single_stop(single);
     const int64_t ld = tensor_cols(X);
     const struct single_value v = single_value_new(single, tensor_rows(X), ld);
+    /* dX begins as a copy of dY, so that columns outside of pieces are right. */
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(v.y)[i] = numbers(dY)[i];
     for (int64_t row = 0; !single->failed && row < tensor_rows(X); row++)
         for (int64_t h = 0; h < pieces.count; h++) {
@@ -240,10 +257,12 @@ static struct single_value input_of(struct single *single, const struct single_n
     return v;
 }
 
-/* Sums over rows, of each weight. */
+/* These are sums over rows for each weight: values, absolute and squared terms. */
 enum { BLOCKS = 16 };
 struct sums { struct single_value v; struct tensor absolute, square; int64_t terms; };
 
+/* Add a term to column c.  By steps the sum is stored after each of 16 blocks of rows, which is spread over the
+ * terms. */
 static void add_term(const struct single *single, struct sums *sums, int64_t c, double term, double off, double more)
 {
     const double blocks = sums->terms > BLOCKS ? (double)BLOCKS / (double)sums->terms : 1;
@@ -252,6 +271,7 @@ static void add_term(const struct single *single, struct sums *sums, int64_t c, 
     numbers(sums->v.fused)[c] += off;
 }
 
+/* dw += dy xhat for one piece.  The stored steps' error is what a stored mean and root add to xhat's. */
 static void piece_weight(const struct single *single, const struct pieces *pieces, const double *dy, const double *x,
                          int64_t first, struct sums *sums)
 {
@@ -265,7 +285,7 @@ static void piece_weight(const struct single *single, const struct pieces *piece
     }
 }
 
-/* The bounds of sums of `terms`. */
+/* Turn the sums into a value: bounds follow the absolute terms. */
 static struct single_value summed(struct single *single, struct sums *sums)
 {
     const struct rounding *r = &single->rounding;
@@ -285,6 +305,7 @@ static struct sums sums_new(struct single *single, int64_t n, int64_t terms)
     return (struct sums){ single_value_new(single, 1, n), single_new(single, 1, n), single_new(single, 1, n), terms };
 }
 
+/* Add all pieces of all rows. */
 static void add_weights(const struct single *single, const struct pieces *pieces, struct tensor dY, struct tensor X,
                         struct sums *sums)
 {
@@ -297,10 +318,10 @@ static void add_weights(const struct single *single, const struct pieces *pieces
         }
 }
 
-/* What a norm reads. */
+/* A norm reads a slot, or the first columns of it: a latent. */
 typedef struct tensor norm_input(struct single *, const struct single_node *);
 
-/* Tile after tile: the sums are those of all rows, in order. */
+/* The gradient of a norm's weights is added up tile after tile.  The sums are those of all rows, in order. */
 static struct single_value weight_of_pieces(struct single *single, const struct single_node *node, norm_input *reads,
                                             struct pieces pieces)
 {
@@ -311,6 +332,7 @@ static struct single_value weight_of_pieces(struct single *single, const struct 
     for (struct single_tiles t = single_tiles_weight(single, node);
          single_going(single) && single_next_tile(single, &t);) {
         const struct tensor X = reads(single, node), dY = single_grad(single, node->out);
+        /* dw += dY n over the rows of the tile, for queries and keys in their own places. */
         if (single_going(single)) add_weights(single, &pieces, dY, X, &g);
         single_release(single, used);
     }
@@ -348,6 +370,7 @@ static struct single_value recompute_norm_weight(struct single *single, const st
     return weight_of_pieces(single, node, read_of, of_row(single, single_slot(single, node->in[0])->cols));
 }
 
+/* db [cols] = the sum over rows of dY. */
 static struct single_value norm_bias(struct single *single, const struct single_node *node)
 {
     const int64_t cols = single_slot(single, node->out)->cols;
@@ -356,6 +379,7 @@ static struct single_value norm_bias(struct single *single, const struct single_
     for (struct single_tiles t = single_tiles_weight(single, node);
          single_going(single) && single_next_tile(single, &t);) {
         const struct tensor dY = single_grad(single, node->out);
+        /* db_i += dY[n, i] over the rows n of the tile. */
         for (int64_t i = 0; single_going(single) && i < tensor_count(dY); i++)
             add_term(single, &g, i % cols, numbers(dY)[i], 0, 0);
         single_release(single, used);
@@ -420,7 +444,7 @@ static struct pieces of_latent(const struct single *single, const struct single_
                             single_norm_eps(single, node) };
 }
 
-/* The first columns, with zeros beside them if there are to be more. */
+/* Take the first columns, with zeros behind them if there are to be more. */
 static struct tensor norm_columns(struct single *single, struct tensor t, int64_t cols)
 {
     const int64_t have = tensor_cols(t);
@@ -445,6 +469,7 @@ static struct single_value latent_stored(struct single *single, const struct sin
     return forward_of(single, node, latent_of(single, node), of_latent(single, node), true);
 }
 
+/* The gradient goes back to the first columns of the slot; the others get zeros. */
 static struct single_value latent_input(struct single *single, const struct single_node *node)
 {
     const struct single_value v = input_of(single, node, latent_of(single, node), of_latent(single, node));

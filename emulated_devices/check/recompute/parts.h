@@ -7,6 +7,7 @@
  *     struct single_value v = single_value_new(s, rows, cols);     the result, and how far it may be off
  *     for (i ...) single_put(v, i, ...);
  *     return v;
+ * The first failure sets single.failed; all functions then return at once, and walk.c ends the check.
  */
 #ifndef ORRERY_SINGLE_PARTS_H
 #define ORRERY_SINGLE_PARTS_H
@@ -69,7 +70,7 @@ struct single_hypothesis {
     const unsigned char *counted;               /* [all tokens] whose gradients are not zero; NULL: all */
 };
 
-/* What the pass that runs has missed so far: it begins empty (single_attempt) and ends as the pass's status. */
+/* This is what the running pass has missed so far: it begins empty (single_attempt) and ends as the pass's status. */
 struct single_reading {
     const char *unknown;                        /* an operation that is not recomputed: its words; or NULL */
     char lacks[SINGLE_NAME];                    /* the first missing input; or empty */
@@ -127,21 +128,21 @@ int64_t single_rows(const struct single *, const struct single_slot *);
 struct single_value single_value_of(struct single *, int slot);
 struct single_value single_gradient_of(struct single *, int slot);
 
-/* The same for operations that need exact numbers: computed ones that may be off, and sums of parts that ranks have,
- * are an input that lacks. */
+/* Read a value or a gradient for operations that need exact numbers.  Computed numbers that may be off count as a
+ * missing input, and so do sums of parts that ranks have. */
 struct tensor single_act(struct single *, int slot);
 struct tensor single_grad(struct single *, int slot);
 
-/* An activation for an operation that each rank applies to its part. */
+/* Read an activation for an operation that each rank applies to its part. */
 struct tensor single_act_sized(struct single *, int slot, struct single_sizes *);
 
-/* A weight, with its own shape; a vector is one row.  tensor_none for -1. */
+/* Read a weight, with its own shape; a vector is one row.  tensor_none for -1. */
 struct tensor single_param(struct single *, int param);
 /* Some rows of a matrix. */
 struct tensor single_param_block(struct single *, int param, struct single_block);
 
-/* The mask of a node's dropout, with the shape of what it drops: of attention [sequences H S, S].  tensor_none if the
- * rate is 0. */
+/* Read the mask of a node's dropout, with the shape of what it drops: of attention [sequences H S, S].  tensor_none
+ * if the rate is 0. */
 struct tensor single_mask(struct single *, const struct single_node *);
 
 static inline const struct single_slot *single_slot(const struct single *single,
@@ -183,7 +184,7 @@ struct single_value single_value_new(struct single *, int64_t rows, int64_t cols
 
 static inline double *numbers(struct tensor t) { return t.data; }
 
-/* What an element is, and how far it is off. */
+/* An element's value, and how far it is off. */
 struct element { double y, off; };
 
 /* fused: its own error; more: of the results of its steps, if they are stored. */
@@ -211,7 +212,7 @@ static inline double tiny_terms(double tiny, int64_t count)
     return rounding_of_terms(tiny, (double)count, sqrt((double)count));
 }
 
-/* The value, rounded to the format. */
+/* Round the value to the format. */
 struct single_value single_settled(struct single *, struct single_value);
 
 /* The sum of values, each of which is rounded first. */
@@ -219,12 +220,12 @@ struct single_value single_sum(struct single *, const struct single_value[], int
 
 /* ---- one result -------------------------------------------------------------------------------------------------- */
 
-/* Read the program's.  @return whether it has it; if not, there is nothing to end. */
+/* Read the program's result.  @return whether the program has it; if not, there is nothing to end. */
 bool single_begin(struct single *, struct single_name, const char *made_by, int64_t rows, int64_t cols);
 /* Read what it is made from. */
 struct tensor single_input(struct single *, struct single_name, int64_t rows, int64_t cols);
 bool single_has_parts(struct single *, struct single_name);
-/* The same of a tile's tokens in each of several streams. */
+/* Read an input of a tile's tokens in each of several streams. */
 struct tensor single_input_streams(struct single *, struct single_name, int64_t rows, int64_t cols);
 /* x: the rows from `first` on of a tensor with so many rows, if it is not all of it; else whole is 0. */
 struct single_sizes single_sizes_of(struct single *, struct single_name, struct tensor x, int64_t first, int64_t whole);
@@ -237,9 +238,9 @@ struct tensor single_input_block(struct single *, struct single_name, struct sin
 void single_end(struct single *, struct single_value);
 /* Whether somebody wants to know: single_source.only. */
 bool single_wanted(const struct single *, struct single_name);
-/* As single_begin, if the program's has been read. */
+/* Begin a result whose numbers the caller has read: `have`. */
 void single_begin_with(struct single *, struct single_name, const char *made_by, struct tensor have);
-/* As single_begin, of a matrix's rows. */
+/* Begin a result of some rows of a matrix that has `whole`. */
 bool single_begin_block(struct single *, struct single_name, const char *made_by, struct single_block, int64_t whole,
                         int64_t cols);
 /* Compare a tile, or block, that begins with a row: add it to what is known of its result, and free all.
@@ -250,7 +251,7 @@ void single_end_tiles(struct single *, const struct single_result *sum, int64_t 
 
 /* ---- tiles of the batch, blocks of a parameter (tiles.c) --------------------------------------------------------- */
 
-/* So many tokens at a time, from `next` on. */
+/* Tiles have so many tokens each; the next tile begins at `next`. */
 struct single_tiles { int64_t tokens, next; };
 
 /* Tiles of what a node makes; of the gradient of a slot; of what is added up to the gradient of a node's weight or
@@ -265,7 +266,8 @@ bool single_next_tile(struct single *, struct single_tiles *);
 void single_take(struct single *, int64_t first, int64_t tokens);
 void single_take_all(struct single *);
 bool single_is_tile(const struct single *);
-/* Of rows of the tile, one or more of each token: the first, and how many the whole has; 0: it is the whole. */
+/* For a tensor with one or more rows of each token: the tile's first row, and how many rows the whole has; 0: the
+ * tile is the whole. */
 static inline int64_t single_first_row(const struct single *single,
                                        int64_t rows) { return rows / single->cursor.N * single->cursor.first; }
 static inline int64_t single_whole_rows(const struct single *single, int64_t rows)
@@ -285,7 +287,7 @@ struct single_block single_block_of(const struct single *, int64_t rows);
 
 /* Whether the program's result has bits that its format of 16 bits has not: it has not been stored in it at last. */
 bool single_is_wide(const struct single *);
-/* Which expert's rows are wrong: row [rows], not 0 where one is. */
+/* Note which expert's rows are wrong: row [rows], not 0 where one is. */
 void single_note_expert(struct single *, const unsigned char *row);
 /* End the matrices after the first `used`. */
 void single_release(struct single *, int used);
@@ -295,9 +297,10 @@ void single_close(struct single *);
 /* The epsilon of a node that is a norm. */
 double single_norm_eps(const struct single *, const struct single_node *);
 
-/* The norm of all gradients. */
+/* Check the norm of all gradients. */
 void single_gradient_norm(struct single *);
-/* What it may be off by steps, where norms of parameters are stored.  fourth: the sum of their fourth powers. */
+/* The norm may be off by this by steps, where norms of parameters are stored.  fourth: the sum of their fourth
+ * powers. */
 double single_stored_norms(const struct single *, double norm, double fourth);
 /* A norm may be off by this, because squares of its numbers are subnormal. */
 double single_tiny_squares(const struct single *, double norm, int64_t count);

@@ -1,10 +1,11 @@
-/* places.c -- where a result is wrong: elements, rows, columns, heads, an expert. */
+/* places.c -- where a result is wrong: elements, rows, columns, heads, an expert.
+ * verdict.c calls single_note_expert for a wrong result; the reports print single_describe. */
 #include "emulated_devices/check/recompute/routing.h"
 #include <stdio.h>
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
-/* The only expert with wrong rows, of rows that are sorted by expert. */
+/* Find the only expert with wrong rows, where rows are sorted by expert; -1: several have some. */
 static int64_t expert_of_rows(const struct routing *routing, const unsigned char *row)
 {
     int64_t only = -1, first = 0;
@@ -17,6 +18,7 @@ static int64_t expert_of_rows(const struct routing *routing, const unsigned char
     return only;
 }
 
+/* Whether a token has chosen this expert. */
 static bool chose(const struct routing *routing, int64_t token, int64_t expert)
 {
     for (int64_t i = 0; i < routing->k; i++)
@@ -24,7 +26,7 @@ static bool chose(const struct routing *routing, int64_t token, int64_t expert)
     return false;
 }
 
-/* The only expert whose tokens are the wrong rows: these, nearly all, and no others. */
+/* Find the only expert whose tokens are the wrong rows: nearly all of its tokens, and no others. */
 static int64_t expert_of_tokens(const struct routing *routing, const unsigned char *row)
 {
     int64_t only = -1;
@@ -34,6 +36,8 @@ static int64_t expert_of_tokens(const struct routing *routing, const unsigned ch
             const bool mine = chose(routing, n, e);
             tokens += mine, wrong += mine && row[n], others += !mine && row[n];
         }
+        /* The expert must have at least two wrong rows, and nine tenths of its tokens.  An expert that all tokens
+         * choose says nothing. */
         if (others > 0 || wrong < 2 || 10 * wrong < 9 * tokens || tokens == tensor_rows(routing->logits)) continue;
         if (only >= 0) return -1;
         only = e;
@@ -41,6 +45,7 @@ static int64_t expert_of_tokens(const struct routing *routing, const unsigned ch
     return only;
 }
 
+/* The caller has marked wrong rows in `row`.  The routing is read again and must not change the verdict's doubt. */
 void single_note_expert(struct single *single, const unsigned char *row)
 {
     struct single_result *r = &single->verdict.result;
@@ -52,6 +57,7 @@ void single_note_expert(struct single *single, const unsigned char *row)
     const bool doubt = single->verdict.doubt;
     const struct routing routing = routing_of(single, sorted ? single->verdict.slot->route : maker->logits);
     single->verdict.doubt = doubt;
+    /* A program with other choices may have another number of rows; then no expert is named. */
     if (!single_going(single) || r->rows != (sorted ? routing.rows : single->cursor.N)) return;
     r->experts = routing.E, r->tokens = !sorted;
     r->expert = sorted ? expert_of_rows(&routing, row) : expert_of_tokens(&routing, row);
@@ -59,15 +65,17 @@ void single_note_expert(struct single *single, const unsigned char *row)
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-/* Whether all that is wrong is in one head: of `size` lines each, of `all`. */
+/* Whether all that is wrong lies in one head.  A head has `size` lines of `all`. */
 static bool is_one_head(int64_t first, int64_t last, int64_t size, int64_t all)
 {
     return size > 0 && all > size && first / size == last / size;
 }
 
+/* Describe the place by the most particular words: an element, a row, an expert, a head, a range. */
 static void describe_place(const struct single_result *result, char *out, size_t size)
 {
     const long long n = result->rows * result->cols, wrong = result->wrong;
+    /* Each case needs that the cases before do not hold, so the first that fits is the most particular. */
     if (result->rows == 1 && result->cols == 1) snprintf(out, size, "the number");
     else if (wrong == 1)
         snprintf(out, size, "only the element in row %lld, column %lld", (long long)result->first_row,

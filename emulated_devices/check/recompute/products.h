@@ -1,4 +1,5 @@
-/* products.h -- products with a matrix W [out,in] and their bounds: matrix.c.  Inside check/ only. */
+/* products.h -- products with a matrix W [out,in] and their bounds: matrix.c.  Inside check/ only.
+ * matrix.c implements them; experts.c multiplies each expert's rows with them. */
 #ifndef ORRERY_SINGLE_PRODUCTS_H
 #define ORRERY_SINGLE_PRODUCTS_H
 
@@ -8,16 +9,16 @@
 struct single_value product(struct single *, struct tensor X, struct tensor W, struct tensor b);
 struct single_value product_input(struct single *, struct tensor dY, struct tensor W, int matrices);
 
-/* What is added up: the sum, the sums of absolute and squared terms, and what is stored on the way; the last two are
- * tensor_none where no bound needs them. */
+/* These are added up: the sum, the sums of absolute and squared terms, and what is stored on the way.  The last two
+ * are tensor_none where no bound needs them. */
 struct product_sum { struct tensor sum, absolute, square, stored; int64_t terms; };
 
-/* The sum over rows of dY^T X [out,in]: of any rows, after any others. */
+/* Add up dY^T X [out, in] over rows: any rows, after any others. */
 struct product_sum product_weight_begin(struct single *, int64_t out, int64_t in);
 void product_weight_add(struct single *, struct product_sum *, struct tensor dY, struct tensor X);
 struct single_value product_weight_end(struct single *, const struct product_sum *);
 
-/* The same of dY [out]; it ends as that of a matrix. */
+/* Add up dY [out] over rows; product_weight_end ends it. */
 struct product_sum product_bias_begin(struct single *, int64_t out);
 void product_bias_add(struct single *, struct product_sum *, struct tensor dY);
 

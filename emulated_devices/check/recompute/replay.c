@@ -1,3 +1,5 @@
+/* replay.c -- turns a model's table of operations into a graph, and runs the check over it.  report/singles.c and
+ * tests call replay_check.  ERR_PLAN: a model without a table, or a table that reads what nobody has made. */
 #include "emulated_devices/check/recompute/replay.h"
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/model/program.h"
@@ -6,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* This table has the operation of recompute/ for each operation of a model's table.  NULL: its results are reported
+ * as not recomputed. */
 static const struct single_operation *const operations[OP_COUNT] = {
     [OP_EMBED] = &single_embed,         [OP_POSITIONS] = &single_positions, [OP_NORM] = &single_norm,
     [OP_MATRIX] = &single_matrix,       [OP_HEAD_NORM] = &single_head_norm, [OP_ROTARY] = &single_rotary,
@@ -30,6 +34,7 @@ static const struct single_operation *operation_of(const struct model_config *co
 
 /* ---- the graph of a model ---------------------------------------------------------------------------------------- */
 
+/* These are the graph so far, and the part of the table that is now added: embedding, a block, or the loss. */
 struct building {
     const struct model_config *config;
     const struct program *program;
@@ -42,6 +47,7 @@ struct building {
     int layer;                          /* -1: the embedding; L: the loss */
 };
 
+/* Nodes of a table without its end. */
 static int replay_length(const struct node *table)
 {
     int n = 0;
@@ -54,12 +60,15 @@ static bool in_block(const struct building *building)
     return building->layer >= 0 && building->layer < building->config->L;
 }
 
+/* Slots of a block have its number in their names. */
 static void name_slot(const struct building *building, const char *name, char out[SINGLE_NAME])
 {
     if (in_block(building)) snprintf(out, SINGLE_NAME, "h.%d.%s", building->layer, name);
     else snprintf(out, SINGLE_NAME, "%s", name);
 }
 
+/* Find the slot with a name of the table, searched in this part only.  "in" is the last slot of the part before; -1:
+ * ids, or none. */
 static int find_slot(const struct building *building, const char *name)
 {
     char full[SINGLE_NAME];
@@ -75,7 +84,8 @@ static int find_slot(const struct building *building, const char *name)
     return -1;
 }
 
-/* A node that does nothing is no operation.  If only its output is seen, its input gets the output's name. */
+/* A node that does nothing is no operation of the graph.  If only its output is seen, its input gets the output's
+ * name. */
 static void skip(struct building *building, const struct node *node)
 {
     struct single_slot *slot = &building->graph.slot[find_slot(building, node->in[0])];
@@ -84,6 +94,7 @@ static void skip(struct building *building, const struct node *node)
     name_slot(building, node->out, slot->name);
 }
 
+/* An activation has so many columns on one device, without parallelism. */
 static int64_t replay_columns_of(const struct building *building, enum activation_width width)
 {
     struct intervals s = activation_columns(&building->whole, width, false);
@@ -92,6 +103,7 @@ static int64_t replay_columns_of(const struct building *building, enum activatio
     return n;
 }
 
+/* A head has so many columns; reports name heads where errors are. */
 static int64_t head_of(const struct model_config *config, enum activation_width width)
 {
     switch (width) {
@@ -103,6 +115,7 @@ static int64_t head_of(const struct model_config *config, enum activation_width 
     }
 }
 
+/* Add the slot that a node makes; a node without an output is the loss, a number. */
 static int add_slot(struct building *building, const struct node *node, enum activation_width in)
 {
     const int i = building->graph.slots++;
@@ -118,7 +131,7 @@ static int add_slot(struct building *building, const struct node *node, enum act
     return i;
 }
 
-/* The first step's mask. */
+/* Name the mask of the first step: dumps have masks of that step. */
 static void add_mask(const struct building *building, const struct node *n, struct single_node *node)
 {
     const struct model_config *c = building->config;
@@ -130,6 +143,7 @@ static void add_mask(const struct building *building, const struct node *n, stru
     else snprintf(node->mask, sizeof node->mask, "mask/1/%.99s", name);
 }
 
+/* How many matrices other programs have in place of this one: queries, keys and values; gate and up. */
 static int matrices_of(const struct building *building, const struct node *node)
 {
     const enum param_role role = node_role(node);
@@ -141,6 +155,7 @@ static int matrices_of(const struct building *building, const struct node *node)
 
 /* ---- a mixture: two products, each expert's with its own matrix, what is between them, and the weighted sum ------ */
 
+/* Add a slot of rows that experts compute; their number is known only with the logits. */
 static int replay_add_rows(struct building *building, const char *name, int logits, int64_t cols)
 {
     struct single_slot *slot = &building->graph.slot[building->graph.slots];
@@ -149,7 +164,7 @@ static int replay_add_rows(struct building *building, const char *name, int logi
     return building->graph.slots++;
 }
 
-/* param: the matrix of expert 0; BLOCK_PARAMS for none. */
+/* Add one step of the experts.  param: the matrix of expert 0; BLOCK_PARAMS for none. */
 static int add_step(struct building *building, const struct single_operation *is, int in, const char *out, int64_t cols,
                     enum block_param param, int logits)
 {
@@ -165,11 +180,12 @@ static int add_step(struct building *building, const struct single_operation *is
     return node->out;
 }
 
-/* The node of the sum then reads the last step's rows. */
+/* Add the three steps of a mixture.  The node of the sum then reads the last step's rows in place of the tokens. */
 static void add_experts(struct building *building, struct single_node sum)
 {
     const struct model_config *c = building->config;
     const int tokens = sum.in[0], logits = building->graph.node[building->graph.slot[sum.in[1]].maker].in[0];
+    /* A model with a limit clamps gate and up; without one the plain swiglu runs. */
     const struct single_operation *const activation =
         c->mixture.clamped.limit > 0 ? &single_clamped_swiglu : &single_swiglu;
     const int up = add_step(building, &single_experts_up, tokens, sorted_by_expert[0], 2 * c->F, UP_W, logits),
@@ -182,6 +198,7 @@ static void add_experts(struct building *building, struct single_node sum)
 
 enum { STEPS_OF_EXPERTS = 3, LOSSES_OF_ROUTERS = 2 };
 
+/* Add a result that is a number of the whole batch. */
 static void add_number(struct building *building, const char *name, const struct single_operation *is)
 {
     building->graph.slot[building->graph.slots] = (struct single_slot){ .maker = building->graph.nodes, .route = -1,
@@ -195,7 +212,7 @@ static void add_number(struct building *building, const char *name, const struct
 
 /* ---- all parts --------------------------------------------------------------------------------------------------- */
 
-/* Heads' results without the zeros beside values are attention's own: an operation of recompute/ gives no zeros. */
+/* Zeros beside values are no part of attention's result here, so the slot takes the narrower width and name. */
 static void narrow(struct building *building, const struct node *node)
 {
     struct single_slot *slot = &building->graph.slot[find_slot(building, node->in[0])];
@@ -205,6 +222,7 @@ static void narrow(struct building *building, const struct node *node)
     name_slot(building, node->out, slot->name);
 }
 
+/* This adds one node of the table with its inputs, weights and mask, and the slot of its output. */
 static enum error_code replay_add_node(struct building *building, const struct node *n, struct error *err)
 {
     struct single_node node = { .operation = operation_of(building->config, n), .in = { -1, -1, -1 },
@@ -217,9 +235,11 @@ static enum error_code replay_add_node(struct building *building, const struct n
     add_mask(building, n, &node);
     for (int k = 0; k < NODE_INPUTS; k++) {
         node.in[k] = find_slot(building, n->in[k]);
+        /* An input that nobody has made is a fault of the table. */
         if (node.in[k] < 0 && n->in[k] && strcmp(n->in[k], "ids") != 0)
             return fail(err, ERR_PLAN, "%s reads %s, which nobody has made before it", node.words, n->in[k]);
     }
+    /* The first node's input has no slot, so its width is the model's. */
     const enum activation_width in = node.in[0] < 0 ? WIDTH_MODEL : building->width[node.in[0]];
     if (n->op == OP_MIXTURE) add_experts(building, node);
     else building->graph.node[building->graph.nodes] = node;
@@ -228,6 +248,7 @@ static enum error_code replay_add_node(struct building *building, const struct n
     return OK;
 }
 
+/* Add all nodes of a part.  Names of this part do not reach those before it, except "in". */
 static enum error_code replay_add_part(struct building *building, const struct node *table, int layer,
                                        struct error *err)
 {
@@ -241,16 +262,19 @@ static enum error_code replay_add_part(struct building *building, const struct n
     return e;
 }
 
+/* The names and widths live until the check ends. */
 static void free_graph(struct building *building)
 {
     free(building->graph.slot), free(building->graph.node), free(building->width);
 }
 
+/* Nodes are counted first, so the lists never grow. */
 static enum error_code build(struct building *building, struct error *err)
 {
     const struct program *p = building->program;
     const int L = (int)building->config->L;
     size_t most = LOSSES_OF_ROUTERS;
+    /* Part -1 is the embedding, part L the loss. */
     for (int l = -1; l <= L; l++)
         most += (size_t)replay_length(program_part(p, building->config, l)) + STEPS_OF_EXPERTS;
     building->graph.slot = calloc(most, sizeof *building->graph.slot),
@@ -265,6 +289,7 @@ static enum error_code build(struct building *building, struct error *err)
     return e;
 }
 
+/* The graph is built for one device, whatever mesh the program ran on. */
 enum error_code replay_check(const struct model_config *config, struct single_batch batch, struct rounding rounding,
                              struct single_source source, struct error *err)
 {

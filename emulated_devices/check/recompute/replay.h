@@ -2,6 +2,7 @@
  *
  * A model that is a table has them all.  An operation of a table (enum op) has an entry in replay.c; without one its
  * results are reported as not recomputed.
+ * report/singles.c calls replay_check for a model that is a table; tests call it with graphs of their own.
  */
 #ifndef ORRERY_REPLAY_H
 #define ORRERY_REPLAY_H

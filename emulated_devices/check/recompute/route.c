@@ -7,6 +7,8 @@
  * Backward, of softmax scores p and gradients ds of them, the gradient of a logit is p (ds - sum of p ds): off by those
  * units of p (|ds| + sum of p |ds|).  Where weights are divided by their sum, this is so for an expert that is not
  * chosen, too, although its gradient is 0.  The gradients of the routers' losses have the same form, and are added.
+ * walk.c runs the passes; routed.c, loss.c, places.c and mistakes/ ask for choices and losses.  A tie of logits that
+ * cannot be settled sets verdict.doubt, and the result then lacks a choice.
  */
 #include "emulated_devices/check/recompute/routing.h"
 #include "ref/model/balance.h"
@@ -15,6 +17,7 @@
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
 
+/* This is a matrix of 32-bit integers, in the memory of doubles. */
 static struct tensor integers(struct single *single, int64_t rows, int64_t cols)
 {
     struct tensor t = single_new(single, rows, cols);
@@ -22,6 +25,7 @@ static struct tensor integers(struct single *single, int64_t rows, int64_t cols)
     return t;
 }
 
+/* Choices that are dropped, or made for an expert without computation, have no row. */
 static void route_count_rows(struct routing *routing)
 {
     routing->rows = 0;
@@ -31,6 +35,7 @@ static void route_count_rows(struct routing *routing)
     }
 }
 
+/* Sort the choices by expert; rows come in this order in the program's tensors. */
 void routing_sort(struct single *single, struct routing *routing)
 {
     route_count_rows(routing);
@@ -52,10 +57,12 @@ static void find_open(struct single *single, struct routing *routing, int logits
         count += open[n];
     }
     if (single->failed || count == 0) return;
+    /* routing_settle reads the program's rows, which are sorted by expert. */
     routing_sort(single, routing);
     single->verdict.doubt = !routing_settle(single, routing, logits, open, count) || single->verdict.doubt;
 }
 
+/* This makes room for the weights, choices and order of all tokens. */
 void routing_room(struct single *single, struct routing *routing)
 {
     const int64_t N = tensor_rows(routing->logits);
@@ -63,6 +70,8 @@ void routing_room(struct single *single, struct routing *routing)
     routing->order = integers(single, N, routing->k), routing->counts = integers(single, 1, routing->E);
 }
 
+/* The order matters: choices from logits, ties settled by rows, order settled by gradients, then what has no room
+ * is dropped. */
 struct routing routing_of_all(struct single *single, int logits)
 {
     const struct mixture_config *m = &single->context->config->mixture;
@@ -79,6 +88,7 @@ struct routing routing_of_all(struct single *single, int logits)
                                         : NULL);
     find_open(single, &r, logits);
     routing_order(single, &r, logits);
+    /* A mixture with a capacity drops choices, sequence by sequence. */
     if (m->capacity_factor > 0)
         single->context->ops->route_drop(r.weights, r.experts, single->cursor.batch.S, m->E,
                                          mixture_capacity(m, single->cursor.batch.S), m->drops_by_weight);
@@ -86,6 +96,7 @@ struct routing routing_of_all(struct single *single, int logits)
     return r;
 }
 
+/* A tile has so many rows; if the choices are unknown, as many as if none was dropped. */
 int64_t routing_rows(struct single *single, const struct single_slot *slot)
 {
     const struct routing r = routing_of(single, slot->route);
@@ -94,7 +105,7 @@ int64_t routing_rows(struct single *single, const struct single_slot *slot)
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-/* How far a score, and a sum of scores, are off, relative; u: unit roundoff of steps. */
+/* How far a score, and a sum of scores, are off, relative to themselves.  u: unit roundoff of steps. */
 static double off_score(const struct single *single, const double *x, int64_t columns, double u)
 {
     double most = 0;
@@ -108,6 +119,7 @@ double routing_times(const struct single *single, const struct routing *routing)
     return fabs(rule->scale) * (rule->normalized ? (double)tensor_cols(routing->logits) / (double)routing->k : 1);
 }
 
+/* The result [N, k] is each token's weights of its chosen experts. */
 static struct single_value recompute_route_forward(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->in[0]);
@@ -115,6 +127,7 @@ static struct single_value recompute_route_forward(struct single *single, const 
     const int64_t columns = tensor_cols(r.logits);
     const struct single_value v = single_value_new(single, tensor_rows(r.logits), r.k);
     const double times = 1 + routing_times(single, &r);
+    /* Y [N, k] holds the weights; the row of element i is i / k. */
     for (int64_t i = 0; !single->failed && i < tensor_count(v.y); i++) {
         const double *x = numbers(r.logits) + i / r.k * columns, y = numbers(r.weights)[i];
         single_put(v, i, (struct element){ y, off_score(single, x, columns, 0) * fabs(y)
@@ -128,8 +141,8 @@ static struct single_value recompute_route_forward(struct single *single, const 
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-/* For each logit, what its gradient would be if nothing cancelled: at least p (|ds| + sum of p |ds|).  beside: of
- * weights that are divided by their sum, what a softmax of all scores passes on, and what should add up to 0. */
+/* For each logit, estimate its gradient if nothing cancelled: at least p (|ds| + sum of p |ds|).  beside: where
+ * weights are divided by their sum, all scores pass on something that should add up to 0. */
 static void row_magnitude(const struct single *single, const struct routing *routing, int64_t n, const double *dw,
                           double *size, double *beside)
 {
@@ -138,8 +151,10 @@ static void row_magnitude(const struct single *single, const struct routing *rou
     const double *x = numbers(routing->logits) + n * columns, *w = numbers(routing->weights) + n * routing->k;
     const int32_t *chosen = (const int32_t *)routing->experts.data + n * routing->k;
     double top = x[0], total = 0, inner = 0, most = 0;
+    /* The softmax's divisor comes first, then what all choices share. */
     for (int64_t e = 1; e < columns; e++) top = fmax(top, x[e]);
     for (int64_t e = 0; e < columns; e++) total += exp(x[e] - top);
+    /* inner = sum of w dw: what all choices of a token share. */
     for (int64_t i = 0; i < routing->k; i++) inner += fabs(w[i] * dw[i]), most = fmax(most, fabs(rule->scale * dw[i]));
     for (int64_t e = 0; e < columns; e++)
         size[e] = rule->scores == SCORES_NEAR ? 2 * most : rule->normalized ? 0 : exp(x[e] - top) / total * inner,
@@ -154,6 +169,7 @@ static void row_magnitude(const struct single *single, const struct routing *rou
     }
 }
 
+/* dX [N, E] from the gradients of weights: the value is the reference's own, the bounds follow row_magnitude. */
 struct single_value router_weights_input(struct single *single, const struct single_node *node,
                                          const struct routing *routing)
 {
@@ -171,6 +187,7 @@ struct single_value router_weights_input(struct single *single, const struct sin
     for (int64_t row = 0; row < N; row++) {
         const double *x = numbers(routing->logits) + row * columns, g = off_score(single, x, columns, 0) +
                                                                   rounding_of_sum(single->rounding.sum, routing->k);
+        /* Gradients of scores may cancel, so the bound follows the summands' sizes. */
         row_magnitude(single, routing, row, numbers(dW) + row * routing->k, numbers(size), beside);
         for (int64_t e = 0; e < columns; e++)
             single_put(v, row * columns + e,
@@ -183,10 +200,11 @@ struct single_value router_weights_input(struct single *single, const struct sin
 
 /* ---- the routers' losses ----------------------------------------------------------------------------------------- */
 
-/* Sums by balance loss: of probabilities, of choices, of squared log(sum exp).  layers: those that have a router. */
+/* These are sums for each balance loss: probabilities, choices, squared log(sum exp).  layers: those that have a
+ * router. */
 struct tally { int64_t layers, losses; struct tensor sums; double sequence, off_z; };
 
-/* How many groups of sequences balance losses are of. */
+/* How many groups of sequences have a balance loss of their own. */
 static int64_t groups_of(const struct single *single)
 {
     switch (single->context->config->mixture.balance.over) {
@@ -204,28 +222,32 @@ static int64_t group_begins(const struct single *single, int64_t group)
     return group * least + (group < more ? group : more);
 }
 
+/* A group has so many tokens. */
 static int64_t group_rows(const struct single *single, int64_t group)
 {
     return (group_begins(single, group + 1) - group_begins(single, group)) * single->cursor.batch.S;
 }
 
+/* Find the number of the loss that a group and a layer add to; layers may share one. */
 static int64_t loss_at(const struct single *single, int64_t group, int layer)
 {
     const struct mixture_config *m = &single->context->config->mixture;
     return group * balance_losses(m, single->context->config->L) + balance_loss_of(m, layer);
 }
 
+/* These are the sums of a loss: probabilities, choices, and the squared logs. */
 static double *sums_of(const struct single *single, const struct tally *tally, int64_t loss)
 {
     return numbers(tally->sums) + loss * (2 * mixture_columns(&single->context->config->mixture) + 1);
 }
 
+/* The rows of a group are a view of the tensor, not a copy. */
 static struct tensor rows_of_group(const struct single *single, struct tensor t, int64_t group)
 {
     return tensor_rows_of(t, group_begins(single, group) * single->cursor.batch.S, group_rows(single, group));
 }
 
-/* Add what a layer's router has chosen. */
+/* Add what a layer's router has chosen to the sums of its losses. */
 static void tally_layer(struct single *single, struct tally *tally, const struct routing *routing)
 {
     const struct mixture_config *m = &single->context->config->mixture;
@@ -238,6 +260,7 @@ static void tally_layer(struct single *single, struct tally *tally, const struct
         single->context->ops->sequence_balance_forward(&tally->sequence, routing->logits, routing->experts,
                                                        routing->experts, single->cursor.batch.S, &m->router);
     tally->layers++;
+    /* The largest logit bounds the error of log(sum exp). */
     for (int64_t row = 0; row < tensor_rows(routing->logits); row++) {
         double most = 0;
         for (int64_t e = 0; e < columns; e++) most = fmax(most, fabs(numbers(routing->logits)[row * columns + e]));
@@ -245,6 +268,7 @@ static void tally_layer(struct single *single, struct tally *tally, const struct
     }
 }
 
+/* Sums of all layers: each router of the graph is read once. */
 static struct tally tally_of(struct single *single)
 {
     const struct mixture_config *m = &single->context->config->mixture;
@@ -272,7 +296,7 @@ static double rows_of_batch(const struct single *single, const struct tally *tal
     return balance_rows_of(&single->context->config->mixture, 0, single->cursor.N, tally->layers).of_batch;
 }
 
-/* The slope of the balance loss by a probability for expert e. */
+/* This is the slope of the balance loss by expert e's probability. */
 static double slope_of(const struct single *single, const struct tally *tally, int64_t group, int64_t loss, int64_t e)
 {
     const struct mixture_config *m = &single->context->config->mixture;
@@ -280,7 +304,7 @@ static double slope_of(const struct single *single, const struct tally *tally, i
     return balance_slope(m, rows, sums_of(single, tally, loss)[mixture_columns(m) + e]);
 }
 
-/* A probability and a log(sum exp) are off by a few units, and so are means of them. */
+/* Compute all losses.  A probability and a log(sum exp) are off by a few units, and so are their means. */
 struct router_losses router_losses_of(struct single *single)
 {
     const struct mixture_config *m = &single->context->config->mixture;
@@ -288,11 +312,13 @@ struct router_losses router_losses_of(struct single *single)
     const int64_t columns = mixture_columns(m), losses = balance_losses(m, single->context->config->L);
     struct router_losses l = { 0 };
     if (!single_going(single)) return l;
+    /* g bounds a loss relative to itself: sums over columns, sums over all tokens and layers, and single steps. */
     const double rows = rows_of_batch(single, &t),
                  g = rounding_of_sum(single->rounding.sum, columns) +
                      rounding_of_sum(single->rounding.sum, single->cursor.N * t.layers) +
                      single->rounding.sum * (8 + 4 * t.off_z);
     for (int64_t i = 0; i < t.losses; i++) {
+        /* balance += slope_e P_e, where P_e is the sum of expert e's probabilities. */
         for (int64_t e = 0; e < columns; e++)
             l.balance += slope_of(single, &t, i / losses, i, e) * sums_of(single, &t, i)[e];
         l.z += sums_of(single, &t, i)[2 * columns] / rows;
@@ -303,6 +329,7 @@ struct router_losses router_losses_of(struct single *single)
     return l;
 }
 
+/* Make a value of one number that programs often keep in more bits. */
 static struct single_value route_number(struct single *single, double y, double off)
 {
     struct single_value v = single_value_new(single, 1, 1);
@@ -326,7 +353,7 @@ static struct single_value z(struct single *single, const struct single_node *no
     return single_going(single) ? route_number(single, l.z, l.off_z) : single_stop(single);
 }
 
-/* How far the gradient of a row's logits is off, by slopes and the z loss. */
+/* Write how far the gradient of a row's logits is off.  slope: of the balance loss; pull: of the z loss. */
 static void put_row(struct single *single, struct single_value value, const struct routing *routing, int64_t row,
                     const double *slope, double pull)
 {
@@ -350,6 +377,7 @@ static void put_row(struct single *single, struct single_value value, const stru
     }
 }
 
+/* dX [N, E] is made from the routers' losses.  Each group has slopes of its own. */
 struct single_value router_losses_input(struct single *single, const struct routing *routing)
 {
     const struct mixture_config *m = &single->context->config->mixture;
@@ -368,6 +396,7 @@ struct single_value router_losses_input(struct single *single, const struct rout
                                                            rows_of_group(single, routing->logits, i),
                                                            numbers(slope) + i * columns, pull);
     }
+    /* A balance loss of each sequence has a coefficient of its own. */
     if (m->sequence_coefficient > 0)
         single->context->ops->sequence_balance_backward_input(v.y, routing->logits, routing->experts, routing->experts,
                                                               single->cursor.batch.S, &m->router,
@@ -385,6 +414,7 @@ bool router_has_losses(const struct single *single)
     return m->balance_coefficient > 0 || m->z_coefficient > 0 || m->sequence_coefficient > 0;
 }
 
+/* Both gradients of logits are added: from weights, and from losses. */
 static struct single_value recompute_route_input(struct single *single, const struct single_node *node)
 {
     const struct routing r = routing_of(single, node->in[0]);

@@ -1,4 +1,5 @@
-/* routing.h -- the choices of a mixture's router, from the program's own logits.  Inside check/ only. */
+/* routing.h -- the choices of a mixture's router, from the program's own logits.  Inside check/ only.
+ * route.c, routed.c and choice.c implement it; experts.c, places.c, loss.c and mistakes/ use it. */
 #ifndef ORRERY_SINGLE_ROUTING_H
 #define ORRERY_SINGLE_ROUTING_H
 
@@ -15,16 +16,16 @@ struct routing {
     int64_t whole;                      /* of a tile: the whole's rows */
 };
 
-/* The choices by logits of this slot.  Where two experts have equal logits, the program's rows show which it took; if
- * they are not there, what follows from the choice may be in doubt (single.doubt). */
+/* Find the choices by logits of this slot.  Where two experts have equal logits, the program's rows show which it
+ * took; if they are not there, what follows from the choice may be in doubt (single.doubt). */
 struct routing routing_of(struct single *, int logits);
 struct routing routing_of_all(struct single *, int logits);
 
-/* Inside: room for the choices of the tile's tokens; rows from these choices. */
+/* Inside: make room for the choices of the tile's tokens; rows from these choices. */
 void routing_room(struct single *, struct routing *);
 void routing_sort(struct single *, struct routing *);
 
-/* What a tile's rows are of a tensor with a row for each choice (routed.c). */
+/* Read a tile's rows of a tensor with a row for each choice (routed.c). */
 struct tensor routing_input(struct single *, struct single_name, const struct routing *, int64_t cols,
                             enum single_found *);
 struct single_sizes routing_sizes(struct single *, struct single_name, const struct routing *, struct tensor x);
@@ -57,8 +58,8 @@ static inline int64_t routing_count(const struct routing *routing, int64_t exper
     return ((const int32_t *)routing->counts.data)[expert];
 }
 
-/* By what a score's error is multiplied in a weight: weights may be divided by their sum, which is at least that share
- * of all scores if they are a softmax. */
+/* A score's error is multiplied by this in a weight: weights may be divided by their sum, which is at least that
+ * share of all scores if they are a softmax. */
 double routing_times(const struct single *, const struct routing *);
 
 /* Whether there is one balance loss, of the whole batch and all layers together, as transformers has it. */
@@ -68,7 +69,7 @@ bool router_balances_all(const struct single *);
 struct router_losses { double balance, z, sequence, off_balance, off_z, off_sequence; };
 struct router_losses router_losses_of(struct single *);
 
-/* What the weights of choices, and these losses, add to the gradient of a layer's logits. */
+/* The weights of choices, and these losses, add this to the gradient of a layer's logits. */
 struct single_value router_weights_input(struct single *, const struct single_node *, const struct routing *);
 struct single_value router_losses_input(struct single *, const struct routing *);
 bool router_has_losses(const struct single *);

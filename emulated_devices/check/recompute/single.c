@@ -1,3 +1,5 @@
+/* single.c -- reads the program's tensors and keeps the matrices of a result.  All files of recompute/ use it
+ * through parts.h.  After the first failure every function here does nothing, and single.failed keeps that error. */
 #include "emulated_devices/check/recompute/parts.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@ struct single_name single_param_name(const struct single *single, const char *ki
 
 /* ---- matrices ---------------------------------------------------------------------------------------------------- */
 
+/* The list of matrices doubles; the matrices themselves do not move. */
 static bool has_room(struct single *single)
 {
     if (single->memory.used < single->memory.room) return true;
@@ -28,7 +31,8 @@ static bool has_room(struct single *single)
     return more != NULL;
 }
 
-/* zeros: else anything. */
+/* Allocate a matrix that lives until the result ends.  Without `zeros` its numbers are undefined.  A failure is
+ * noted once. */
 static struct tensor new_matrix(struct single *single, int64_t rows, int64_t cols, bool zeros)
 {
     const size_t n = (size_t)(rows * cols) + 1;
@@ -42,6 +46,7 @@ static struct tensor new_matrix(struct single *single, int64_t rows, int64_t col
     }
     single->memory.matrix[single->memory.used++] = (struct single_matrix){ data, (int64_t)(n * sizeof(double)) };
     single->memory.bytes += (int64_t)(n * sizeof(double));
+    /* The check's report says how much memory was used at most. */
     int64_t *const most = single->context->source.most;
     if (most && single->memory.bytes > *most) *most = single->memory.bytes;
     return tensor_2d(data, F64, rows, cols);
@@ -58,6 +63,7 @@ struct single_value single_value_new(struct single *single, int64_t rows, int64_
                                   .steps = single_new(single, rows, cols) };
 }
 
+/* Free all matrices after the first `used`, in reverse order. */
 void single_release(struct single *single, int used)
 {
     while (single->memory.used > used) {
@@ -67,6 +73,7 @@ void single_release(struct single *single, int used)
     }
 }
 
+/* The explainer's notes live as long as the check. */
 void single_close(struct single *single)
 {
     single_release(single, 0);
@@ -76,6 +83,7 @@ void single_close(struct single *single)
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
+/* Rounding adds to both bounds; a sum's size is that of its absolute terms. */
 struct single_value single_settled(struct single *single, struct single_value value)
 {
     if (value.stored || single->failed) return value;
@@ -89,7 +97,7 @@ struct single_value single_settled(struct single *single, struct single_value va
     return value;
 }
 
-/* Sums of more than two are added one by one, in any order, and each is stored. */
+/* Add values.  Sums of more than two are added one by one, in any order, and each sum is stored. */
 struct single_value single_sum(struct single *single, const struct single_value of[], int count)
 {
     if (count == 1 || single->failed) return of[0];
@@ -98,6 +106,8 @@ struct single_value single_sum(struct single *single, const struct single_value 
     int64_t terms = 0;
     sum.absolute = single_new(single, tensor_rows(of[0].y), tensor_cols(of[0].y));
     for (int k = 0; k < count && !single->failed; k++) {
+        /* single_settled adds the rounding of the summand itself.  A summand that is a sum itself brings its
+         * terms. */
         const struct single_value v = single_settled(single, of[k]);
         terms += v.terms > 1 ? v.terms : 1;
         for (int64_t i = 0; i < tensor_count(sum.y); i++) {
@@ -107,6 +117,7 @@ struct single_value single_sum(struct single *single, const struct single_value 
             numbers(sum.fused)[i] += numbers(v.fused)[i], numbers(sum.steps)[i] += numbers(v.steps)[i];
         }
     }
+    /* Each addition may be off by a unit of the sum's absolute terms; count - 2 of the sums are stored between. */
     for (int64_t i = 0; !single->failed && i < tensor_count(sum.y); i++) {
         const double off = ((double)terms * r->sum + (count - 2) * r->store) * numbers(sum.absolute)[i];
         numbers(sum.fused)[i] += off, numbers(sum.steps)[i] += off;
@@ -116,7 +127,7 @@ struct single_value single_sum(struct single *single, const struct single_value 
 
 /* ---- one result -------------------------------------------------------------------------------------------------- */
 
-/* whole: rows of the tensor, from `first` on; 0: all of it. */
+/* Read a tensor, or some rows of it.  whole: rows of the tensor, from `first` on; 0: all of it. */
 static struct tensor single_fetch(struct single *single, const char *name, int64_t rows, int64_t cols, int64_t first,
                                   int64_t whole, enum single_found *found)
 {
@@ -125,16 +136,18 @@ static struct tensor single_fetch(struct single *single, const char *name, int64
     if (!single->failed && whole > 0)
         single->failed = from->fetch_rows(from->context, name, first, whole, t, found, single->context->err);
     else if (!single->failed) single->failed = from->fetch(from->context, name, t, found, single->context->err);
+    /* A tensor that is missing reads as zeros, so that a pass can go on to its end. */
     if (!single->failed && *found == SINGLE_HAS_NOT) memset(t.data, 0, tensor_bytes(t));
     return t;
 }
 
+/* Without `only` every result is wanted. */
 bool single_wanted(const struct single *single, struct single_name name)
 {
     return single->context->source.only == NULL || strcmp(single->context->source.only, name.text) == 0;
 }
 
-/* The rows of a tile's tokens in each stream. */
+/* Read the rows of a tile's tokens in each stream: P ranges, one below the other. */
 static struct tensor fetch_streams(struct single *single, const char *name, int64_t rows, int64_t cols,
                                    enum single_found *found)
 {
@@ -154,6 +167,7 @@ static struct tensor fetch_streams(struct single *single, const char *name, int6
     return t;
 }
 
+/* A new result begins: the verdict of the one before is forgotten, its stepping stays. */
 void single_begin_with(struct single *single, struct single_name name, const char *made_by, struct tensor have)
 {
     single->verdict = (struct single_judgement){ .result = { .rows = tensor_rows(have), .cols = tensor_cols(have) },
@@ -163,7 +177,8 @@ void single_begin_with(struct single *single, struct single_name name, const cha
     snprintf(single->verdict.result.made_by, sizeof single->verdict.result.made_by, "%s", made_by);
 }
 
-/* first: below 0 for a tile's rows of several streams. */
+/* Begin a result whose numbers must be read.  first: below 0 for a tile's rows of several streams.  @return false:
+ * not wanted, or the program does not have it; then all matrices end. */
 static bool recompute_single_begin(struct single *single, struct single_name name, const char *made_by, int64_t rows,
                                    int64_t cols, int64_t first, int64_t whole)
 {
@@ -179,6 +194,7 @@ static bool recompute_single_begin(struct single *single, struct single_name nam
     return false;
 }
 
+/* Rows of a tile's tokens are read for it only; other tensors are read whole. */
 bool single_begin(struct single *single, struct single_name name, const char *made_by, int64_t rows, int64_t cols)
 {
     const bool of_tile = single_is_tile(single) && rows == single->cursor.N;
@@ -193,12 +209,14 @@ bool single_begin_block(struct single *single, struct single_name name, const ch
     return recompute_single_begin(single, name, made_by, block.rows, cols, block.first, whole);
 }
 
+/* The first missing input is the one that the report names. */
 static void note_lacking(struct single *single, struct single_name name, enum single_found found)
 {
     if (!single->failed && found != SINGLE_HAS && single->reading.lacks[0] == 0)
         memcpy(single->reading.lacks, name.text, sizeof single->reading.lacks);
 }
 
+/* Read an input, and note its name if the program lacks it. */
 static struct tensor recompute_single_input(struct single *single, struct single_name name, int64_t rows, int64_t cols,
                                             int64_t first, int64_t whole)
 {
@@ -233,6 +251,7 @@ struct tensor single_input_block(struct single *single, struct single_name name,
     return recompute_single_input(single, name, block.rows, cols, block.first, block.rows < whole ? whole : 0);
 }
 
+/* How many ranks have parts of a tensor that are added up; 1: it is not a sum. */
 static int parts_of(struct single *single, struct single_name name, int64_t first, int64_t whole,
                     struct tensor absolute)
 {
@@ -246,6 +265,7 @@ static int parts_of(struct single *single, struct single_name name, int64_t firs
 bool single_has_parts(struct single *single, struct single_name name) { return parts_of(single, name, 0, 0,
                                                                                         tensor_none) > 1; }
 
+/* Sizes of parts where ranks have parts, else the absolute numbers themselves. */
 struct single_sizes single_sizes_of(struct single *single, struct single_name name, struct tensor x, int64_t first,
                                     int64_t whole)
 {

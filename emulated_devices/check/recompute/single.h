@@ -17,6 +17,8 @@
  * The operations are those of a graph (graph.h).  One that is not in recompute/ is reported as not recomputed.
  *
  * Names of tensors: golden/README.md.  Weights are "start/NAME", masks of dropout "mask/1/...".
+ * report/singles.c calls replay_check, single_check_steps and single_check_micros with a source of the program's
+ * tensors.  Verdicts come through found(); only reading, memory and a missing table are errors.
  */
 #ifndef ORRERY_SINGLE_H
 #define ORRERY_SINGLE_H
@@ -38,7 +40,8 @@ enum single_verdict {
     SINGLE_VERDICTS
 };
 
-/* One operation.  A result is a matrix: all dimensions but the last are rows; a number or a vector is one row. */
+/* This is the result of one operation, as a matrix: all dimensions but the last are rows.  A number or a vector is
+ * one row. */
 struct single_result {
     char name[SINGLE_NAME];             /* of the result */
     char made_by[64];                   /* words: "the product with its matrix", "attention", ... */
@@ -72,7 +75,7 @@ struct single_explainer {
     void (*forget)(struct single_notes *);
 };
 
-/* The program's tensors. */
+/* A source reads the program's tensors. */
 enum single_found { SINGLE_HAS, SINGLE_HAS_NOT, SINGLE_NOT_FINITE };
 struct single_source {
     /* Read a tensor into an F64 one of its shape.  A weight ("start/...") that the program has not may come from
@@ -80,7 +83,7 @@ struct single_source {
      * @return OK, or what then ends everything: ERR_FILE, ERR_MEMORY, ... */
     enum error_code (*fetch)(void *context, const char *name, struct tensor out, enum single_found *,
                              struct error *);
-    /* The same of some rows of a tensor that has `whole`, from row `first` on.  NULL: tensors are read whole only, and
+    /* Read some rows of a tensor that has `whole`, from row `first` on.  NULL: tensors are read whole only, and
      * memory grows with them. */
     enum error_code (*fetch_rows)(void *context, const char *name, int64_t first, int64_t whole, struct tensor out,
                                   enum single_found *, struct error *);
@@ -92,7 +95,7 @@ struct single_source {
     const struct single_explainer *explainer;       /* NULL: nobody asks why a result is wrong */
     const char *only;                   /* the only result that is recomputed; NULL: all are */
     bool some;                          /* elements of results that are NaN are not judged */
-    /* Of a tensor of which several ranks have parts that are added up: the parts' absolute values, added up.
+    /* Add up the absolute values of a tensor's parts, if several ranks have parts that are added up.
      * @param whole       the tensor's rows, of which those from `first` on are asked for; 0: all of it is.
      * @param absolute    tensor_none: it is only asked whether it is such a sum.
      * @param[out] parts  how many there are; 1: it is none, and nothing is written.  NULL: no tensor is one. */
@@ -103,8 +106,8 @@ struct single_source {
     int copies;
 };
 
-/* One batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses are of
- * microbatches, into how many they divide the batch (balance.h); 0: the batch is one. */
+/* This is a batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses
+ * are of microbatches, into how many they divide the batch (balance.h); 0: the batch is one. */
 struct single_batch { const int32_t *ids, *labels; int64_t B, S, micros; };
 
 /** How wrong numbers follow from right ones: "expected times 1.1000; 399 of 441 elements outside the bound".

@@ -1,5 +1,6 @@
 /* stepping.h -- one result of an optimizer's step: what steps.c recomputes and mistakes/steps.c diagnoses.  Inside
- * check/ only. */
+ * check/ only.
+ * clipping.c uses it, too. */
 #ifndef ORRERY_SINGLE_STEPPING_H
 #define ORRERY_SINGLE_STEPPING_H
 
@@ -21,11 +22,12 @@ struct stepping {
     struct kept kept;                   /* what is known of it so far */
 };
 
-/** What there is after step k, from 0, of a parameter: "weight", "exp_avg", ...; after -1 where all steps start. */
+/** The name of what there is after step k, from 0, of a parameter: "weight", "exp_avg", ...; after -1 where all steps
+ * start. */
 struct single_name stepping_after(const struct single_steps *, int64_t k, const char *what, const char *param);
 struct single_name stepping_gradient(const struct single_steps *, int64_t k, const char *param);
 
-/** The factor of clipping. */
+/** Compute the factor of clipping. */
 double stepping_clip(const struct stepping *);
 
 #endif

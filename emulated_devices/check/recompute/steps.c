@@ -1,3 +1,6 @@
+/* steps.c -- recomputes the steps of an optimizer and the sums over microbatches from the program's own tensors.
+ * report/singles.c calls single_check_steps and single_check_micros; mistakes/steps.c uses stepping.h.  Verdicts
+ * are results, not errors: only reading and memory fail. */
 #include "emulated_devices/check/recompute/steps.h"
 #include "ref/optim/factors.h"
 #include "emulated_devices/check/recompute/stepping.h"
@@ -26,14 +29,15 @@ struct single_name stepping_gradient(const struct single_steps *steps, int64_t k
 
 /* ---- what a step reads ------------------------------------------------------------------------------------------- */
 
+/* Read the rows of a tensor that are now computed. */
 static struct tensor steps_input(const struct stepping *stepping, struct single_name name)
 {
     return single_input_block(stepping->s, name, (struct single_block){ stepping->first, stepping->rows },
                               stepping->whole, stepping->cols);
 }
 
-/* The unit roundoff of the format that a tensor has been rounded to: the 16-bit one if all its numbers are some of
- * it. */
+/* Find the unit roundoff of the format that a tensor has been rounded to: 16 bits if all its numbers are some of that
+ * format. */
 static double steps_unit_of(const struct stepping *stepping, struct tensor x)
 {
     double buffer;
@@ -46,9 +50,11 @@ static double steps_unit_of(const struct stepping *stepping, struct tensor x)
     return dtype_unit(stepping->o->format);
 }
 
-/* What there was before the step, and how far the program's own number may have been from it, relative. */
+/* This is the state or weight before the step, and how far the program's own number may have been from it,
+ * relative. */
 struct before { struct tensor x; double off, tiny; };
 
+/* States begin at zero.  A rounded copy may be half a spacing from the master. */
 static struct before before_of(const struct stepping *stepping, const char *what)
 {
     if (stepping->k == 0 && strcmp(what, "weight") != 0)
@@ -60,6 +66,7 @@ static struct before before_of(const struct stepping *stepping, const char *what
     return b;
 }
 
+/* The factor of clipping follows from the program's own norm of this step. */
 double stepping_clip(const struct stepping *stepping)
 {
     char name[64];
@@ -71,19 +78,21 @@ double stepping_clip(const struct stepping *stepping)
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* Begin a result after the step.  `store` is then the unit of what it has been rounded to. */
+/* Begin a result after the step.  `store` is then the unit of the format that the result has been rounded to. */
 static bool steps_begin(struct stepping *stepping, const char *what, const char *words, const struct rounding *usual)
 {
     if (!single_begin_block(stepping->s, stepping_after(stepping->o, stepping->k, what, stepping->param.name), words,
                             (struct single_block){ stepping->first, stepping->rows }, stepping->rows < stepping->whole
                                 ? stepping->whole : 0, stepping->cols))
         return false;
+    /* A result's rounding is its own: a weight may have 32 bits where its state has 16. */
     stepping->s->rounding = *usual;
     stepping->s->rounding.store = steps_unit_of(stepping, stepping->s->verdict.have);
     if (stepping->s->rounding.store == stepping->u) stepping->s->rounding.tiny = stepping->tiny;
     return true;
 }
 
+/* These are the numbers that a step of ref/optim reads. */
 static struct step steps_step_of(const struct stepping *stepping)
 {
     return (struct step){ .lr = stepping->o->lr[stepping->k],
@@ -92,7 +101,8 @@ static struct step steps_step_of(const struct stepping *stepping)
                           .weight_decay = weight_decay_of(&stepping->o->hyper, stepping->param.decay) };
 }
 
-/* The gradient of a step.  Where ranks have parts of it, each is clipped and rounded, and then they are added. */
+/* This is the gradient of a step.  Where ranks have parts of the gradient, each part is clipped and rounded, then the
+ * parts are added. */
 struct clipped { struct tensor g; struct single_sizes sizes; double clip; };
 
 static struct clipped clipped_of(const struct stepping *stepping)
@@ -105,14 +115,15 @@ static struct clipped clipped_of(const struct stepping *stepping)
     return c;
 }
 
+/* Each rank rounds its own part, so sizes of parts count, not that of the sum. */
 static double off_by_parts(const struct stepping *stepping, const struct clipped *clipped, int64_t i)
 {
     return clipped->sizes.parts > 1
            ? stepping->u * clipped->sizes.parts * clipped->clip * numbers(clipped->sizes.absolute)[i] : 0;
 }
 
-/* Where both numbers are some of the format of 16 bits.  Not of the first step; of weights, which may start with such
- * numbers and then all move by the learning rate, nor of the second. */
+/* Note an element where both numbers are 16-bit ones.  In the first step nothing has moved yet.  Weights may start
+ * with 16-bit numbers and then all move by the learning rate.  So their second step does not count either. */
 static void note_kept(struct stepping *stepping, const struct before *before, int64_t i, double left, double rest)
 {
     if (stepping->k < (stepping->state < 0 ? 2 : 1) || before->off == 0 || stepping->s->rounding.store == stepping->u)
@@ -132,6 +143,7 @@ static struct single_value mean(struct stepping *stepping, const char *what, dou
     if (!single_going(stepping->s)) return single_stop(stepping->s);
     const struct single_value v = single_value_new(stepping->s, stepping->rows, stepping->cols);
     for (int64_t i = 0; !stepping->s->failed && i < tensor_count(c.g); i++) {
+        /* x is the clipped gradient; `moved` is what the ranks' parts may move the new state by. */
         const double old = keep * numbers(m.x)[i], x = c.clip * numbers(c.g)[i], off = off_by_parts(stepping, &c, i),
                      new = part * (squared ? x * x : x), moved = part * off * (squared ? 2 * fabs(x) + off : 1);
         const double decay = coupled > 0 ? coupled * numbers(w.x)[i] : 0;
@@ -146,7 +158,7 @@ static struct single_value mean(struct stepping *stepping, const char *what, dou
     return v;
 }
 
-/* How far a step of adamw is off, where a moment has been rounded to a format of 16 bits and is small in it. */
+/* A step of adamw is off by this if a moment has been rounded to 16 bits and is small. */
 static double off_by_underflow(const struct stepping *stepping, const struct adam_factors *factors, double x, double y)
 {
     const double tiny = rounding_of(stepping->o->format, DTYPE_COUNT, 1).tiny,
@@ -155,7 +167,8 @@ static double off_by_underflow(const struct stepping *stepping, const struct ada
     return factors->rate * (fabs(x) * (most - least) + tiny * most);
 }
 
-/* The decayed weight, minus what the optimizer adds: adamw of its two states, others of one, or of the gradient. */
+/* The decayed weight minus what the optimizer adds: adamw from its two states, others from one state, or from the
+ * gradient. */
 static struct single_value steps_weight(struct stepping *stepping)
 {
     const bool adam = stepping->is->states == 2;
@@ -175,6 +188,7 @@ static struct single_value steps_weight(struct stepping *stepping)
     const double off_x = !plain && steps_unit_of(stepping, x) > stepping->u ? steps_unit_of(stepping, x) : 0,
                  off_y = adam && steps_unit_of(stepping, y) > stepping->u ? steps_unit_of(stepping, y) : 0;
     const struct single_value v = single_value_new(stepping->s, stepping->rows, stepping->cols);
+    /* left: the decayed old weight; rest: what the step adds, negative. */
     for (int64_t i = 0; !stepping->s->failed && i < tensor_count(x); i++) {
         const double old = numbers(w.x)[i],
                      step = adam ? f.rate * numbers(x)[i] / (sqrt(numbers(y)[i]) * f.root + f.eps)
@@ -204,13 +218,13 @@ static struct single_value steps_make(struct stepping *stepping, const struct ma
            : steps_weight(stepping);
 }
 
-/* Whether it is kept in 16 bits, and nobody has said so. */
+/* Whether a tensor is kept in 16 bits, and no option has said so. */
 static bool steps_is_kept(const struct stepping *stepping, const struct rounding *usual)
 {
     return !usual->stored_states && kept_is_clear(&stepping->kept);
 }
 
-/* Some rows at a time, as long as all is right.  @return whether it is, and has been reported. */
+/* Compute some rows at a time, as long as all is right.  @return whether all is right and has been reported. */
 static bool right_in_blocks(struct stepping *stepping, const struct made *made, const struct rounding *usual)
 {
     const int64_t whole = stepping->whole, step = single_block(stepping->s, stepping->cols);
@@ -218,6 +232,7 @@ static bool right_in_blocks(struct stepping *stepping, const struct made *made, 
     bool right = step < whole;
     stepping->kept = (struct kept){ 0 };
     for (stepping->first = 0; stepping->first < whole && right; stepping->first += step) {
+        /* A block of rows is compared as a tile, and added to the result. */
         stepping->rows = whole - stepping->first < step ? whole - stepping->first : step;
         right = steps_begin(stepping, made->what, made->words, usual)
             && single_end_tile(stepping->s, steps_make(stepping, made), stepping->first, &sum);
@@ -228,6 +243,7 @@ static bool right_in_blocks(struct stepping *stepping, const struct made *made, 
     return right || stepping->s->failed;
 }
 
+/* The rows at once failed, or there are none: compute the whole, so that a diagnosis sees all of it. */
 static void check_result(struct stepping *stepping, const struct made *made, const struct rounding *usual)
 {
     char words[SINGLE_MISTAKE];
@@ -236,17 +252,20 @@ static void check_result(struct stepping *stepping, const struct made *made, con
     const struct single_value v = steps_make(stepping, made);
     snprintf(words, sizeof words, "kept in %s: step %lld goes on from rounded numbers, which --stored-states allows",
              dtype_name(stepping->o->format), (long long)stepping->k + 1);
+    /* A right result is called wrong if the program goes on from rounded numbers. */
     if (single_going(stepping->s) && steps_is_kept(stepping, usual)) stepping->s->verdict.wrong_anyway = words;
     single_end(stepping->s, v);
     stepping->s->verdict.wrong_anyway = NULL;
 }
 
+/* All states of a parameter, then its weight, which is made from the states. */
 static void check_parameter(struct stepping *stepping)
 {
     const struct rounding usual = stepping->s->rounding;
     const struct adam_factors f = adam_factors(steps_step_of(stepping));
     const double coupled = sgd_factors(steps_step_of(stepping)).coupled;
     stepping->s->verdict.stepping = stepping;
+    /* adamw has two states, the mean of gradients and the mean of squares; momentum has one, sgd none. */
     for (int i = 0; i < stepping->is->states; i++) {
         const bool adam = stepping->is->states == 2;
         const struct made m = { .what = stepping->is->state_name[i], .is_mean = true, .squared = adam && i,
@@ -263,10 +282,11 @@ static void check_parameter(struct stepping *stepping)
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
-/* off: what the sum may be off, in units of roundoff, because ranks add up the parts of a gradient.  fourth: the sum of
- * the squares of parameters' sums. */
+/* These are sums over gradients.  off: in units of roundoff, what ranks' parts may move the sum by.  fourth: the sum
+ * of squares of parameters' sums. */
 struct squares { double sum, fourth, off; int64_t terms; };
 
+/* Add the squares of some rows of a gradient. */
 static void steps_add_squares(struct single *single, struct single_name name, struct single_block block, int64_t whole,
                               int64_t cols, struct squares *to)
 {
@@ -276,6 +296,7 @@ static void steps_add_squares(struct single *single, struct single_name name, st
     const struct single_sizes sizes =
         parts ? single_sizes_of(single, name, g, block.first, block.rows < whole ? whole : 0)
               : (struct single_sizes){ .parts = 1 };
+    /* sum += g^2.  parts - 1 additions may move g, and g^2 moves twice as much. */
     for (int64_t j = 0; single_going(single) && j < tensor_count(g); j++) {
         to->sum += numbers(g)[j] * numbers(g)[j];
         to->off += parts ? 2 * (sizes.parts - 1) * numbers(sizes.absolute)[j] * fabs(numbers(g)[j]) : 0;
@@ -284,13 +305,14 @@ static void steps_add_squares(struct single *single, struct single_name name, st
     single_release(single, used);
 }
 
-/* Of all gradients of a step, some rows at a time. */
+/* Add up the squares of all gradients of a step, some rows at a time. */
 static struct squares squares_of(struct single *single, const struct single_steps *steps, int64_t k)
 {
     struct squares all = { 0 };
     for (int i = 0; i < model_param_count(single->context->config); i++) {
         const struct param_spec p = model_param(single->context->config, i);
         const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1], most = single_block(single, cols);
+        /* `fourth` needs each parameter's own sum of squares, which is the difference. */
         const double before = all.sum;
         for (int64_t first = 0; first < rows && single_going(single); first += most)
             steps_add_squares(single, stepping_gradient(steps, k, p.name),
@@ -301,12 +323,14 @@ static struct squares squares_of(struct single *single, const struct single_step
     return all;
 }
 
+/* The norms of all steps are one tensor of the program. */
 static void check_norms(struct single *single, const struct single_steps *steps)
 {
     char name[64];
     snprintf(name, sizeof name, "%s/norm", steps->optimizer);
     if (!single_begin(single, single_name("", name), "the norm of all gradients", 1, steps->steps)) return;
     struct single_value v = single_value_new(single, 1, steps->steps);
+    /* Each step has a norm of its own. */
     for (int64_t k = 0; k < steps->steps && single_going(single); k++) {
         const struct squares all = squares_of(single, steps, k);
         const double norm = sqrt(all.sum), off = norm > 0 ? all.off * single->rounding.sum / norm / 2 : all.off;
@@ -321,6 +345,7 @@ static void check_norms(struct single *single, const struct single_steps *steps)
 
 /* ---- all steps --------------------------------------------------------------------------------------------------- */
 
+/* Find the optimizer with a name, or NULL. */
 static const struct optimizer *steps_find(const char *name)
 {
     for (int i = 0; optimizers[i]; i++)
@@ -328,13 +353,14 @@ static const struct optimizer *steps_find(const char *name)
     return NULL;
 }
 
-/* sgd, momentum, adamw. */
+/* Whether the formula is known here: sgd, momentum and adamw are. */
 static bool is_known(const struct optimizer *is)
 {
     return is && !is->low_rank && !is->forward_only &&
            (strcmp(is->name, "sgd") == 0 || strcmp(is->name, "momentum") == 0 || strcmp(is->name, "adamw") == 0);
 }
 
+/* With an unknown optimizer every weight is reported as not recomputed. */
 static void report_unknown(struct stepping *stepping)
 {
     static const char words[] = "the step of an optimizer that is not known";
@@ -344,6 +370,8 @@ static void report_unknown(struct stepping *stepping)
     single_end(stepping->s, single_stop(stepping->s));
 }
 
+/* Results come step by step, and parameter by parameter inside a step.  One `single` serves all, so its matrices
+ * are freed after each result. */
 enum error_code single_check_steps(const struct model_config *config, const struct single_steps *steps,
                                    struct rounding rounding, struct single_source source, struct error *err)
 {
@@ -356,6 +384,7 @@ enum error_code single_check_steps(const struct model_config *config, const stru
             struct stepping t = { &s, steps, is, k, model_param(config, i), .number = i,
                                   .u = dtype_unit(dtype_wide(steps->format)),
                                   .tiny = dtype_step(dtype_wide(steps->format)) / 2 };
+            /* A vector counts as one row, so blocks of rows never cut it. */
             t.rows = t.whole = t.param.ndim > 1 ? t.param.dim[0] : 1, t.cols = t.param.dim[t.param.ndim - 1];
             if (is_known(is)) check_parameter(&t);
             else report_unknown(&t);
@@ -376,8 +405,8 @@ static bool begin_sum(struct single *single, const struct added *added, struct s
                               block.rows < added->rows ? added->rows : 0, added->cols);
 }
 
-/* Some rows: their sum, the sum of absolute values (in `fused`), and what is stored on the way (in `steps`).
- * @return SINGLE_LACKING, with nothing that lacks, if the program does not have the first of the terms. */
+/* Add up some rows of all microbatches: values, absolute values (in `fused`), stored sums (in `steps`).  @return
+ * SINGLE_LACKING, with nothing noted, if the program does not have the first term. */
 static struct single_value add_up(struct single *single, const struct added *added, struct single_block block)
 {
     char term[SINGLE_NAME];
@@ -386,10 +415,12 @@ static struct single_value add_up(struct single *single, const struct added *add
     for (int64_t k = 0; k < added->micros && single_going(single); k++) {
         snprintf(term, sizeof term, "micro/%lld/grad/%s", (long long)k, added->param);
         const struct tensor g = single_input_block(single, single_name("", term), block, added->rows, added->cols);
+        /* Without the first term the sum is not checked; a later term that is missing is reported. */
         if (k == 0 && single->reading.lacks[0]) {
             single_read_anew(single);
             return (struct single_value){ .status = SINGLE_LACKING };
         }
+        /* sum += g_k, and each stored sum may be off by a unit roundoff of itself. */
         for (int64_t i = 0; single_going(single) && i < block.rows * added->cols; i++) {
             numbers(v.y)[i] += numbers(g)[i], numbers(v.fused)[i] += fabs(numbers(g)[i]);
             numbers(v.steps)[i] += single->rounding.store * fabs(numbers(v.y)[i]);
@@ -399,6 +430,7 @@ static struct single_value add_up(struct single *single, const struct added *add
     return v;
 }
 
+/* Find the largest sum of absolute values of any element. */
 static double largest_of(struct single_value value)
 {
     double largest = 0;
@@ -406,7 +438,8 @@ static double largest_of(struct single_value value)
     return largest;
 }
 
-/* The whole may also have been computed at once, from the same tokens.  largest: sum of absolute values. */
+/* Bound the sum.  The program may also have computed the whole at once from the same tokens.  largest: of absolute
+ * values. */
 static struct single_value bound_sum(struct single *single, const struct added *added, struct single_value value,
                                      double largest)
 {
@@ -418,12 +451,14 @@ static struct single_value bound_sum(struct single *single, const struct added *
     return single_going(single) ? value : single_stop(single);
 }
 
-/* Twice over all rows: for the largest, and for the sums.  @return whether all are right, and have been reported. */
+/* Two passes over all rows: for the largest element, then for the sums.  @return whether all are right and have
+ * been reported. */
 static bool sum_is_right_in_blocks(struct single *single, const struct added *added, int64_t step)
 {
     struct single_result sum = { 0 };
     double largest = 0;
     bool right = true;
+    /* The bound needs the largest element of the whole, which only the first pass knows. */
     for (int pass = 0; pass < 2; pass++)
         for (int64_t first = 0; first < added->rows && right; first += step) {
             const struct single_block block = { first, added->rows - first < step ? added->rows - first : step };
@@ -438,6 +473,7 @@ static bool sum_is_right_in_blocks(struct single *single, const struct added *ad
     return right || single->failed;
 }
 
+/* Rows at a time if the matrix is large; the whole again if that was not right. */
 static void check_sum(struct single *single, const struct added *added)
 {
     const int64_t step = single_block(single, added->cols);
@@ -448,6 +484,7 @@ static void check_sum(struct single *single, const struct added *added)
     else single_release(single, 0);
 }
 
+/* The loss of the whole is the sum of the microbatches' losses, which a program must divide before it adds. */
 static void check_loss(struct single *single, int64_t micros)
 {
     if (!single_begin(single, single_name("", "loss"), "the sum over microbatches", 1, 1)) return;

@@ -7,6 +7,7 @@
  * format's, they have been rounded, and what a step began with may have been further away by that much.
  *
  * Names of tensors: golden/README.md.
+ * report/singles.c calls both functions for each optimizer of the golden file.
  */
 #ifndef ORRERY_SINGLE_STEPS_H
 #define ORRERY_SINGLE_STEPS_H

@@ -4,14 +4,17 @@
  * g_i = dy . h_i, the gradient of logit i is (1-eps) p_i (g_i - sum_j(p_j g_j)).  A probability is off by a few units
  * of itself, so g_i minus the mean is off by the errors of both, even if they cancel.  By steps p, w, products and g
  * are stored; each that is subnormal is off by `tiny`.
+ * walk.c runs the passes of a model with parallel streams.  A stream is a copy of the residual stream: rows of all
+ * streams are below each other.
  */
 #include "emulated_devices/check/recompute/parts.h"
 
 /* ---- side by side ------------------------------------------------------------------------------------------------ */
 
-/* Element d of stream i of token n, in rows of all streams [N, D P]; and where streams are below each other. */
+/* Element d of stream i of token n has this place in rows with all streams [N, D P]. */
 static int64_t beside_at(int64_t n, int64_t d, int64_t i, int64_t D, int64_t P) { return (n * D + d) * P + i; }
 
+/* Move between streams below each other and beside each other.  back: to below. */
 static void streams_move(struct single *single, struct tensor to, struct tensor from, bool back)
 {
     const int64_t P = STREAMS(single->context->config), N = single->cursor.N, D = tensor_cols(back ? to : from);
@@ -23,6 +26,7 @@ static void streams_move(struct single *single, struct tensor to, struct tensor 
             }
 }
 
+/* A value and both bounds are moved alike; copies round nothing. */
 static struct single_value streams_moved(struct single *single, struct single_value from, int64_t rows,
                                          int64_t cols, bool back)
 {
@@ -57,7 +61,7 @@ const struct single_operation single_beside = {
 
 /* ---- their mean -------------------------------------------------------------------------------------------------- */
 
-/* A token's weights; p: probabilities. */
+/* Compute a token's weights w_i = (1-eps) p_i + eps/P; p: probabilities. */
 static void streams_weights_of(const struct single *single, const double *x, double *p, double *w)
 {
     const int64_t P = STREAMS(single->context->config);
@@ -77,6 +81,7 @@ static double off_p(const struct single *single, const double *x, double u)
            * (8 + 4 * most) + 3 * u;
 }
 
+/* Y [N, D] = sum over streams of w_i h_i. */
 static struct single_value mix_forward(struct single *single, const struct single_node *node)
 {
     const struct tensor X = single_act(single, node->in[0]), logits = single_act(single, node->in[1]);
@@ -89,6 +94,7 @@ static struct single_value mix_forward(struct single *single, const struct singl
         const double *x = numbers(logits) + at / D * P, *h = numbers(X) + at * P, *w = numbers(p) + P;
         double y = 0, absolute = 0, times = (double)P;
         streams_weights_of(single, x, numbers(p), numbers(p) + P);
+        /* Y[n, d] = sum over the P streams of w_i h_i. */
         for (int64_t i = 0; i < P; i++) y += w[i] * h[i], absolute += fabs(w[i] * h[i]), times += 2 * fabs(h[i]);
         single_put(v, at, (struct element){ y, (off_p(single, x, 0) + sum) * absolute
                                            + single->rounding.sum_tiny * times },
@@ -97,6 +103,7 @@ static struct single_value mix_forward(struct single *single, const struct singl
     return v;
 }
 
+/* dX [N, D P] = w_i dY for each stream. */
 static struct single_value mix_streams(struct single *single, const struct single_node *node)
 {
     const struct tensor dY = single_grad(single, node->out), logits = single_act(single, node->in[1]);
@@ -106,6 +113,7 @@ static struct single_value mix_streams(struct single *single, const struct singl
     const struct tensor p = single_new(single, 2, P);
     for (int64_t at = 0; !single->failed && at < single->cursor.N * D; at++) {
         const double *x = numbers(logits) + at / D * P, *w = numbers(p) + P;
+        /* w [P] depends on the token alone; dX[n, i, d] = w_i dY[n, d]. */
         streams_weights_of(single, x, numbers(p), numbers(p) + P);
         for (int64_t i = 0; i < P; i++) {
             const double y = w[i] * numbers(dY)[at], times = 2 * fabs(numbers(dY)[at]);
@@ -118,7 +126,7 @@ static struct single_value mix_streams(struct single *single, const struct singl
     return v;
 }
 
-/* The gradients of a token's logits; stored: what steps are stored with, or 0. */
+/* Compute the gradients of a token's logits.  stored: the unit with which steps are stored, or 0. */
 static void mix_row(const struct single *single, const double *dy, const double *h, const double *x, int64_t D,
                     double *scratch, struct unit stored, double *y, double *off)
 {
@@ -130,9 +138,11 @@ static void mix_row(const struct single *single, const double *dy, const double 
                  of_p = off_p(single, x, u), tiny_g = tiny_terms(tiny, D) + tiny;
     streams_weights_of(single, x, p, scratch + P);
     for (int64_t i = 0; i < P; i++) g[i] = absolute[i] = 0;
+    /* g_i = dy . h_i for each stream, and the mean that a softmax takes away. */
     for (int64_t d = 0; d < D; d++)
         for (int64_t i = 0; i < P; i++)
             g[i] += dy[d] * h[d * P + i], absolute[i] += fabs(dy[d] * h[d * P + i]);
+    /* All streams share the mean; off_mean bounds its error. */
     for (int64_t i = 0; i < P; i++) {
         mean += p[i] * g[i];
         off_mean += p[i] * (part * absolute[i] + tiny_g + (of_p + 2 * u + 4 * single->rounding.sum) * fabs(g[i])) +
@@ -146,6 +156,7 @@ static void mix_row(const struct single *single, const double *dy, const double 
     }
 }
 
+/* dlogits [N, P]: once as a fused program computes, once with stored steps. */
 static struct single_value mix_logits(struct single *single, const struct single_node *node)
 {
     const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]),
@@ -156,6 +167,7 @@ static struct single_value mix_logits(struct single *single, const struct single
     const struct tensor scratch = single_new(single, 4, P);
     for (int64_t i = 0; !single->failed && i < single->cursor.N; i++) {
         const double *dy = numbers(dY) + i * D, *h = numbers(X) + i * D * P, *x = numbers(logits) + i * P;
+        /* Both calls write the same values; only the bounds differ. */
         mix_row(single, dy, h, x, D, numbers(scratch), (struct unit){ 0, 0 }, numbers(v.y) + i * P,
                 numbers(v.fused) + i * P);
         mix_row(single, dy, h, x, D, numbers(scratch), unit_stored(single), numbers(v.y) + i * P,

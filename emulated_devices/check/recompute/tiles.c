@@ -6,6 +6,8 @@
  * router's choices.
  * Gradients of parameters are sums over tiles (matrix.c, norm.c, embedding.c), and large ones are computed some rows, a
  * block, at a time.
+ * walk.c asks how many tokens a result can be cut into; operations ask for blocks.  Memory is then that of about nine
+ * matrices.
  */
 #include "emulated_devices/check/recompute/parts.h"
 
@@ -15,7 +17,7 @@ enum { USUAL_TILE = 1 << 18, USUAL_BLOCK = 1 << 21, LEAST_ROWS = 32 };
 
 /* ---- what can be in tiles ---------------------------------------------------------------------------------------- */
 
-/* The choices of a router are found from all of its logits. */
+/* Whether a node can be computed in tiles.  A router's choices are found from all of its logits. */
 static bool node_fits(const struct single *single, const struct single_node *node, bool by_rows)
 {
     (void)single;
@@ -24,7 +26,8 @@ static bool node_fits(const struct single *single, const struct single_node *nod
 
 static bool inputs_fit(const struct single *, const struct single_node *, bool by_rows);
 
-/* A slot that programs do not show is computed from what its maker reads. */
+/* Whether a slot's value can be read in tiles.  A slot that programs do not show is computed from what its maker
+ * reads. */
 static bool value_fits(const struct single *single, int slot, bool by_rows)
 {
     if (slot < 0 || !single_slot(single, slot)->unseen) return true;
@@ -39,6 +42,7 @@ static bool inputs_fit(const struct single *single, const struct single_node *no
     return true;
 }
 
+/* Whether the slot is an input of the node. */
 static bool is_read_by(const struct single_node *node, int slot)
 {
     for (int k = 0; k < SINGLE_INPUTS; k++)
@@ -46,7 +50,7 @@ static bool is_read_by(const struct single_node *node, int slot)
     return false;
 }
 
-/* All that is added up to the gradient of a slot. */
+/* Whether all summands of a slot's gradient can be computed in tiles. */
 static bool sum_fits(const struct single *single, int slot, bool by_rows)
 {
     for (int v = 0; v < single->context->graph->nodes; v++) {
@@ -60,11 +64,14 @@ static bool sum_fits(const struct single *single, int slot, bool by_rows)
 
 /* ---- how much is in one ------------------------------------------------------------------------------------------ */
 
+/* The source may ask for a smaller unit; tests do, to see tiles of every size. */
 static int64_t usual(const struct single *single, int64_t numbers)
 {
     return single->context->source.tile ? single->context->source.tile : numbers;
 }
 
+/* How many tokens a tile has: enough numbers, or whole sequences.  Below LEAST_ROWS rows of an expert a tile costs
+ * more than it saves. */
 static struct single_tiles tiles(const struct single *single, bool fits, bool by_rows, int64_t cols)
 {
     const int64_t S = single->context->all.S, all = single->context->all.B * S, most = usual(single, USUAL_TILE) / cols,
@@ -84,7 +91,7 @@ static bool of_streams(const struct single *single, int64_t rows)
            rows == STREAMS(single->context->config) * single->context->all.B * single->context->all.S;
 }
 
-/* Numbers of a token. */
+/* This is the larger of cols and the numbers that a token has in a slot. */
 static int64_t wider(const struct single *single, int slot, int64_t cols)
 {
     const int64_t each = slot < 0 ? 1 : single_slot(single, slot)->route >= 0 ? single->context->config->mixture.k
@@ -93,6 +100,7 @@ static int64_t wider(const struct single *single, int slot, int64_t cols)
     return slot >= 0 && each * single_slot(single, slot)->cols > cols ? each * single_slot(single, slot)->cols : cols;
 }
 
+/* Find the width of the widest tensor that a node reads or makes. */
 static int64_t width_near(const struct single *single, const struct single_node *node, int64_t cols)
 {
     cols = wider(single, node->out, cols);
@@ -100,6 +108,7 @@ static int64_t width_near(const struct single *single, const struct single_node 
     return cols;
 }
 
+/* Without tiles by rows, a tile must hold the widest tensor of the graph. */
 static int64_t widest(const struct single *single)
 {
     int64_t cols = 1;
@@ -107,6 +116,7 @@ static int64_t widest(const struct single *single)
     return cols;
 }
 
+/* by_rows is asked first: any number of tokens is better than whole sequences. */
 struct single_tiles single_tiles_forward(const struct single *single, const struct single_node *node)
 {
     const bool by_rows = node_fits(single, node, true) && inputs_fit(single, node, true);
@@ -124,6 +134,7 @@ struct single_tiles single_tiles_gradient(const struct single *single, int slot)
     return tiles(single, sum_fits(single, slot, false), by_rows, cols);
 }
 
+/* fits[0]: in tiles of sequences; fits[1]: in tiles of any tokens. */
 struct single_tiles single_tiles_weight(const struct single *single, const struct single_node *node)
 {
     const struct single_slot *out = single_slot(single, node->out);
@@ -134,6 +145,7 @@ struct single_tiles single_tiles_weight(const struct single *single, const struc
     return tiles(single, fits[0], fits[1], width_near(single, node, 1));
 }
 
+/* Sources that cannot read rows give the whole matrix at once. */
 int64_t single_block(const struct single *single, int64_t cols)
 {
     const int64_t rows = usual(single, USUAL_BLOCK) / cols;
@@ -145,6 +157,8 @@ int64_t single_block(const struct single *single, int64_t cols)
 bool single_is_tile(const struct single *single) { return single->cursor.N < single->context->all.B
                                                   * single->context->all.S; }
 
+/* A tile that is not whole sequences is taken as a single sequence.  Only operations that know no positions are
+ * given such tiles. */
 void single_take(struct single *single, int64_t first, int64_t tokens)
 {
     const int64_t S = single->context->all.S;
@@ -157,6 +171,7 @@ void single_take(struct single *single, int64_t first, int64_t tokens)
 
 void single_take_all(struct single *single) { single_take(single, 0, single->context->all.B * single->context->all.S); }
 
+/* The cursor is left on the whole batch when the last tile has been taken. */
 bool single_next_tile(struct single *single, struct single_tiles *tiles)
 {
     const int64_t all = single->context->all.B * single->context->all.S, left = all - tiles->next;
@@ -169,6 +184,7 @@ bool single_next_tile(struct single *single, struct single_tiles *tiles)
     return true;
 }
 
+/* A slot has so many rows in the tile: tokens, tokens of each stream, or all rows of anything else. */
 int64_t single_rows(const struct single *single, const struct single_slot *slot)
 {
     return slot->rows == single->context->all.B * single->context->all.S ? single->cursor.N

@@ -1,5 +1,6 @@
 /* turns.h -- how a batch, heads or columns are cut into parts, and what a part has if parts take turns.  Inside
- * check/ only. */
+ * check/ only.
+ * recompute/mask.c and the files of mistakes/ ask it where a part begins. */
 #ifndef ORRERY_SINGLE_TURNS_H
 #define ORRERY_SINGLE_TURNS_H
 
@@ -19,7 +20,8 @@ static inline int part_with(int64_t n, int parts, int64_t i)
     return k;
 }
 
-/** What is read in the place of i, if each part reads from where the part `by` further begins, on to its own length. */
+/** The element that is read in the place of i, if each part reads from where the part `by` further begins, on to its
+ * own length. */
 static inline int64_t part_turned(int64_t n, int parts, int by, int64_t i)
 {
     const int own = part_with(n, parts, i), other = ((own + by) % parts + parts) % parts;

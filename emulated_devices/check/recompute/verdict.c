@@ -1,4 +1,5 @@
-/* verdict.c -- holds the program's result to what is right: the bounds decide, then what explains a wrong result. */
+/* verdict.c -- holds the program's result to what is right: the bounds decide, then what explains a wrong result.
+ * Each pass of walk.c ends here, in single_end or single_end_tile.  The source's found() gets every verdict. */
 #include "emulated_devices/check/recompute/parts.h"
 #include <assert.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 /* Where a result is wrong: [rows], [cols]. */
 struct marks { unsigned char *row, *col; };
 
+/* Note an element outside its bound, and the rows and columns that contain one. */
 static void note_wrong(struct single_result *result, int64_t i, const struct marks *marks)
 {
     const int64_t at = i / result->cols, c = i % result->cols;
@@ -18,14 +20,14 @@ static void note_wrong(struct single_result *result, int64_t i, const struct mar
     marks->row[at] = marks->col[c] = 1;
 }
 
-/* Error over bound; a NaN is infinitely wrong. */
+/* Divide the error by the bound.  A NaN is infinitely wrong; an error of 0 is right whatever the bound. */
 static double over(double error, double bound)
 {
     if (error == 0) return 0;
     return isfinite(error) && isfinite(bound) ? error / bound : error == error && !isfinite(bound) ? 0 : INFINITY;
 }
 
-/* What follows from the sums. */
+/* Compute the factor and the residual of the whole result from the sums of all elements. */
 static void verdict_finish(struct single_result *result)
 {
     const double yy = result->squares[0], hy = result->squares[1], hh = result->squares[2], bb = result->squares[3];
@@ -34,7 +36,7 @@ static void verdict_finish(struct single_result *result)
     result->allowed = sqrt(bb / yy);
 }
 
-/* What is not judged is right. */
+/* Elements that are not judged take the right number, so they count as right. */
 static void fill_in(struct single *single, const struct single_value *value)
 {
     double *have = numbers(single->verdict.have);
@@ -42,6 +44,8 @@ static void fill_in(struct single *single, const struct single_value *value)
         if (isnan(have[i])) have[i] = numbers(value->y)[i];
 }
 
+/* Compare element by element by the larger bound, and note the worst.  The smaller bound tells a fused result from
+ * one with stored steps. */
 static void verdict_compare(struct single *single, const struct single_value *value, const struct marks *marks)
 {
     fill_in(single, value);
@@ -56,6 +60,7 @@ static void verdict_compare(struct single *single, const struct single_value *va
         const double error = fabs(have[i] - y[i]), ratio = over(error, b2[i]);
         if (ratio > r->ratio || i == 0) r->ratio = ratio, r->worst = i, r->have = have[i], r->want = y[i];
         if (ratio > 1) note_wrong(r, i, marks);
+        /* An element beyond the smaller bound alone makes the result stepwise. */
         steps = steps || over(error, b1[i]) > 1;
         yy += y[i] * y[i], hy += have[i] * y[i], hh += have[i] * have[i], bb += b2[i] * b2[i];
     }
@@ -78,11 +83,12 @@ bool single_is_wide(const struct single *single)
     return false;
 }
 
-/* A sum that is stored at its end only is rounded by its own size; a copy may be in a narrower format than the rest, a
- * number in a wider one. */
+/* Round the value for the last time.  A sum stored at its end only is rounded by its own size.  A copy may be in a
+ * narrower format than the rest, a number in a wider one. */
 static struct single_value stored_at_last(struct single *single, struct single_value value)
 {
     const struct rounding was = single->rounding;
+    /* A number with more bits than its format has was never stored in 16 bits. */
     if (value.number && single_is_wide(single))
         single->rounding.store = single->rounding.sum, single->rounding.tiny = single->rounding.sum_tiny;
     if (!value.stored) {
@@ -90,6 +96,7 @@ static struct single_value stored_at_last(struct single *single, struct single_v
         single->rounding = was;
         return value;
     }
+    /* The last rounding is in the bounds already if these are larger than one rounding of the number. */
     for (int64_t i = 0; i < tensor_count(value.y); i++) {
         const double once = rounding_when_stored(&single->rounding, numbers(value.y)[i], 0);
         numbers(value.fused)[i] = fmax(numbers(value.fused)[i], once),
@@ -99,14 +106,14 @@ static struct single_value stored_at_last(struct single *single, struct single_v
     return value;
 }
 
-/* What is known of stored numbers that hold: clear, if they leave at most this part of all squared errors.  The bug
- * norm-statistics is said so, and right runs with `store steps` (campaign.sh clean 1000) are right with it. */
+/* Stored numbers are clear if they leave at most this part of all squared errors.  The bug norm-statistics is said
+ * so, and right runs with `store steps` (campaign.sh clean 1000) are right with it. */
 static const double LEFT_BY_STORED = 0.75;
 enum stored { STORED_CLEAR, STORED_PERHAPS, STORED_OTHER };
 
-/* Whether stored numbers explain all errors together, not only the largest: a quarter of their squares.  Those of a
- * program that does not store them would become smaller by a part as small as what is chosen for a row is.  If one
- * factor of all numbers explains twice as much, it is that: a stored number is another for each row. */
+/* Whether stored numbers explain all errors together, not only the largest: a quarter of their squares.  A program
+ * that does not store them gains only as much as choosing the best row does.  One factor that explains twice as
+ * much is likelier, since a stored number differs from row to row. */
 static enum stored explains(const struct single *single, double factor, const struct single_value *exact,
                             const struct single_value *stored)
 {
@@ -121,13 +128,13 @@ static enum stored explains(const struct single *single, double factor, const st
     return times <= after / 2 ? STORED_OTHER : after <= LEFT_BY_STORED * before ? STORED_CLEAR : STORED_PERHAPS;
 }
 
-/* Compare once more, with what the operation has stored in 16 bits.  If that holds, so does the result: by steps.  If
- * nobody has said that it does, it is still wrong, but one knows why.
- * @return whether it may be why: what is stored explains the result, but not clearly. */
+/* Compare once more with what the operation may have stored in 16 bits.  If that holds, the result is right by
+ * steps, or wrong with a known reason.  @return whether stored numbers explain the result, but not clearly. */
 static bool compare_stored(struct single *single, const struct single_value *exact)
 {
     const struct single_term *t = &single->verdict.term[0];
     struct single_result found = single->verdict.result;
+    /* Only the forward pass of a single summand has stored numbers. */
     if (single->verdict.result.verdict != SINGLE_WRONG
         || dtype_wide(single->rounding.results) == single->rounding.results ||
         single->verdict.terms != 1 || t->pass != SINGLE_FORWARD || t->node->operation->stored == NULL)
@@ -142,6 +149,7 @@ static bool compare_stored(struct single *single, const struct single_value *exa
     verdict_compare(single, &v, &ignored);
     const bool holds = single->verdict.result.verdict != SINGLE_WRONG;
     const enum stored is = holds ? explains(single, found.factor, exact, &v) : STORED_OTHER;
+    /* Without --stored-norms the result stays wrong, but its reason is known. */
     if (is == STORED_CLEAR && !single->rounding.stored_norms)
         snprintf(found.mistake, sizeof found.mistake, "the statistics of its rows are rounded to %s, which "
                  "--stored-norms allows", dtype_name(single->rounding.results));
@@ -154,22 +162,25 @@ static bool compare_stored(struct single *single, const struct single_value *exa
     return is == STORED_PERHAPS;
 }
 
+/* Nobody diagnoses if the source has no explainer; verdicts stay as they are. */
 static void explain(struct single *single, const struct single_value *right, bool number)
 {
     if (single->context->source.explainer) single->context->source.explainer->explain(single, right, number);
 }
 
-/* Compare with what is right; then with stored statistics; then look for what explains a wrong result. */
+/* Compare with what is right, then with stored statistics; then look for what explains a wrong result. */
 static void verdict_judge(struct single *single, const struct single_value *right, const struct marks *marks)
 {
     struct single_result *r = &single->verdict.result;
     verdict_compare(single, right, marks);
     const bool perhaps = compare_stored(single, right);
     if (single->failed) return;
+    /* A number that steps of 16 bits explain may still be a mistake. */
     if (r->verdict == SINGLE_STEPWISE && right->number && single_is_wide(single)) {
         explain(single, right, true);
         if (r->mistake[0]) r->verdict = SINGLE_WRONG, note_wrong(r, 0, marks);
     }
+    /* The numbers may be right while the program keeps its states in 16 bits. */
     if (r->verdict < SINGLE_WRONG && single->verdict.wrong_anyway) {
         r->verdict = SINGLE_WRONG;
         snprintf(r->mistake, sizeof r->mistake, "%s", single->verdict.wrong_anyway);
@@ -185,6 +196,7 @@ static void verdict_judge(struct single *single, const struct single_value *righ
     }
 }
 
+/* A result without inputs is reported, too: its verdict says what is missing. */
 void single_end(struct single *single, struct single_value right)
 {
     struct single_result *r = &single->verdict.result;
@@ -193,11 +205,13 @@ void single_end(struct single *single, struct single_value right)
     const struct marks m = { memory, memory + r->rows };
     if (memory == NULL && !single->failed)
         single->failed = fail(single->context->err, ERR_MEMORY, "no memory to compare %s", r->name);
+    /* An operation that recompute/ does not have is named in place of the words for the result. */
     if (status == SINGLE_NOT_KNOWN) {
         r->verdict = SINGLE_UNKNOWN;
         snprintf(r->made_by, sizeof r->made_by, "%.63s", single->reading.unknown);
     } else if (status == SINGLE_LACKING) r->verdict = SINGLE_LACKS;
     memcpy(r->lacks, single->reading.lacks, sizeof r->lacks);
+    /* Only a complete pass is compared; the verdict of all others is set above. */
     if (status == SINGLE_DONE && !single->failed) right = stored_at_last(single, right);
     if (status == SINGLE_DONE && !single->failed) verdict_judge(single, &right, &m);
     if (!single->failed) single->context->source.found(single->context->source.context, r);
@@ -207,6 +221,7 @@ void single_end(struct single *single, struct single_value right)
 
 /* ---- a result in tiles ------------------------------------------------------------------------------------------- */
 
+/* Add a tile to the sum over the result; the worst element keeps its place in the whole. */
 static void add_tile(struct single_result *sum, const struct single *single, int64_t first_row)
 {
     const struct single_result *tile = &single->verdict.result;
@@ -222,6 +237,7 @@ static void add_tile(struct single_result *sum, const struct single *single, int
                                         row)) * tile->cols + col;
 }
 
+/* A tile that is wrong is not reported: the whole result is computed again, to say why. */
 bool single_end_tile(struct single *single, struct single_value value, int64_t first_row, struct single_result *sum)
 {
     unsigned char *memory = calloc((size_t)(single->verdict.result.rows + single->verdict.result.cols) + 1, 1);
@@ -236,6 +252,7 @@ bool single_end_tile(struct single *single, struct single_value value, int64_t f
     return right;
 }
 
+/* All tiles were right, so only the worst element and the sums are reported. */
 void single_end_tiles(struct single *single, const struct single_result *sum, int64_t rows)
 {
     const struct single_result tile = single->verdict.result;

@@ -1,8 +1,11 @@
-/* walk.c -- all results of a graph, each from what is behind it. */
+/* walk.c -- all results of a graph, each from what is behind it.
+ * single_check is called by replay.c and tests.  Passes of the operations read through this file; their results end
+ * in verdict.c. */
 #include "emulated_devices/check/recompute/routing.h"
 #include <stdio.h>
 #include <string.h>
 
+/* Values of slots are "act/NAME"; numbers such as the loss have no prefix. */
 static struct single_name act_name(const struct single_slot *slot)
 {
     return single_name(slot->number ? "" : "act/", slot->name);
@@ -10,6 +13,7 @@ static struct single_name act_name(const struct single_slot *slot)
 
 /* ---- what a pass reads ------------------------------------------------------------------------------------------- */
 
+/* Weights are read where the step begins: the program's, or those of the golden file. */
 struct tensor single_param(struct single *single, int param)
 {
     if (param < 0) return tensor_none;
@@ -24,13 +28,14 @@ struct tensor single_param_block(struct single *single, int param, struct single
     return single_input_block(single, single_param_name(single, "start/", param), block, p.dim[0], p.dim[1]);
 }
 
-/* An operation that has no such pass in recompute/: what needs it is not recomputed. */
+/* An operation that recompute/ does not have: what needs it is not recomputed. */
 static struct single_value not_known(struct single *single, const struct single_node *node)
 {
     if (!single->reading.unknown) single->reading.unknown = node->operation ? node->operation->words : node->words;
     return single_stop(single);
 }
 
+/* Run a pass and turn a missing input into its status. */
 static struct single_value walk_run(struct single *single, const struct single_node *node, single_pass *pass)
 {
     if (!single_going(single)) return single_stop(single);
@@ -38,6 +43,7 @@ static struct single_value walk_run(struct single *single, const struct single_n
     return single_going(single) ? v : single_stop(single);
 }
 
+/* A pass that misses something does not stop who asks: the reading outside is kept and restored. */
 struct single_value single_attempt(struct single *single, const struct single_node *node, single_pass *pass)
 {
     const struct single_reading outer = single_read_anew(single);
@@ -51,12 +57,13 @@ static struct single_value walk_forward(struct single *single, const struct sing
     return walk_run(single, node, node->operation ? node->operation->forward : NULL);
 }
 
+/* A slot has so many rows; those of a mixture follow from its choices. */
 static int64_t walk_rows_of(struct single *single, const struct single_slot *slot)
 {
     return slot->route < 0 ? single_rows(single, slot) : routing_rows(single, slot);
 }
 
-/* The rows that experts compute of a tile's tokens. */
+/* Read the rows that experts compute of a tile's tokens. */
 static struct tensor routed_input(struct single *single, struct single_name name, const struct single_slot *slot)
 {
     enum single_found found = SINGLE_HAS;
@@ -67,6 +74,7 @@ static struct tensor routed_input(struct single *single, struct single_name name
     return t;
 }
 
+/* Read a slot's tensor for the tile: rows of experts, of streams, of tokens, or all of it. */
 static struct tensor input_of(struct single *single, struct single_name name, const struct single_slot *slot)
 {
     if (slot->route >= 0 && single_is_tile(single)) return routed_input(single, name, slot);
@@ -76,6 +84,7 @@ static struct tensor input_of(struct single *single, struct single_name name, co
            : single_input(single, name, rows, slot->cols);
 }
 
+/* Sizes of the same rows, for sums of parts that ranks have. */
 static struct single_sizes sizes_of(struct single *single, struct single_name name, struct tensor x,
                                     const struct single_slot *slot)
 {
@@ -88,8 +97,8 @@ static struct single_sizes sizes_of(struct single *single, struct single_name na
                            of_tile ? single_whole_rows(single, tensor_rows(x)) : 0);
 }
 
-/* The program's own.  If its ranks have parts of it, whoever reads it has added these up, one by one, and stored each
- * sum. */
+/* These are the program's own numbers.  If its ranks have parts of them, the reader has added these up one by one
+ * and stored each sum. */
 static struct single_value fetched(struct single *single, struct single_name name, const struct single_slot *slot)
 {
     const int64_t rows = walk_rows_of(single, slot);
@@ -98,12 +107,14 @@ static struct single_value fetched(struct single *single, struct single_name nam
                                     .steps = single_new(single, rows, slot->cols), .stored = true };
     if (!single_going(single) || !single_has_parts(single, name)) return v;
     const struct single_sizes sizes = sizes_of(single, name, y, slot);
+    /* Both bounds have the parts' roundings, since the reader stores each sum. */
     for (int64_t i = 0; !single->failed && i < tensor_count(y); i++)
         numbers(v.fused)[i] = numbers(v.steps)[i] =
             (sizes.parts - 1) * rounding_when_stored(&single->rounding, numbers(sizes.absolute)[i], 0);
     return v;
 }
 
+/* A slot that programs do not show is computed from what its maker reads. */
 struct single_value single_value_of(struct single *single, int i)
 {
     const struct single_slot *slot = single_slot(single, i);
@@ -111,7 +122,7 @@ struct single_value single_value_of(struct single *single, int i)
     return single_settled(single, walk_forward(single, &single->context->graph->node[slot->maker]));
 }
 
-/* Note what a summand of the current result comes from. */
+/* Note what a summand of the current result comes from: mistakes/ tries its operation. */
 static struct single_value noted(struct single *single, const struct single_node *node, enum single_pass_kind pass,
                                  single_pass *walk_run, struct single_value value)
 {
@@ -120,11 +131,13 @@ static struct single_value noted(struct single *single, const struct single_node
     return value;
 }
 
-/* result: it is the current result, not something behind it. */
+/* Add up what all readers contribute to a slot's gradient.  result: the sum is the current result, not something
+ * behind it. */
 static struct single_value gradient_sum(struct single *single, int slot, bool result)
 {
     struct single_value term[SINGLE_TERMS];
     int terms = 0;
+    /* Readers are walked from the last to the first, as a backward pass meets them. */
     for (int v = single->context->graph->nodes - 1; v >= 0; v--)
         for (int k = 0; k < SINGLE_INPUTS; k++) {
             const struct single_node *n = &single->context->graph->node[v];
@@ -134,12 +147,14 @@ static struct single_value gradient_sum(struct single *single, int slot, bool re
             if (result) noted(single, n, SINGLE_INPUT, pass, term[terms]);
             terms++;
         }
+    /* A slot with so many readers would overflow the list of summands. */
     if (terms == SINGLE_TERMS && !single->failed)
         single->failed = fail(single->context->err, ERR_PLAN, "%s has %d readers or more",
                               single_slot(single, slot)->name, SINGLE_TERMS);
     return terms > 0 && single_going(single) ? single_sum(single, term, terms) : single_stop(single);
 }
 
+/* The gradient of a slot that programs do not show is the sum of its readers' contributions. */
 struct single_value single_gradient_of(struct single *single, int i)
 {
     const struct single_slot *slot = single_slot(single, i);
@@ -155,6 +170,7 @@ static bool is_exact(struct single_value value)
     return true;
 }
 
+/* Operations that need exact numbers treat a computed one as missing if it may be off. */
 static struct tensor exact(struct single *single, struct single_value value, struct single_name name)
 {
     if (single_going(single) && !is_exact(value))
@@ -162,7 +178,7 @@ static struct tensor exact(struct single *single, struct single_value value, str
     return value.y;
 }
 
-/* A sum of parts is rounded by whoever reads it. */
+/* A sum of parts is rounded by whoever reads it, so an exact reader cannot use it. */
 static struct tensor walk_whole(struct single *single, struct single_name name, const struct single_slot *of)
 {
     const struct tensor x = input_of(single, name, of);
@@ -179,7 +195,7 @@ struct tensor single_act(struct single *single, int slot)
     return exact(single, single_value_of(single, slot), act_name(of));
 }
 
-/* Of a hypothesis: gradients of some tokens only. */
+/* A hypothesis may count the gradients of some tokens only: all other rows become zero. */
 static struct tensor of_counted(const struct single *single, struct tensor x)
 {
     const int64_t cols = tensor_present(x) ? tensor_cols(x) : 0;
@@ -197,6 +213,7 @@ struct tensor single_grad(struct single *single, int slot)
     return of_counted(single, exact(single, single_gradient_of(single, slot), single_name("grad/", of->name)));
 }
 
+/* An operation that each rank applies to its part needs the sizes of the parts. */
 struct tensor single_act_sized(struct single *single, int slot, struct single_sizes *sizes)
 {
     const struct single_slot *of = single_slot(single, slot);
@@ -224,7 +241,7 @@ static const char *value_words(const struct single *single, const struct single_
     return words_of(node, NULL);
 }
 
-/* The same of the rows that experts compute of a tile's tokens. */
+/* Begin a result of the rows that experts compute of a tile's tokens. */
 static bool begin_routed(struct single *single, struct single_name name, const char *words,
                          const struct single_slot *slot)
 {
@@ -241,6 +258,7 @@ static bool begin_routed(struct single *single, struct single_name name, const c
     return false;
 }
 
+/* Begin a result of a slot: what it is made of is noted for its place and for diagnoses. */
 static bool walk_begin(struct single *single, struct single_name name, const char *words,
                        const struct single_slot *slot)
 {
@@ -253,7 +271,7 @@ static bool walk_begin(struct single *single, struct single_name name, const cha
     return true;
 }
 
-/* What makes a result of the slot: the forward pass of a node, or its gradient. */
+/* A result of a slot: the forward pass of a node, or the gradient of the slot. */
 struct made { const struct single_slot *slot; const struct single_node *node; int gradient_of; const char *words; };
 
 static struct single_value walk_make(struct single *single, const struct made *made)
@@ -266,13 +284,14 @@ static struct single_name made_name(const struct made *made)
     return made->node ? act_name(made->slot) : single_name("grad/", made->slot->name);
 }
 
-/* Compute tile by tile, as long as all is right.  @return whether it is, and has been reported. */
+/* Compute a result tile by tile, as long as all is right.  @return whether all is right and has been reported. */
 static bool right_in_tiles(struct single *single, const struct made *made)
 {
     const int64_t all = single->context->all.B * single->context->all.S;
     struct single_tiles t = made->node ? single_tiles_forward(single, made->node)
         : single_tiles_gradient(single, made->gradient_of);
     struct single_result sum = { 0 };
+    /* Only results whose rows are tokens, or choices of tokens, are cut. */
     bool right = t.tokens < all && (made->slot->rows % all == 0 || made->slot->route >= 0);
     while (right && single_next_tile(single, &t))
         right = walk_begin(single, made_name(made), made->words, made->slot)
@@ -282,6 +301,7 @@ static bool right_in_tiles(struct single *single, const struct made *made)
     return right || single->failed;
 }
 
+/* Check a node's value.  A slot that programs do not show has no value to compare. */
 static void walk_check_forward(struct single *single, const struct single_node *node)
 {
     const struct single_slot *slot = single_slot(single, node->out);
@@ -312,6 +332,7 @@ static const char *gradient_words(const struct single *single, int slot)
     return words;
 }
 
+/* Numbers, such as the loss, have no gradient. */
 static void check_gradient(struct single *single, int i)
 {
     const struct single_slot *slot = single_slot(single, i);
@@ -323,10 +344,11 @@ static void check_gradient(struct single *single, int i)
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
+/* These are the experts that a node computes; a node without them has one matrix. */
 static int experts_of(const struct single_node *node) { return node->experts > 0 ? node->experts : 1; }
 
-/* The expert whose weight (or bias) a parameter is, if expert 0's is `first`; 0 of a node without experts; -1: it is
- * none's. */
+/* Find the expert whose weight or bias a parameter is, if expert 0's is `first`.  0: the node has no experts; -1: the
+ * parameter is none of them. */
 static int64_t expert_of(const struct single_node *node, int first, int param)
 {
     for (int e = 0; first >= 0 && e < experts_of(node); e++)
@@ -339,7 +361,7 @@ static bool has(const struct single_node *node, int param)
     return expert_of(node, node->weight, param) >= 0 || expert_of(node, node->bias, param) >= 0;
 }
 
-/* What a node contributes to a parameter's gradient. */
+/* A node contributes this to a parameter's gradient.  The cursor says which expert's rows are added. */
 static struct single_value contribution(struct single *single, const struct single_node *node, int param)
 {
     const enum single_pass_kind kind = expert_of(node, node->weight, param) >= 0 ? SINGLE_WEIGHT : SINGLE_BIAS;
@@ -350,6 +372,7 @@ static struct single_value contribution(struct single *single, const struct sing
     return noted(single, node, kind, pass, walk_run(single, node, pass));
 }
 
+/* A parameter that several nodes have is reported once, at the first of them. */
 static bool is_first(const struct single *single, int v, int param)
 {
     for (int before = 0; before < v; before++)
@@ -357,17 +380,19 @@ static bool is_first(const struct single *single, int v, int param)
     return true;
 }
 
-/* All that is added up to the gradient of the parameter, from node v on. */
+/* Add up all contributions to the gradient of a parameter, from node v on. */
 static struct single_value gradient_of_param(struct single *single, int v, int param)
 {
     struct single_value term[SINGLE_TERMS];
     int terms = 0;
+    /* Terms are added in the order of a backward pass. */
     for (int w = single->context->graph->nodes - 1; w >= v && terms < SINGLE_TERMS; w--)
         if (has(&single->context->graph->node[w], param))
             term[terms++] = contribution(single, &single->context->graph->node[w], param);
     return single_going(single) ? single_sum(single, term, terms) : single_stop(single);
 }
 
+/* All nodes with the parameter must have a pass for some rows of its gradient. */
 static bool has_blocks(const struct single *single, int v, int param)
 {
     for (int w = v; w < single->context->graph->nodes; w++) {
@@ -377,7 +402,7 @@ static bool has_blocks(const struct single *single, int v, int param)
     return true;
 }
 
-/* As right_in_tiles, some rows of a matrix at a time. */
+/* This does the same as right_in_tiles, with some rows of a matrix at a time. */
 static bool right_in_blocks(struct single *single, int v, int param, const char *words)
 {
     const struct param_spec p = model_param(single->context->config, param);
@@ -385,6 +410,7 @@ static bool right_in_blocks(struct single *single, int v, int param, const char 
     struct single_result sum = { 0 };
     bool right = p.ndim > 1 && step < rows && has_blocks(single, v, param);
     for (int64_t first = 0; first < rows && right; first += step) {
+        /* The cursor's block tells each summand which rows of the gradient are asked for. */
         single->cursor.block = (struct single_block){ first, rows - first < step ? rows - first : step };
         right = single_begin_block(single, single_param_name(single, "grad/", param), words, single->cursor.block,
                                    rows, p.dim[1]) &&
@@ -395,12 +421,14 @@ static bool right_in_blocks(struct single *single, int v, int param, const char 
     return right || single->failed;
 }
 
+/* Check a parameter's gradient; a matrix of heads has the columns of its inputs and outputs. */
 static void check_param(struct single *single, int v, int param, const char *words)
 {
     if (param < 0 || !is_first(single, v, param) || right_in_blocks(single, v, param, words)) return;
     const struct param_spec p = model_param(single->context->config, param);
     const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
     const struct single_node *n = &single->context->graph->node[v];
+    /* The program may not have this gradient. */
     if (!single_begin(single, single_param_name(single, "grad/", param), words, rows, cols)) return;
     if (n->operation == &single_matrix) {
         const int64_t out = single_slot(single, n->out)->head;
@@ -412,6 +440,7 @@ static void check_param(struct single *single, int v, int param, const char *wor
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
+/* A slot that several nodes read is reported once. */
 static bool is_first_reader(const struct single *single, int v, int slot)
 {
     for (int before = 0; before < v; before++)
@@ -419,6 +448,7 @@ static bool is_first_reader(const struct single *single, int v, int slot)
     return true;
 }
 
+/* Check the gradients of the node's parameters, then those of its inputs. */
 static void walk_check_backward(struct single *single, int v)
 {
     const struct single_node *n = &single->context->graph->node[v];
@@ -431,6 +461,8 @@ static void walk_check_backward(struct single *single, int v)
         if (n->in[k] >= 0 && is_first_reader(single, v, n->in[k])) check_gradient(single, n->in[k]);
 }
 
+/* Results are reported in the order in which a program computes them, backward in reverse order.  The norm of all
+ * gradients comes last. */
 enum error_code single_check(const struct model_config *config, const struct single_graph *graph,
                              struct single_batch batch,
                              struct rounding rounding, struct single_source source, struct error *err)

@@ -1,9 +1,13 @@
+/* checked_kinds.c -- counts verdicts by kind of tensor and says whether a check has judged enough.
+ * emulated_devices/cli/check.c and check_verdict.c print the counts.  checked_kinds_enough is ERR_CHECK with what
+ * was not judged; a wrong kind in --require is ERR_USAGE. */
 #include "emulated_devices/check/report/checked_kinds.h"
 #include "ref/io/output.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+/* Each list is made from CHECKED_KINDS, so a new kind needs a single line in the header. */
 static const char *const names[] = {
 #define X(id, name, words) name,
     CHECKED_KINDS(X)
@@ -17,12 +21,14 @@ static const char *const described[] = {
 
 const char *checked_kind_name(enum checked_kind kind) { return names[kind]; }
 
+/* Whether a name ends with this text. */
 static bool checked_kinds_ends(const char *name, const char *with)
 {
     const size_t n = strlen(name), m = strlen(with);
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
+/* These are numbers of a whole pass: their names end so, also behind the prefix of a step. */
 static bool is_number(const char *name)
 {
     static const char *const numbers[] = { "loss", "norm", "balance_loss", "z_loss" };
@@ -32,6 +38,8 @@ static bool is_number(const char *name)
     return false;
 }
 
+/* The first test that fits decides, so numbers come before everything else.  "grad/NAME" is a parameter's gradient
+ * if NAME ends as a parameter's, else an activation's. */
 enum checked_kind checked_kind_of(const char *name)
 {
     if (is_number(name)) return KIND_LOSS;
@@ -49,6 +57,8 @@ const char *judgement_words(enum judgement judgement)
     return words[judgement];
 }
 
+/* A result that its own inputs give is right, even if a golden bound is too wide to tell.  The golden comparison
+ * counts only where nothing was recomputed. */
 enum judgement judgement_of(const struct checked *checked, const struct single_result *by_itself)
 {
     const bool recomputed = by_itself && by_itself->verdict <= SINGLE_WRONG;
@@ -59,7 +69,8 @@ enum judgement judgement_of(const struct checked *checked, const struct single_r
     return checked->bound > LOOSE_BOUND ? JUDGED_LOOSELY : JUDGED_RIGHT;
 }
 
-/* "adamw/2/grad/NAME" is one of "adamw/2/grad"; a number is alone. */
+/* Write the group of a tensor that is listed as open: "adamw/2/grad/NAME" belongs to "adamw/2/grad"; a number is
+ * alone. */
 static void name_group(const char *tensor, enum checked_kind kind, char *out, size_t size)
 {
     const char *last = strrchr(tensor, '/');
@@ -67,6 +78,7 @@ static void name_group(const char *tensor, enum checked_kind kind, char *out, si
     else snprintf(out, size, "%s", kind == KIND_LOSS ? tensor : names[kind]);
 }
 
+/* Count a tensor that cannot be judged.  Only OPEN_GROUPS groups are listed; `groups` counts further ones. */
 static void add_open(struct checked_kinds *kinds, const struct checked *checked, enum checked_kind kind,
                      const struct single_result *by_itself)
 {
@@ -75,6 +87,7 @@ static void add_open(struct checked_kinds *kinds, const struct checked *checked,
     name_group(checked->name, kind, name, sizeof name);
     if (kinds->first_open == NULL) kinds->first_open = checked->name;
     if (kinds->lacks == NULL && by_itself && by_itself->verdict == SINGLE_LACKS) kinds->lacks = by_itself->lacks;
+    /* Tensors of a listed group only raise the group's count. */
     for (int i = 0; i < kept; i++)
         if (strcmp(kinds->group[i].name, name) == 0) {
             kinds->group[i].tensors++;
@@ -87,6 +100,8 @@ static void add_open(struct checked_kinds *kinds, const struct checked *checked,
     kinds->groups++;
 }
 
+/* Each golden tensor is judged once, from its finding and from what its own inputs give.  `beside` counts wrong
+ * results that are no golden tensors. */
 struct checked_kinds checked_kinds_count(const struct check_result *result, const struct singles *singles)
 {
     struct checked_kinds n = { 0 };
@@ -102,6 +117,7 @@ struct checked_kinds checked_kinds_count(const struct check_result *result, cons
         if (is == JUDGED_LOOSELY) n.loosest = fmax(n.loosest, c->bound);
         if (is == CANNOT_BE_JUDGED) add_open(&n, c, k, by_itself);
     }
+    /* Wrong results of golden names are counted above; all others are beside them. */
     n.beside = singles->found[SINGLE_WRONG] - wrong_alone;
     return n;
 }
@@ -115,6 +131,7 @@ int checked_kinds_of(const struct checked_kinds *kinds, enum judgement is)
 
 /* ---- what is enough ---------------------------------------------------------------------------------------------- */
 
+/* Add the kind with this name to the set. */
 static enum error_code read_one(const char *name, size_t length, unsigned *set, struct error *err)
 {
     for (int k = 0; k < CHECKED_KIND_COUNT; k++)
@@ -138,12 +155,13 @@ enum error_code checked_kinds_read(const char *list, unsigned *set, struct error
     return e;
 }
 
+/* A kind has so many tensors with a verdict, right or wrong. */
 static int judged(const struct checked_kinds *kinds, int kind)
 {
     return kinds->of[kind][JUDGED_RIGHT] + kinds->of[kind][JUDGED_LOOSELY] + kinds->of[kind][JUDGED_WRONG];
 }
 
-/* Why some cannot be judged, and how they can be. */
+/* Fail: some tensors cannot be judged.  The message says what to dump or how to compute, so that they can be. */
 static enum error_code fail_open(const struct checked_kinds *kinds, enum dtype format, struct error *err)
 {
     const int open = checked_kinds_of(kinds, CANNOT_BE_JUDGED);
@@ -159,6 +177,7 @@ static enum error_code fail_open(const struct checked_kinds *kinds, enum dtype f
 enum error_code checked_kinds_enough(const struct checked_kinds *kinds, const struct check_result *result,
                                      enum dtype format, unsigned required, struct error *err)
 {
+    /* The loss alone is not enough, unless --require says so. */
     bool more = false;
     for (int k = 0; k < CHECKED_KIND_COUNT; k++) {
         more = more || (k != KIND_LOSS && judged(kinds, k) > 0);

@@ -1,4 +1,5 @@
-/* checked_kinds.h -- which tensors of each kind a check has judged, and whether they are enough. */
+/* checked_kinds.h -- which tensors of each kind a check has judged, and whether they are enough.
+ * emulated_devices/cli/check.c counts with it and decides its exit status. */
 #ifndef ORRERY_CHECKED_KINDS_H
 #define ORRERY_CHECKED_KINDS_H
 
@@ -37,7 +38,7 @@ const char *judgement_words(enum judgement);
 enum { OPEN_GROUPS = 6 };
 struct open_group { char name[48]; int tensors; };
 
-/* Numbers of tensors of each kind. */
+/* These count the tensors of each kind. */
 struct checked_kinds {
     int all[CHECKED_KIND_COUNT], of[CHECKED_KIND_COUNT][JUDGEMENTS];
     int absent;                         /* wrong ones that are missing, incomplete, or do not fit */

@@ -1,3 +1,6 @@
+/* checker.c -- compares every golden tensor with what all ranks of ACTUAL have together.
+ * emulated_devices/cli/check.c, cli/launch/machine.c and model/checkpoint/checkpoint.c call check_files.  A tensor
+ * that differs is a finding, not an error.  check_result_free frees the lists. */
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/sums.h"
 #include "ref/io/pair.h"
@@ -30,14 +33,14 @@ bool finding_fails(enum finding finding)
 
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
 
-/* The square norm of a microbatch's errors. */
+/* This is the square norm of a microbatch's errors. */
 struct micro { bool has; double difference; };
 
 /* Some consecutive elements of the golden tensor, in fp64: those that a run is compared with, and those behind them. */
 enum { WINDOW = 1 << 16 };
 struct window { double *data; int64_t first, count, room; };
 
-/* What has been seen of a rank, or of the ranks whose parts are added up. */
+/* These are the sums of a rank, or of the ranks whose parts are added up. */
 struct seen { struct sums sums; bool infinite; };
 
 struct comparing {
@@ -56,7 +59,8 @@ struct comparing {
     int micros;                         /* the highest number, and 1 */
 };
 
-/* Move the window, if need be, so that it has these elements.  @return where they begin in it. */
+/* Move the window, if need be, so that it has these elements.  A window is at least as long as the run.  @return
+ * where they begin in it. */
 static int64_t checker_look_at(struct comparing *comparing, int64_t at, int64_t length)
 {
     struct window *w = &comparing->truth;
@@ -74,6 +78,8 @@ static int64_t checker_look_at(struct comparing *comparing, int64_t at, int64_t 
     return 0;
 }
 
+/* Find the sums of a group of ranks.  Groups are numbered as they appear, so the list grows by one.  NULL: no memory,
+ * and comparing->failed is set. */
 static struct seen *seen_of(struct comparing *comparing, int group)
 {
     while (group >= comparing->groups && !comparing->failed) {
@@ -84,6 +90,7 @@ static struct seen *seen_of(struct comparing *comparing, int group)
     return comparing->failed ? NULL : &comparing->seen[group];
 }
 
+/* assembly_make calls this for each run of each group's numbers, before these are laid into the whole. */
 static void see_run(void *context, int group, const struct actual_piece *piece, int64_t at, int64_t length,
                     const double *values)
 {
@@ -95,21 +102,24 @@ static void see_run(void *context, int group, const struct actual_piece *piece, 
     const struct tensor truth = tensor_1d(c->truth.data, F64, c->truth.count);
     seen->infinite = seen->infinite || !all_finite(values, length);
     sums_add(&seen->sums, tensor_1d((void *)(uintptr_t)values, F64, length), 0, truth, in_window, length);
+    /* sums_error is NaN unless as many elements were compared as were expected. */
     seen->sums.expected += length;
+    /* The difference that this run has added belongs to its microbatch. */
     if (piece->micro == ACTUAL_NO_MICRO) return;
     c->micro[piece->micro].has = true;
     c->micro[piece->micro].difference += seen->sums.difference - before;
     if (piece->micro >= c->micros) c->micros = piece->micro + 1;
 }
 
-/* A rank's error is the error norm of its part over the norm of the whole.  Ranks whose parts are added up have the
- * error of the sum. */
+/* A group is complete.  A rank's error is the error norm of its part over the norm of the whole.  Ranks whose parts
+ * are added up have the error of the sum. */
 static void end_group(void *context, int group, const int rank[], int ranks)
 {
     struct comparing *c = context;
     const struct seen *seen = seen_of(c, group);
     if (seen == NULL) return;
     const double error = sums_error(&seen->sums, c->norm);
+    /* The negated comparison makes a NaN wrong. */
     const bool wrong = !(error <= c->out->bound);
     c->out->on->rounding = c->out->bound;
     for (int i = 0; i < ranks; i++)
@@ -121,6 +131,7 @@ static void end_group(void *context, int group, const int rank[], int ranks)
 
 /* ---- what the ranks together have -------------------------------------------------------------------------------- */
 
+/* Elements on no rank are a finding of their own, if nothing else is wrong. */
 static void check_complete(struct comparing *comparing, const struct assembly *all)
 {
     if (all->missing == 0 || comparing->out->finding != HOLDS) return;
@@ -131,8 +142,8 @@ static void check_complete(struct comparing *comparing, const struct assembly *a
              (long long)(all->hole % comparing->dim[1]));
 }
 
-/* In 16 bits bounds are as wide as what they bound, so that copies may not be as far apart: twice what two numbers are
- * that rounding has parted. */
+/* Copies of one element differ between ranks.  In 16 bits the bound is as wide as what it bounds.  So copies may be
+ * apart by at most twice what rounding does to two numbers. */
 static void check_copies(struct comparing *comparing, const struct copies *copies)
 {
     char first[96], second[96];
@@ -140,6 +151,7 @@ static void check_copies(struct comparing *comparing, const struct copies *copie
                             ? 2 * relative_when_stored(0, comparing->norm, comparing->dim[0] * comparing->dim[1],
                                                        comparing->format) : comparing->out->bound;
     if (copies->elements == 0) return;
+    /* value[1] is the copy of rank[1], which was laid later; value[0] is the copy before it. */
     const struct pair_text two = pair_text('g', 6, copies->value[1], copies->value[0]);
     snprintf(comparing->out->copies, sizeof comparing->out->copies,
              "%s has %s in row %lld, column %lld, but %s has %s; "
@@ -148,20 +160,23 @@ static void check_copies(struct comparing *comparing, const struct copies *copie
              (long long)(copies->worst / comparing->dim[1]), (long long)(copies->worst % comparing->dim[1]),
              assembly_rank(comparing->actual, copies->rank[0], first, sizeof first), two.second,
              (long long)copies->elements);
+    /* The distance is relative to the golden tensor's norm, as errors are. */
     comparing->out->distance = sqrt(copies->apart) / comparing->norm;
     comparing->out->apart = !(sqrt(copies->apart) <= fmin(most, comparing->out->bound) * comparing->norm);
+    /* A tensor that is wrong already keeps its finding; copies then are only mentioned. */
     if (comparing->out->finding != HOLDS || !comparing->out->apart) return;
     comparing->out->finding = COPIES;
     memcpy(comparing->out->why, comparing->out->copies, sizeof comparing->out->copies);
 }
 
+/* A microbatch is wrong if its own errors alone exceed the tensor's bound. */
 static bool micro_is_wrong(const struct comparing *comparing, int k)
 {
     return comparing->micro[k].has
            && !(sqrt(comparing->micro[k].difference) <= comparing->out->bound * comparing->norm);
 }
 
-/* "wrong in microbatch 2; right in 0, 1, 3". */
+/* Write "wrong in microbatch 2; right in 0, 1, 3".  Nothing is written if all microbatches are alike. */
 static void describe_micros(struct comparing *comparing)
 {
     int right = 0, wrong = 0;
@@ -171,6 +186,7 @@ static void describe_micros(struct comparing *comparing)
     char *out = comparing->out->micros;
     size_t used = 0;
     const size_t size = sizeof comparing->out->micros;
+    /* Pass 0 lists the wrong microbatches, pass 1 the right ones; a list that is too long ends with "...". */
     for (int pass = 0; pass < 2; pass++) {
         used += (size_t)snprintf(out + used, size - used, "%s", pass ? "; right in" : "wrong in microbatch");
         const char *before = " ";
@@ -182,6 +198,7 @@ static void describe_micros(struct comparing *comparing)
     }
 }
 
+/* golden_each calls this with some numbers at a time. */
 static void checker_add_squares(void *context, const double *values, int64_t count)
 {
     double *const all = context, sum = *all;
@@ -189,10 +206,11 @@ static void checker_add_squares(void *context, const double *values, int64_t cou
     *all = sum;
 }
 
-/* Its sizes and its norm. */
+/* Set the tensor's sizes and its norm, and make room for what is seen of ranks and microbatches. */
 static enum error_code measure_truth(struct comparing *comparing, struct error *err)
 {
     const struct safetensors_entry *entry = safetensors_find(&comparing->golden->file, comparing->out->name);
+    /* A tensor's last dimension is its columns. */
     comparing->dim[1] = entry->ndim > 1 ? entry->dim[entry->ndim - 1] : 1;
     comparing->dim[0] = comparing->dim[1] > 0 ? entry->count / comparing->dim[1] : 0;
     comparing->micro = calloc(ACTUAL_MOST_MICROS, sizeof *comparing->micro);
@@ -206,6 +224,8 @@ static enum error_code measure_truth(struct comparing *comparing, struct error *
     return e;
 }
 
+/* Compare all pieces.  ERR_CHECK of the assembly means that pieces do not fit: this becomes a finding, and the
+ * check goes on. */
 static enum error_code compare_all(struct comparing *comparing, struct error *err)
 {
     const struct assembly_watch watch = { .see = see_run, .end = end_group, .context = comparing };
@@ -213,6 +233,7 @@ static enum error_code compare_all(struct comparing *comparing, struct error *er
     const enum error_code made = assembly_make(&all, comparing->actual, comparing->out->name, comparing->dim, NULL,
                                                &watch, err),
                           e = comparing->failed ? comparing->failed : made;
+    /* The shape is the program's mistake, so the text of the error becomes the finding's reason. */
     if (e == ERR_CHECK) {
         comparing->out->finding = MISSHAPED;
         snprintf(comparing->out->why, sizeof comparing->out->why, "%.299s", err->text);
@@ -228,6 +249,7 @@ static enum error_code compare_all(struct comparing *comparing, struct error *er
 /* This stands for a bound: what is not computed may only have been rounded, in any direction. */
 static const double OF_STORING = -1;
 
+/* Compare one tensor and set its finding.  `on` is kept only for a tensor that fails, because it is large. */
 static enum error_code check_tensor(const struct golden *golden, const struct actual *actual, struct checked *out,
                                     enum dtype format, struct error *err)
 {
@@ -237,8 +259,10 @@ static enum error_code check_tensor(const struct golden *golden, const struct ac
         return OK;
     }
     enum error_code e = measure_truth(&c, err);
+    /* A weight that is only stored has a bound that follows from its own norm. */
     if (out->bound == OF_STORING) out->bound = relative_or_absolute(0, c.norm, c.dim[0] * c.dim[1], format);
     if (!e) e = compare_all(&c, err);
+    /* A bound that is too wide decides nothing. */
     if (out->finding == HOLDS && !bound_decides(out->bound)) out->finding = OPEN;
     if (!e) actual_seen(actual, out->name, c.dim[0] * c.dim[1]);
     out->compared = out->on != NULL;
@@ -249,14 +273,15 @@ static enum error_code check_tensor(const struct golden *golden, const struct ac
 
 /* ---- mixtures in 16 bits ----------------------------------------------------------------------------------------- */
 
+/* Whether a name ends with this text. */
 static bool checker_ends(const char *name, const char *with)
 {
     const size_t n = strlen(name), m = strlen(with);
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
-/* From the first router with a different choice to the end of the pass, tensors cannot be judged.  Later tensors are
- * the optimizers'; their bounds allow for it. */
+/* Tensors cannot be judged from the first router with another choice to the end of the pass.  Later tensors are the
+ * optimizers'; their bounds allow for this. */
 static enum error_code forgive_elsewhere(const struct golden *golden, const struct actual *actual,
                                          struct check_result *result, struct error *err)
 {
@@ -267,6 +292,7 @@ static enum error_code forgive_elsewhere(const struct golden *golden, const stru
         struct checked *c = &result->all[i];
         const bool pass =
             strncmp(c->name, "act/", 4) == 0 || strncmp(c->name, "grad/", 5) == 0 || strchr(c->name, '/') == NULL;
+        /* From the first difference on, findings of the pass are set aside. */
         if (!same && pass && (c->finding == HOLDS || c->finding == DIFFERS)) c->finding = ELSEWHERE;
         if (same && strncmp(c->name, "act/", 4) == 0 && checker_ends(c->name, ".router.logits"))
             e = checker_same_route(golden, actual, layer++, &same, err);
@@ -279,6 +305,7 @@ static enum error_code forgive_elsewhere(const struct golden *golden, const stru
 double checked_ratio(const struct checked *checked) { return checked->error == 0 || isinf(checked->bound) ? 0
                                                      : checked->error / checked->bound; }
 
+/* The list is walked backwards, so `first` ends at the first tensor that fails. */
 void check_result_count(struct check_result *result)
 {
     memset(result->found, 0, sizeof result->found);
@@ -289,6 +316,7 @@ void check_result_count(struct check_result *result)
     }
 }
 
+/* Count the findings and find the worst error over bound.  ERR_CHECK: no golden name is in ACTUAL. */
 static enum error_code summarize(struct check_result *result, const struct actual *actual, struct error *err)
 {
     int compared = 0;
@@ -296,6 +324,7 @@ static enum error_code summarize(struct check_result *result, const struct actua
     result->worst = -1;
     for (int i = 0; i < result->count; i++) {
         const struct checked *c = &result->all[i];
+        /* A tensor that was not compared has no error, and one set aside says nothing. */
         if (!c->compared || c->finding == ELSEWHERE) continue;
         compared++;
         if (result->worst < 0 || exceeds(checked_ratio(c), checked_ratio(&result->all[result->worst])))
@@ -309,7 +338,7 @@ static enum error_code summarize(struct check_result *result, const struct actua
                 actual->file[0].st.count ? printable(actual->file[0].st.entry[0].name).text : "");
 }
 
-/* Where tensors after a name end that differ from it only after its last slash. */
+/* The end of the group of tensors whose names differ only after their last slash. */
 static int end_of_group(const struct golden_list *list, int first)
 {
     const char *name = list->all[first].name, *last = strrchr(name, '/');
@@ -321,7 +350,7 @@ static int end_of_group(const struct golden_list *list, int first)
     return end;
 }
 
-/* "adamw/2/exp_avg/NAME" is a state of "adamw/2/weight/NAME". */
+/* Whether a tensor is a state of this weight's step: "adamw/2/exp_avg/NAME" is one of "adamw/2/weight/NAME". */
 static bool is_state_of(const char *name, const char *weight)
 {
     const char *is = strstr(weight, "/weight/"), *last = strrchr(name, '/');
@@ -330,7 +359,7 @@ static bool is_state_of(const char *name, const char *weight)
            (size_t)(last - name) == n + strcspn(name + n, "/") && strncmp(name + n, "grad/", 5) != 0;
 }
 
-/* A step makes the states first, and the weights from them. */
+/* Move each step's weights behind its states, in place.  A step makes the states first, and the weights from them. */
 static enum error_code put_states_first(struct golden_list *list, struct error *err)
 {
     struct golden_tensor *weights = calloc((size_t)list->count + 1, sizeof *weights);
@@ -339,6 +368,7 @@ static enum error_code put_states_first(struct golden_list *list, struct error *
         end = end_of_group(list, first);
         if (strstr(list->all[first].name, "/weight/") == NULL) continue;
         const int n = end - first;
+        /* The weights are kept aside, the states move up, and the weights follow. */
         memcpy(weights, &list->all[first], (size_t)n * sizeof *weights);
         while (end < list->count && is_state_of(list->all[end].name, weights->name)) end++;
         memmove(&list->all[first], &list->all[first + n], (size_t)(end - first - n) * sizeof *weights);
@@ -348,7 +378,7 @@ static enum error_code put_states_first(struct golden_list *list, struct error *
     return OK;
 }
 
-/* The weights that ACTUAL begins with are what all is recomputed from.  Those that are not the golden file's are
+/* The weights that ACTUAL begins with are what all is recomputed from.  Weights that are not the golden file's are
  * wrong. */
 static enum error_code check_starts(const struct golden *golden, const struct actual *actual, enum dtype format,
                                     struct check_result *result, struct error *err)
@@ -357,6 +387,7 @@ static enum error_code check_starts(const struct golden *golden, const struct ac
     for (int i = 0; i < golden->file.count && !e; i++) {
         const char *name = golden->file.entry[i].name;
         struct checked one = { .name = name, .bound = OF_STORING };
+        /* Only weights that ACTUAL has are compared here. */
         if (strncmp(name, "start/", 6) != 0 || !actual_has(actual, name)) continue;
         e = check_tensor(golden, actual, &one, format, err);
         if (finding_fails(one.finding)) result->all[result->count++] = one;
@@ -364,6 +395,8 @@ static enum error_code check_starts(const struct golden *golden, const struct ac
     return e;
 }
 
+/* The list has room for all golden tensors and all starting weights.  The order of the calls matters: findings of
+ * kinds that are left out change before extras are listed and all is counted. */
 enum error_code check_files(const struct golden *golden, const struct actual *actual, enum dtype format,
                             struct check_result *result, struct error *err)
 {

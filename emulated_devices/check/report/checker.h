@@ -1,4 +1,6 @@
-/* checker.h -- compares a program's tensors with a golden file: the first wrong tensor, its ranks, the factor. */
+/* checker.h -- compares a program's tensors with a golden file: the first wrong tensor, its ranks, the factor.
+ * emulated_devices/cli/check.c, cli/launch/machine.c and model/checkpoint/checkpoint.c call check_files.  A tensor
+ * that differs is a finding in the result, not an error. */
 #ifndef ORRERY_CHECKER_H
 #define ORRERY_CHECKER_H
 
@@ -28,7 +30,7 @@ enum finding {
 const char *finding_words(enum finding);
 bool finding_fails(enum finding);
 
-/* One golden tensor. */
+/* This says what was found of one golden tensor. */
 struct checked {
     const char *name;                   /* in the golden list */
     enum finding finding;
@@ -70,7 +72,7 @@ void check_result_free(struct check_result *);
 /** Count the findings, and find the first that fails, again: some have changed. */
 void check_result_count(struct check_result *);
 
-/** Of a kind of which ACTUAL has none, tensors are left out, not missing. */
+/** Leave out the tensors of each kind of which ACTUAL has none: they are not missing. */
 void checker_forgive_left_out(struct check_result *);
 
 /** List ACTUAL's tensors that are not golden.  @return OK; ERR_FORMAT: one is of a step that the file does not have. */

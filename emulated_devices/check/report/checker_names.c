@@ -1,18 +1,20 @@
-/* checker_names.c -- golden tensors that a program does not have, and its tensors that are not golden. */
+/* checker_names.c -- golden tensors that a program does not have, and its tensors that are not golden.
+ * checker.c calls both functions of checker.h once, after all tensors are compared. */
 #include "emulated_devices/check/report/checker.h"
 #include "ref/optim/optimizer.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether a name ends with this text. */
 static bool checker_names_ends(const char *name, const char *with)
 {
     const size_t n = strlen(name), m = strlen(with);
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
-/* A program that dumps one tensor of a kind must dump all of them.  Kinds: "act", "grad" of activations, "grad" of
- * weights, "adamw/weight", ... */
+/* Whether two names are of one kind.  A program that dumps one tensor of a kind must dump all of them.  Kinds are
+ * "act", "grad" of activations, "grad" of weights, "adamw/weight", and so on. */
 static bool same_kind(const char *a, const char *b)
 {
     const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
@@ -23,6 +25,7 @@ static bool same_kind(const char *a, const char *b)
     return n == m && strncmp(a, b, n) == 0 && weight_a == weight_b;
 }
 
+/* A missing tensor is left out if ACTUAL has no tensor of its kind. */
 void checker_forgive_left_out(struct check_result *result)
 {
     for (int i = 0; i < result->count; i++) {
@@ -35,7 +38,8 @@ void checker_forgive_left_out(struct check_result *result)
     }
 }
 
-/* An input, such as ids, is in the file, but not computed.  Only a map has other names than ours. */
+/* Whether a name of ACTUAL is known: it is in the golden file, or a map gives it to a golden tensor.  Inputs such
+ * as ids are in the file, but not computed. */
 static bool is_expected(const struct golden *golden, const struct actual *actual, const struct check_result *result,
                         const char *theirs)
 {
@@ -46,6 +50,7 @@ static bool is_expected(const struct golden *golden, const struct actual *actual
     return false;
 }
 
+/* Add a name once; pieces and ranks repeat it. */
 static enum error_code add_extra(struct check_result *result, const char *name, struct error *err)
 {
     for (int k = 0; k < result->extras; k++)
@@ -57,7 +62,7 @@ static enum error_code add_extra(struct check_result *result, const char *name, 
     return OK;
 }
 
-/* The optimizer of "adamw/2/weight/NAME", or that no program of ours has. */
+/* Whether a name such as "adamw/2/weight/NAME" begins with an optimizer of ours.  out: its first part. */
 static bool is_of_optimizer(const char *name, char out[32])
 {
     const size_t n = strcspn(name, "/");
@@ -67,6 +72,7 @@ static bool is_of_optimizer(const char *name, char out[32])
     return false;
 }
 
+/* Whether the golden file has steps of this optimizer. */
 static bool has_optimizer(const struct golden *golden, const char *optimizer)
 {
     char one[32];
@@ -75,8 +81,8 @@ static bool has_optimizer(const struct golden *golden, const char *optimizer)
     return false;
 }
 
-/* Whether an extra tensor is of a kind that golden tensors are of, none of which ACTUAL has: its names are others.
- * Then nothing is known of what it is.  Where ACTUAL has all of a kind, more of that kind are its own. */
+/* Whether an extra tensor is of a golden kind of which ACTUAL has no golden name: its names are others.  Then
+ * nothing is known of the tensor.  Where ACTUAL has all of a kind, more of that kind are its own. */
 static bool is_unjudged(const struct golden *golden, const struct check_result *result, const char *name)
 {
     char optimizer[32];
@@ -91,8 +97,8 @@ static bool is_unjudged(const struct golden *golden, const struct check_result *
     return false;
 }
 
-/* "adamw/7/weight/NAME": a step that the golden file does not have is no tensor of one's own, but a wrong number.
- * After the last step names have none, and the gradients of the first are those of the pass. */
+/* Refuse a step that the golden file does not have, as in "adamw/7/weight/NAME": the number is wrong.  After the
+ * last step names have no number, and the gradients of the first step are those of the pass. */
 static enum error_code check_step(const struct golden *golden, const struct actual_file *file, const char *name,
                                   struct error *err)
 {
@@ -103,7 +109,9 @@ static enum error_code check_step(const struct golden *golden, const struct actu
         if (strncmp(name, optimizer, n) != 0 || name[n] != '/') continue;
         char *end;
         const long long step = strtoll(name + n + 1, &end, 10);
+        /* A name without a number is of the last step, which is never refused here. */
         if (end == name + n + 1 || *end != '/') return OK;
+        /* Gradients of step 1 and weights of the last step have no number, so the ranges differ. */
         const bool gradient = strncmp(end, "/grad/", 6) == 0;
         const long long first = gradient ? 2 : 1, last = gradient ? (long long)golden->steps
             : (long long)golden->steps - 1;
@@ -124,11 +132,13 @@ enum error_code checker_list_extras(const struct golden *golden, const struct ac
         for (int i = 0; i < actual->file[f].st.count && !e; i++) {
             const char *key = actual->file[f].st.entry[i].name;
             char name[256], shown[sizeof *result->extra];
+            /* A dump's key may have #PIECE behind its name. */
             snprintf(name, sizeof name, "%.*s", actual->dump ? (int)strcspn(key, "#") : 255, key);
             if (is_expected(golden, actual, result, name)) continue;
             e = check_step(golden, &actual->file[f], name, err);
             if (e) break;
             snprintf(shown, sizeof shown, "%.95s", printable(name).text);
+            /* Names that cannot be judged are counted; all names are listed. */
             if (is_unjudged(golden, result, name) && result->unknown++ == 0)
                 memcpy(result->first_unknown, shown, sizeof shown);
             e = add_extra(result, shown, err);

@@ -2,13 +2,16 @@
  *
  * In 16 bits rounding may send a token to another expert.  All later values then belong to another function, so they
  * cannot be judged.
+ * checker.c asks it for each router of a mixture, if the format has 16 bits.  ERR_CHECK of the assembly is no error
+ * here: the comparison reports the shape.
  */
 #include "emulated_devices/check/report/checker.h"
 #include "ref/ops/ops.h"
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Logits of the program, a, that leave a choice open are another choice: it may have taken the other expert. */
+/* Whether the logits a of the program surely make the choices of the golden logits b.  Logits that leave a choice
+ * open count as another choice: the program may have taken the other expert. */
 static bool same_choice(const double *a, const double *b, const int64_t dim[2], const struct mixture_config *config,
                         int32_t *chosen, double *weights)
 {
@@ -39,6 +42,7 @@ enum error_code checker_same_route(const struct golden *golden, const struct act
     int32_t *chosen = malloc((size_t)(2 * dim[0] * k) * sizeof *chosen);
     enum error_code e = want && chosen ? OK : fail(err, ERR_MEMORY, "no memory to compare %s", name);
     if (!e) e = golden_read(golden, name, F64, entry->count, want, err);
+    /* Elements that no rank has keep the golden number. */
     for (int64_t i = 0; !e && i < entry->count; i++) got[i] = want[i];
     if (!e) e = assembly_make(&all, actual, name, dim, got, NULL, err);
     if (e == ERR_CHECK) e = OK;                         /* another shape: the comparison reports it */

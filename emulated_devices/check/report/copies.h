@@ -4,6 +4,7 @@
  * passes after the first a program shows gradients only, and nothing that they are computed from.  Their copies may be
  * four times as far apart as those of the first pass's gradients that are right so: in 160 right runs
  * (docs/checking/bugs.md, `order apart`) of 2 and 12 layers they were at most 2.6 times as far apart.
+ * emulated_devices/cli/check.c calls it after singles_check.
  */
 #ifndef ORRERY_COPIES_H
 #define ORRERY_COPIES_H

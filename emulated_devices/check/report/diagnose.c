@@ -1,3 +1,6 @@
+/* diagnose.c -- finds words for a failure from its ranks and its factor.  emulated_devices/cli/check.c,
+ * cli/train/report/report_check.c and verify/reference/ call it.  Nothing fails here; without an explanation a text
+ * is empty. */
 #include "emulated_devices/check/report/diagnose.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
@@ -11,11 +14,13 @@ static const double MOST_ROUNDING = 0.05;   /* upper limit of closeness(): above
 
 static bool near(double a, double b, double same) { return fabs(a - b) <= same * fabs(b); }
 
-/* The tolerance of a factor, given the tensor's rounding errors. */
+/* This is the tolerance of a factor, given the tensor's rounding errors. */
 static double closeness(const struct evidence *evidence) { return fmax(SAME, fmin(evidence->rounding, MOST_ROUNDING)); }
 
 /* ---- adding up devices ------------------------------------------------------------------------------------------- */
 
+/* The factor that minimizes |actual - factor truth| is product / truth; the residual is what is left, over
+ * |actual|. */
 struct scale scale_of(double actual, double product, double truth)
 {
     if (!(truth > 0)) return (struct scale){ NAN, NAN };
@@ -23,7 +28,8 @@ struct scale scale_of(double actual, double product, double truth)
     return (struct scale){ product / truth, actual > 0 ? sqrt(fmax(left, 0) / actual) : 0 };
 }
 
-/* The common scale of the failing devices.  If two have different factors it is NaN, and stays NaN. */
+/* Join a device's scale into the common scale of the failing devices.  If two factors differ the residual is NaN,
+ * and stays NaN. */
 static void diagnose_join(struct scale *all, struct scale one, double same, bool first)
 {
     if (first) *all = one;
@@ -31,6 +37,8 @@ static void diagnose_join(struct scale *all, struct scale one, double same, bool
     else if (exceeds(one.residual, all->residual)) all->residual = one.residual;
 }
 
+/* The first failing device sets the common scale.  Factors of single devices are kept for the first DIAGNOSE_MOST
+ * ranks. */
 void evidence_add(struct evidence *evidence, int rank, bool fails, struct scale scale, double truth)
 {
     devices_add(&evidence->holding, rank);
@@ -41,9 +49,10 @@ void evidence_add(struct evidence *evidence, int rank, bool fails, struct scale 
     if (rank < DIAGNOSE_MOST) evidence->factor[rank] = scale.factor, evidence->truth[rank] = truth;
 }
 
-/* A text to append to; text that does not fit is dropped. */
+/* This is a text to append to; text that does not fit is dropped. */
 struct words { char *out; size_t size, used; };
 
+/* This appends to a text, cut to the room that is left. */
 static void diagnose_say(struct words *words, const char *format, ...)
 {
     va_list args;
@@ -55,7 +64,7 @@ static void diagnose_say(struct words *words, const char *format, ...)
 
 /* ---- where ------------------------------------------------------------------------------------------------------- */
 
-/* The coordinates of a set of devices on one axis.  @return how many. */
+/* Mark the coordinates of a set of devices on one axis.  @return how many there are. */
 static int coordinates(const struct mesh *mesh, const struct devices *devices, enum axis axis, bool has[])
 {
     int n = 0;
@@ -66,7 +75,7 @@ static int coordinates(const struct mesh *mesh, const struct devices *devices, e
     return n;
 }
 
-/* Whether all holders with coordinates of failing devices fail: only then coordinates describe the set. */
+/* Whether all holders with coordinates of failing devices fail.  Only then coordinates describe the set. */
 static bool is_product(const struct mesh *mesh, const struct devices *holding, const struct devices *failing)
 {
     for (int r = 0; r < mesh->devices; r++) {
@@ -81,6 +90,7 @@ static bool is_product(const struct mesh *mesh, const struct devices *holding, c
     return true;
 }
 
+/* Say which coordinates of an axis fail: "tp=1", "any dp", or "any tp but 0". */
 static void say_axis(struct words *words, const struct mesh *mesh, enum axis axis, const struct devices *holding,
                      const struct devices *failing)
 {
@@ -88,6 +98,7 @@ static void say_axis(struct words *words, const struct mesh *mesh, enum axis axi
     const int h = coordinates(mesh, holding, axis, held), f = coordinates(mesh, failing, axis, failed);
     const char *comma = words->used ? ", " : "";
     const bool all_but_one = f == h - 1 && f > 1;
+    /* All coordinates fail where the tensor is held, so the axis does not restrict the set. */
     if (f == h && h > 1) {
         diagnose_say(words, "%sany %s", comma, axis_name(axis));
         return;
@@ -95,6 +106,7 @@ static void say_axis(struct words *words, const struct mesh *mesh, enum axis axi
     if (all_but_one) diagnose_say(words, "%sany %s but ", comma, axis_name(axis));
     else diagnose_say(words, "%s%s=", comma, axis_name(axis));
     bool first = true;
+    /* The list names coordinates that do not fail behind "but", else those that fail. */
     for (int i = 0; i < mesh->size[axis]; i++)
         if (all_but_one ? held[i] && !failed[i] : failed[i]) {
             diagnose_say(words, "%s%d", first ? "" : "+", i);
@@ -114,6 +126,7 @@ const char *diagnose_place(char *out, size_t size, const struct mesh *mesh, cons
             if (devices_have(failing, r)) diagnose_say(&w, " %d", r);
         return out;
     }
+    /* Axes that restrict the set come first, then those where any coordinate fails. */
     static const enum axis order[] = { DP, TP, PP, CP, EP };
     for (int pass = 0; pass < 2; pass++)                        /* restricted axes first */
         for (int i = 0; i < AXIS_COUNT; i++) {
@@ -131,8 +144,8 @@ static const double SUM_SAME = 1e-5;    /* tolerance for a sum of factors: above
 
 static bool equals(double a, double b) { return near(a, b, SAME); }
 
-/* Match a factor with powers of one size.  Typical mistakes: a sum instead of a mean, dividing twice, norms added as
- * squares. */
+/* Match a factor with powers of a size.  Typical mistakes are a sum in place of a mean, dividing twice, and norms
+ * added as squares. */
 static void match(struct words *words, double factor, double same, const char *name, double size, int powers)
 {
     const struct { const char *before, *after; double value; } power[] = {
@@ -147,7 +160,7 @@ static void match(struct words *words, double factor, double same, const char *n
         }
 }
 
-/* Loss scales are powers of two, larger than what sums and means over a few devices are off by. */
+/* Match a power of two as a loss scale.  Small powers are left to sums and means over a few devices. */
 static void match_loss_scale(struct words *words, double factor, double same)
 {
     enum { LEAST = 4, MOST = 24 };
@@ -157,6 +170,7 @@ static void match_loss_scale(struct words *words, double factor, double same)
     else diagnose_say(words, "1/%.0f, a loss scale that is divided out twice, or a mean in place of a sum", exp2(-k));
 }
 
+/* Try each axis, the microbatches, products of two axes, then loss scales.  All that match are named. */
 static void match_sizes(struct words *words, double factor, double same, const struct mesh *mesh, int micros)
 {
     char name[32];
@@ -187,6 +201,7 @@ static bool adds_up(const struct mesh *mesh, enum axis axis, const struct eviden
         if (!devices_have(&evidence->holding, r)) continue;
         for (int i = 0; i < mesh->size[axis]; i++) {
             const int other = mesh_neighbour(mesh, r, axis, i);
+            /* Parts of one sum belong to equal golden parts, so all devices along the axis must hold such a part. */
             if (!devices_have(&evidence->holding, other) || !equals(evidence->truth[other], evidence->truth[r]))
                 return false;
             sum += evidence->factor[other];
@@ -196,6 +211,7 @@ static bool adds_up(const struct mesh *mesh, enum axis axis, const struct eviden
     return true;
 }
 
+/* The factors of the devices differ; parts of a sum that was not added up explain that. */
 static const char *missing_sum(struct words *words, const struct mesh *mesh, const struct evidence *evidence)
 {
     for (enum axis a = 0; a < AXIS_COUNT && mesh->devices <= DIAGNOSE_MOST; a++)
@@ -206,14 +222,18 @@ static const char *missing_sum(struct words *words, const struct mesh *mesh, con
     return words->out;
 }
 
+/* A constant factor is named if it is not 1.  A single number is a multiple of any other, so its factor needs a
+ * name. */
 const char *diagnose_scale(char *out, size_t size, const struct mesh *mesh, int micros, const struct evidence *evidence)
 {
     const struct scale s = evidence->scale;
     char names[160] = "";
     struct words w = { out, size, 0 }, n = { names, sizeof names, 0 };
     out[0] = 0;
+    /* Without a constant factor only a sum that was not added up can explain the numbers. */
     if (!(s.residual <= closeness(evidence))) return missing_sum(&w, mesh, evidence);
     if (!(fabs(s.factor) < 1e15) || equals(s.factor, 1)) return out;
+    /* The factor is as exact as the numbers are close, but never more exact than SAME. */
     const double same = fmax(SAME, closeness(evidence) / 2);
     match_sizes(&n, fabs(s.factor), same, mesh, micros);
     if (evidence->sides) match(&n, fabs(s.factor), same, "sides", 2, 6);

@@ -1,4 +1,6 @@
-/* diagnose.h -- describes a failure: the devices, the mesh axis and the factor. */
+/* diagnose.h -- describes a failure: the devices, the mesh axis and the factor.
+ * emulated_devices/cli/check.c, cli/train/report/report_check.c and verify/reference/ call it.  Nothing can fail:
+ * without an explanation a text is empty. */
 #ifndef ORRERY_DIAGNOSE_H
 #define ORRERY_DIAGNOSE_H
 
@@ -41,8 +43,8 @@ const char *diagnose_place(char *out, size_t size, const struct mesh *, const st
  */
 const char *diagnose_scale(char *out, size_t size, const struct mesh *, int micros, const struct evidence *);
 
-/** What a factor is: "dp", "1/dp or 1/tp", or a loss scale, "1024, a loss scale that is not divided out"; empty if
- *  neither explains it.  @param same  its tolerance. */
+/** Name a factor: "dp", "1/dp or 1/tp", or a loss scale, "1024, a loss scale that is not divided out"; empty if
+ * neither explains it.  @param same  its tolerance. */
 const char *diagnose_factor(char *out, size_t size, const struct mesh *, int micros, double factor, double same);
 
 #endif

@@ -1,3 +1,5 @@
+/* holders.c -- says which ranks and microbatches have the wrong elements of a tensor.  singles.c calls it for each
+ * wrong result.  A tensor whose pieces cannot be found gives an empty text or set, and no error. */
 #include "emulated_devices/check/report/holders.h"
 #include "emulated_devices/check/report/diagnose.h"
 #include <stdio.h>
@@ -5,6 +7,7 @@
 
 struct holders { struct evidence ranks; bool has[ACTUAL_MOST_MICROS], hit[ACTUAL_MOST_MICROS]; };
 
+/* Whether a list of ranges has an element in this range. */
 static bool meets(const struct intervals *intervals, struct interval range)
 {
     for (int i = 0; i < intervals->count; i++)
@@ -12,7 +15,8 @@ static bool meets(const struct intervals *intervals, struct interval range)
     return false;
 }
 
-/* A flat piece is a column of all elements: it may meet a row of the rectangle beside it. */
+/* Whether a piece has an element of the rectangle.  A flat piece is a range of all elements: it may meet a row
+ * beside the rectangle's columns. */
 static bool piece_meets(const struct actual_piece *piece, const int64_t dim[2], struct interval rows,
                         struct interval cols)
 {
@@ -28,6 +32,7 @@ static bool piece_meets(const struct actual_piece *piece, const int64_t dim[2], 
     return false;
 }
 
+/* The pieces are searched again here, since the assembly does not keep them. */
 struct devices holders_all(const struct actual *actual, const char *name, const int64_t dim[2])
 {
     struct actual_pieces pieces;
@@ -38,6 +43,7 @@ struct devices holders_all(const struct actual *actual, const char *name, const 
     return all;
 }
 
+/* Whether two lists of ranges have no element in common. */
 static bool all_apart(const struct intervals *a, const struct intervals *b)
 {
     for (int i = 0; i < a->count; i++)
@@ -45,7 +51,8 @@ static bool all_apart(const struct intervals *a, const struct intervals *b)
     return true;
 }
 
-/* Of pieces whose parts have other shapes, flat ones, it is not known. */
+/* Whether two pieces have no element in common.  For flat and other pieces together this is not known, and counts
+ * as no. */
 static bool pieces_apart(const struct actual_piece *p, const struct actual_piece *q)
 {
     for (int i = 0; i < p->parts; i++)
@@ -57,6 +64,7 @@ static bool pieces_apart(const struct actual_piece *p, const struct actual_piece
     return true;
 }
 
+/* Whether this rank's pieces are apart from those of all ranks in the set. */
 static bool is_apart(const struct actual_pieces *pieces, const struct devices *from, int rank)
 {
     for (int i = 0; i < pieces->count; i++)
@@ -67,6 +75,8 @@ static bool is_apart(const struct actual_pieces *pieces, const struct devices *f
     return true;
 }
 
+/* Ranks are taken in order, each if it has no element in common with those before it.  All stand where the first
+ * stands along the axis. */
 struct devices holders_apart(const struct actual *actual, const char *name, const int64_t dim[2],
                              const struct devices *of, enum axis along)
 {
@@ -77,6 +87,7 @@ struct devices holders_apart(const struct actual *actual, const char *name, cons
     for (int rank = 0; rank < actual->mesh.devices; rank++) {
         if (!devices_have(of, rank)) continue;
         if (first < 0) first = rank;
+        /* Ranks with another coordinate along the axis are left for a later call. */
         if (mesh_coordinate(&actual->mesh, rank, along) == mesh_coordinate(&actual->mesh, first, along) &&
             is_apart(&pieces, &some, rank))
             devices_add(&some, rank);
@@ -85,6 +96,7 @@ struct devices holders_apart(const struct actual *actual, const char *name, cons
     return some;
 }
 
+/* Note a piece's rank and microbatch, and whether it was hit. */
 static void holders_take(struct holders *holders, const struct actual_piece *piece, bool hit)
 {
     devices_add(&holders->ranks.holding, piece->file->rank);
@@ -94,6 +106,7 @@ static void holders_take(struct holders *holders, const struct actual_piece *pie
     holders->hit[piece->micro] = holders->hit[piece->micro] || hit;
 }
 
+/* List the microbatches that were hit, unless all were. */
 static void describe_micros(const struct holders *holders, char *out, size_t size)
 {
     int has = 0, hit = 0;
@@ -109,6 +122,7 @@ static void describe_micros(const struct holders *holders, char *out, size_t siz
     }
 }
 
+/* Ranks are named only if some that have the tensor were not hit. */
 const char *holders_describe(const struct actual *actual, const char *name, const int64_t dim[2], struct interval rows,
                              struct interval cols, char *out, size_t size)
 {
@@ -116,6 +130,7 @@ const char *holders_describe(const struct actual *actual, const char *name, cons
     struct holders h = { 0 };
     out[0] = '\0';
     if (actual_find(actual, name, dim, &pieces, NULL) != OK) return out;
+    /* All pieces count as holders; those with an element of the rectangle are hit. */
     for (int i = 0; i < pieces.count; i++)
         holders_take(&h, &pieces.all[i], piece_meets(&pieces.all[i], dim, rows, cols));
     actual_pieces_free(&pieces);

@@ -1,4 +1,5 @@
-/* holders.h -- which ranks and microbatches have some elements of another program's tensor. */
+/* holders.h -- which ranks and microbatches have some elements of another program's tensor.
+ * singles.c calls it for wrong results and for copies that differ.  A tensor that cannot be read has no holders. */
 #ifndef ORRERY_HOLDERS_H
 #define ORRERY_HOLDERS_H
 
@@ -16,7 +17,7 @@ const char *holders_describe(const struct actual *, const char *name, const int6
 /** All ranks that have a part of the tensor. */
 struct devices holders_all(const struct actual *, const char *name, const int64_t dim[2]);
 
-/** Of some ranks as many as have no element in common, in order, and stand at the same place along an axis. */
+/** Choose from these ranks as many as have no element in common, in order, and stand at one place along an axis. */
 struct devices holders_apart(const struct actual *, const char *name, const int64_t dim[2], const struct devices *,
                              enum axis);
 

@@ -1,3 +1,6 @@
+/* singles.c -- gives recompute/ the program's tensors, collects the verdicts, and judges copies rank by rank.
+ * emulated_devices/cli/check.c calls singles_check once for a dump, and singles_find_parts or singles_check_copy
+ * for single results.  Files are read each time a tensor is asked for. */
 #include "emulated_devices/check/report/singles.h"
 #include "emulated_devices/check/report/diagnose.h"
 #include "emulated_devices/check/mistakes/explainer.h"
@@ -15,7 +18,7 @@
 /* Ranks whose copies of a tensor are not the same as the first's. */
 struct apart { char name[SINGLE_NAME]; struct devices on; };
 
-/* Whose copies are looked at. */
+/* These are the ranks whose copies are looked at, and the only result that is recomputed. */
 struct view {
     const struct devices *over, *last;  /* of assembly_watch */
     const char *only;                   /* of single_source */
@@ -37,7 +40,7 @@ struct checking {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Rows and columns as the comparison counts them: of a vector each element is a row. */
+/* Rows and columns as the comparison counts them: each element of a vector is a row. */
 static void dims_of(const struct golden *golden, const char *name, struct tensor t, int64_t dim[2])
 {
     const struct safetensors_entry *entry = safetensors_find(&golden->file, name);
@@ -52,6 +55,7 @@ static struct apart *find_apart(const struct checking *checking, const char *nam
     return NULL;
 }
 
+/* Add ranks to those whose copies of a tensor differ from the first's.  Tiles of a tensor add to the same entry. */
 static enum error_code note_apart(struct checking *checking, const char *name, const struct devices *on,
                                   struct error *err)
 {
@@ -67,9 +71,10 @@ static enum error_code note_apart(struct checking *checking, const char *name, c
     return OK;
 }
 
-/* The elements of some ranks. */
+/* The elements that some ranks have; all others are not judged. */
 struct judged { struct interval rows; int64_t cols; const struct devices *by; bool *is; };
 
+/* assembly_make calls this for each run; the rank's elements are marked. */
 static void see_judged(void *context, int group, const struct actual_piece *piece, int64_t at, int64_t length,
                        const double *values)
 {
@@ -79,6 +84,8 @@ static void see_judged(void *context, int group, const struct actual_piece *piec
         memset(j->is + at - j->rows.first * j->cols, true, (size_t)length * sizeof *j->is);
 }
 
+/* Elements of other ranks become NaN, which single_source.some leaves out.  A rank's own NaN becomes infinite, so
+ * that it is judged. */
 static void leave_out(struct tensor out, struct judged *judged)
 {
     for (int64_t i = 0; i < tensor_count(out); i++)
@@ -88,7 +95,7 @@ static void leave_out(struct tensor out, struct judged *judged)
 }
 
 /* Put a tensor, or some rows of it, together.  Pieces that do not fit, or copies that differ, are reported by the
- * comparison with the golden file. */
+ * comparison with the golden file.  So ERR_CHECK is no error here. */
 static enum error_code singles_gather(struct checking *checking, const char *name, const int64_t dim[2],
                                       struct interval rows,
                                       struct tensor out, enum single_found *found, struct error *err)
@@ -96,6 +103,7 @@ static enum error_code singles_gather(struct checking *checking, const char *nam
     struct assembly all;
     struct devices apart = { 0 };
     struct judged judged = { .rows = rows, .by = checking->view.last, .cols = dim[1] };
+    /* Only the result that is judged leaves elements out; inputs are read whole. */
     const bool some = judged.by && strcmp(name, checking->view.only) == 0;
     if (some) judged.is = calloc((size_t)tensor_count(out) + 1, sizeof *judged.is);
     if (some && judged.is == NULL) return fail(err, ERR_MEMORY, "no memory for the elements of %s", name);
@@ -103,6 +111,7 @@ static enum error_code singles_gather(struct checking *checking, const char *nam
                                          .apart = &apart,
                                           .see = some ? see_judged : NULL, .context = &judged };
     enum error_code e = assembly_make(&all, checking->actual, name, dim, out.data, &watch, err);
+    /* A tensor with a hole counts as missing. */
     *found = !e && all.any && all.missing == 0 ? SINGLE_HAS : SINGLE_HAS_NOT;
     if (*found == SINGLE_HAS && !all_finite(out.data, tensor_count(out))) *found = SINGLE_NOT_FINITE;
     if (some) leave_out(out, &judged);
@@ -111,12 +120,14 @@ static enum error_code singles_gather(struct checking *checking, const char *nam
     return e == ERR_CHECK ? OK : e;
 }
 
+/* recompute/ asks how many ranks have parts of a tensor, and for the parts' absolute values. */
 static enum error_code parts_of(void *context, const char *name, int64_t first, int64_t whole, struct tensor absolute,
                                 int *parts, struct error *err)
 {
     const struct checking *c = context;
     struct assembly all;
     int64_t dim[2];
+    /* 2 stands for "some": the number is known only when the pieces are read. */
     *parts = actual_is_sum(c->actual, name) ? 2 : 1;
     if (*parts == 1 || !tensor_present(absolute)) return OK;
     dims_of(c->golden, name, absolute, dim);
@@ -131,7 +142,8 @@ static enum error_code parts_of(void *context, const char *name, int64_t first, 
     return e == ERR_CHECK ? OK : e;
 }
 
-/* A weight of the golden file, or its rows from `first` on, as a program in this format starts with it. */
+/* Read a weight of the golden file, or its rows from `first` on.  Rounding to fp32 and then to the format makes the
+ * weight that a program starts with. */
 static enum error_code golden_weight(struct checking *checking, const char *name, int64_t first, struct tensor out,
                                      enum single_found *found, struct error *err)
 {
@@ -149,11 +161,12 @@ static enum error_code golden_weight(struct checking *checking, const char *name
     return e;
 }
 
-/* What the golden file says is kept. */
+/* Read a mask of dropout: what the golden file says is kept, as 0 and 1. */
 static enum error_code golden_mask(const struct checking *checking, const char *name, struct interval rows,
                                    struct tensor out, enum single_found *found, struct error *err)
 {
     const struct safetensors_entry *entry = safetensors_find(&checking->golden->file, name);
+    /* A mask of another shape belongs to another batch, and counts as missing. */
     *found = SINGLE_HAS_NOT;
     if (entry == NULL || entry->count != rows.count * tensor_cols(out)) return OK;
     const int64_t first = rows.first * tensor_cols(out), count = tensor_count(out);
@@ -169,6 +182,8 @@ static enum error_code golden_mask(const struct checking *checking, const char *
     return e;
 }
 
+/* Names decide who answers: masks the golden file, copies our own model, everything else ACTUAL.  Weights that
+ * ACTUAL lacks are the golden file's. */
 static enum error_code singles_fetch(void *context, const char *name, struct tensor out, enum single_found *found,
                                      struct error *err)
 {
@@ -183,6 +198,8 @@ static enum error_code singles_fetch(void *context, const char *name, struct ten
     return golden_weight(c, name, 0, out, found, err);
 }
 
+/* Some rows are read as the whole is; recompute/ asks for them in tiles.  Copies of the model are never asked for
+ * in rows. */
 static enum error_code fetch_rows(void *context, const char *name, int64_t first, int64_t whole, struct tensor out,
                                   enum single_found *found, struct error *err)
 {
@@ -196,7 +213,7 @@ static enum error_code fetch_rows(void *context, const char *name, int64_t first
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
-/* The size of the mesh that a factor is. */
+/* Append which size of the mesh a factor is, such as "= dp". */
 static void name_factor(const struct checking *checking, struct single_result *result)
 {
     char names[96];
@@ -206,6 +223,8 @@ static void name_factor(const struct checking *checking, struct single_result *r
                            result->factor < 0 ? "-" : "", names);
 }
 
+/* Write which ranks and microbatches have the wrong rectangle.  A vector is a row for recompute/, but a column for
+ * ranks. */
 static void find_holders(const struct checking *checking, const struct single_result *result, char *out, size_t size)
 {
     int64_t dim[2];
@@ -217,6 +236,8 @@ static void find_holders(const struct checking *checking, const struct single_re
                      vector ? (struct interval){ 0, 1 } : cols, out, size);
 }
 
+/* recompute/ calls this with each verdict, in order.  The four lists grow together; without memory `failed` stops
+ * the check at its end. */
 static void singles_note(void *context, const struct single_result *result)
 {
     struct checking *c = context;
@@ -234,6 +255,7 @@ static void singles_note(void *context, const struct single_result *result)
         return;
     }
     c->out->where[c->out->count][0] = '\0', c->out->each[c->out->count] = false;
+    /* Each result notes whether copies that differ have been read for it. */
     c->mixed[c->out->count] = c->reads_apart, c->reads_apart = false;
     if (result->verdict == SINGLE_WRONG) find_holders(c, result, c->out->where[c->out->count], sizeof *c->out->where);
     c->out->all[c->out->count++] = *result;
@@ -241,7 +263,8 @@ static void singles_note(void *context, const struct single_result *result)
     if (result->scaled) name_factor(c, &c->out->all[c->out->count - 1]);
 }
 
-/* All steps of all optimizers, if what each begins with is in the golden file: then it can be in ACTUAL. */
+/* Recompute all steps of all optimizers, if the golden file has what each begins with: then ACTUAL can have that,
+ * too. */
 static enum error_code check_steps(struct checking *checking, struct rounding rounding, struct single_source source,
                                    struct error *err)
 {
@@ -250,6 +273,7 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
     double lr[GOLDEN_MOST_STEPS];
     char optimizer[32], name[64];
     enum error_code e = single_check_micros(&g->config, g->micros, batch, rounding, source, err);
+    /* Without every step's tensors only microbatches can be checked. */
     if (!g->every_step && g->steps > 1) return e;
     for (const char *at = golden_next_optimizer(g, NULL, optimizer); at && !e;
          at = golden_next_optimizer(g, at, optimizer)) {
@@ -262,8 +286,11 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
     return e;
 }
 
+/* judge_copies runs the whole check again for single results, so both functions need each other. */
 static enum error_code judge_copies(struct checking *, struct rounding, struct error *);
 
+/* One check: the pass, the steps, then copies that differ.  A view with `only` recomputes a single result and
+ * judges no copies. */
 static enum error_code report_singles_check(const struct golden *golden, const struct actual *actual, enum dtype format,
                                             struct rounding rounding, struct view view, struct singles *out,
                                                 struct error *err)
@@ -279,6 +306,7 @@ static enum error_code report_singles_check(const struct golden *golden, const s
                                           .explainer = &mistakes_explainer,
                                           .some = view.last != NULL };
     enum error_code e = replay_check(&golden->config, batch, rounding, source, err);
+    /* A model without a table of operations is checked against the golden file only; why_none says so. */
     if (e == ERR_PLAN) {
         snprintf(out->why_none, sizeof out->why_none, "%.199s", err->text);
         e = OK;
@@ -306,7 +334,8 @@ struct copies_of {
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
-/* Ranks that read each other's pieces: all but those beside them along tp, which have their own copies of the rows. */
+/* Find the ranks that read each other's pieces: all with the same place along tp.  Ranks beside them along tp have
+ * their own copies of the rows. */
 static struct devices together(const struct mesh *mesh, const struct devices *ranks)
 {
     struct devices all = { 0 };
@@ -317,7 +346,8 @@ static struct devices together(const struct mesh *mesh, const struct devices *ra
     return all;
 }
 
-/* A result of some ranks, recomputed from what they have themselves. */
+/* Recompute the result of some ranks from what these ranks have themselves.  An empty name: it could not be
+ * recomputed. */
 static enum error_code judge_ranks(const struct copies_of *copies_of, const struct devices *ranks,
                                    struct single_result *result, struct error *err)
 {
@@ -334,12 +364,13 @@ static enum error_code judge_ranks(const struct copies_of *copies_of, const stru
     return OK;
 }
 
+/* Take ranks out of a set. */
 static void remove_ranks(struct devices *from, const struct devices *some)
 {
     for (size_t i = 0; i < sizeof from->word / sizeof *from->word; i++) from->word[i] &= ~some->word[i];
 }
 
-/* Judge them one by one: some of them together are wrong. */
+/* Judge the ranks one by one: some of them together are wrong. */
 static enum error_code find_wrong(struct copies_of *copies_of, const struct devices *ranks, struct error *err)
 {
     enum error_code e = OK;
@@ -350,13 +381,15 @@ static enum error_code find_wrong(struct copies_of *copies_of, const struct devi
         devices_add(&one, i);
         e = judge_ranks(copies_of, &one, &r, err);
         if (e || r.verdict != SINGLE_WRONG) continue;
+        /* The first wrong rank's result is the one that the report shows. */
         if (devices_count(&copies_of->wrong) == 0) copies_of->first = r;
         devices_add(&copies_of->wrong, i);
     }
     return e;
 }
 
-/* Judge what each of these ranks has; ranks without common elements at once. */
+/* Judge what each of these ranks has; ranks without common elements are judged at once.  Copies that could not be
+ * judged leave the verdict open. */
 static enum error_code judge_each(struct copies_of *copies_of, struct devices todo, struct error *err)
 {
     enum error_code e = OK;
@@ -365,6 +398,7 @@ static enum error_code judge_each(struct copies_of *copies_of, struct devices to
         struct single_result r;
         if (devices_count(&some) == 0) return OK;
         e = judge_ranks(copies_of, &some, &r, err);
+        /* A set that is wrong together is judged rank by rank, to find who is wrong. */
         if (!e && r.verdict == SINGLE_WRONG) e = find_wrong(copies_of, &some, err);
         else if (!e && r.name[0] && r.verdict < SINGLE_WRONG) copies_of->right = r;
         else copies_of->open = true;
@@ -373,12 +407,13 @@ static enum error_code judge_each(struct copies_of *copies_of, struct devices to
     return e;
 }
 
-/* What was wrong because ranks read other copies than those it was judged by is right; what was right may be wrong on
- * others than the first ranks. */
+/* Take the verdict of the copies.  A wrong result is right if it was judged by other copies than its ranks read.  A
+ * right one may be wrong on ranks other than the first. */
 static void take_verdict(struct singles *out, int i, const struct copies_of *copies_of)
 {
     struct single_result *r = &out->all[i];
     const bool wrong = devices_count(&copies_of->wrong) > 0;
+    /* copies_explain reads `each`: all copies were judged, and none is wrong. */
     out->each[i] = !wrong && !copies_of->open;
     if (wrong == (r->verdict == SINGLE_WRONG)) return;
     if (!wrong && (copies_of->open || copies_of->right.name[0] == 0)) return;
@@ -392,8 +427,8 @@ static void take_verdict(struct singles *out, int i, const struct copies_of *cop
     diagnose_place(out->where[i], sizeof *out->where, &copies_of->of->actual->mesh, &on);
 }
 
-/* Copies that differ may do so by rounding, as where ranks add up in different orders, or since one is wrong: by less
- * than a bound of 16 bits, too.  So what each rank has is held to what it has read itself. */
+/* Judge copies that differ, rank by rank.  Rounding parts copies where ranks add up in different orders; a wrong
+ * copy may be nearer than a bound of 16 bits.  So each rank's copy is held to what the rank has read itself. */
 static enum error_code judge_copies(struct checking *checking, struct rounding rounding, struct error *err)
 {
     enum error_code e = OK;
@@ -401,7 +436,9 @@ static enum error_code judge_copies(struct checking *checking, struct rounding r
         const struct single_result *r = &checking->out->all[i];
         const struct apart *apart = find_apart(checking, r->name);
         struct copies_of k = { .of = checking, .rounding = rounding };
+        /* A right result without differing copies, or one without a verdict, needs nothing. */
         if (r->verdict != SINGLE_WRONG && (apart == NULL || r->verdict > SINGLE_WRONG)) continue;
+        /* A wrong result that read no differing copies is wrong on all ranks. */
         if (r->verdict == SINGLE_WRONG && !checking->mixed[i]) continue;
         memcpy(k.name, r->name, sizeof k.name);
         dims_of(checking->golden, k.name, tensor_2d(NULL, F64, r->rows, r->cols), k.dim);
@@ -417,6 +454,7 @@ enum error_code singles_check(const struct golden *golden, const struct actual *
     return report_singles_check(golden, actual, format, rounding, (struct view){ 0 }, out, err);
 }
 
+/* cli/check.c asks this when a result may be right on other ranks than the first. */
 enum error_code singles_check_copy(const struct golden *golden, const struct actual *actual, enum dtype format,
                                    struct rounding rounding, const char *name, const struct devices *over,
                                    struct single_result *result, struct error *err)

@@ -2,6 +2,7 @@
  *
  * Serial.  Inputs are ACTUAL's tensors.  Weights that it does not have as "start/NAME" are the golden file's, rounded
  * to fp32 and then to the format of the computation.
+ * emulated_devices/cli/check.c calls singles_check once for a dump, and asks for single results behind it.
  */
 #ifndef ORRERY_SINGLES_H
 #define ORRERY_SINGLES_H
@@ -27,7 +28,7 @@ struct singles {
  *  but pp if these are more. */
 int singles_parts(const struct actual *);
 
-/** The same of a gradient of weights: the microbatches of ACTUAL, if these are more. */
+/** Parts of a gradient of weights: as singles_parts, or the microbatches of ACTUAL, if these are more. */
 int singles_gradient_parts(const struct golden *, const struct actual *);
 
 /**

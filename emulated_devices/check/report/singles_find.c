@@ -1,8 +1,11 @@
-/* singles_find.c -- results of operations by their names, and how many parts of a sum a program stores and adds. */
+/* singles_find.c -- results of operations by their names, and how many parts of a sum a program stores and adds.
+ * emulated_devices/cli/check.c asks for the parts that explain a wrong sum; checked_kinds.c and copies.c look up
+ * results. */
 #include "emulated_devices/check/report/singles.h"
 #include <stdlib.h>
 #include <string.h>
 
+/* Results of one name stay in order of execution, because their addresses decide. */
 static int by_name(const void *a, const void *b)
 {
     const struct single_result *const *x = a, *const *y = b;
@@ -22,7 +25,7 @@ enum error_code singles_sort(struct singles *singles, struct error *err)
     return e;
 }
 
-/* The first of those with this name, in by_name; count if there is none. */
+/* Find the place of the first result with this name in by_name, or where it would be. */
 static int find_first(const struct singles *singles, const char *name)
 {
     int low = 0, high = singles->count;
@@ -34,12 +37,14 @@ static int find_first(const struct singles *singles, const char *name)
     return low;
 }
 
+/* The result at a place, if it still has this name. */
 static const struct single_result *result_at(const struct singles *singles, int at, const char *name)
 {
     const struct single_result *r = at < singles->count ? &singles->all[singles->by_name[at]] : NULL;
     return r && strcmp(r->name, name) == 0 ? r : NULL;
 }
 
+/* A wrong result wins over a right one, and a right one over one without a verdict. */
 const struct single_result *singles_find(const struct singles *singles, const char *name)
 {
     const int first = find_first(singles, name);
@@ -62,6 +67,8 @@ int singles_wrong(const struct singles *singles, const char *name)
 
 /* ---- parts of sums ----------------------------------------------------------------------------------------------- */
 
+/* If the dump does not say it, sums have as many stored parts as tp has ranks.  All other axes together count
+ * instead if they have more. */
 int singles_parts(const struct actual *actual)
 {
     if (actual->parts > 0) return actual->parts;
@@ -69,6 +76,7 @@ int singles_parts(const struct actual *actual)
     return tp > others ? tp : others;
 }
 
+/* Each microbatch stores a part of a gradient, too. */
 int singles_gradient_parts(const struct golden *golden, const struct actual *actual)
 {
     const int parts = singles_parts(actual);
@@ -78,6 +86,7 @@ int singles_gradient_parts(const struct golden *golden, const struct actual *act
     return micros > parts ? micros : parts;
 }
 
+/* More parts are tried one by one on the first wrong result, since each try recomputes it. */
 enum error_code singles_find_parts(const struct golden *golden, const struct actual *actual, enum dtype format,
                                    struct rounding rounding, struct singles *out, struct error *err)
 {
@@ -92,6 +101,7 @@ enum error_code singles_find_parts(const struct golden *golden, const struct act
         struct single_result one;
         more.parts = more.gradient_parts = parts;
         e = singles_check_copy(golden, actual, format, more, wrong->name, NULL, &one, err);
+        /* A result that is right with so many parts answers the question for all results. */
         if (!e && one.name[0] && one.verdict < SINGLE_WRONG) out->parts = parts;
     }
     return e;

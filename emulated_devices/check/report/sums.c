@@ -1,7 +1,10 @@
+/* sums.c -- adds up what error and factor of a tensor are computed from.  checker.c, verify/reference/ and the
+ * probes use it.  Sums of several calls add up. */
 #include "emulated_devices/check/report/sums.h"
 #include <math.h>
 
-/* The same, for the format that most are read in. */
+/* This does the same as the loop of sums_add, for the format that most tensors are read in: plain arrays become
+ * vector instructions. */
 static void add_doubles(struct sums *sums, const double *actual, const double *truth, int64_t length)
 {
     double difference = sums->difference, square = sums->actual, product = sums->product, truths = sums->truth;
@@ -27,6 +30,7 @@ void sums_add(struct sums *sums, struct tensor actual, int64_t a, struct tensor 
 
 double sums_error(const struct sums *sums, double size)
 {
+    /* A run that is missing would make the error look small, so the count decides first. */
     if (sums->elements != sums->expected) return NAN;
     return sums->difference == 0 ? 0 : sqrt(sums->difference) / size;
 }

@@ -9,7 +9,7 @@
 #include "emulated_devices/check/report/diagnose.h"
 #include "ref/numeric/tensor.h"
 
-/* The sums of one device's part of one tensor. */
+/* These are the sums of one device's part of one tensor. */
 struct sums {
     double difference, actual, product, truth;  /* sums over its elements of (a-t)^2, a^2, a t, t^2 */
     int64_t elements;                           /* number of elements compared */
@@ -19,8 +19,8 @@ struct sums {
 /** Add `length` elements, from index a of the one tensor and from index t of the other.  In double for all formats. */
 void sums_add(struct sums *, struct tensor actual, int64_t a, struct tensor truth, int64_t t, int64_t length);
 
-/** Norm of the difference over `size`, the norm of the whole truth.  0 if nothing differs, even if size is 0; NaN if an
- *  element was NaN, or if the number of elements compared is wrong. */
+/** Compute the norm of the difference over `size`, the norm of the whole truth.  0 if nothing differs, even if size
+ * is 0; NaN if an element was NaN, or if the number of elements compared is wrong. */
 double sums_error(const struct sums *, double size);
 
 /** The numbers as a multiple of the truth. */
