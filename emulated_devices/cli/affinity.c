@@ -97,20 +97,28 @@ static enum error_code put_in_order(char *const at[], size_t bytes, const int32_
 static enum error_code order_layer(struct transformer *model, int layer, const int32_t old[], char *at[],
                                    struct error *err)
 {
+    static const struct { enum block_param param; bool in_rows; } list[] = {
+        { ROUTER_W, true }, { ROUTER_B, true }, { UP_W, false }, { UP_B, false }, { DOWN_W, false }, { DOWN_B, false },
+    };
     const int64_t E = model->config.mixture.E;
     enum error_code e = OK;
-    for (int which = 0; which < 3 && !e; which++) {
-        const enum block_param p = which == 0 ? ROUTER_W : which == 1 ? UP_W : DOWN_W;
+    for (size_t which = 0; which < sizeof list / sizeof *list && !e; which++) {
+        /* An expert has a tensor of its own, or a row of the router's. */
+        const bool in_rows = list[which].in_rows;
         size_t bytes = 0;
+        if (param_of_block(&model->config, layer, list[which].param) < 0) continue;
         for (int64_t i = 0; i < E; i++) {
-            const struct tensor w = model->w[p == ROUTER_W ? param_of_block(&model->config, layer, p)
-                                                       : param_of_expert(&model->config, layer, i, p)];
-            bytes = tensor_bytes(w) / (size_t)(p == ROUTER_W ? mixture_columns(&model->config.mixture) : 1);
-            at[i] = (char *)w.data + (p == ROUTER_W ? bytes * (size_t)i : 0);
+            const struct tensor w = model->w[in_rows ? param_of_block(&model->config, layer, list[which].param)
+                                                     : param_of_expert(&model->config, layer, i, list[which].param)];
+            bytes = tensor_bytes(w) / (size_t)(in_rows ? mixture_columns(&model->config.mixture) : 1);
+            at[i] = (char *)w.data + (in_rows ? bytes * (size_t)i : 0);
         }
         e = put_in_order(at, bytes, old, E, err);
     }
-    return e;
+    if (e || !model->config.mixture.router.biased) return e;
+    /* Correction biases are no parameters of the list. */
+    for (int64_t i = 0; i < E; i++) at[i] = (char *)(transformer_router_bias(model, layer) + i);
+    return put_in_order(at, sizeof(double), old, E, err);
 }
 
 static enum error_code order_experts(struct transformer *model, const struct clusters *clusters, struct error *err)

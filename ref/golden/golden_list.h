@@ -4,8 +4,8 @@
  *
  * check/report/checker.c and verify/reference/ ask for the list and free it.
  */
-#ifndef ORRERY_GOLDEN_BOUNDS_H
-#define ORRERY_GOLDEN_BOUNDS_H
+#ifndef ORRERY_GOLDEN_LIST_H
+#define ORRERY_GOLDEN_LIST_H
 
 #include "ref/golden/bounds.h"
 

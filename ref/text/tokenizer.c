@@ -251,13 +251,14 @@ static bool through(struct encoding *encoding, int step, const char *text, size_
 
 /* ---- added tokens ------------------------------------------------------------------------------------------------ */
 
-/* Added tokens are sorted by length, so that the first that fits is the longest. */
+/* Added tokens are sorted by length, so that the first that fits is the longest.  A token that is empty after
+ * normalization stands nowhere. */
 static const struct added *added_at(const struct tokenizer *tokenizer, const char *text, size_t bytes, bool normalized)
 {
     if (!tokenizer->begins[(uint8_t)*text]) return NULL;
     for (int i = 0; i < tokenizer->addeds; i++) {
         const struct added *a = &tokenizer->added[i];
-        if (a->normalized == normalized && a->bytes <= bytes && memcmp(text, a->content, a->bytes) == 0) return a;
+        if (a->normalized == normalized && a->bytes > 0 && a->bytes <= bytes && memcmp(text, a->content, a->bytes) == 0) return a;
     }
     return NULL;
 }
@@ -324,7 +325,15 @@ static bool normalized_words(struct encoding *encoding, const char *text, size_t
 
 /* ---- for everybody ----------------------------------------------------------------------------------------------- */
 
-/* Names of added tokens are normalized like the text in which they are looked for. */
+/* Tokens of one length are in the order of their ids. */
+static int longest_first(const void *a, const void *b)
+{
+    const struct added *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : x->id - y->id;
+}
+
+/* Names of added tokens are normalized like the text in which they are looked for.  Then the longest of those that begin
+ * alike is tried first. */
 static enum error_code normalize_added(struct tokenizer *tokenizer, struct error *err)
 {
     for (int i = 0; i < tokenizer->addeds; i++) {
@@ -336,6 +345,7 @@ static enum error_code normalize_added(struct tokenizer *tokenizer, struct error
         a->content = m.text, a->bytes = m.bytes;
         if (a->bytes) tokenizer->begins[(uint8_t)*a->content] = 1;
     }
+    qsort(tokenizer->added, (size_t)tokenizer->addeds, sizeof *tokenizer->added, longest_first);
     return OK;
 }
 
@@ -385,10 +395,12 @@ enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, 
     for (int i = 0; ok && special && i < tokenizer->afters; i++) ok = token_ids_add(to, tokenizer->after[i]);
     free(valid);
     if (wrong) *wrong = replaced;
-    /* A pattern that gave up has cut the text in the wrong places, so its tokens are no result. */
+    /* A pattern that gave up has cut the text in the wrong places, so its tokens are no result.  Each pattern is asked,
+     * because the answer is about the texts since the last question. */
+    bool gave_up = false;
     for (int i = 0; i < tokenizer->splits; i++)
-        if (tokenizer->split[i].pattern && pattern_gave_up(tokenizer->split[i].pattern))
-            return fail(err, ERR_FORMAT, "an expression of the tokenizer takes too many steps for this text");
+        if (tokenizer->split[i].pattern && pattern_gave_up(tokenizer->split[i].pattern)) gave_up = true;
+    if (gave_up) return fail(err, ERR_FORMAT, "an expression of the tokenizer takes too many steps for this text");
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the tokens of %zu bytes", bytes);
 }
 

@@ -206,13 +206,6 @@ static enum error_code read_model(const struct reading *reading, const cJSON *ro
 
 /* ---- added tokens ------------------------------------------------------------------------------------------------ */
 
-/* Tokens of one length are in the order of their ids. */
-static int longest_first(const void *a, const void *b)
-{
-    const struct added *x = a, *y = b;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : x->id - y->id;
-}
-
 /* Added tokens may have ids above the vocabulary of the model. */
 static enum error_code read_added(const struct reading *reading, const cJSON *root)
 {
@@ -239,8 +232,6 @@ static enum error_code read_added(const struct reading *reading, const cJSON *ro
         /* An added token may lie beyond the vocabulary of the model. */
         if (id >= t->vocabulary) t->vocabulary = (int32_t)id + 1;
     }
-    /* The longest of added tokens that begin alike is tried first. */
-    qsort(t->added, (size_t)t->addeds, sizeof *t->added, longest_first);
     return OK;
 }
 

@@ -23,6 +23,22 @@ test_same_model() {
     expect_out '^OK: '
 }
 
+# An expert's biases go where its matrices go, and so does the router's bias for it.
+test_same_model_with_biases() {
+    local model before
+    make_text
+    for model in gpt-oss-tiny glm4-moe-tiny; do
+        run train --model $model --steps 2 --data "$text" --batch 6 --seq 8 --save whole-$model;    expect_status 0
+        sed -i 's/"\(n_group\|topk_group\)":.*/"\1": 1,/' whole-$model/config.json     # groups are of neighbouring experts
+        run affinity one-$model --ep 1 --model whole-$model --data "$text" --batches 1 --seq 8;     expect_status 0
+        run affinity out-$model --ep 4 --model whole-$model --data "$text" --batches 8 --seq 8;     expect_status 0
+        ! cmp -s one-$model/model.safetensors out-$model/model.safetensors || complain "$model: no expert has another number"
+        without_balance_loss one-$model; without_balance_loss out-$model
+        some_steps --model one-$model --steps 2;    before=$(losses)
+        some_steps --model out-$model --steps 2;    [ "$(losses)" = "$before" ] || complain "$model: losses $(losses), not $before"
+    done
+}
+
 # What no expert computes is nowhere; it has columns of the router, which stay.
 test_experts_without_computation() {
     make_text
@@ -52,4 +68,4 @@ test_refusals() {
     run "${words[@]}" --affinity short;             expect_status 2; expect_error '--affinity: --dispatch alltoall predicts nothing'
 }
 
-run_tests test_same_model test_experts_without_computation test_refusals
+run_tests test_same_model test_same_model_with_biases test_experts_without_computation test_refusals

@@ -274,6 +274,26 @@ static void test_an_expression_that_takes_too_many_steps(void **state)
     tokenizer_close(t);
 }
 
+/* A name that normalization empties stands nowhere; the longest of normalized names is tried first. */
+static void test_names_that_normalization_shortens(void **state)
+{
+    struct tokenizer *t;
+    struct token_ids ids = { 0 };
+    (void)state;
+    put_text(scratch("tokenizer.json"),
+             "{ " MODEL ", \"normalizer\": { \"type\": \"Replace\", \"pattern\": { \"String\": \"x\" }, \"content\": \"\" }, "
+             "\"added_tokens\": [{ \"id\": 3, \"content\": \"xxx\", \"normalized\": true }, "
+             "{ \"id\": 4, \"content\": \"axx\", \"normalized\": true }, "
+             "{ \"id\": 5, \"content\": \"ac\", \"normalized\": true }] }");
+    assert_int_equal(tokenizer_open(&t, scratch_folder, &err), OK);
+    assert_int_equal(tokenizer_encode(t, "acxb", 4, false, &ids, NULL, &err), OK);
+    assert_int_equal(ids.count, 2);
+    assert_int_equal(ids.id[0], 5);                             /* not 4, whose name is a now */
+    assert_int_equal(ids.id[1], 1);
+    token_ids_free(&ids);
+    tokenizer_close(t);
+}
+
 static void test_long_words(void **state)
 {
     struct tokenizer *t = open_family("llama2");
@@ -297,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_utf8_is_replaced), cmocka_unit_test(test_an_id_that_is_no_token),
         cmocka_unit_test_setup_teardown(test_wrong_files, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(test_an_expression_that_takes_too_many_steps, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(test_names_that_normalization_shortens, scratch_make, scratch_remove),
         cmocka_unit_test(test_long_words),
     };
     return cmocka_run_group_tests_name("tokenizer", tests, NULL, NULL) != 0;

@@ -78,20 +78,22 @@ static enum error_code list_folder(const char *path, char ***out, int *count, st
     DIR *d = opendir(path);
     char **all = NULL;
     int n = 0;
+    bool memory = true;
     if (d == NULL) return fail(err, ERR_FILE, "%s: cannot be read", printable_path(path).text);
     for (struct dirent *entry; (entry = readdir(d)) != NULL;) {
         if (!has_ending(entry->d_name, ".safetensors")) continue;
         char **grown = realloc(all, ((size_t)n + 1) * sizeof *all);
-        if (grown == NULL) break;
+        if (!(memory = grown != NULL)) break;
         all = grown;
         all[n] = malloc(strlen(path) + strlen(entry->d_name) + 2);
-        if (all[n] == NULL) break;
+        if (!(memory = all[n] != NULL)) break;
         sprintf(all[n++], "%s/%s", path, entry->d_name);
     }
     closedir(d);
     /* The system lists entries in no order, so this sort gives the files their ranks. */
     if (n > 0) qsort(all, (size_t)n, sizeof *all, by_text);
     *out = all, *count = n;
+    if (!memory) return fail(err, ERR_MEMORY, "%s: no memory for the list of its files", printable_path(path).text);
     return n > 0 ? OK : fail(err, ERR_FILE, "%s: there is no .safetensors file in it", printable_path(path).text);
 }
 

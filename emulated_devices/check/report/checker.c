@@ -295,7 +295,7 @@ static enum error_code forgive_elsewhere(const struct golden *golden, const stru
         /* From the first difference on, findings of the pass are set aside. */
         if (!same && pass && (c->finding == HOLDS || c->finding == DIFFERS)) c->finding = ELSEWHERE;
         if (same && strncmp(c->name, "act/", 4) == 0 && checker_ends(c->name, ".router.logits"))
-            e = checker_same_route(golden, actual, layer++, &same, err);
+            e = sscanf(c->name, "act/h.%d.", &layer) == 1 ? checker_same_route(golden, actual, layer, &same, err) : OK;
     }
     return e;
 }
