@@ -258,7 +258,8 @@ static const struct added *added_at(const struct tokenizer *tokenizer, const cha
     if (!tokenizer->begins[(uint8_t)*text]) return NULL;
     for (int i = 0; i < tokenizer->addeds; i++) {
         const struct added *a = &tokenizer->added[i];
-        if (a->normalized == normalized && a->bytes > 0 && a->bytes <= bytes && memcmp(text, a->content, a->bytes) == 0) return a;
+        if (a->normalized == normalized && a->bytes > 0 && a->bytes <= bytes &&
+            memcmp(text, a->content, a->bytes) == 0) return a;
     }
     return NULL;
 }
@@ -332,8 +333,8 @@ static int longest_first(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : x->id - y->id;
 }
 
-/* Names of added tokens are normalized like the text in which they are looked for.  Then the longest of those that begin
- * alike is tried first. */
+/* Names of added tokens are normalized like the text in which they are looked for.  Then the longest of those that
+ * begin alike is tried first. */
 static enum error_code normalize_added(struct tokenizer *tokenizer, struct error *err)
 {
     for (int i = 0; i < tokenizer->addeds; i++) {

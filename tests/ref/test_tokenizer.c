@@ -281,7 +281,8 @@ static void test_names_that_normalization_shortens(void **state)
     struct token_ids ids = { 0 };
     (void)state;
     put_text(scratch("tokenizer.json"),
-             "{ " MODEL ", \"normalizer\": { \"type\": \"Replace\", \"pattern\": { \"String\": \"x\" }, \"content\": \"\" }, "
+             "{ " MODEL ", \"normalizer\": { \"type\": \"Replace\", \"pattern\": { \"String\": \"x\" }, "
+             "\"content\": \"\" }, "
              "\"added_tokens\": [{ \"id\": 3, \"content\": \"xxx\", \"normalized\": true }, "
              "{ \"id\": 4, \"content\": \"axx\", \"normalized\": true }, "
              "{ \"id\": 5, \"content\": \"ac\", \"normalized\": true }] }");

@@ -51,8 +51,8 @@ enum error_code checker_same_route(const struct golden *golden, const struct act
     for (int64_t i = 0; !e && i < entry->count; i++) got[i] = want[i];
     if (!e) e = assembly_make(&all, actual, name, dim, got, NULL, err);
     if (e == ERR_CHECK) e = OK;                         /* another shape: the comparison reports it */
-    if (!e) *same = same_choice(got, want, dim, &golden->config.mixture, biased ? biases + layer * columns : NULL, chosen,
-                                got + entry->count);
+    const double *const bias = biased ? biases + layer * columns : NULL;
+    if (!e) *same = same_choice(got, want, dim, &golden->config.mixture, bias, chosen, got + entry->count);
     free(want), free(biases), free(chosen);
     return e;
 }
