@@ -101,12 +101,12 @@ static void linear(T Y, T X, T W, T b, bool add, const char *operation)
     done(&s, operation);
 }
 
-static void operations_linear_forward(T Y, T X, T W, T b) { linear(Y, X, W, b, false, "linear_forward"); }
+static void linear_forward(T Y, T X, T W, T b) { linear(Y, X, W, b, false, "linear_forward"); }
 
 static void linear_forward_add(T Y, T X, T W) { linear(Y, X, W, (T){ 0 }, true, "linear_forward_add"); }
 
 /* dX [N, in] = dY [N, O] W [O, in]. */
-static void operations_linear_backward_input(T dX, T dY, T W)
+static void linear_backward_input(T dX, T dY, T W)
 {
     struct operands s = { 0 };
     const int64_t N = tensor_rows(dX), in = tensor_cols(dX), O = tensor_cols(dY);
@@ -130,7 +130,7 @@ static void column_sums(T db, T dY)
 }
 
 /* dW [O, in] += dY' [O, N] X [N, in], and db += the columns' sums. */
-static void operations_linear_backward_weight(T dW, T db, T dY, T X)
+static void linear_backward_weight(T dW, T db, T dY, T X)
 {
     struct operands s = { 0 };
     const int64_t N = tensor_rows(X), in = tensor_cols(X), O = tensor_cols(dY);
@@ -146,7 +146,7 @@ static void operations_linear_backward_weight(T dW, T db, T dY, T X)
 /* ---- the others -------------------------------------------------------------------------------------------------- */
 
 /* Y [N, D] = row ids[n] - first of W, or zeros where this device has no such row; += if accumulate. */
-static void operations_embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
+static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
 {
     struct operands s = { 0 };
     cuda_embedding_forward(Y.dtype, out(&s, Y), input(&s, ids), input(&s, W), tensor_count(ids), tensor_cols(Y),
@@ -155,7 +155,7 @@ static void operations_embedding_forward(T Y, T ids, T W, int64_t first, bool ac
 }
 
 /* dW [rows, D] += dY's rows, by ids, in order of tokens.  The scratch has links, two whole numbers for each token. */
-static void operations_embedding_backward_weight(T dW, T dY, T ids, int64_t first)
+static void embedding_backward_weight(T dW, T dY, T ids, int64_t first)
 {
     struct operands s = { 0 };
     const int64_t N = tensor_count(ids);
@@ -234,7 +234,7 @@ static struct cuda_attention attention_of(struct operands *operands, struct atte
 }
 
 /* O [N, H A] from QKV [N, (H + 2 K) A], sequence by sequence; lse, N H numbers, is kept for the backward pass. */
-static void operations_attention_forward(T O, T lse, T QKV, struct attention attention)
+static void attention_forward(T O, T lse, T QKV, struct attention attention)
 {
     struct operands s = { 0 };
     cuda_attention_forward(QKV.dtype, out(&s, O), out(&s, lse), input(&s, QKV), attention_of(&s, attention),
@@ -359,7 +359,7 @@ static void route_weights(T weights, T experts, T logits, const struct router_ru
     done(&s, "route_weights");
 }
 
-static void operations_add(T Y, T A, T B)
+static void add(T Y, T A, T B)
 {
     struct operands s = { 0 };
     cuda_add(Y.dtype, out(&s, Y), input(&s, A), input(&s, B), tensor_count(Y));
