@@ -6,8 +6,7 @@
 #include "ref/model/config_json/config_keys.h"
 
 /* Which layers have the window that a file names: none may have one; all, unless it is null; late ones, if a flag says
- * so; all but the last of each so many; those without rotary positions, if the flag says so.  "layer_types" may say it of
- * each. */
+ * so; all but the last of each so many; those without rotary positions, if so.  "layer_types" may say it of each. */
 enum window_rule { WINDOWS_NEVER, WINDOWS_ALL, WINDOWS_LATE, WINDOWS_BUT_EVERY, WINDOWS_UNTURNED };
 
 /* The values read from a file, before they are checked together. */

@@ -1,5 +1,5 @@
-/* gpt_neox.c -- GPT-NeoX, and Pythia: attention and the feed-forward side by side, each of a layernorm of its own, or in
- * sequence; rotary positions of a part of each head.
+/* gpt_neox.c -- GPT-NeoX, and Pythia: attention and the feed-forward side by side, each of a layernorm of its own, or
+ * in sequence; rotary positions of a part of each head.
  *
  * Source  S. Black et al., "GPT-NeoX-20B", arXiv:2204.06745; S. Biderman et al., "Pythia", arXiv:2304.01373; as
  *         transformers has them
@@ -40,7 +40,8 @@ static enum error_code check_name(const cJSON *root, const char *others, const c
 }
 
 /* One number is the dropout of the embedding, and of what branches give. */
-static enum error_code finish(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
+static enum error_code gpt_neox_finish(struct config_reading *reading, const cJSON *root, const char *path,
+                                       struct error *err)
 {
     struct model_config *c = &reading->c;
     enum error_code e = check_name(root, "rope_theta", "rotary_emb_base", path, err);
@@ -78,7 +79,7 @@ static const struct node parallel[] = {
 
 const struct family family_gpt_neox = {
     .name = "gpt_neox", .title = "a GPT-NeoX", .architecture = "GPTNeoXForCausalLM", .without_head = "GPTNeoXModel",
-    .defaults = &defaults, .keys = keys, .finish = finish, .write = decoder_to_json, .naming = &naming,
+    .defaults = &defaults, .keys = keys, .finish = gpt_neox_finish, .write = decoder_to_json, .naming = &naming,
     .may = { HAS_PARALLEL, HAS_TWO_NORMS, HAS_ATTENTION_BIASES },
     .program = { { llama_embedding, parallel, llama_loss, .with = HAS_PARALLEL },
                  { llama_embedding, starcoder2_block, llama_loss } },

@@ -24,7 +24,7 @@ static const struct config_key keys[] = {
 };
 
 /* A factor that a model has not is written as the number that changes nothing. */
-static bool write(const struct model_config *config, cJSON *root)
+static bool granite_to_json(const struct model_config *config, cJSON *root)
 {
     const struct multipliers *m = &config->multipliers;
     const double scores = m->scores > 0 ? m->scores : 1 / sqrt((double)config->A);
@@ -37,7 +37,7 @@ static bool write(const struct model_config *config, cJSON *root)
 
 const struct family family_granite = {
     .name = "granite", .title = "a Granite", .architecture = "GraniteForCausalLM", .without_head = "GraniteModel",
-    .defaults = &defaults, .keys = keys, .finish = decoder_finish, .write = write,
+    .defaults = &defaults, .keys = keys, .finish = decoder_finish, .write = granite_to_json,
     .naming = &llama_naming, .may = { HAS_FEWER_KEYS, HAS_ATTENTION_BIASES, HAS_FEED_BIASES },
     .program = { { llama_embedding, llama_block, llama_loss } },
 };

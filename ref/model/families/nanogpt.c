@@ -33,7 +33,8 @@ static const struct config_key keys[] = {
 };
 
 /* One number is the dropout of all places, one flag says whether there are biases. */
-static enum error_code finish(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
+static enum error_code nanogpt_finish(struct config_reading *reading, const cJSON *root, const char *path,
+                                      struct error *err)
 {
     struct model_config *c = &reading->c;
     if (c->F == 0) c->F = TIMES_WIDER * c->D;
@@ -43,7 +44,7 @@ static enum error_code finish(struct config_reading *reading, const cJSON *root,
     return gpt2_finish(reading, root, path, err);
 }
 
-static bool write(const struct model_config *config, cJSON *root)
+static bool nanogpt_to_json(const struct model_config *config, cJSON *root)
 {
     return (config->F == TIMES_WIDER * config->D || cJSON_AddNumberToObject(root, "n_inner", (double)config->F))
            && (config->eps == EPS || cJSON_AddNumberToObject(root, "layer_norm_epsilon", config->eps))
@@ -57,7 +58,7 @@ static const struct naming naming = {
 
 const struct family family_nanogpt = {
     .name = "nanogpt", .title = "a nanoGPT", .architecture = "GPT", .without_head = "GPT",
-    .defaults = &defaults, .keys = keys, .finish = finish, .write = write, .naming = &naming,
+    .defaults = &defaults, .keys = keys, .finish = nanogpt_finish, .write = nanogpt_to_json, .naming = &naming,
     .may = { HAS_ATTENTION_BIASES, HAS_FEED_BIASES, HAS_NORMS_UNBIASED },
     .program = { { gpt2_embedding, gpt2_block, llama_loss } },
 };

@@ -48,13 +48,14 @@ static enum error_code read_layers(struct config_reading *reading, const char *p
     return OK;
 }
 
-static enum error_code finish(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
+static enum error_code smollm3_finish(struct config_reading *reading, const cJSON *root, const char *path,
+                                      struct error *err)
 {
     const enum error_code e = read_layers(reading, path, err);
     return e ? e : decoder_finish(reading, root, path, err);
 }
 
-static bool write(const struct model_config *config, cJSON *root)
+static bool smollm3_to_json(const struct model_config *config, cJSON *root)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "no_rope_layers");
     bool ok = list != NULL;
@@ -65,7 +66,7 @@ static bool write(const struct model_config *config, cJSON *root)
 
 const struct family family_smollm3 = {
     .name = "smollm3", .title = "a SmolLM3", .architecture = "SmolLM3ForCausalLM", .without_head = "SmolLM3Model",
-    .defaults = &defaults, .keys = keys, .finish = finish, .write = write, .naming = &llama_naming,
+    .defaults = &defaults, .keys = keys, .finish = smollm3_finish, .write = smollm3_to_json, .naming = &llama_naming,
     .may = { HAS_FEWER_KEYS, HAS_ATTENTION_BIASES, HAS_FEED_BIASES, HAS_UNTURNED, HAS_WINDOWS, HAS_SOME_WINDOWS },
     .program = { { llama_embedding, llama_block, llama_loss } },
 };

@@ -24,7 +24,8 @@ static const struct config_key keys[] = {
     { .name = NULL },
 };
 
-static enum error_code finish(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
+static enum error_code starcoder2_finish(struct config_reading *reading, const cJSON *root, const char *path,
+                                         struct error *err)
 {
     reading->c.biases = reading->attention_bias ? BIASES_BLOCK : BIASES_NONE;
     return decoder_finish(reading, root, path, err);
@@ -50,7 +51,7 @@ const struct node starcoder2_block[] = {
 
 const struct family family_starcoder2 = {
     .name = "starcoder2", .title = "a StarCoder2", .architecture = "Starcoder2ForCausalLM",
-    .without_head = "Starcoder2Model", .defaults = &defaults, .keys = keys, .finish = finish,
+    .without_head = "Starcoder2Model", .defaults = &defaults, .keys = keys, .finish = starcoder2_finish,
     .write = decoder_to_json, .naming = &naming,
     .may = { HAS_FEWER_KEYS, HAS_ATTENTION_BIASES, HAS_FEED_BIASES, HAS_WINDOWS },
     .program = { { llama_embedding, starcoder2_block, llama_loss } },
