@@ -105,8 +105,8 @@ bool decoder_sizes_to_json(const struct model_config *config, cJSON *root)
     if (config->biases & HAS_BIAS(ROLE_UP) && config_keys_have(keys, "mlp_bias"))
         ok = cJSON_AddTrueToObject(root, "mlp_bias") && ok;
     const bool has_default = config->head_norms || config->mlp == MLP_GEGLU,  /* which is another width than D/H */
-               needs_it = config->mlp == MLP_MIXTURE;    /* transformers 5 makes no dynamic scaling, YaRN or LongRoPE of a
-                                                     * Mixtral without it */
+               needs_it = config->mlp == MLP_MIXTURE;   /* transformers 5 makes no dynamic scaling, YaRN or LongRoPE of
+                                                         * a Mixtral without it */
     if (heads_width(config) != config->D || has_default || needs_it)
         ok = cJSON_AddNumberToObject(root, "head_dim", (double)config->A) && ok;
     if (STREAMS(config) > 1)
