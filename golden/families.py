@@ -1495,10 +1495,12 @@ class NanoGPT(GPT2):
 
     def config(self, c):
         return dict(model_type="nanogpt", vocab_size=c["V"], block_size=c["S"], n_layer=c["L"], n_head=c["H"], n_embd=c["D"], dropout=0.0,
-                    bias=c["bias"])
+                    bias=c["bias"], initializer_range=INIT_STD)
 
     def model(self, c):
-        return self.module.GPT(self.module.GPTConfig(**{key: value for key, value in self.config(c).items() if key != "model_type"}))
+        """GPTConfig has no key for its kind, and none for the initial weights, which are replaced."""
+        ours = ("model_type", "initializer_range")
+        return self.module.GPT(self.module.GPTConfig(**{key: value for key, value in self.config(c).items() if key not in ours}))
 
     def transposed(self, name, w):
         return False

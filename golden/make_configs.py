@@ -111,16 +111,21 @@ def gpt_oss(**more):
 WITHOUT_RMS = {key: value for key, value in LLAMA.items() if key != "rms_norm_eps"}
 
 
+def half_turned(part="partial_rotary_factor", theta="rope_theta"):
+    """Version 4 has keys for it, which differ by class."""
+    if version() >= (5, 0):
+        return dict(rope_parameters=dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5))
+    return {part: 0.5, theta: 500.0}
+
+
 def gpt_neox(**more):
-    rope = dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5)
     return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(
-        **WITHOUT_RMS, layer_norm_eps=1e-4, rope_parameters=rope, hidden_dropout=0.2, attention_dropout=0.4, **more))
+        **WITHOUT_RMS, **half_turned("rotary_pct", "rotary_emb_base"), layer_norm_eps=1e-4, hidden_dropout=0.2, attention_dropout=0.4, **more))
 
 
 def nemotron(**more):
-    rope = dict(rope_type="default", rope_theta=500.0, partial_rotary_factor=0.5)
     return transformers.NemotronForCausalLM(transformers.NemotronConfig(
-        **WITHOUT_RMS, num_key_value_heads=2, head_dim=8, norm_eps=1e-4, rope_parameters=rope, **more))
+        **WITHOUT_RMS, num_key_value_heads=2, head_dim=8, norm_eps=1e-4, **half_turned(), **more))
 
 
 def starcoder2(**more):
@@ -188,9 +193,9 @@ MODELS = {                                      # NAME: the first version that c
     "deepseek-v2": ((4, 54), lambda: deepseek_v2()),
     "deepseek-v3": ((4, 51), lambda: deepseek_v3()),
     "gpt2-exact": ((4, 0), lambda: gpt2(activation_function="gelu")),
-    "gpt-neox": ((5, 0), lambda: gpt_neox()),
-    "gpt-neox-sequence": ((5, 0), lambda: gpt_neox(use_parallel_residual=False, tie_word_embeddings=True)),
-    "nemotron": ((5, 0), lambda: nemotron(attention_bias=True)),
+    "gpt-neox": ((4, 36), lambda: gpt_neox()),
+    "gpt-neox-sequence": ((4, 36), lambda: gpt_neox(use_parallel_residual=False, tie_word_embeddings=True)),
+    "nemotron": ((4, 45), lambda: nemotron(attention_bias=True)),
     "starcoder2": ((4, 39), lambda: starcoder2(sliding_window=20)),
     "starcoder2-unbiased": ((4, 39), lambda: starcoder2(use_bias=False, sliding_window=None, tie_word_embeddings=False)),
     "granite": ((4, 45), lambda: granite(mlp_bias=True)),

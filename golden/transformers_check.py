@@ -34,7 +34,9 @@ FAMILIES = {"gpt2": families.GPT2(), "llama": families.Llama(), "mixtral": famil
             "mistral": families.Mistral(), "qwen3_moe": families.Qwen3Moe(),
             "phi3": families.Phi3(), "olmo2": families.Olmo2(), "deepseek_v2": families.DeepseekV2(),
             "deepseek_v3": families.DeepseekV3(), "gpt_oss": families.GptOss(),
-            "olmoe": families.Olmoe(), "qwen2_moe": families.Qwen2Moe(), "glm4_moe": families.Glm4Moe(), "olmo3": families.Olmo3()}
+            "olmoe": families.Olmoe(), "qwen2_moe": families.Qwen2Moe(), "glm4_moe": families.Glm4Moe(), "olmo3": families.Olmo3(),
+            "granite": families.Granite(), "smollm3": families.SmolLM3(), "starcoder2": families.Starcoder2(), "nemotron": families.Nemotron(),
+            "gpt_neox": families.GPTNeoX()}
 VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 LONG = dict(type="longrope", short_factor=[1.0, 1.25, 1.5], long_factor=[1.0, 3.5, 9.25])
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
@@ -147,6 +149,36 @@ def olmo3(tied, **more):
     return transformers.Olmo3ForCausalLM(transformers.Olmo3Config(
         vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=4, num_attention_heads=10, num_key_value_heads=5,
         intermediate_size=77, initializer_range=0.2, sliding_window=5, tie_word_embeddings=tied, pad_token_id=None, eos_token_id=2, **more))
+
+
+def granite(tied, **more):
+    return transformers.GraniteForCausalLM(transformers.GraniteConfig(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
+        intermediate_size=77, initializer_range=0.2, tie_word_embeddings=tied, pad_token_id=None, **more))
+
+
+def smollm3(tied, **more):
+    return transformers.SmolLM3ForCausalLM(transformers.SmolLM3Config(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=4, num_attention_heads=10, num_key_value_heads=5,
+        intermediate_size=77, initializer_range=0.2, tie_word_embeddings=tied, pad_token_id=None, bos_token_id=1, eos_token_id=2, **more))
+
+
+def starcoder2(tied, **more):
+    return transformers.Starcoder2ForCausalLM(transformers.Starcoder2Config(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5,
+        intermediate_size=77, initializer_range=0.2, tie_word_embeddings=tied, bos_token_id=1, eos_token_id=2, **more))
+
+
+def nemotron(tied, **more):
+    return transformers.NemotronForCausalLM(transformers.NemotronConfig(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=10, num_key_value_heads=5, head_dim=8,
+        intermediate_size=77, initializer_range=0.2, tie_word_embeddings=tied, **more))
+
+
+def gpt_neox(tied, **more):
+    return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(
+        vocab_size=259, max_position_embeddings=32, hidden_size=40, num_hidden_layers=3, num_attention_heads=5, intermediate_size=77,
+        initializer_range=0.2, tie_word_embeddings=tied, bos_token_id=0, eos_token_id=0, **more))
 
 
 def gemma(**more):
@@ -279,6 +311,19 @@ CASES = {                                       # what: the first version that c
     "OLMo 3, tied, biases of attention, YaRN, bf16": (PARAMETERS, lambda: olmo3(True, attention_bias=True, rope_parameters=dict(
         full_attention=dict(rope_type="yarn", rope_theta=300.0, factor=4.0, original_max_position_embeddings=16),
         sliding_attention=dict(rope_type="default", rope_theta=300.0))), "1GB", torch.bfloat16),
+    "Granite, factors, several files": (PARAMETERS, lambda: granite(
+        False, embedding_multiplier=3.0, attention_multiplier=0.4, residual_multiplier=0.3, logits_scaling=1.7), "60KB", torch.float32),
+    "Granite, tied, biases, bf16": (PARAMETERS, lambda: granite(True, attention_bias=True, mlp_bias=True), "1GB", torch.bfloat16),
+    "SmolLM3, a layer without positions, several files": (PARAMETERS, lambda: smollm3(False), "60KB", torch.float32),
+    "SmolLM3, tied, windows, bf16": (PARAMETERS, lambda: smollm3(True, no_rope_layers=[0, 1, 0, 1], use_sliding_window=True, sliding_window=5),
+                                     "1GB", torch.bfloat16),
+    "StarCoder2, windows, tied": (PARAMETERS, lambda: starcoder2(True, sliding_window=5), "1GB", torch.float32),
+    "StarCoder2, without biases, bf16, several files": (PARAMETERS, lambda: starcoder2(False, use_bias=False), "30KB", torch.bfloat16),
+    "Nemotron, half of a head turned, several files": (PARAMETERS, lambda: nemotron(False), "60KB", torch.float32),
+    "Nemotron, tied, biases, bf16": (PARAMETERS, lambda: nemotron(True, attention_bias=True, mlp_bias=True), "1GB", torch.bfloat16),
+    "GPT-NeoX, several files": (PARAMETERS, lambda: gpt_neox(False), "60KB", torch.float32),
+    "GPT-NeoX, tied, in sequence, bf16": (PARAMETERS, lambda: gpt_neox(True, use_parallel_residual=False, attention_bias=False, rope_parameters=dict(
+        rope_type="default", rope_theta=50.0, partial_rotary_factor=0.5)), "1GB", torch.bfloat16),
     "GPT-J, part of a head turned": ((4, 11), lambda: gptj(n_inner=77), "1GB", torch.float32),
     "GPT-J, tied, bf16, several files": ((4, 11), lambda: gptj(tie_word_embeddings=True), "30KB", torch.bfloat16),
     "Mixtral, rope_parameters": (PARAMETERS, lambda: mixtral(False, rope_parameters=dict(LLAMA3, rope_theta=500.0)), "1GB", torch.float32),
@@ -322,8 +367,8 @@ def load(folder):
     model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **how_to_load())
     for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         names = [name for name in info.get(what, []) if not str(name).endswith(ANGLES)]
-        if model.config.tie_word_embeddings and "lm_head.weight" in names:      # old versions miss what they tie
-            names.remove("lm_head.weight")
+        if model.config.tie_word_embeddings:                                    # old versions miss what they tie
+            names = [name for name in names if name not in ("lm_head.weight", "embed_out.weight")]
         if names:
             raise SystemExit(f"{folder}: transformers reports {what} {names}")
     make_angles(model)
@@ -389,6 +434,12 @@ def of_experts(name, ours, family):
     return np.stack([ours[n] for n in sorted(names, key=lambda n: int(n[len(before):].split(".")[0]))])
 
 
+def of_gpt_neox(name, ours, heads):
+    """Our gradient of a GPT-NeoX's parameter; in its fused ones the queries, keys and values of a head are neighbours."""
+    w = ours["grad/" + name.removeprefix("gpt_neox.").replace("embed_out.", "lm_head.")]
+    return w.reshape(3, heads, -1, *w.shape[1:]).swapaxes(0, 1).reshape(w.shape) if "query_key_value" in name else w
+
+
 def gradients(model, ours):
     """(name, ours, theirs) of every parameter of transformers; ours has those of one input as one matrix, cut here."""
     for name, w in model.named_parameters():
@@ -396,6 +447,9 @@ def gradients(model, ours):
         logical = name.removeprefix("transformer.")
         if model.config.model_type == "gpt2":
             yield name, ours["grad/" + logical].T if logical.startswith("h.") and gradient.ndim == 2 else ours["grad/" + logical], gradient
+            continue
+        if model.config.model_type == "gpt_neox":
+            yield name, of_gpt_neox(name, ours, model.config.num_attention_heads), gradient
             continue
         experts = of_experts(name, ours, model.config.model_type)
         if experts is not None:
@@ -431,7 +485,7 @@ def compare(orrery, folder, model, ids, labels, least=0):
     least *= max(np.linalg.norm(g) for _, _, g in both)
     loss = loss.item()
     return [(f"loss {loss:.12f}", abs(float(ours["loss"][0]) - loss) / abs(loss)),
-            ("logits", apart(ours.get("act/capped", ours["act/logits"]), logits.reshape(-1, logits.shape[-1]))),
+            ("logits", apart(next(ours["act/" + last] for last in ("capped", "scaled", "logits") if "act/" + last in ours), logits.reshape(-1, logits.shape[-1]))),
             ("logits of what orrery saved", apart(again, logits)), ("loss of what orrery saved", abs(loss_again.item() - loss) / abs(loss)),
             *(("gradient of " + name, apart(mine, theirs, least)) for name, mine, theirs in both)]
 

@@ -18,6 +18,12 @@
       .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000 },                            \
       .eps = 1e-5, .init_std = 0.02, __VA_ARGS__ }
 
+/* With layernorms and a feed-forward without a gate beside a Llama's attention. */
+#define LAYERNORMS(name_, L_, H_, K_, D_, F_, S_, V_, of_, ...)                                                 \
+    { .name = name_, .S = S_, .D = D_, .H = H_, .K = K_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,               \
+      .family = &family_##of_, .positions = POSITIONS_ROTARY, .rotary = { .theta = 10000 },                     \
+      .eps = 1e-5, .init_std = 0.02, __VA_ARGS__ }
+
 /* A released Llama or Mixtral: theta of its rotary positions. */
 #define RELEASED(name_, L_, H_, K_, D_, F_, S_, V_, theta_, ...)                                                \
     { .name = name_, .S = S_, .D = D_, .H = H_, .K = K_, .A = D_ / H_, .F = F_, .L = L_, .V = V_,               \
@@ -139,6 +145,24 @@ const struct model_preset model_presets[] = {
                  .rotary.turned = 4, .dense = { 88, { { 1 } } }),
       "a GLM-4.5 of 0.2M parameters: half of a head turned, a router as deepseek-v3-tiny's, the first layer dense", 8 },
     { GPTJ("gptj-tiny", 8, 8, 32, 2, 128, 32, 256), "a GPT-J of 0.1M parameters, 8 layers and 8 heads", 8 },
+    { LLAMA("granite-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE(granite), .tied = true,
+            .multipliers = { .embedding = 12, .residual = 0.22, .scores = 0.25, .logit_divisor = 8 }),
+      "llama-tiny as a Granite: factors of embeddings, scores, branches and logits", 8 },
+    { LLAMA("smollm3-tiny", 8, 8, 4, 32, 88, 32, 256, DENSE(smollm3), .tied = true, .unturned = { { 0x88 } }),
+      "llama-tiny as a SmolLM3: every fourth layer has no rotary positions", 8 },
+    { LAYERNORMS("starcoder2-tiny", 8, 8, 4, 32, 128, 32, 256, starcoder2, .tied = true, .biases = BIASES_BLOCK,
+                 .windows = { .size = 12, .layers = { 0xFF } }),
+      "a StarCoder2 of 0.1M parameters: layernorms, a gelu, biases, windows of 12 tokens", 8 },
+    { LAYERNORMS("nemotron-tiny", 8, 8, 4, 32, 128, 32, 256, nemotron, .norms_from_one = true, .rotary.turned = 2,
+                 .activation = ACTIVATION_SQUARED_RELU),
+      "a Nemotron of 0.1M parameters: layernorms from 1, half of a head turned, squared relus", 8 },
+    { LAYERNORMS("gpt-neox-tiny", 8, 8, 8, 32, 128, 32, 256, gpt_neox, .parallel = true, .two_norms = true,
+                 .biases = BIASES_BLOCK, .rotary.turned = 2, .activation = ACTIVATION_EXACT_GELU),
+      "a GPT-NeoX of 0.1M parameters, as Pythia: parallel branches, each with a norm of its own", 8 },
+    { { .name = "nanogpt-tiny", .S = 32, .D = 32, .H = 8, .K = 8, .A = 4, .F = 128, .L = 8, .V = 256,
+        .family = &family_nanogpt, .activation = ACTIVATION_EXACT_GELU, .norms_unbiased = true, .tied = true,
+        .eps = 1e-5, .init_std = 0.02 },
+      "tiny as a nanoGPT: the exact gelu, and no biases", 8 },
     { GPT2("gpt3-175b", 96, 96, 12288, 49152, 2048, 50257),
       "GPT-3's 175B parameters, for `orrery plan` (arXiv:2005.14165, table 2.1)", 1536 },
     { GPT2("megatron-1.7b", 24, 24, 2304, 9216, 2048, 51200),

@@ -22,6 +22,7 @@ struct naming {
     bool heads_together;                        /* in files QKV is one tensor, in which the queries, keys and values of
                                                  * a head are neighbours; K = H */
     const char *tokens, *positions, *norm;      /* without ".weight" and ".bias" */
+    const char *head_in_files;                  /* as these, the output matrix in files; NULL: lm_head */
     const char *router_bias;                    /* NULL: files have none */
 };
 

@@ -488,7 +488,10 @@ struct param_spec model_param(const struct model_config *config, int i)
     if (config->initial == INITIAL_LAYERS) begin_as_layer(config, &s);
     if (s.parts > 0) return s;
     const struct param_spec whole = s;
-    params_add_part(&s, s.role == ROLE_HEAD ? "" : naming_of(config)->in_files, "", whole.name, s.dim[0]);
+    const struct naming *n = naming_of(config);
+    if (s.role == ROLE_HEAD && s.ndim == 2 && n->head_in_files)
+        params_add_part(&s, "", n->head_in_files, ".weight", s.dim[0]);
+    else params_add_part(&s, s.role == ROLE_HEAD ? "" : n->in_files, "", whole.name, s.dim[0]);
     return s;
 }
 

@@ -110,13 +110,14 @@ static const struct safetensors_entry *find_exactly(const struct weights *weight
     return *in ? safetensors_find(*in, name) : NULL;
 }
 
-/* Files of a model without its head omit the prefix "model." or "transformer." of all names. */
+/* Files of a model without its head omit the prefix "model.", "transformer." or "gpt_neox." of all names. */
 static const struct safetensors_entry *weights_find(const struct weights *weights, const char *name,
                                                     const struct safetensors **in)
 {
     const struct safetensors_entry *e = find_exactly(weights, name, in);
     const char *dot = strchr(name, '.');
-    const bool prefixed = dot && (strncmp(name, "model.", 6) == 0 || strncmp(name, "transformer.", 12) == 0);
+    const bool prefixed = dot && (strncmp(name, "model.", 6) == 0 || strncmp(name, "transformer.", 12) == 0
+                                  || strncmp(name, "gpt_neox.", 9) == 0);
     return e || !prefixed ? e : find_exactly(weights, dot + 1, in);
 }
 
@@ -255,10 +256,10 @@ static enum error_code compare_rows(const struct weights *weights, const struct 
         if (!e) e = weights_read_box(weights, head, "", start, extent, F64, row + D, err);
         if (!e && memcmp(row, row + D, (size_t)D * sizeof *row) != 0)
             return fail(err, ERR_FORMAT,
-                        "%s: tie_word_embeddings is true, but row %lld of lm_head.weight is not that of "
+                        "%s: tie_word_embeddings is true, but row %lld of %s is not that of "
                         "%s; if they are not to be tied, set it to false in config.json",
                         printable_path(weights->dir ? weights->dir : weights->file[0].path).text, (long long)start[0],
-                        embedding->part[0].name);
+                        head->part[0].name, embedding->part[0].name);
     }
     return e;
 }
@@ -272,7 +273,7 @@ enum error_code weights_check_tied(const struct weights *weights, const struct m
                             head = model_param(&untied, param_head(&untied));
     if (!config->tied || weights_find(weights, head.part[0].name, &file) == NULL) return OK;
     double *row = malloc(2 * (size_t)config->D * sizeof *row);
-    if (row == NULL) return fail(err, ERR_MEMORY, "no memory to compare lm_head.weight with the embedding");
+    if (row == NULL) return fail(err, ERR_MEMORY, "no memory to compare the output matrix with the embedding");
     const enum error_code e = compare_rows(weights, &embedding, &head, row, err);
     free(row);
     return e;

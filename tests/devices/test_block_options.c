@@ -2,8 +2,9 @@
  * ranks: 1 3 4
  * verify ranks: 6
  *
- * Models are those of `orrery verify` with options that no family's config.json has: they are built by hand.
+ * Models are those of `orrery verify`, for each option a family that has it.
  */
+#include "ref/model/families/shared.h"
 #include "tests/devices/trained.h"
 
 static struct plan plan_of(int dp, int tp, int pp, void (*take)(struct plan *))
@@ -20,27 +21,28 @@ static void take_named(struct plan *p, const char *name)
         if (strcmp(case_model_at(i)->name, name) == 0) case_model_at(i)->take(p);
 }
 
-static void take_exact(struct plan *p)
+static void take_exact(struct plan *p) { take_named(p, "nanogpt"); }
+
+/* A Nemotron: the squared relu, and layernorms whose weights are kept from 1. */
+static void take_from_one(struct plan *p) { take_named(p, "nemotron"); }
+
+static void take_multiplied(struct plan *p) { take_named(p, "granite"); }
+
+/* A SmolLM3: some layers have no positions. */
+static void take_unturned(struct plan *p) { take_named(p, "smollm3"); }
+
+/* A GPT-NeoX: branches in parallel, each with a norm of its own. */
+static void take_two_norms(struct plan *p) { take_named(p, "gpt-neox"); }
+
+/* The same in sequence. */
+static void take_sequence(struct plan *p)
 {
-    take_named(p, "gpt2");
-    p->model.activation = ACTIVATION_EXACT_GELU, p->model.norms_unbiased = true;
+    take_two_norms(p);
+    p->model.parallel = p->model.two_norms = false;
 }
 
-static void take_squared(struct plan *p)
-{
-    take_named(p, "gptj");
-    p->model.activation = ACTIVATION_SQUARED_RELU;
-}
-
-/* The first and the last layer have no positions. */
-static void take_multiplied(struct plan *p)
-{
-    take_named(p, "llama");
-    p->model.multipliers = (struct multipliers){ .embedding = 3, .residual = 0.4, .scores = 0.7, .logit_divisor = 1.7 };
-    layer_set_add(&p->model.unturned, 0), layer_set_add(&p->model.unturned, p->model.L - 1);
-}
-
-static void (*const options[])(struct plan *) = { take_exact, take_squared, take_multiplied };
+static void (*const options[])(struct plan *) = { take_exact, take_from_one, take_multiplied, take_unturned,
+                                                   take_two_norms, take_sequence };
 enum { OPTIONS = sizeof options / sizeof *options };
 
 static void try(struct plan *p)
@@ -82,7 +84,8 @@ static void test_fewer_bits(void **state)
         struct plan p = plan_of(1, test_size, 1, options[i / 3]);
         p.tensor = i % 2 ? "1d" : "1d-sp";
         p.dtype = formats[i % 3], p.loss_scale = p.dtype == F16 ? 1024 : 0;
-        p.model.L = 1, p.model.tied = false, p.model.unturned = (struct layer_set){ { i / 3 == 2 } };
+        p.model.L = 1, p.model.tied = false;
+        if (options[i / 3] == take_unturned) p.model.unturned = (struct layer_set){ { 1 } };
         try(&p);
     }
 }
@@ -92,9 +95,11 @@ static void test_attention_schemes(void **state)
 {
     (void)state;
     for (int s = 0; attention_scheme_at(s) && test_size > 1; s++) {
-        struct plan p = plan_of(1, 1, 1, take_multiplied);
-        case_take_context(&p, test_size, attention_scheme_at(s)->head.name);
-        try(&p);
+        for (int i = 0; i < 2; i++) {
+            struct plan p = plan_of(1, 1, 1, i ? take_unturned : take_multiplied);
+            case_take_context(&p, test_size, attention_scheme_at(s)->head.name);
+            try(&p);
+        }
     }
 }
 
@@ -102,8 +107,10 @@ static void test_attention_schemes(void **state)
 static void test_refusals(void **state)
 {
     (void)state;
-    struct plan p = plan_of(test_size, 1, 1, take_exact);
-    p.model.multipliers.logit_divisor = 2;
+    struct plan p = plan_of(test_size, 1, 1, take_multiplied);
+    struct family without = *p.model.family;
+    without.program[0].loss = gemma2_loss;
+    p.model.family = &without;
     struct outcome o;
     enum error_code e = plan_check(&p, &err);
     if (!e) e = case_run(&p, &o, &err);

@@ -31,6 +31,15 @@ static const struct { const char *name; struct model_config c;
         .init_std = 0.03, \
         .dropout_residual = 0.2, .dropout_embedding = 0.3, .dropout_attention = 0.4, __VA_ARGS__ \
     }
+#define LAYERNORMS(...) \
+    { \
+        .S = 48, .D = 24, .H = 6, .F = 37, .L = 2, .V = 61, .positions = POSITIONS_ROTARY, \
+        .rotary = { .theta = 500 }, .eps = 1e-4, .init_std = 0.03, __VA_ARGS__ \
+    }
+#define GPT_NEOX(...) \
+    LAYERNORMS(.family = &family_gpt_neox, .K = 6, .A = 4, .biases = BIASES_BLOCK, .rotary.turned = 2, \
+               .activation = ACTIVATION_EXACT_GELU, .dropout_residual = 0.2, .dropout_embedding = 0.2, \
+               .dropout_attention = 0.4, __VA_ARGS__)
     { "gpt2", GPT2(.F = 84, .tied = true) },
     { "gpt2-untied", GPT2(.F = 37) },
     { "gptj", GPTJ(.F = 84) },
@@ -126,6 +135,19 @@ static const struct { const char *name; struct model_config c;
                     .mixture = { .E = 6, .k = 3, .shared = 26,
                                  .router = { .scores = SCORES_SIGMOID, .normalized = true, .scale = 1.5, .biased = true,
                                              .groups = 3, .kept = 2, .sums_two = true } } } },
+    { "granite", LLAMA(.family = &family_granite, .A = 4, .K = 2, .mlp = MLP_SWIGLU, .biases = BIASES_FEED,
+                       .rotary = { .theta = 500 }, .multipliers = { 12, 0.22, 0.3, 8 }) },
+    { "smollm3", LLAMA(.family = &family_smollm3, .A = 4, .K = 2, .mlp = MLP_SWIGLU, .tied = true,
+                       .rotary = { .theta = 500 }, .unturned = { { 1 } }) },
+    { "starcoder2", LAYERNORMS(.family = &family_starcoder2, .K = 2, .A = 4, .tied = true, .biases = BIASES_BLOCK,
+                               .windows = { 20, { 3 } }, .dropout_residual = 0.2, .dropout_embedding = 0.3,
+                               .dropout_attention = 0.4) },
+    { "starcoder2-unbiased", LAYERNORMS(.family = &family_starcoder2, .K = 2, .A = 4, .dropout_residual = 0.2,
+                                        .dropout_embedding = 0.3, .dropout_attention = 0.4) },
+    { "nemotron", LAYERNORMS(.family = &family_nemotron, .K = 2, .A = 8, .biases = BIASES_ATTENTION,
+                             .activation = ACTIVATION_SQUARED_RELU, .norms_from_one = true, .rotary.turned = 4) },
+    { "gpt-neox", GPT_NEOX(.parallel = true, .two_norms = true) },
+    { "gpt-neox-sequence", GPT_NEOX(.tied = true) },
     { "mixtral", LLAMA(.family = &family_mixtral, .A = 4, .K = 2, .mlp = MLP_MIXTURE, .rotary = { .theta = 1e6 },
                        .mixture = { .E = 5, .k = 3, .router = { .normalized = true, .scale = 1 } }) },
     { "mixtral-balanced", LLAMA(.family = &family_mixtral, .A = 4, .K = 2, .mlp = MLP_MIXTURE,
@@ -166,7 +188,13 @@ static void expect_config(const char *path, const struct model_config *a, const 
         { "family", a->family == b->family },
         { "windows", same_windows(a, b) },
         { "tied", a->tied == b->tied },
-        { "norms", a->norms_at == b->norms_at },
+        { "norms", a->norms_at == b->norms_at && a->norms_from_one == b->norms_from_one
+                       && a->norms_unbiased == b->norms_unbiased },
+        { "biases", a->biases == b->biases },
+        { "activation", a->activation == b->activation },
+        { "branches", a->parallel == b->parallel && a->two_norms == b->two_norms },
+        { "multipliers", memcmp(&a->multipliers, &b->multipliers, sizeof a->multipliers) == 0 },
+        { "layers without positions", memcmp(&a->unturned, &b->unturned, sizeof a->unturned) == 0 },
         { "scores", a->score_width == b->score_width && a->score_cap == b->score_cap && a->logit_cap == b->logit_cap },
         { "epsilon, standard deviation", a->eps == b->eps && a->init_std == b->init_std },
         { "dropout", a->dropout_embedding == b->dropout_embedding && a->dropout_residual == b->dropout_residual

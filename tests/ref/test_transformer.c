@@ -97,27 +97,57 @@ static struct model_config gptj_shape(bool tied, double dropout)
     return c;
 }
 
-/* A GPT-2 with the exact gelu, whose norms have no bias. */
+/* A nanoGPT, which has no bias, nor have its norms. */
 static struct model_config exact_shape(bool tied, double dropout)
 {
     struct model_config c = shape(tied, dropout);
+    c.family = &family_nanogpt, c.biases = BIASES_NONE;
     c.activation = ACTIVATION_EXACT_GELU, c.norms_unbiased = true;
     return c;
 }
 
-static struct model_config squared_shape(void)
+/* A GPT-NeoX, each of whose branches has a norm of its own. */
+static struct model_config two_norms_shape(double dropout)
 {
     struct model_config c = gptj_shape(false, 0);
-    c.activation = ACTIVATION_SQUARED_RELU;
+    c.family = &family_gpt_neox, c.two_norms = true, c.biases = BIASES_BLOCK;
+    c.rotary.neighbours = false, c.activation = ACTIVATION_EXACT_GELU;
+    c.dropout_residual = dropout;
     return c;
 }
 
-/* A Llama with all multipliers, and without positions in its first layer. */
+/* The same with branches in sequence. */
+static struct model_config sequence_shape(void)
+{
+    struct model_config c = two_norms_shape(0);
+    c.parallel = c.two_norms = false;
+    return c;
+}
+
+/* A Nemotron: layernorms from 1, and a squared relu between matrices with biases. */
+static struct model_config squared_shape(void)
+{
+    struct model_config c = sequence_shape();
+    c.family = &family_nemotron, c.activation = ACTIVATION_SQUARED_RELU;
+    c.norms_from_one = true, c.K = 1;
+    return c;
+}
+
+/* A Granite with all multipliers. */
 static struct model_config multiplied_shape(bool tied, double dropout)
 {
     struct model_config c = llama_shape(tied, 0);
+    c.family = &family_granite;
     c.multipliers = (struct multipliers){ .embedding = 3, .residual = 0.4, .scores = 0.7, .logit_divisor = 1.7 };
     c.dropout_residual = c.dropout_embedding = dropout;
+    return c;
+}
+
+/* A SmolLM3 without positions in its first layer. */
+static struct model_config unturned_shape(void)
+{
+    struct model_config c = llama_shape(true, 0);
+    c.family = &family_smollm3;
     layer_set_add(&c.unturned, 0);
     return c;
 }
@@ -267,6 +297,9 @@ static void gradients_are_derivatives(void **state)
     expect_derivatives(exact_shape(true, 0));
     expect_derivatives_beside_the_bend(squared_shape());
     expect_derivatives(multiplied_shape(true, 0));
+    expect_derivatives(unturned_shape());
+    expect_derivatives(two_norms_shape(0));
+    expect_derivatives(sequence_shape());
 }
 
 static void gradients_with_dropout_are_derivatives(void **state)
@@ -278,6 +311,7 @@ static void gradients_with_dropout_are_derivatives(void **state)
     expect_derivatives(gptj_shape(false, 0.3));
     expect_derivatives(exact_shape(false, 0.3));
     expect_derivatives(multiplied_shape(false, 0.3));
+    expect_derivatives(two_norms_shape(0.3));
 }
 
 /* Each element, relative to the largest: the gradient of a key's bias is 0 but for rounding, that of
@@ -299,7 +333,7 @@ static void multipliers_multiply(void **state)
     struct transformer plain, m;
     struct model_config c = llama_shape(false, 0);
     open_model(&plain, c);
-    c.multipliers.logit_divisor = 4;
+    c.family = &family_granite, c.multipliers.logit_divisor = 4;
     open_model(&m, c);
     loss_of(&plain, labels, BATCH), loss_of(&m, labels, BATCH);
     expect_same("logits", m.logits, plain.logits, 0.25, 0);
@@ -334,7 +368,7 @@ static void unturned_layers_have_no_positions(void **state)
     struct transformer plain, m;
     struct model_config c = llama_shape(false, 0);
     open_model(&plain, c);
-    layer_set_add(&c.unturned, 1);
+    c.family = &family_smollm3, layer_set_add(&c.unturned, 1);
     open_model(&m, c);
     loss_of(&plain, labels, BATCH), loss_of(&m, labels, BATCH);
     expect_same("qkv of layer 0", m.block[0].qkv, plain.block[0].qkv, 1, 0);
@@ -377,16 +411,26 @@ static void options_are_checked(void **state)
     expect_unfit(c, "layers without rotary positions, but no layer has them");
 }
 
-/* A file that cannot say an option is not written: who reads the file would have another model. */
+/* An option in a family whose file cannot say it is not written: who reads the file would have another model. */
 static void options_without_keys_are_not_written(void **state)
 {
     (void)state;
-    const struct model_config all[] = { exact_shape(true, 0), squared_shape(), multiplied_shape(true, 0) };
+    const struct { struct model_config config; const struct family *other; const char *says; } all[] = {
+        { exact_shape(true, 0), &family_gpt2, "model: exact gelus in a GPT-2, which has none" },
+        { two_norms_shape(0), &family_gptj, "model: two norms of parallel branches in a GPT-J, which has none" },
+        { squared_shape(), &family_starcoder2, "model: squared relus in a StarCoder2, which has none" },
+        { multiplied_shape(true, 0), &family_llama, "model: multipliers in a Llama, which has none" },
+        { unturned_shape(), &family_llama, "model: layers without rotary positions in a Llama, which has none" },
+    };
     struct error err;
     char *text;
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(model_config_text(&all[i], &text, &err), ERR_PLAN);
-        assert_non_null(strstr(err.text, "config.json"));
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct model_config c = all[i].config;
+        assert_int_equal(model_config_text(&c, &text, &err), OK);
+        free(text);
+        c.family = all[i].other;
+        assert_int_equal(model_config_text(&c, &text, &err), ERR_PLAN);
+        if (strstr(err.text, all[i].says) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.text, all[i].says);
     }
 }
 
@@ -396,9 +440,9 @@ static void every_family_runs_in_16_bits(void **state)
     (void)state;
     const struct model_config all[] = { shape(true, 0), llama_shape(false, 0), mixtral_shape(true, true),
                                         gptj_shape(false, 0), exact_shape(true, 0), squared_shape(),
-                                        multiplied_shape(false, 0) };
+                                        multiplied_shape(false, 0), unturned_shape(), two_norms_shape(0) };
     const enum dtype formats[] = { BF16, F16 };
-    for (int i = 0; i < 14; i++) {
+    for (size_t i = 0; i < 2 * sizeof all / sizeof *all; i++) {
         struct transformer exact, m;
         struct error err;
         double bound = 0;

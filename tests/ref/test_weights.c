@@ -284,6 +284,31 @@ static void two_matrices_cannot_be_tied(void **state)
     transformer_close(&both), transformer_close(&tied);
 }
 
+/* A GPT-NeoX's output matrix has another name in files, and QKV is one tensor, head by head. */
+static void names_in_files_may_differ(void **state)
+{
+    (void)state;
+    struct transformer a, b;
+    struct model_config c = gptj();
+    struct weights w;
+    struct error err;
+    c.family = &family_gpt_neox, c.two_norms = true, c.biases = BIASES_BLOCK, c.rotary.neighbours = false;
+    c.activation = ACTIVATION_EXACT_GELU;
+    open_model(&a, c, F64, 1), open_model(&b, c, F64, 2);
+    save_model(&a);
+    expect_loads(&b, scratch_folder);
+    for (int i = 0; i < a.params; i++) assert_memory_equal(a.w[i].data, b.w[i].data, tensor_bytes(a.w[i]));
+    assert_int_equal(weights_open(&w, scratch_folder, &err), OK);
+    assert_non_null(safetensors_find(&w.file[0], "embed_out.weight"));
+    assert_null(safetensors_find(&w.file[0], "lm_head.weight"));
+    assert_non_null(safetensors_find(&w.file[0], "gpt_neox.layers.1.attention.query_key_value.bias"));
+    weights_close(&w), transformer_close(&b);
+    c.tied = true;
+    open_model(&b, c, F64, 2);
+    expect_refused(&b, ERR_FORMAT, "but row 0 of embed_out.weight is not that of gpt_neox.embed_in.weight");
+    transformer_close(&a), transformer_close(&b);
+}
+
 static void another_shape_is_refused(void **state)
 {
     (void)state;
@@ -355,6 +380,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(heads_lie_together_in_files, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(several_files_with_an_index, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(two_matrices_cannot_be_tied, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(names_in_files_may_differ, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(another_shape_is_refused, scratch_make, scratch_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

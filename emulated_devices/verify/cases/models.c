@@ -275,6 +275,67 @@ static void take_shared(struct plan *plan)
     plan->model.mixture.shared = 17, plan->model.mixture.shared_gate = true;
 }
 
+/* Factors of the embedding, of scores, of branches and of logits. */
+static void take_granite(struct plan *plan)
+{
+    case_take_llama(plan);
+    snprintf(plan->model.name, sizeof plan->model.name, "nasty granite");
+    plan->model.family = &family_granite;
+    plan->model.multipliers = (struct multipliers){ .embedding = 3, .residual = 0.4, .scores = 0.7,
+                                                    .logit_divisor = 1.7 };
+}
+
+/* The first and the last layer have no positions; every other layer has a window. */
+static void take_smollm3(struct plan *plan)
+{
+    case_take_llama(plan);
+    struct model_config *m = &plan->model;
+    snprintf(m->name, sizeof m->name, "nasty smollm3");
+    m->family = &family_smollm3, m->biases = BIASES_BLOCK, m->windows.size = 3;
+    layer_set_add(&m->unturned, 0), layer_set_add(&m->unturned, m->L - 1);
+    for (int64_t l = 1; l < m->L; l += 2) windows_add(&m->windows, l, l + 1);
+}
+
+/* Layernorms, biases of all matrices, a gelu, and windows in all layers. */
+static void take_starcoder2(struct plan *plan)
+{
+    case_take_llama(plan);
+    struct model_config *m = &plan->model;
+    snprintf(m->name, sizeof m->name, "nasty starcoder2");
+    m->family = &family_starcoder2, m->norm = NORM_LAYER, m->mlp = MLP_GELU, m->biases = BIASES_BLOCK;
+    m->windows.size = 4, windows_add(&m->windows, 0, m->L);
+}
+
+/* Layernorms from 1, the squared relu, four of a head's six numbers turned. */
+static void take_nemotron(struct plan *plan)
+{
+    case_take_llama(plan);
+    struct model_config *m = &plan->model;
+    snprintf(m->name, sizeof m->name, "nasty nemotron");
+    m->family = &family_nemotron, m->norm = NORM_LAYER, m->norms_from_one = true;
+    m->mlp = MLP_GELU, m->activation = ACTIVATION_SQUARED_RELU, m->A = 6, m->rotary.turned = 4;
+}
+
+/* Branches side by side, each of a norm of its own; four of a head's five numbers are turned. */
+static void take_gpt_neox(struct plan *plan)
+{
+    case_take_gptj(plan);
+    struct model_config *m = &plan->model;
+    snprintf(m->name, sizeof m->name, "nasty gpt-neox");
+    m->family = &family_gpt_neox, m->two_norms = true, m->biases = BIASES_BLOCK;
+    m->activation = ACTIVATION_EXACT_GELU, m->rotary.neighbours = false;
+}
+
+/* A GPT-2 with the exact gelu and without biases. */
+static void take_nanogpt(struct plan *plan)
+{
+    take_gpt2(plan);
+    struct model_config *m = &plan->model;
+    snprintf(m->name, sizeof m->name, "nasty nanogpt");
+    m->family = &family_nanogpt, m->activation = ACTIVATION_EXACT_GELU;
+    m->biases = BIASES_NONE, m->norms_unbiased = true;
+}
+
 static const struct case_model models[] = {
     { "gpt2", take_gpt2 },
     { "llama", case_take_llama },
@@ -299,6 +360,12 @@ static const struct case_model models[] = {
     { "olmoe", take_olmoe },
     { "qwen2-moe", take_qwen2_moe },
     { "glm4-moe", take_glm4_moe },
+    { "granite", take_granite },
+    { "smollm3", take_smollm3 },
+    { "starcoder2", take_starcoder2 },
+    { "nemotron", take_nemotron },
+    { "gpt-neox", take_gpt_neox },
+    { "nanogpt", take_nanogpt },
 };
 
 const struct case_model *case_model_at(int place)

@@ -3,6 +3,7 @@
  */
 #include "ref/model/config_json/config_json.h"
 #include <math.h>
+#include <string.h>
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -75,6 +76,13 @@ enum error_code decoder_finish(struct config_reading *reading, const cJSON *root
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+/* Layernorms have an epsilon by another name, and some classes as many key/value heads as heads. */
+static bool may_have(const struct model_config *config, const char *key)
+{
+    const bool differs = strcmp(key, "rms_norm_eps") == 0 || strcmp(key, "num_key_value_heads") == 0;
+    return !differs || config_keys_have(config->family->keys, key);
+}
+
 bool decoder_sizes_to_json(const struct model_config *config, cJSON *root)
 {
     const struct { const char *key; double value; } number[] = {
@@ -86,12 +94,15 @@ bool decoder_sizes_to_json(const struct model_config *config, cJSON *root)
         { "rms_norm_eps", config->eps }, { "initializer_range", config->init_std },
         { "attention_dropout", config->dropout_attention },
     };
+    const struct config_key *keys = config->family->keys;
     const char *act = config->mlp == MLP_GEGLU ? "gelu_pytorch_tanh" : "silu";
-    bool ok = cJSON_AddStringToObject(root, "hidden_act", act) != NULL;
+    bool ok = config->mlp == MLP_GELU || cJSON_AddStringToObject(root, "hidden_act", act);
     for (size_t i = 0; i < sizeof number / sizeof *number; i++)
-        ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
-    if (config->biases & HAS_BIAS(ROLE_ATTENTION_OUT)) ok = cJSON_AddTrueToObject(root, "attention_bias") && ok;
-    if (config->biases & HAS_BIAS(ROLE_UP) && config->mlp != MLP_MIXTURE)
+        if (may_have(config, number[i].key))
+            ok = cJSON_AddNumberToObject(root, number[i].key, number[i].value) && ok;
+    if (config->biases & HAS_BIAS(ROLE_ATTENTION_OUT) && config_keys_have(keys, "attention_bias"))
+        ok = cJSON_AddTrueToObject(root, "attention_bias") && ok;
+    if (config->biases & HAS_BIAS(ROLE_UP) && config_keys_have(keys, "mlp_bias"))
         ok = cJSON_AddTrueToObject(root, "mlp_bias") && ok;
     const bool has_default = config->head_norms || config->mlp == MLP_GEGLU,  /* which is another width than D/H */
                needs_it = config->mlp == MLP_MIXTURE;    /* transformers 5 makes no dynamic scaling, YaRN or LongRoPE of

@@ -6,8 +6,8 @@
 #include "ref/model/config_json/config_keys.h"
 
 /* Which layers have the window that a file names: none may have one; all, unless it is null; late ones, if a flag says
- * so; all but the last of each so many.  "layer_types" may say it of each. */
-enum window_rule { WINDOWS_NEVER, WINDOWS_ALL, WINDOWS_LATE, WINDOWS_BUT_EVERY };
+ * so; all but the last of each so many; those without rotary positions, if so.  "layer_types" may say it of each. */
+enum window_rule { WINDOWS_NEVER, WINDOWS_ALL, WINDOWS_LATE, WINDOWS_BUT_EVERY, WINDOWS_UNTURNED };
 
 /* The values read from a file, before they are checked together. */
 struct config_reading {
@@ -23,6 +23,7 @@ struct config_reading {
     int64_t shared_experts, experts;                /* 0: not in the file */
     int64_t sparse_step;                            /* each so many layers have experts; 0: null */
     int64_t nope, turned;                           /* of latent attention */
+    int64_t unturned_interval;                      /* one layer in so many has no rotary positions; 0: null */
     int64_t first_dense;                            /* layers before the first with experts */
     bool output_router_logits, attention_bias, mlp_bias, use_sliding_window;    /* the file's flags of these names */
     bool qkv_bias;                                  /* of queries, keys and values alone */
@@ -35,25 +36,35 @@ struct config_reading {
     double rope_part;                               /* of a head, which is turned; 0: not in the file */
     double usual_part;                              /* where a file does not say it; 0: all, and no file says less */
     bool only_long;                                 /* rotary positions are plain, or LongRoPE by any name */
-    const cJSON *rope_scaling, *rope_parameters, *layer_types, *dense_layers;           /* NULL: not in the file */
+    const cJSON *rope_scaling, *rope_parameters, *layer_types, *dense_layers,
+        *turned_layers;                             /* NULL: not in the file */
 };
 
 #define CONFIG_TO(name, kind, field) KEY_TO(name, kind, struct config_reading, field)
 #define CONFIG_BOTH(name, kind, field) KEY_BOTH(name, kind, struct config_reading, field)       /* also written */
 
-/* Keys of all families with rmsnorms and rotary positions. */
-#define ROTARY_DECODER_KEYS                                                                                            \
+/* Keys of all families with rotary positions; of those with grouped heads; of those with rmsnorms. */
+#define ROTARY_KEYS                                                                                                    \
     CONFIG_TO("max_position_embeddings", KEY_SIZE, c.S),                                                               \
     CONFIG_TO("hidden_size", KEY_SIZE, c.D),                                                                           \
     CONFIG_TO("num_attention_heads", KEY_SIZE, c.H),                                                                   \
-    CONFIG_TO("num_key_value_heads", KEY_SIZE_OR_NULL, c.K),                                                           \
     CONFIG_TO("num_hidden_layers", KEY_SIZE, c.L),                                                                     \
-    CONFIG_TO("rms_norm_eps", KEY_REAL, c.eps),                                                                        \
     CONFIG_TO("attention_dropout", KEY_REAL, c.dropout_attention),                                                     \
     CONFIG_TO("pad_token_id", KEY_TOKEN, pad_token),                                                                   \
-    CONFIG_TO("rope_theta", KEY_REAL, rope_theta),                                                                     \
     CONFIG_TO("rope_scaling", KEY_OBJECT, rope_scaling),                                                               \
     CONFIG_TO("rope_parameters", KEY_OBJECT, rope_parameters)
+
+#define GROUPED_KEYS                                                                                                   \
+    ROTARY_KEYS,                                                                                                       \
+    CONFIG_TO("num_key_value_heads", KEY_SIZE_OR_NULL, c.K),                                                           \
+    CONFIG_TO("rope_theta", KEY_REAL, rope_theta)
+
+#define ROTARY_DECODER_KEYS GROUPED_KEYS, CONFIG_TO("rms_norm_eps", KEY_REAL, c.eps)
+
+/* Of a feed-forward without a gate, beside a Llama's attention. */
+#define FEED_KEYS                                                                                                      \
+    CONFIG_TO("head_dim", KEY_SIZE_OR_NULL, head_dim),                                                                 \
+    CONFIG_TO("intermediate_size", KEY_SIZE, c.F)
 
 /* Keys of any mixture: how its routers choose, and from what. */
 #define ROUTER_RULE_KEYS                                                                                               \

@@ -195,6 +195,9 @@ static enum error_code find_part(double *part, const struct config_reading *read
         return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g; Orrery has only 1 or null", where, *part);
     if (!(*part > 0 && *part <= 1))
         return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g; it must be above 0 and at most 1", where, *part);
+    if (!LATENT(&reading->c) && (int64_t)((double)reading->c.A * *part) == 0)
+        return fail(err, ERR_FORMAT, "%s: partial_rotary_factor is %g, less than one of the %lld numbers of a head",
+                    where, *part, (long long)reading->c.A);
     return OK;
 }
 
@@ -280,12 +283,19 @@ static enum error_code read_form(struct rotary *rotary, double *theta, const str
     return e || object == NULL || object->child == NULL ? e : read_object(rotary, reading, object, where, err);
 }
 
+/* The key of theta beside the objects. */
+static const char *theta_key_of(const struct model_config *config)
+{
+    return config_keys_have(config->family->keys, "rotary_emb_base") ? "rotary_emb_base" : "rope_theta";
+}
+
 enum error_code rotary_from_json(struct config_reading *reading, const cJSON *root, const char *path, struct error *err)
 {
     const struct { const char *key; const cJSON *object; } form[] = {
         { "rope_scaling", reading->rope_scaling }, { "rope_parameters", reading->rope_parameters },
     };
-    const bool said = json_has(root, "rope_theta"), local_said = json_has(root, "rope_local_base_freq");
+    const char *const theta_key = theta_key_of(&reading->c);
+    const bool said = json_has(root, theta_key), local_said = json_has(root, "rope_local_base_freq");
     struct rotary r[2];
     double part = 0, theta = reading->c.local_theta;
     enum error_code e = find_part(&part, reading, path, err);
@@ -304,8 +314,8 @@ enum error_code rotary_from_json(struct config_reading *reading, const cJSON *ro
             return fail(err, ERR_FORMAT, "%s: rope_local_base_freq is %.17g, in %s it is %.17g; they must be the same",
                         path, reading->c.local_theta, form[i].key, theta);
         if (said && r[i].theta != reading->rope_theta)
-            return fail(err, ERR_FORMAT, "%s: rope_theta is %.17g, in %s it is %.17g; they must be the same", path,
-                        reading->rope_theta, form[i].key, r[i].theta);
+            return fail(err, ERR_FORMAT, "%s: %s is %.17g, in %s it is %.17g; they must be the same", path,
+                        theta_key, reading->rope_theta, form[i].key, r[i].theta);
     }
     if (form[0].object && form[1].object && !same_rotary(&r[0], &r[1]))
         return fail(err, ERR_FORMAT, "%s: rope_scaling and rope_parameters say different things; one of them must go",
@@ -360,10 +370,12 @@ static double config_rotary_part_of(const struct model_config *config)
 bool rotary_to_json(const struct model_config *config, cJSON *root)
 {
     const struct rotary *r = &config->rotary;
-    bool ok = config_add_real(root, "rope_theta", r->theta);
+    const struct config_key *keys = config->family->keys;
+    const char *part_key = config_keys_have(keys, "rotary_pct") ? "rotary_pct" : "partial_rotary_factor";
+    bool ok = config_add_real(root, theta_key_of(config), r->theta);
     const bool says_part = r->turned || fmod(config->family->defaults->usual_part, 1) > 0;
     if (says_part && !LATENT(config))
-        ok = cJSON_AddNumberToObject(root, "partial_rotary_factor", config_rotary_part_of(config)) && ok;
+        ok = cJSON_AddNumberToObject(root, part_key, config_rotary_part_of(config)) && ok;
     if (r->scaling == SCALING_NONE && config->family->defaults->c.rotary.scaling == SCALING_NONE) return ok;
     const bool yarn = r->scaling == SCALING_YARN, turns = yarn || r->scaling == SCALING_LLAMA3;
     cJSON *object = cJSON_AddObjectToObject(root, "rope_scaling");

@@ -1,7 +1,8 @@
 /* config_windows.c -- the windows of attention in config.json: one size, and which layers have it.
  *
  * "layer_types", where a file has it, has the kind of each layer.  Without it a Mistral's window is of all layers, a
- * Qwen's of those from max_window_layers on, if use_sliding_window is true, a GPT-OSS's of the first, third, .., and a
+ * Qwen's of those from max_window_layers on, and a SmolLM3's of those without rotary positions, if use_sliding_window
+ * is true, a GPT-OSS's of the first, third, .., and a
  * Gemma's of all but each second or sliding_window_pattern-th.
  */
 #include "ref/model/config_json/config_json.h"
@@ -33,20 +34,22 @@ static enum error_code read_types(struct windows *windows, const struct config_r
 static enum error_code read_layers(struct windows *windows, const struct config_reading *reading, const char *path,
                                    struct error *err)
 {
-    const bool late = reading->window_rule == WINDOWS_LATE,
+    const bool late = reading->window_rule == WINDOWS_LATE, unturned = reading->window_rule == WINDOWS_UNTURNED,
+               flagged = late || unturned,
                used = reading->window_rule != WINDOWS_NEVER && reading->sliding_window > 0
-                   && (!late || reading->use_sliding_window);
+                   && (!flagged || reading->use_sliding_window);
     struct windows rule = { 0 }, listed = { 0 };
     const int64_t every = reading->window_rule == WINDOWS_BUT_EVERY ? reading->window_pattern : 0;
     for (int64_t l = late ? reading->max_window_layers : 0; used && l < reading->c.L && l < WINDOW_LAYERS; l++)
-        if (every == 0 || (l + 1) % every != 0) windows_add(&rule, l, l + 1);
+        if (unturned ? layer_set_has(&reading->c.unturned, l) : every == 0 || (l + 1) % every != 0)
+            windows_add(&rule, l, l + 1);
     if (reading->layer_types == NULL) return *windows = rule, OK;
     const enum error_code e = read_types(&listed, reading, path, err);
     if (e) return e;
     const bool same = memcmp(&listed, &rule, sizeof rule) == 0;
     if (!used && !same)
         return fail(err, ERR_FORMAT, "%s: layer_types has \"%s\", and %s", path, SLIDING,
-                    late ? "use_sliding_window is not true, or sliding_window is null"
+                    flagged ? "use_sliding_window is not true, or sliding_window is null"
                          : reading->window_rule != WINDOWS_NEVER ? "sliding_window is null"
                                                          : "attention of this model_type has no windows");
     if (reading->window_rule == WINDOWS_ALL && !same)
@@ -93,10 +96,11 @@ static bool add_types(const struct model_config *config, cJSON *root)
 /* Older versions read the first layer of those with a window, and newer ones the list. */
 static bool add_layers(const struct model_config *config, cJSON *root)
 {
+    const bool late = config->family->defaults->window_rule == WINDOWS_LATE;
     int64_t first = 0;
     while (first < config->L && model_window(config, first) == 0) first++;
     return add_types(config, root) && cJSON_AddTrueToObject(root, "use_sliding_window") && add_size(config, root) &&
-           cJSON_AddNumberToObject(root, "max_window_layers", (double)first);
+           (!late || cJSON_AddNumberToObject(root, "max_window_layers", (double)first));
 }
 
 /* The pattern of all but each so many layers; 0: the layers have none. */
@@ -125,7 +129,7 @@ bool windows_to_json(const struct model_config *config, cJSON *root)
     switch (config->family->defaults->window_rule) {
     case WINDOWS_NEVER: break;
     case WINDOWS_ALL: return add_size(config, root);
-    case WINDOWS_LATE: return config->windows.size == 0 || add_layers(config, root);
+    case WINDOWS_LATE: case WINDOWS_UNTURNED: return config->windows.size == 0 || add_layers(config, root);
     case WINDOWS_BUT_EVERY: return add_pattern(config, root);
     }
     return true;

@@ -46,22 +46,15 @@ enum error_code gpt2_finish(struct config_reading *reading, const cJSON *root, c
 static const struct naming naming = {
     .in_files = "transformer.", .block = "h.%d.", .transposed = true, .tokens = "wte", .positions = "wpe",
     .norm = "ln_f",
-    .of_block = {
-        [LN1_W] = { .whole = "ln_1.weight" },           [LN1_B] = { .whole = "ln_1.bias" },
-        [QKV_W] = { .whole = "attn.c_attn.weight" },    [QKV_B] = { .whole = "attn.c_attn.bias" },
-        [PROJ_W] = { .whole = "attn.c_proj.weight" },   [PROJ_B] = { .whole = "attn.c_proj.bias" },
-        [LN2_W] = { .whole = "ln_2.weight" },           [LN2_B] = { .whole = "ln_2.bias" },
-        [UP_W] = { .whole = "mlp.c_fc.weight" },        [UP_B] = { .whole = "mlp.c_fc.bias" },
-        [DOWN_W] = { .whole = "mlp.c_proj.weight" },    [DOWN_B] = { .whole = "mlp.c_proj.bias" },
-    },
+    .of_block = { GPT2_NAMES },
 };
 
-static const struct node embedding[] = {
+const struct node gpt2_embedding[] = {
     { OP_EMBED,     .out = "tokens",       .in = { "ids" },        .param = TOKENS_W, .unseen = true },
     { OP_POSITIONS, .out = "placed",       .in = { "tokens" },     .param = POSITIONS_W, .unseen = true },
     { OP_DROPOUT,   .out = "embedding",    .in = { "placed" },     .place = "embedding" },
     { .op = OP_END }
-}, block[] = {
+}, gpt2_block[] = {
     NODES_QKV,
     { OP_ATTENTION, .out = "attn.heads",   .in = { "attn.qkv" } },
     { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" }, .param = PROJ_W },
@@ -74,5 +67,5 @@ static const struct node embedding[] = {
 const struct family family_gpt2 = {
     .name = "gpt2", .title = "a GPT-2", .architecture = "GPT2LMHeadModel", .without_head = "GPT2Model",
     .defaults = &defaults, .keys = keys, .finish = gpt2_finish, .naming = &naming,
-    .program = { { embedding, block, llama_loss } },
+    .program = { { gpt2_embedding, gpt2_block, llama_loss } },
 };

@@ -49,15 +49,10 @@ static const struct naming naming = {
 
 static const struct node block[] = {
     NODES_QKV,
-    { OP_ROTARY,    .out = "attn.rotated", .in = { "attn.qkv" } },
-    { OP_ATTENTION, .out = "attn.heads",   .in = { "attn.rotated" } },
-    { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" }, .param = PROJ_W },
+    NODES_PLAIN_ATTENTION,
     { OP_DROPOUT,   .out = "attn.dropped", .in = { "attn.out" },   .place = "attention", .unseen = true },
     NODES_FEED(OP_GELU, "ln_1"),
-    { OP_DROPOUT,   .out = "mlp.dropped",  .in = { "mlp.out" },    .place = "mlp", .unseen = true },
-    { OP_ADD,       .out = "branches",     .in = { "attn.dropped", "mlp.dropped" }, .unseen = true },
-    { OP_ADD,       .out = "out",          .in = { "in", "branches" } },
-    { .op = OP_END }
+    NODES_JOIN_BOTH
 };
 
 const struct family family_gptj = {

@@ -13,7 +13,7 @@
 
 extern const struct node llama_embedding[], llama_block[], llama_loss[], mixtral_block[], mixtral_shared_block[],
     mixtral_dense_block[], gemma_embedding[], gemma2_block[], gemma2_loss[], deepseek_v2_block[],
-    deepseek_v2_dense_block[], olmo2_block[];
+    deepseek_v2_dense_block[], olmo2_block[], gpt2_embedding[], gpt2_block[], starcoder2_block[];
 
 /* Queries, keys and values of the normed stream, as one matrix. */
 #define NODES_QKV                                                                                                      \
@@ -30,6 +30,12 @@ extern const struct node llama_embedding[], llama_block[], llama_loss[], mixtral
     { OP_ATTENTION, .out = "attn.heads",   .in = { "attn.rotated" } },                                                 \
     { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" }, .param = PROJ_W }
 
+/* And of the families that norm no heads. */
+#define NODES_PLAIN_ATTENTION                                                                                          \
+    { OP_ROTARY,    .out = "attn.rotated", .in = { "attn.qkv" } },                                                     \
+    { OP_ATTENTION, .out = "attn.heads",   .in = { "attn.rotated" } },                                                 \
+    { OP_MATRIX,    .out = "attn.out",     .in = { "attn.heads" }, .param = PROJ_W }
+
 /* The branch of attention, in the slot out_, joins the stream; and that of the feed-forward, at the block's end.  A
  * branch is multiplied in models that have the factor. */
 #define NODES_JOIN_ATTENTION(out_)                                                                                     \
@@ -41,6 +47,13 @@ extern const struct node llama_embedding[], llama_block[], llama_loss[], mixtral
     { OP_SCALE,     .out = "mlp.scaled",   .in = { out_ },         .factor = FACTOR_RESIDUAL, .unseen = true },        \
     { OP_DROPOUT,   .out = "mlp.dropped",  .in = { "mlp.scaled" },  .place = "mlp", .unseen = true },                  \
     { OP_ADD,       .out = "out",          .in = { "mid", "mlp.dropped" } },                                           \
+    { .op = OP_END }
+
+/* In a block whose branches are parallel, the sum of both joins the stream. */
+#define NODES_JOIN_BOTH                                                                                                \
+    { OP_DROPOUT,   .out = "mlp.dropped",  .in = { "mlp.out" },    .place = "mlp", .unseen = true },                   \
+    { OP_ADD,       .out = "branches",     .in = { "attn.dropped", "mlp.dropped" }, .unseen = true },                  \
+    { OP_ADD,       .out = "out",          .in = { "in", "branches" } },                                               \
     { .op = OP_END }
 
 #define NODE_SECOND_NORM { OP_NORM,      .out = "ln_2",         .in = { "mid" },        .param = LN2_W }
@@ -79,20 +92,37 @@ extern const struct naming llama_naming, qwen3_moe_naming, gemma2_naming, deepse
 
 #define DECODER_NAMES .in_files = "", .block = "model.layers.%d.", .tokens = "model.embed_tokens", .norm = "model.norm"
 
-#define LLAMA_MATRICES                                                                                                 \
+#define LLAMA_ATTENTION                                                                                                \
     [QKV_W] = { "self_attn.qkv_proj.weight",                                                                           \
                 { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight" } },                 \
     [QKV_B] = { "self_attn.qkv_proj.bias",                                                                             \
                 { "self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias" } },                       \
     [HEAD_NORM_W] = { "self_attn.qk_norm.weight", { "self_attn.q_norm.weight", "self_attn.k_norm.weight" } },          \
     [PROJ_W] = { .whole = "self_attn.o_proj.weight" },                                                                 \
-    [PROJ_B] = { .whole = "self_attn.o_proj.bias" },                                                                   \
+    [PROJ_B] = { .whole = "self_attn.o_proj.bias" }
+
+#define LLAMA_MATRICES                                                                                                 \
+    LLAMA_ATTENTION,                                                                                                   \
     [UP_W] = { "mlp.gate_up_proj.weight", { "mlp.gate_proj.weight", "mlp.up_proj.weight" } },                          \
     [UP_B] = { "mlp.gate_up_proj.bias", { "mlp.gate_proj.bias", "mlp.up_proj.bias" } },                                \
     [DOWN_W] = { .whole = "mlp.down_proj.weight" }, [DOWN_B] = { .whole = "mlp.down_proj.bias" }
 
 #define LLAMA_NAMES LLAMA_MATRICES, [LN1_W] = { .whole = "input_layernorm.weight" }, \
                     [LN2_W] = { .whole = "post_attention_layernorm.weight" }
+
+/* Norms with biases, and a Llama's attention. */
+#define LAYERNORM_NAMES                                                                                                \
+    [LN1_W] = { .whole = "input_layernorm.weight" }, [LN1_B] = { .whole = "input_layernorm.bias" },                    \
+    [LN2_W] = { .whole = "post_attention_layernorm.weight" }, [LN2_B] = { .whole = "post_attention_layernorm.bias" },  \
+    LLAMA_ATTENTION
+
+#define GPT2_NAMES                                                                                                     \
+    [LN1_W] = { .whole = "ln_1.weight" },           [LN1_B] = { .whole = "ln_1.bias" },                                \
+    [QKV_W] = { .whole = "attn.c_attn.weight" },    [QKV_B] = { .whole = "attn.c_attn.bias" },                         \
+    [PROJ_W] = { .whole = "attn.c_proj.weight" },   [PROJ_B] = { .whole = "attn.c_proj.bias" },                        \
+    [LN2_W] = { .whole = "ln_2.weight" },           [LN2_B] = { .whole = "ln_2.bias" },                                \
+    [UP_W] = { .whole = "mlp.c_fc.weight" },        [UP_B] = { .whole = "mlp.c_fc.bias" },                             \
+    [DOWN_W] = { .whole = "mlp.c_proj.weight" },    [DOWN_B] = { .whole = "mlp.c_proj.bias" }
 
 /* Experts with the names of a Llama's feed-forward. */
 #define EXPERT_NAMES                                                                                                   \
