@@ -1,6 +1,6 @@
 /* comm.c -- the world of devices, and agreement on errors.
  *
- * All programs open and close a comm here: cli/launch for real devices, tests.  Errors: ERR_COMM where devices
+ * All programs open and close a comm here: launch/ for real devices, tests.  Errors: ERR_COMM where devices
  * cannot be connected, ERR_CHECK for a violated rule of messages, else what a device has reported.
  */
 #include "emulated_devices/comm/transport.h"

@@ -2,6 +2,9 @@
  *
  * Letters from one device under one tag belong to its messages in the order in which these were started.  A message,
  * and the answer to one that waits for its receiver, are told apart.
+ *
+ * transport.c, slots.c and connect.c call these functions.  Without memory for a letter that nobody expects yet,
+ * letters_look ends the job.
  */
 #ifndef ORRERY_LETTERS_H
 #define ORRERY_LETTERS_H

@@ -1,5 +1,5 @@
 /* peer.c -- translates a call of ours into one of MPI's collectives and runs it, blocking or yielding.  The only
- * caller is cli/bench/schemes/collectives_device.c, to measure MPI beside the algorithms of collectives/. */
+ * caller is bench/schemes/collectives_device.c, to measure MPI beside the algorithms of collectives/. */
 #include "emulated_devices/comm/peer.h"
 #include "emulated_devices/comm/patience.h"
 #include "emulated_devices/comm/transport.h"

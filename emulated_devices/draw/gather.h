@@ -1,6 +1,6 @@
 /* gather.h -- texts that devices have made, one of each, brought to rank 0 one at a time.
  *
- * Callers: simulators.c, trace_file.c, cli/train/profile.c.
+ * Callers: simulators.c, trace_file.c, draw/profile.c.
  */
 #ifndef ORRERY_DRAW_GATHER_H
 #define ORRERY_DRAW_GATHER_H

@@ -1,5 +1,5 @@
 /* simulators.c -- turns the events of each device's clock into a graph of nodes and writes the graph in two formats.
- * The caller on all devices is cli/train/train.c.  Errors are ERR_FILE, ERR_MEMORY and ERR_COMM, the same on every
+ * The caller on all devices is run/session.c.  Errors are ERR_FILE, ERR_MEMORY and ERR_COMM, the same on every
  * device. */
 #include "emulated_devices/draw/simulators.h"
 #include "emulated_devices/draw/gather.h"

@@ -10,7 +10,7 @@
  * program does.  Every message of the run is there with its bytes, none is added; computations have the virtual time
  * that they took, rounded to the format's unit so that their sum is right.
  *
- * cli/train/train.c calls after a run that kept its events.
+ * run/session.c calls after a run that kept its events.
  */
 #ifndef ORRERY_DRAW_SIMULATORS_H
 #define ORRERY_DRAW_SIMULATORS_H

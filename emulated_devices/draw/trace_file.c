@@ -1,4 +1,4 @@
-/* trace_file.c -- joins the traces of all devices in one JSON file.  cli/train/train.c and test_trace.c call.
+/* trace_file.c -- joins the traces of all devices in one JSON file.  run/session.c and test_trace.c call.
  * Errors are the same on every device; after an error there is no file. */
 #include "emulated_devices/draw/trace_file.h"
 #include "emulated_devices/draw/gather.h"

@@ -1,6 +1,6 @@
 /* trace_file.h -- the traces of all devices in one file, for ui.perfetto.dev or chrome://tracing.
  *
- * Callers: cli/train/train.c, tests/devices/test_trace.c.
+ * Callers: run/session.c after the last step (--trace), tests/devices/test_trace.c.
  */
 #ifndef ORRERY_DRAW_TRACE_FILE_H
 #define ORRERY_DRAW_TRACE_FILE_H

@@ -1,3 +1,8 @@
+/* log.c -- the log of a run's steps as JSON lines or CSV, and its events for TensorBoard.
+ *
+ * run/session.c, run/golden.c and run/between.c write a log with these functions; cli/train/take.c checks its name.
+ * Errors are ERR_USAGE, ERR_FILE, ERR_MEMORY, and ERR_FORMAT for an earlier log above 1 GiB.
+ */
 #include "emulated_devices/run/log.h"
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/launch/stopping.h"

@@ -1,6 +1,6 @@
 /* child.c -- starts processes that do not outlive this one, and waits for or stops them.
  *
- * cli/launch/, cli/ and course/ call this file. child_start returns -1 as fork does; nothing else fails.  Signal
+ * launch/, cli/ and course/ call this file. child_start returns -1 as fork does; nothing else fails.  Signal
  * handlers are installed while there is a child, if child_take_signals was called.
  */
 #define _GNU_SOURCE                     /* wait4, prctl.h */

@@ -8,7 +8,7 @@
  *     if (child == 0) execvp(...), _exit(127);
  *     if (child > 0 && !child_wait(child, 600, &end)) child_stop(child, &end);
  *
- * cli/launch/, cli/, course/ and the library start processes here.
+ * launch/, cli/, course/ and the library start processes here.
  */
 #ifndef ORRERY_CHILD_H
 #define ORRERY_CHILD_H

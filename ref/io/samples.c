@@ -1,6 +1,6 @@
 /* samples.c -- cuts a text into samples of given or drawn lengths, and makes batches of packed sequences.
  *
- * cli/train/data/ calls it (--pack).  Errors are ERR_FORMAT and ERR_USAGE with the line of the file of lengths, and
+ * train/data/ calls it (--pack).  Errors are ERR_FORMAT and ERR_USAGE with the line of the file of lengths, and
  * ERR_MEMORY.
  */
 #include "ref/io/samples.h"

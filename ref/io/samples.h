@@ -1,6 +1,6 @@
 /* samples.h -- a text in samples of different lengths, packed into sequences.
  *
- * cli/train/ packs the text of --pack with these functions.
+ * train/data/data.c packs the text of --pack with these functions.
  */
 #ifndef ORRERY_SAMPLES_H
 #define ORRERY_SAMPLES_H

@@ -10,7 +10,7 @@
  *     Value        1 tag string, 2 simple_value float
  *     SessionLog   1 status: 1 is START
  *
- * cli/train/ writes its log with these functions (--tensorboard).
+ * run/log.c writes the steps of a run with these functions (--tensorboard).
  */
 #ifndef ORRERY_TFEVENTS_H
 #define ORRERY_TFEVENTS_H

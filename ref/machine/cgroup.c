@@ -1,6 +1,6 @@
 /* cgroup.c -- finds the folder of this process's control group, and walks up from it.
  *
- * cores.c and cli/launch/ call this file.  Functions return false where there is no such group; nothing is an error.
+ * cores.c and launch/ call this file.  Functions return false where there is no such group; nothing is an error.
  */
 #include "ref/machine/cgroup.h"
 #include <stdio.h>

@@ -9,7 +9,7 @@
  *
  * Source    Linux, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/; proc(5): /proc/PID/cgroup and mountinfo.
  *
- * cores.c and cli/launch/ read limits with these functions.
+ * cores.c and launch/ read limits with these functions.
  */
 #ifndef ORRERY_CGROUP_H
 #define ORRERY_CGROUP_H

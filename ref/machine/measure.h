@@ -1,6 +1,6 @@
 /* measure.h -- time on the clock and of a processor, and the median of several measurements.
  *
- * Benchmarks, cli/launch/ and training measure with these functions.  Times are seconds.
+ * Benchmarks, launch/ and training measure with these functions.  Times are seconds.
  */
 #ifndef ORRERY_MEASURE_H
 #define ORRERY_MEASURE_H

@@ -3,6 +3,9 @@
  * A family is one file of families/ and its line in families/families.def.  The file says how the family's config.json
  * is read and written, what its parameters are called, which options of a model_config its models may have, and which
  * nodes its parts have on devices.  model_config.family points to it; nobody else asks which family a model is of.
+ *
+ * config_json.c searches families[] and calls finish, which reports ERR_FORMAT for a wrong config.json.  model/probe.c,
+ * model/link/link.c, check/recompute/replay.c and cli/show/sbp.c call model_program.
  */
 #ifndef ORRERY_FAMILY_H
 #define ORRERY_FAMILY_H

@@ -9,6 +9,9 @@
  *         "GPT-J-6B", 2021.  The block is pre-norm: x += attention(norm(x)), x += feed-forward(norm(x)); a GPT-J's
  *         is parallel: n = norm(x), x += attention(n) + feed-forward(n); forward.c has
  *         that with a shortcut.  tests/ref/test_golden.c compares it with PyTorch.
+ *
+ * verify/reference/, check/mistakes/, ref/golden/, ref/text/, bench/ and subcommands run this model.  transformer_open
+ * also returns ERR_USAGE, for a number format without operations.
  */
 #ifndef ORRERY_TRANSFORMER_H
 #define ORRERY_TRANSFORMER_H

@@ -1,6 +1,6 @@
 /* corpus.c -- mixes files of tokens in given shares, and cuts windows of S tokens out of them.
  *
- * cli/train/data/ calls this file.  Errors are ERR_USAGE (too few tokens, shares that are too fine) and ERR_MEMORY;
+ * train/data/ calls this file.  Errors are ERR_USAGE (too few tokens, shares that are too fine) and ERR_MEMORY;
  * after a failure there is nothing to close.  Sequence n depends on n and the seed only, so every device finds it
  * without messages.
  */

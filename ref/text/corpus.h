@@ -9,7 +9,7 @@
  * So sequence n is a function of (seed, files, shares, S, n): there is no state, a device computes only its own, and
  * a run that goes on at sequence n needs no other number.
  *
- * cli/train/data/ trains on a corpus; every device opens its own and fills its own sequences.
+ * train/data/ trains on a corpus; every device opens its own and fills its own sequences.
  */
 #ifndef ORRERY_CORPUS_H
 #define ORRERY_CORPUS_H

@@ -1,6 +1,6 @@
 /* token_file.h -- files of tokens, as other programs for training read and write them.
  *
- * cli/tokenize.c writes such files, cli/train/data/ reads them.
+ * cli/tokenize.c writes such files, train/data/ reads them.
  */
 #ifndef ORRERY_TOKEN_FILE_H
 #define ORRERY_TOKEN_FILE_H

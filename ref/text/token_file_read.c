@@ -1,6 +1,6 @@
 /* token_file_read.c -- reads files of tokens.  They are mapped, not copied: what is not used is not read.
  *
- * corpus.c reads tokens through this file, cli/train/data/ opens the files.  Errors are ERR_FILE and ERR_FORMAT;
+ * corpus.c reads tokens through this file, train/data/ opens the files.  Errors are ERR_FILE and ERR_FORMAT;
  * after a failure there is nothing to close.
  */
 #include "ref/io/output.h"

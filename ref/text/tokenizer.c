@@ -1,6 +1,6 @@
 /* tokenizer.c -- turns texts into tokens and back, by the parts that tokenizer_read.c has read.
  *
- * cli/tokenize.c, cli/sample.c and cli/train/data/ call this file.  A text goes through added tokens, normalizers and
+ * cli/tokenize.c, cli/sample.c and train/data/ call this file.  A text goes through added tokens, normalizers and
  * splitters; words go to bpe.c.  Functions with a bool return whether there was memory; those at the end return
  * errors, as tokenizer.h says.
  */

@@ -1,5 +1,5 @@
 /* checker.h -- compares a program's tensors with a golden file: the first wrong tensor, its ranks, the factor.
- * emulated_devices/cli/check.c, cli/launch/machine.c and model/checkpoint/checkpoint.c call check_files.  A tensor
+ * emulated_devices/cli/check.c, launch/machine.c and model/checkpoint/checkpoint.c call check_files.  A tensor
  * that differs is a finding in the result, not an error. */
 #ifndef ORRERY_CHECKER_H
 #define ORRERY_CHECKER_H

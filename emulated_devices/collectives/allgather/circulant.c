@@ -7,9 +7,9 @@
  * Cost      steps  ceil(log2 P);  bytes  all blocks but one: n(P-1)/P.  Both are minimal.
  * Memory    the vector once more, since blocks are gathered in rotated order.
  * Rounding  permutes: bits are equal.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5, skips 1 2 3 5:    w0 -> r-1      w0 -> r-2      w0 w1 -> r-3
  */

@@ -9,9 +9,9 @@
  * Cost      steps  ceil(log2 P);  bytes  all blocks but one: n(P-1)/P
  * Memory    the blocks of a step twice, packed: up to n.
  * Rounding  permutes: bits are equal.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5, block 0:   0 -4-> 4     0 -2-> 2 -1-> 3     0 -1-> 1        (the number on an arrow is the bit)
  */

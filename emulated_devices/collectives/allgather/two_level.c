@@ -8,9 +8,9 @@
  *           bytes  (P/q - 1)|b(r)| between nodes, (q-1) times the blocks with its place inside
  * Memory    the blocks of two places, packed.
  * Rounding  permutes: bits are equal.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 6, q = 2:    between  0 -b0-> 2, 4     2 -b2-> 0, 4 ..            each block crosses to a node once
  *                  inside   0 -{b0 b2 b4}-> 1    0 <-{b1 b3 b5}- 1      and so in the other nodes

@@ -9,9 +9,9 @@
  *           adds   as the ring, for each half
  * Memory    two scratch blocks of ceil(n/2P) elements.
  * Rounding  each block is added once round the ring, by one device at a time: the same bits on all devices.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     0 --> 1 --> 2 --> 3 --> 0      first half
  *     0 <-- 1 <-- 2 <-- 3 <-- 0      second half

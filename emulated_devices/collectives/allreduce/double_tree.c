@@ -9,9 +9,9 @@
  *           adds      n/2 for each child in each tree.  Steps grow with log2 P, not with P.
  * Memory    one scratch segment.
  * Rounding  each half is added once, in the order of its tree.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 8:     tree 0:      0                  tree 1:      7
  *                         4                               3

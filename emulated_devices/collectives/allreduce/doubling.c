@@ -8,9 +8,9 @@
  *           adds   n in each step
  * Memory    n elements of scratch.
  * Rounding  both devices of a pair compute (lower op higher), in that order: the same bits on all devices.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 4:    0     1     2     3
  *           0+1 = 0+1   2+3 = 2+3        exchange with the device 1 away

@@ -9,9 +9,9 @@
  * Cost      sum of (f-1) messages of n elements each way, one after another on one port; adds the same times n
  * Memory    f n elements of scratch for the largest factor.
  * Rounding  all devices of a step add in the same order of members: the same bits on all devices.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 12 = 4 * 3:   0 1 2 3 | 4 5 6 7 | 8 9 10 11     step 1: within each four
  *                   0 4 8 | 1 5 9 | 2 6 10 | 3 7 11   step 2: devices with the same place in their four

@@ -6,9 +6,9 @@
  *           bytes  n(P-1),  adds  n(P-1)
  * Memory    P n elements of scratch.
  * Rounding  all add in the order of devices 0, 1, .., P-1: the same bits.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     0 --n--> 1, 2, 3      1 --n--> 0, 2, 3      2 --n--> 0, 1, 3      3 --n--> 0, 1, 2      all at once
  */

@@ -8,9 +8,9 @@
  *           adds   n(P-1)/P
  * Memory    ceil(n/2) elements of scratch; n with folding.
  * Rounding  each part is summed on one device and copied: the same bits on all devices.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 4, parts a b c d:    0         1         2         3
  *   distance 2            ab--      ab--      --cd      --cd       each sends half of its vector

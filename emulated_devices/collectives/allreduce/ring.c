@@ -12,9 +12,9 @@
  * Memory    one scratch block, ceil(n/P) elements.
  * Rounding  block b is added in the order of devices b, b+1, .., b-1: computed once, so all devices have the same
  *           bits.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 3, a column for each block; device r starts with r0 r1 r2.  02+22: the partial sum of those two;  *: finished.
  *

@@ -8,9 +8,9 @@
  *           bytes     2n - |b(r+1)| - |b(r+2)|,  adds  n - |b(r)|: the same as the ring
  * Memory    two scratch segments.
  * Rounding  as the ring: block b in the order of devices b, b+1, .., b-1.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *   S = 2      send      0a   0b   1a   1b   2a ..
  *              receive   0a   0b   1a   1b   ..

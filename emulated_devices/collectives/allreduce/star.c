@@ -7,9 +7,9 @@
  *           adds   n(P-1), all at device 0
  * Memory    n elements of scratch at device 0.
  * Rounding  in the order of devices 0, 1, .., P-1; one sum, computed once.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     1 --.       .-- 1
  *     2 ---> 0 ===--- 2        all through one port: time grows with P

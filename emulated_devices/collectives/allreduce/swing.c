@@ -12,9 +12,9 @@
  *           bytes  2n - 2|b(r)| for a power of two: as few as the ring;  adds  the sum of the kept blocks in every step
  * Memory    n elements of scratch.
  * Rounding  each block is finished on one device: the same bits on all.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 8: partners of device 0: 1 (rho 1), then 7 (rho -1), then 3 (rho 3);  of device 1: 0, then 2, then 6.
  */

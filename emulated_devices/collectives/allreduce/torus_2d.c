@@ -8,9 +8,9 @@
  *           adds   n(P-1)/P
  * Memory    one block of a row, ceil(n/q) elements.
  * Rounding  each element is added once along a row and once along a column: the same bits on all devices.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 6, q = 2:     0 - 1        rows     {0,1} {2,3} {4,5}: halves of the vector are added
  *                   2 - 3        columns  {0,2,4} {1,3,5}:   a half each, now added over all six

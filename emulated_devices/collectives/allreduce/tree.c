@@ -7,9 +7,9 @@
  *           adds   n for every child
  * Memory    n elements of scratch at devices with children.
  * Rounding  one sum, in the order of the tree.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5:   0 <- 1,  0 <- 2 <- 3,  0 <- 4;  then the same arrows reversed
  */

@@ -9,9 +9,9 @@
  *           adds   a first device: n(q-1) and the ring's; the others: none
  * Memory    n elements at the first device of a node.
  * Rounding  one sum for each block of the ring; the same bits on all devices.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5 on nodes {0 1} {2 3} {4}:
  *

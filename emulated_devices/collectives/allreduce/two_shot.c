@@ -8,9 +8,9 @@
  * Memory    P blocks of scratch, about n in all: the others' parts of this device's block, until they are added in
  *           order.
  * Rounding  block b is added by device b alone, in the order of devices 0, 1, .., P-1: the same bits on all.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 3:     first   0 -b1-> 1   0 -b2-> 2   1 -b0-> 0   1 -b2-> 2   2 -b0-> 0   2 -b1-> 1
  *            second  0 -b0-> 1,2             1 -b1-> 0,2             2 -b2-> 0,1

@@ -10,9 +10,9 @@
  *           bytes  (q-1) P/q blocks inside, (P/q - 1) q blocks between: nearly 2n, but in messages q times as long
  * Memory    the vector twice.
  * Rounding  permutes: bits are equal.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 6, q = 2, device 0:    inside   sends its blocks for 1, 3, 5 to device 1; receives those of device 1 for 0, 2, 4
  *                            between  sends the blocks of 0 and 1 for 2 to device 2, those for 4 to device 4

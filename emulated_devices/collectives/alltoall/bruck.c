@@ -9,9 +9,9 @@
  *           blocks.
  * Memory    the vector, and half of it twice.
  * Rounding  permutes: bits are equal.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5, numbers 0 1 2 3 4:    bit 1: 1 3 to r+1      bit 2: 2 3 to r+2      bit 4: 4 to r+4
  */

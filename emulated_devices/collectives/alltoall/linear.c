@@ -5,9 +5,9 @@
  * Cost      steps  1 where a device can send to all at once; P-1 through one port;  bytes  all but the own block
  * Memory    the list of messages; in place a copy of the vector, because a block may arrive before any was sent.
  * Rounding  permutes: bits are equal.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     all receives are posted, then all sends, each device beginning with the one after it
  */

@@ -8,9 +8,9 @@
  * In place  a shift by k overwrites the block that the shift by P-k sends.  So these two shifts follow each other, and
  *           that block is saved in between.
  * Rounding  permutes: bits are equal.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5     step 1: r -> r+1      step 2: r -> r-1      step 3: r -> r+2      step 4: r -> r-2      (mod P)
  *           no device receives from two at once

@@ -6,9 +6,9 @@
  * Cost      steps  P-1;  bytes  all but the own block: n(P-1)/P, each element once
  * Memory    none; in place one block, the longest: a copy of the block to send, while the received one overwrites it.
  * Rounding  permutes: bits are equal.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     P = 4:   step 1: 0-1 2-3      step 2: 0-2 1-3      step 3: 0-3 1-2
  */

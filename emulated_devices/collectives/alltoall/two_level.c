@@ -8,9 +8,9 @@
  * Memory    at a leader everything of its node, q*P blocks, twice; and a message, q blocks for each of the largest
  *           node.
  * Rounding  permutes: bits are equal.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5 on nodes {0 1} {2 3} {4}:   1 -> 0, 3 -> 2      in, 5 blocks each
  *                                   0 -> 2, 2 -> 4 ..   4 blocks from 0 to 2 (2 members to 2); 2 blocks from 2 to 4

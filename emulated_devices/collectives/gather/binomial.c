@@ -8,9 +8,9 @@
  * Cost      steps  ceil(log2 P);  bytes  the blocks of the device's subtree
  * Memory    the blocks of the subtree, in the order of the tree.
  * Rounding  permutes: bits are equal.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 6, root 0:   1 -b1-> 0     3 -b3-> 2     5 -b5-> 4     2 -b2 b3-> 0     4 -b4 b5-> 0
  */

@@ -6,9 +6,9 @@
  * Cost      steps  ceil(log2 P), the minimum;  bytes  n from all but the root;  adds  n for each child
  * Memory    a copy of the vector (the input is only read) and a receive buffer of the same size.
  * Rounding  in the order of the tree: ((0+1)+(2+3))+..
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 6, root 0; the number is the step:    0 <-1- 1     2 <-1- 3     4 <-1- 5     0 <-2- 2     0 <-3- 4
  */

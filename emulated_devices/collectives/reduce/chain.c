@@ -6,9 +6,9 @@
  *           bytes  n from all but the root;  adds  n at all but the last
  * Memory    the vector at all but the root (the input is only read) and one segment.
  * Rounding  from the far end: root + (1 + (2 + ..)).
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     root <-- 1 <-- 2 <-- 3       while 1 receives segment s-1, 2 receives segment s
  */

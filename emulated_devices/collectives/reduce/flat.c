@@ -5,9 +5,9 @@
  * Cost      steps  P-1 through the root's port;  bytes  n from each other device;  adds  n(P-1) at the root
  * Memory    n elements at the root.
  * Rounding  the root's own vector first, then in the order of devices.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     1 --n--> root      2 --n--> root      3 --n--> root
  */

@@ -8,9 +8,9 @@
  *           adds   about n(P-1)/P
  * Memory    the vector (the input is only read), and half of it; twice with folding.
  * Rounding  each part is added in one place, in the order of the tree.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 4, root 0:     0: a      1: b      2: c      3: d       after halving, as in allreduce/rabenseifner.c
  *                    1 -b-> 0      2 -c-> 0      3 -d-> 0

@@ -8,9 +8,9 @@
  * Cost      steps  ceil(log2 P), bytes n - |b(r)|: both are minimal;  adds  all received elements
  * Memory    the vector once, and half of it.
  * Rounding  the order depends only on P.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 5, skips 1 2 3 5:    w3 w4 -> r+3      w2 -> r+2      w1 -> r+1
  */

@@ -6,9 +6,9 @@
  *           bytes  n - |b(r)|;  adds  (P-1)|b(r)|
  * Memory    P blocks, about n in all: received blocks, until they are added in order.
  * Rounding  in the order of devices 0, 1, .., P-1, not of arrival.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 3:     0 -b1-> 1   0 -b2-> 2   1 -b0-> 0   1 -b2-> 2   2 -b0-> 0   2 -b1-> 1
  */

@@ -7,9 +7,9 @@
  *           bytes  n - |b(r)| for a power of two;  adds  the kept half in every step
  * Memory    the vector and half of it again (twice with folding): the input is only read.
  * Rounding  block b is added in the order of the tree.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 4:     0       1       2       3
  *   by 2     b0 b1   b0 b1   b2 b3   b2 b3

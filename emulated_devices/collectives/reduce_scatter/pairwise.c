@@ -7,9 +7,9 @@
  *           bytes  n - |b(r)|;  adds  (P-1)|b(r)|
  * Memory    one block.
  * Rounding  on device r in the order r, r-1, r-2, ..
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 4, step 1:  0 -b1-> 1 -b2-> 2 -b3-> 3 -b0-> 0;  step 2: to the device two away;  step 3: three away
  */

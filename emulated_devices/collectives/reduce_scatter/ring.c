@@ -7,9 +7,9 @@
  *           bytes  n - |b(r)|, the minimum;  adds  n - |b(r-1)|
  * Memory    two blocks of scratch: the input is only read.
  * Rounding  block b is added in the order of devices b+1, b+2, .., b.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 3:   b0: 1 -> 2 -> 0      b1: 2 -> 0 -> 1      b2: 0 -> 1 -> 2
  *          step 1: device r sends its own part of b(r-1);  step 2: the sum of b(r-2) it has just made

@@ -11,9 +11,9 @@
  *           adds   (q-1) times the blocks with its place, (P/q - 1)|b(r)|
  * Memory    twice the blocks with its place.
  * Rounding  first inside the node, then over nodes.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 6, q = 2:    inside   0 -{b1 b3 b5}-> 1    0 <-{b0 b2 b4}- 1     and so in the other nodes
  *                  between  0 -b2-> 2   0 -b4-> 4   2 -b0-> 0 ..       (the sums)

@@ -6,9 +6,9 @@
  *           (exclusive: n more for each after the first, for the sum without the device's own vector)
  * Memory    the vector twice; four times if exclusive.
  * Rounding  the sum received from the left is the left operand.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  * P = 4:      x0      x1      x2      x3
  *   by 1      x0      x01     x12     x23

@@ -5,9 +5,9 @@
  * Cost      steps  P-1;  bytes  n from all but the last;  adds  n at all but the first (exclusive: nor at the last)
  * Memory    the vector twice: the input may be the output.
  * Rounding  from left to right, as one device would.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     0 --x0--> 1 --x0+x1--> 2 --x0+x1+x2--> 3
  */

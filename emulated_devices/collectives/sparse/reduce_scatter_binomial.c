@@ -6,9 +6,9 @@
  *           depth     log2(T+1), rounded up, for T targets;  adds  one length for each child in a block's tree
  * Memory    sums of blocks that a device passes on; the longest block that comes to it; the list of messages.
  * Rounding  in the order of the tree, which depends on the owner; every element of a block alike.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     a block of member 0 for 1 2 3 4:    1 -> 0    3 -> 2      2 -> 0      4 -> 0
  */

@@ -6,9 +6,9 @@
  *           adds      of each own block its length for each target
  * Memory    two of the longest own block; the list of messages.
  * Rounding  in the order of ranks, whoever is the owner: if a block changes its owner, the bits of its sum do not.
- * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  ERR_MEMORY
- *           on every member, if one has no scratch.  A message that fails gives ERR_COMM, with which collective_run
- *           ends the job.
+ * Called    registry.c lists it; collective_run calls its run on every member, collective_cost its cost.  If a
+ *           member has no scratch, a small call ends the job, and one above AGREE_FROM bytes gives ERR_MEMORY on every
+ *           member.  A message that fails gives ERR_COMM, with which collective_run ends the job.
  *
  *     blocks  a of member 0 for 1 2 3    b of member 2 for 0         1 -a-> 0   2 -a-> 0   3 -a-> 0   0 -b-> 2
  */

@@ -5,7 +5,7 @@
  * from a load (ref/model/load.h).  Virtual time, messages and memory peaks equal those of every other backend, unless
  * they depend on numbers, as the choices of a router without a load or a skipped step do.
  *
- * device_open calls this file for --backend count; model/dry_run/ and collectives/attempt.c use this file, too.  Only
+ * device_open calls this file for --backend count; train/dry_run/ and collectives/attempt.c use this file, too.  Only
  * opening can fail, with ERR_MEMORY.
  */
 #include "emulated_devices/device/backend.h"

@@ -1,6 +1,7 @@
 /* boxing.c -- finding the shortest journey.
  *
- * The functions give costs and steps of journeys, and send nothing.  assign.c, assign_run.c and cli/show/sbp.c ask.
+ * The functions give costs and steps of journeys, and send nothing.  assign.c and assign_run.c ask for journeys;
+ * cli/show/sbp.c only prints those of assign.c.  boxing_run.c and boxing_time.c ask for parcels.
  * All functions are local and pure, and cannot fail for signatures that fit.
  */
 #include "emulated_devices/schemes/sbp/boxing.h"

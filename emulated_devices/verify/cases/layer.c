@@ -1,5 +1,5 @@
 /* layer.c -- opens a trainer of one layer in the middle of a pipeline and runs a forward and a backward pass.
- * Callers are cli/bench/schemes/tensor_device.c, attention.c and test_tensor_time.c.  Errors are plan_check's and
+ * Callers are bench/schemes/tensor_device.c, attention.c and test_tensor_time.c.  Errors are plan_check's and
  * ERR_MEMORY. */
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/verify/cases/layer.h"

@@ -1,7 +1,7 @@
 /* counts.h -- checks that a device has sent, moved and held what was predicted, for `orrery train` and `orrery
  * verify`.
  *
- * Callers: cli/train/report/reports.c, verify/cases/case.c, tests.
+ * Callers: run/reports.c, verify/cases/case.c, tests.
  */
 #ifndef ORRERY_VERIFY_COUNTS_H
 #define ORRERY_VERIFY_COUNTS_H

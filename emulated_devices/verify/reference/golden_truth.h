@@ -11,7 +11,7 @@
  *   - where the file's bound is above WIDE_BOUND, in 16 bits, and the one-device run's, in the same format, is smaller;
  *   - after a device has sent a token to another expert than the file does: what follows is another function.
  *
- * Callers: cli/train/golden.c opens and closes a truth, compare.c reads from it.
+ * Callers: run/golden.c opens and closes a truth, compare.c reads from it.
  */
 #ifndef ORRERY_GOLDEN_TRUTH_H
 #define ORRERY_GOLDEN_TRUTH_H

@@ -6,7 +6,9 @@
  * sums are sent to rank 0.  With `isolate`, each computed tensor is then replaced by the truth, so that an error does
  * not cause more errors in later tensors.
  *
- * Callers: compare.c on behalf of watch.c, and cli/train's dump of tensors, which gathers what devices computed.
+ * run/session.c, run/golden.c and verify/cases/case.c open probes; compare.c uses them for watch.c.  verify/dump/
+ * gathers tensors for run/golden.c.  probes_deliver returns ERR_MEMORY on every device if one has no room for its
+ * lists.  Elsewhere missing memory or a failed message ends all devices.
  */
 #ifndef ORRERY_PROBES_H
 #define ORRERY_PROBES_H

@@ -1,4 +1,4 @@
-/* watch.c -- the one-device run, and the copies of a plan, beside a training loop.  cli/train, cli/train/golden.c
+/* watch.c -- the one-device run, and the copies of a plan, beside a training loop.  run/session.c, run/golden.c
  * and verify/cases/case.c register the observers.  Each function is called on all devices at the same moment, and
  * returns the same error_code on all of them. */
 #include "emulated_devices/verify/reference/watch.h"
