@@ -60,6 +60,19 @@ letters() {
         END { if (100 * one > most * all) print one " of " all " parameters have one letter, and " most " % may" }'
 }
 
+# A file says in its first line what it is.  Generated headers and includes of X-macros (.def) are no sources.
+without_head() {
+    (cd "$tree" && sources | while read -r file; do [ "$(head -c 2 "$file")" = '/*' ] || echo "$file:1: begins with no comment that says what the file is"; done)
+}
+
+# Rooms of which comments name a file: a path with one of them in front is of this tree.
+named_files() {
+    local rooms='cli|course|bench|run|launch|draw|verify|check|search|train|model|plan|schemes|collectives|comm|device|ref|tests|tutorials'
+    (cd "$tree" && sources | xargs -d '\n' grep -noE "(^|[ (;,])(emulated_devices/)?($rooms)/([a-z_0-9]+/)*[a-z_0-9]+\.[chd][a-z]*" |
+        sed -E 's/^([^:]*:[0-9]+):[ (;,]*/\1 /' | while read -r at path; do
+            [ -e "$path" ] || [ -e "emulated_devices/$path" ] || [ -e "${at%/*}/$path" ] || echo "$at: names $path, which is not there"; done)
+}
+
 begin() { echo "[ RUN      ] $1"; }
 end() { if [ -z "$2" ]; then echo "[       OK ] $1"; else echo "$2" | head -20; echo "[  FAILED  ] $1"; failed=1; fi; }
 failed=
@@ -67,6 +80,9 @@ failed=
 begin names_are_of_one_file;      end names_are_of_one_file      "$(shared_names)"
 begin letters_are_of_two_types;   end letters_are_of_two_types   "$(letters_of_many_types)"
 begin parameters_have_names;      end parameters_have_names      "$(letters)"
+
+begin files_say_what_they_are;    end files_say_what_they_are    "$(without_head)"
+begin files_that_comments_name;   end files_that_comments_name   "$(named_files)"
 
 # The rules see what they forbid.
 begin the_rules_see_what_they_forbid
@@ -76,7 +92,10 @@ for k in 1 2 3 4; do
     printf 'static int run(const struct t%d *p, int64_t n,\n               struct thing *thing)\n{\n    return p->n;\n}\nint other_%d(struct t%d *p) { return p->n; }\n' $k $k $k >"$tree/emulated_devices/b/f$k.c"
 done
 printf 'int run(int a);\nint once(struct plan *plan)\n{\n}\n' >"$tree/ref/a/g.c"
+printf '/* h.c -- as cli/gone.c and ref/a/g.c do. */\n' >"$tree/ref/a/h.c"
 wrong=
+[ "$(without_head | grep -c '^emulated_devices/b/f1.c:1: ')/$(without_head | wc -l)" = 1/5 ] || wrong="$wrong without_head"
+[ "$(named_files)" = 'ref/a/h.c:1: names cli/gone.c, which is not there' ] || wrong="$wrong named_files"
 [ "$(shared_names | grep -c '^run is a function of 4 files')" = 1 ] || wrong="$wrong shared_names"
 [ "$(letters_of_many_types | grep -c '^b p: a pointer of one letter to 4 types')" = 1 ] || wrong="$wrong letters_of_many_types"
 [ "$(letters)" = '12 of 17 parameters have one letter, and 15 % may' ] || wrong="$wrong letters"

@@ -16,8 +16,8 @@
  * Ends     as local-sgd
  * Equals   reassociates: ref/optim/outer_slow_momentum.c, with replicas added in the order of the all-reduce; with
  *          momentum 0 local-sgd
- * Called   registry.c lists the scheme, and stages/outer.c calls its outward function.  outer.c reports ERR_PLAN, if the
- *          lowest learning rate is 0
+ * Called   registry.c lists the scheme, and stages/outer.c calls its outward function.  outer.c reports ERR_PLAN, if
+ *          the lowest learning rate is 0
  */
 #include "emulated_devices/schemes/data/data.h"
 
