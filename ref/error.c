@@ -1,3 +1,6 @@
+/* error.c -- fills struct error with a code and one line of text, and says what codes mean.  Almost every file that
+ * can fail calls fail; cli/main.c prints the meaning and takes the exit status.  A text of ERR_MEMORY ends with the
+ * memory that error_names_memory has named.  The functions never print and never end the process. */
 #include "ref/error.h"
 #include "ref/error_memory.h"
 #include "ref/io/plain.h"

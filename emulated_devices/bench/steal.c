@@ -1,3 +1,5 @@
+/* steal.c -- starts processes that keep cores busy, and ends them.  bench/step_measure.c calls around the measured
+ * steps.  Too few cores, or a core that refuses a process, are ERR_USAGE.  After an error no process is left. */
 #define _GNU_SOURCE                     /* sched_setaffinity */
 #include "emulated_devices/bench/steal.h"
 #include "ref/machine/cores.h"

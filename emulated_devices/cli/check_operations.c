@@ -1,3 +1,5 @@
+/* check_operations.c -- prints and writes as JSON what a check says of each single operation.  cli/check.c calls
+ * after the operations are recomputed.  Inputs are the verdicts in struct singles.  No function reports errors. */
 #include "emulated_devices/cli/check_operations.h"
 #include "ref/io/pair.h"
 #include "ref/io/terminal.h"

@@ -1,3 +1,5 @@
+/* check_verdict.c -- prints the last line of a check, and has the words of verdicts.  cli/check.c calls after all
+ * comparisons.  Inputs are the verdict and the counts of checked kinds.  No function reports errors. */
 #include "emulated_devices/cli/check_verdict.h"
 #include "ref/io/terminal.h"
 #include <stdarg.h>

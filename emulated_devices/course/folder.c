@@ -1,3 +1,6 @@
+/* folder.c -- finds a student's folder, and reads and writes the progress there.  cli/course/learn.c calls;
+ * cli/course/grade.c and cli/teacher/course.c only choose lessons.  A folder without a course, or an unknown lesson,
+ * is ERR_USAGE.  A progress entry that is not valid counts as not tried. */
 #define _XOPEN_SOURCE 700               /* realpath */
 #include "emulated_devices/course/folder.h"
 #include "ref/io/json.h"

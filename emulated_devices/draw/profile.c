@@ -1,3 +1,6 @@
+/* profile.c -- describes a device's first step as JSON, and gathers all devices' profiles on rank 0.  run/session.c
+ * calls; profile_gather must be called on all ranks together.  Without memory on any device all ranks get an error,
+ * and ERR_MEMORY names that device.  Only rank 0 gets a profile; after an error nobody has a profile. */
 #include "emulated_devices/draw/profile.h"
 #include "emulated_devices/draw/gather.h"
 #include "ref/io/json.h"

@@ -1,3 +1,5 @@
+/* family.c -- keeps track of all processes of a job, and ends those that are left.  Only launch/launch.c calls, in
+ * the launching process.  No function reports errors; family_end returns how many processes are left. */
 #if defined(__linux__)
 #define _GNU_SOURCE                     /* prctl.h */
 #include <sys/prctl.h>

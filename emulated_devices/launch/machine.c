@@ -1,3 +1,7 @@
+/* machine.c -- checks that memory, processes and open files suffice for a job.  launch/launch.c calls before the
+ * start, run/session.c when the model's memory is known.  A lack is ERR_MEMORY; machine_check may raise this
+ * process's limit of open files.  check_limits runs before main, and ends the process with status 1 if a limit is
+ * too low. */
 #if defined(__linux__)
 #define _GNU_SOURCE                     /* MAP_NORESERVE */
 #endif

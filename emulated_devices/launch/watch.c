@@ -1,3 +1,6 @@
+/* watch.c -- passes on the output of ranks, and takes their messages to the launcher out of it.  launch/launch.c
+ * calls whenever a stream has something to read.  Results are the fields of struct watch: announced processes,
+ * deaths, errors.  No function returns an error code. */
 #include "emulated_devices/launch/watch.h"
 #include "emulated_devices/launch/launch.h"
 #include "ref/machine/measure.h"

@@ -1,3 +1,6 @@
+/* apart.c -- adds loss and norm of replicas that train apart.  model/trainer.c calls on all ranks together, at the
+ * end of a step.  Rank 0 adds in the order of replicas, so that all devices get the same numbers.  Errors of
+ * messages are passed on. */
 #include "emulated_devices/model/apart.h"
 #include <math.h>
 

@@ -1,3 +1,6 @@
+/* away.c -- moves activations of layers to the slow tier after forward, and back before backward.
+ * model/trainer_open.c and model/stage.c call; model/trainer_cost.c takes the predicted traffic.  Without memory to
+ * fetch a layer the code is ERR_MEMORY.  Errors of the tier are passed on. */
 #include "emulated_devices/model/away.h"
 #include <math.h>
 

@@ -1,3 +1,6 @@
+/* balance.c -- counts choices of routers for balance losses, and brings counts and slopes to their devices.
+ * model/stage.c, model/mixture.c and model/run/run_mixture.c call.  The exchanges along tp and cp need all their
+ * devices.  Without memory for counts the code is ERR_MEMORY. */
 #include "emulated_devices/model/balance.h"
 #include "ref/model/balance.h"
 #include <stdlib.h>

@@ -1,3 +1,6 @@
+/* collect.c -- brings the pieces of a tensor from all devices to rank 0, and puts read tensors into shards.
+ * model/checkpoint, verify and run/sample.c call.  All ranks must call collect_pieces and what calls it; after a
+ * failure there the job ends.  collect_own and collect_keep_weights are local, and report ERR_MEMORY. */
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/schemes/data/stages/sharing.h"
 #include "emulated_devices/schemes/data/tiles.h"

@@ -1,3 +1,6 @@
+/* encoders.c -- runs the encoders of inputs other than text, and moves their rows to the first stage.
+ * model/trainer.c calls in each step, model/trainer_batch.c for each batch.  model/trainer_open.c opens and closes.
+ * Without memory the code is ERR_MEMORY; errors of messages are passed on. */
 #include "emulated_devices/model/encoders.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/trainer.h"

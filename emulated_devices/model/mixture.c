@@ -1,3 +1,6 @@
+/* mixture.c -- adds the routers' terms to the loss, and shares counts of choices.  model/trainer.c calls in each
+ * step; run/session.c watches choices and places experts.  All ranks call routers_share and routers_bring together.
+ * Without memory the code is ERR_MEMORY. */
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/balance.h"

@@ -1,3 +1,6 @@
+/* probe.c -- says which part of a named activation a device has.  verify/reference/probes.c,
+ * verify/reference/compare.c and check/recompute/replay.c call.  The answers depend on the plan alone, so no
+ * messages are sent.  No function reports errors. */
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/model/link/link.h"
 #include "ref/model/naming.h"

@@ -1,3 +1,6 @@
+/* result.c -- sums the few results of a step over the devices of a replica.  model/trainer.c and model/mixture.c
+ * reduce; all ranks must call result_reduce together.  model/trainer_open.c opens the groups along tp, pp and the
+ * copies.  Without memory for a group the code is ERR_MEMORY. */
 #include "emulated_devices/model/result.h"
 #include "emulated_devices/model/trainer.h"
 #include <stdlib.h>

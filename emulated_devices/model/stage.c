@@ -1,3 +1,6 @@
+/* stage.c -- runs one pipeline stage forward and backward on a microbatch.  model/trainer.c calls as the schedule
+ * orders; model/trainer_open.c opens and closes; model/trainer_cost.c predicts.  Without memory for lists or a
+ * microbatch the code is ERR_MEMORY.  After an error of stage_open the stage is closed. */
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/model/away.h"
 #include "emulated_devices/model/balance.h"

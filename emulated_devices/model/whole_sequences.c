@@ -1,3 +1,6 @@
+/* whole_sequences.c -- gathers the choices of whole sequences along cp, and returns each device's rows.  Only
+ * model/run/run_mixture.c opens and closes; model/link/link_cost.c predicts the traffic.  All devices along cp must
+ * open together.  Without memory the code is ERR_MEMORY; the caller closes after an error, too. */
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/positions.h"

@@ -1,3 +1,6 @@
+/* zeroth.c -- computes the losses on both sides of a step without a backward pass.  model/trainer.c calls on all
+ * ranks together; model/trainer_open.c opens and model/trainer_cost.c predicts.  Each device may compute both sides
+ * or one side.  Errors of passes and messages are passed on. */
 #include "emulated_devices/model/zeroth.h"
 #include "ref/model/mezo.h"
 

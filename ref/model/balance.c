@@ -1,3 +1,6 @@
+/* balance.c -- says which rows one balance loss has, and computes the loss's slope.  ref/model/mixture.c and
+ * model/balance.c call, and check/recompute/route.c computes the slopes again.  All functions are pure and report no
+ * errors. */
 #include "ref/model/balance.h"
 
 struct balance_rule balance_rule_of(const struct conventions *as)

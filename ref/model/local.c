@@ -1,3 +1,6 @@
+/* local.c -- trains replicas separately on one device, and joins them by outer steps.  tests/ref/test_outer.c and
+ * tests/devices/test_local.c call; no command does.  local_open reports ERR_MEMORY; errors of the model are passed
+ * on. */
 #include "ref/model/local.h"
 #include <stdlib.h>
 #include <string.h>

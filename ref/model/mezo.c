@@ -1,3 +1,6 @@
+/* mezo.c -- draws the direction z, moves weights along z, and computes a loss or gradients there.  device/drawn.c
+ * draws and moves shards; verify/reference/reference_zeroth.c runs the one-device model.  A loss along z reports
+ * ERR_MEMORY without room for moved weights.  The model has its own weights back afterwards, also after an error. */
 #include "ref/model/mezo.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/philox.h"

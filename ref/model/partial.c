@@ -1,3 +1,6 @@
+/* partial.c -- makes a layer the identity for the sequences that skip the layer.  ref/model/forward.c calls after a
+ * layer, ref/model/backward.c before and after a layer.  Inputs are the model's flags passes_by [layers, B].  No
+ * function reports errors. */
 #include "ref/model/partial.h"
 #include <string.h>
 

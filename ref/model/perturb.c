@@ -1,3 +1,6 @@
+/* perturb.c -- makes an observer that disturbs every computed tensor by its rounding error.
+ * verify/reference/reference.c and ref/golden/replay.c attach the observer to the reference.  The disturbance
+ * changes the observed tensors in place.  No function reports errors. */
 #include "ref/model/perturb.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/philox.h"

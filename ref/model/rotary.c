@@ -1,3 +1,6 @@
+/* rotary.c -- computes frequencies of rotary positions, and their table of cosines and sines.  model/stage.c,
+ * schemes/sbp/operators.c and ref/model/transformer.c fill their tables here.  check/recompute/elementwise.c reads
+ * single frequencies.  A table [S, R] has R/2 cosines, then R/2 sines in each row.  No function reports errors. */
 #include "ref/model/rotary.h"
 #include <math.h>
 

@@ -1,3 +1,6 @@
+/* sample_mask.c -- computes which keys each token of packed samples sees.  ref/model/forward.c,
+ * model/trainer_batch.c and plan/context.c call, among others.  The output has two numbers for each token: first
+ * key, and end of keys.  Positions with a hole are ERR_USAGE; then the rest of the mask is not written. */
 #include "ref/model/sample_mask.h"
 #include <stddef.h>
 

@@ -1,3 +1,6 @@
+/* weights_codes.c -- reads a box of an fp8 matrix, and multiplies codes by the factors of their blocks.
+ * ref/model/weights.c calls for tensors with the type F8_E4M3.  The output is a matrix of the extent in the wanted
+ * format.  A tensor or its factors with a wrong shape are ERR_FORMAT; without memory the code is ERR_MEMORY. */
 #include "ref/model/weights_codes.h"
 #include "ref/numeric/tensor.h"
 #include <stdlib.h>

@@ -1,3 +1,6 @@
+/* attention_rows.c -- computes attention of a tile of queries of one head, forward and backward.
+ * ref/ops/attention.c runs the tiles; ref/ops/attention_scores.c uses dropout and softmax of single rows.  The
+ * Makefile compiles the file twice: `real` is float or double.  No function reports errors. */
 #include "ref/ops/attention_rows.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/gemm.h"

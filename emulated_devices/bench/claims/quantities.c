@@ -1,3 +1,6 @@
+/* quantities.c -- has the table of quantities that claims can name.  bench/claims/compare.c finds a quantity in the
+ * table.  The quantities of bench/claims read a claim's words with claim_take.  Words that the options refuse give
+ * the parser's error. */
 #include "emulated_devices/bench/claims/quantity.h"
 
 const struct quantity quantities[] = {

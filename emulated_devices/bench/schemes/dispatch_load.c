@@ -1,3 +1,6 @@
+/* dispatch_load.c -- counts how even the rows of devices are on a load by Zipf's law.
+ * bench/schemes/dispatch_count.c calls on all ranks together.  The rows of the table are for 0, 1, 2 and 4 copies;
+ * only rank 0 has the sums.  Errors of the expert layer are passed on. */
 #include "emulated_devices/bench/schemes/dispatch_load.h"
 #include "emulated_devices/comm/comm.h"
 #include "emulated_devices/verify/cases/experts.h"

@@ -1,3 +1,6 @@
+/* claims_table.c -- prints claims as a table, and adds them to a JSON document.  cli/bench/published.c,
+ * cli/bench/offload.c and tables of cli/bench/schemes print.  Only cli/bench/published.c adds claims to a document.
+ * No function reports errors. */
 #include "emulated_devices/cli/bench/claims_table.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"

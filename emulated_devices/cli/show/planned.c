@@ -1,3 +1,6 @@
+/* planned.c -- parses the words of a topic that takes a plan.  cli/show/plan.c and cli/show/step.c call.  Without a
+ * mesh the plan is --dp 4, without a model it is tiny.  A wrong --svg or too many words are ERR_USAGE; errors of the
+ * plan's options are passed on. */
 #include "emulated_devices/cli/show/planned.h"
 #include <string.h>
 

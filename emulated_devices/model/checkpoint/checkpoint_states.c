@@ -1,3 +1,6 @@
+/* checkpoint_states.c -- lists the tensors that a checkpoint has for each parameter.  model/checkpoint/checkpoint.c
+ * and model/checkpoint/checkpoint_write.c call.  Without a list to fill, checkpoint_states only counts.  No function
+ * reports errors. */
 #include "emulated_devices/model/checkpoint/checkpoint_states.h"
 #include <stdio.h>
 

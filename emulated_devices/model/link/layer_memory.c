@@ -1,3 +1,6 @@
+/* layer_memory.c -- compares what a layer keeps with the published formula, term by term.  bench/claims/memory.c and
+ * cli/bench/schemes/tensor_tables.c call.  The output is in bytes for N tokens.  Errors of link_layer are passed on;
+ * then no term is written. */
 #include "emulated_devices/model/link/layer_memory.h"
 #include <string.h>
 

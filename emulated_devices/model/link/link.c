@@ -1,3 +1,6 @@
+/* link.c -- turns the table of a part into lists of steps for forward and backward.  model/stage.c links its layers,
+ * and bench/schemes/tensor_predict.c links single layers.  Too many nodes, or a node that reads what nobody has
+ * made, are ERR_PLAN.  The functions compute nothing on a device. */
 #include "emulated_devices/model/link/link.h"
 #include <string.h>
 

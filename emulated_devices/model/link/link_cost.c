@@ -1,3 +1,6 @@
+/* link_cost.c -- predicts the traffic and the time of a part's lists on the tp group.  model/stage.c and
+ * bench/schemes/tensor_predict.c call for N tokens; verify/cases/layer.c asks for a block.  Results are accounts of
+ * bytes and messages, or picoseconds.  No function reports errors. */
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/schemes/attention/streams.h"

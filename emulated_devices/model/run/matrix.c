@@ -1,3 +1,5 @@
+/* matrix.c -- multiplies by a stage's matrices, by the tensor scheme and tile by tile.  model/run/run_node.c calls
+ * for products forward, for inputs and for weights.  Errors of the scheme and of the data scheme are passed on. */
 #include "emulated_devices/model/run/matrix.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/data/tiles.h"

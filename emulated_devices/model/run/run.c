@@ -1,3 +1,5 @@
+/* run.c -- runs a list of a part on one microbatch.  model/stage.c calls for each layer, forward and backward.
+ * Tensors are allocated and dropped as the list says.  Without memory in the arena the code is ERR_MEMORY. */
 #include "emulated_devices/model/run/run.h"
 #include "emulated_devices/model/run/run_node.h"
 #include "emulated_devices/device/compute.h"

@@ -1,3 +1,6 @@
+/* run_node.c -- runs one node of a model's table on one microbatch.  model/run/run.c calls for each node;
+ * run_attention.c and other files beside it call for parts.  Operations go to the device, products to the tensor
+ * scheme.  Without memory for a list of rows the code is ERR_MEMORY. */
 #include "emulated_devices/model/run/run_node.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/run/matrix.h"

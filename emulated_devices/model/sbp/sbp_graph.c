@@ -1,3 +1,6 @@
+/* sbp_graph.c -- makes the graph of signatures from a table of nodes.  cli/show/sbp.c calls, and tests do.  A
+ * mixture, a node without signatures, or a table that is too large is ERR_PLAN.  The functions compute nothing on a
+ * device. */
 #include "emulated_devices/model/sbp/sbp_graph.h"
 #include "emulated_devices/model/link/link.h"
 #include <stdarg.h>

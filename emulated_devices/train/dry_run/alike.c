@@ -1,3 +1,5 @@
+/* alike.c -- finds which devices of a plan do the same, so that few of them run.  Only train/dry_run/dry_run.c
+ * calls; a folding that proves inexact is refined.  The functions send no messages and report no errors. */
 #include "emulated_devices/train/dry_run/alike.h"
 #include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/tensor/tensor.h"

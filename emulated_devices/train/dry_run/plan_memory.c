@@ -1,3 +1,6 @@
+/* plan_memory.c -- computes the memory that each device of a plan needs, and checks a budget.  run/session.c checks
+ * before training; search/search.c and train/dry_run/alone.c ask for one device.  A budget that is too small is
+ * ERR_PLAN, with a remedy if there is one.  Without memory for the list the code is ERR_MEMORY. */
 #include "emulated_devices/train/dry_run/plan_memory.h"
 #include "emulated_devices/model/trainer.h"
 #include "ref/io/figures.h"

@@ -1,3 +1,6 @@
+/* dump.c -- collects a run's tensors on rank 0 under golden names, for one file.  run/golden.c calls on all ranks in
+ * the same order.  Only rank 0 keeps records.  Without memory for a record the code is ERR_MEMORY; run/golden.c
+ * frees the dump. */
 #include "emulated_devices/verify/dump/dump.h"
 #include "emulated_devices/model/collect.h"
 #include <stdio.h>

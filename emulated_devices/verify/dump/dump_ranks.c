@@ -1,3 +1,6 @@
+/* dump_ranks.c -- writes on each device a file of its own parts of a run's tensors.  run/golden.c calls on all
+ * ranks.  A folder with files of a dump is ERR_FILE.  Copied keys and values are ERR_USAGE; without memory the code
+ * is ERR_MEMORY.  Files get their names only after every device has written. */
 #include "emulated_devices/verify/dump/dump_ranks.h"
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/schemes/data/tiles.h"

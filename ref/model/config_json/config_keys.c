@@ -1,3 +1,6 @@
+/* config_keys.c -- reads the keys of a JSON object into a struct, and writes them back.
+ * ref/model/config_json/config_json.c and config_rotary.c beside it call.  An unknown key, or a value that Orrery
+ * does not have, is ERR_FORMAT.  The writers return false without memory. */
 #include "ref/model/config_json/config_keys.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"

@@ -1,3 +1,6 @@
+/* collectives_table.c -- prints measured collectives as tables on rank 0, and writes their rows as JSON.
+ * cli/bench/schemes/collectives.c starts the function on every rank.  All ranks return the same code.  After
+ * ERR_CHECK of a measurement the rows are still written. */
 #include "emulated_devices/cli/bench/schemes/collectives_table.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"

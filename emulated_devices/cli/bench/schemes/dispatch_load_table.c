@@ -1,3 +1,6 @@
+/* dispatch_load_table.c -- prints how even devices' work is, and adds the numbers to JSON.
+ * cli/bench/schemes/dispatch.c calls after the measurement.  The table is printed first; copies that do not make
+ * work more even are ERR_CHECK. */
 #include "emulated_devices/cli/bench/schemes/dispatch_load_table.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"

@@ -1,3 +1,6 @@
+/* plan_report.c -- tells a plan's critical path, waits and the moment of its peak, as text and JSON.
+ * cli/train/plan.c computes and prints; cli/train/report/report_json.c adds the JSON.  plan_path_of reports
+ * ERR_MEMORY, and then the path has no rows. */
 #include "emulated_devices/cli/train/report/plan_report.h"
 #include "emulated_devices/device/streams.h"
 #include "ref/io/columns.h"
