@@ -1220,10 +1220,11 @@ class Beside(Qwen3Moe):
         yield at + "shared.up", *w.beside(at + "shared.gate_proj", at + "shared.up_proj")
         for name in ("routed.out", "shared.act", "shared.out"):
             yield at + name, *w.pair(at + name)
-        if self.gate:                           # the product is no module's output; the sum passes its gradient on
+        if self.gate:                           # the product is no module's output, so it is made again; the sum passes its gradient on
             gate = w.pair(at + "shared.gate")
             yield at + "shared.gate", *gate
-            yield at + "shared.gated", w.pair(at + "shared.out")[0] / (1 + np.exp(-gate[0])), w.pair(at + "mlp.out")[1]
+            gated = torch.sigmoid(torch.from_numpy(gate[0])) * torch.from_numpy(w.pair(at + "shared.out")[0])
+            yield at + "shared.gated", gated.numpy(), w.pair(at + "mlp.out")[1]
 
 
 class Qwen2Moe(Beside):

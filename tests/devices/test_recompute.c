@@ -136,8 +136,13 @@ static void sends_no_keys_again(const struct plan *p, int h)
 /* Bytes of activations that more layers add to this device's peak. */
 static uint64_t bytes_of_layers(struct plan p, const char *choice, int64_t from, int64_t to)
 {
-    p.model.L = from;
-    const uint64_t few = run(&p, choice).activations;
+    /* Where all layers have a window, further layers have it, too. */
+    if (model_windowed_layers(&p.model) == p.model.L) windows_add(&p.model.windows, 0, to);
+    struct plan less = p;
+    less.model.L = from, less.model.windows = (struct windows){ .size = p.model.windows.size };
+    for (int64_t l = 0; l < from; l++)
+        if (model_window(&p.model, l)) windows_add(&less.model.windows, l, l + 1);
+    const uint64_t few = run(&less, choice).activations;
     p.model.L = to;
     return run(&p, choice).activations - few;
 }
