@@ -16,7 +16,8 @@ static void try(const uint8_t *data, size_t size)
     }
     if (model_config_check(&c, &err) != OK) return;
     must(c.S > 0 && c.D > 0 && c.L > 0 && c.V > 0 && c.F > 0 && c.H > 0 && c.A > 0, "a shape that cannot be");
-    must(heads_width(&c) == c.D || config_keys_have(c.family->keys, "head_dim") || c.norm == NORM_RMS, "heads of a width that its family does not have");
+    must(heads_width(&c) == c.D || config_keys_have(c.family->keys, "head_dim") || c.norm == NORM_RMS,
+         "heads of a width that its family does not have");
     must(model_elements(&c) > 0 && model_param_count(&c) > 0, "a model without parameters");
     for (int i = 0; i < model_param_count(&c); i += 1 + model_param_count(&c) / 64)
         must(model_param(&c, i).dim[0] > 0, "an empty parameter");
