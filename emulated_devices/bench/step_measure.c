@@ -210,7 +210,7 @@ static enum error_code measure_mesh(const struct bench_step *step, const char *p
  * round.  No mesh is begun when the time is over, and no round that would end after it. */
 static enum error_code measure_rounds(const struct bench_step *step, const char *program, struct serial *serial,
                                       struct gemm *gemm, const struct step_listener *listener,
-                                          struct step_pace *step_pace,
+                                      struct step_pace *step_pace,
                                       struct error *err)
 {
     const double start = measure_now();

@@ -69,7 +69,7 @@ static enum error_code count_batch(struct transformer *model, const struct text 
 static enum error_code affinity_count_choices(struct transformer *model, const struct text *text,
                                               const struct asked *asked,
                                               enum text_split split, int batches, struct activations *seen,
-                                                  struct error *err)
+                                              struct error *err)
 {
     const struct model_config *c = &model->config;
     *seen = (struct activations){ .L = c->L, .V = c->V, .E = c->mixture.E };
@@ -164,9 +164,9 @@ static void print_result(const struct transformer *model, const struct asked *as
            "experts of the part with most choices, over the mean: %.2f\n\n"
            "wrote   %s: config.json, model.safetensors, affinity.json\n",
            model->config.name, (long long)model->config.L, (long long)model->config.mixture.E,
-               (long long)model->config.mixture.k,
+           (long long)model->config.mixture.k,
            clusters->parts, asked->batches, asked->batch, asked->seq, clusters->parts, 100 * nothing, 100 * nothing,
-               100 * local, 100 * checked,
+           100 * local, 100 * checked,
            clusters->parts > 1 ? 100 * (1 - (1 - checked) / (1 - nothing)) : 0, clusters_imbalance(seen, clusters),
            printable_path(asked->out).text);
     if (model->config.mixture.balance_coefficient > 0)

@@ -30,7 +30,7 @@ static void print_wrong(FILE *out, const struct single_result *result, const cha
     const struct pair_text two = pair_text('g', 6, result->have, result->want);
     say(out, 12, "            largest error/bound %.3g, in row %lld, column %lld: %s, its inputs give %s",
             result->ratio, (long long)(result->worst / result->cols), (long long)(result->worst % result->cols),
-                two.first, two.second);
+            two.first, two.second);
 }
 
 /* Whether no result before it has the same maker. */

@@ -312,7 +312,7 @@ static void list_kernels(const struct kernels *kernels)
         field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %s each",
               (long long)kernels->units, (long long)kernels->tile_rows, (long long)kernels->tile_columns,
               (double)kernels->matrix_permille / 10, (long long)kernels->half_depth,
-                  (double)kernels->memory_permille / 10,
+              (double)kernels->memory_permille / 10,
               picoseconds_exact(kernels->launch).text);
     field("from %s", kernels->source);
 }

@@ -132,7 +132,7 @@ enum error_code scratch_agreed(struct exchange *exchange, const struct collectiv
     if (*scratch == NULL)
         code = fail(err, ERR_MEMORY, "%s: device %d has no memory for %llu bytes of scratch",
                     operation_name(exchange->operation), exchange->group->comm->rank,
-                        (unsigned long long)bytes_of(collective, elements));
+                    (unsigned long long)bytes_of(collective, elements));
     if (worth_agreeing(exchange, collective) && exchange->group->comm->rehearsal == NULL)
         code = group_agree(exchange->group, code, err);
     else if (code != OK) give_up(exchange, bytes_of(collective, elements));

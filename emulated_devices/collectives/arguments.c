@@ -157,7 +157,7 @@ static enum error_code check_own_counts(const struct collective *collective, con
         if (collective->counts[b] != collective->recvcounts[b] && (in_place || b == group->rank))
             return fail(err, ERR_USAGE, "alltoall%s: counts[%d] = %lld, but recvcounts[%d] = %lld on device %d%s",
                         in_place ? " in place" : "", b, (long long)collective->counts[b], b,
-                            (long long)collective->recvcounts[b],
+                        (long long)collective->recvcounts[b],
                         group->comm->rank, b == group->rank ? ", for itself" : "");
     return OK;
 }

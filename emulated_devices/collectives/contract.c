@@ -115,7 +115,7 @@ static enum error_code contract_compare(const struct group *group, enum operatio
         if (first < 0) continue;
         return fail(err, ERR_USAGE, "%s over %s: %s is %s on device %d, but %s on device %d%s%s", operation_name(op),
                     axes_describe(group->axes, axes, sizeof axes), term_name[term],
-                        term_text(term, all[0].of[term], here),
+                    term_text(term, all[0].of[term], here),
                     group->member[0], term_text(term, all[first].of[term], there), group->member[first],
                     used > 0 ? "; it also differs on devices" : "", used > 0 ? others + 1 : "");
     }

@@ -114,7 +114,7 @@ static int progress_describe(char *to, size_t size, int device, const struct wai
     return snprintf(to, size, "device %d waits for device %d to %s: %s over %s, %s %u", device, wait->device,
                     wait->sending ? "receive" : "send", operation_name(wait->operation),
                     axes_describe(wait->axes, axes, sizeof axes), wait->named ? "named" : "exchange",
-                        (unsigned)wait->number);
+                    (unsigned)wait->number);
 }
 
 /* Follow the waits from this device: the first device of the ring in which they end, or a device that does not wait. */
@@ -154,7 +154,7 @@ static void explain(const struct progress *progress, char *text, size_t size)
     const int used = progress_describe(text, size, progress->rank, &progress->place[progress->rank].wait);
     snprintf(text + used, size - (size_t)used, "; %sdevice %d, process %ld, does not run",
              progress->place[progress->rank].wait.device == at ? "" : "in the end it is ", at,
-                 atomic_load(&progress->place[at].process));
+             atomic_load(&progress->place[at].process));
 }
 
 void progress_explain(const struct progress *progress, const struct wait *own)

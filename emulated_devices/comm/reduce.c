@@ -52,7 +52,7 @@ void reduce_local(struct exchange *exchange, enum reduction how, enum dtype dtyp
 static enum error_code reduce_where_it_is(struct exchange *exchange, int to, const void *out,
                                           uint64_t out_bytes, int from,
                                           void *scratch, enum reduction how, enum dtype dtype, void *into,
-                                              int64_t count,
+                                          int64_t count,
                                           struct error *err)
 {
     struct comm *c = exchange->group->comm;

@@ -74,7 +74,7 @@ void findings_explain(struct judge *judge, const struct findings *findings)
     n += list(to + n, size - n, "sends", links, findings->sent, FINDINGS_LINKS);
     n += (size_t)snprintf(to + n, size - n, "all devices, on average, of %s\n  %-10s%.1f %%\n  waits for ",
                           picoseconds_format((double)findings->step).text, "computes",
-                              percent(findings->computing, findings->step));
+                          percent(findings->computing, findings->step));
     int64_t other = findings->step - findings->computing;
     for (int i = 0; i < FINDINGS_LINKS; i++) {
         n += (size_t)snprintf(to + n, size - n, "%s%s %.1f %%", findings_before(i), links[i],

@@ -513,7 +513,7 @@ enum error_code cluster_check(const struct cluster *cluster, int devices, enum d
     if (cluster->flop_rate[dtype] < 0)
         return fail(err, ERR_PLAN,
                     "--cluster %s: it does not say how fast it computes in %s (device: GFLOP_per_second)",
-                        cluster->name,
+                    cluster->name,
                     dtype_name(dtype));
     return check_shared(cluster, devices, err);
 }

@@ -138,7 +138,7 @@ static void print_start(const struct dispatch_trace *trace)
     const struct expert_shape *s = &trace->layer->shape;
     printf("\n%lld experts, %d devices, a to %c; %lld token%s of each, with its %lld expert%s:\n\n",
            (long long)s->E, trace->P, letter(trace->P - 1), (long long)s->tokens, s->tokens == 1 ? "" : "s",
-               (long long)s->k,
+           (long long)s->k,
            s->k == 1 ? "" : "s");
     for (int r = 0; r < trace->P; r++) {
         struct line l = { .used = 0 };

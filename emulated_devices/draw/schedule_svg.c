@@ -76,7 +76,7 @@ static void heading(FILE *to, const struct schedule *schedule, const struct timi
         snprintf(idle, sizeof idle, ", with fill and drain %.2f %%", 100 * timing->idle);
     svg_text(to, LEFT, 28, "start", 17, "%s: %d devices, %d microbatches, %d chunk%s a device, bubble %.2f %%%s", name,
              schedule->devices, schedule->micros, schedule->chunks, schedule->chunks == 1 ? "" : "s",
-                 100 * timing->bubble, idle);
+             100 * timing->bubble, idle);
 }
 
 enum error_code schedule_draw_svg(FILE *to, const struct schedule *schedule, const struct timing *timing,

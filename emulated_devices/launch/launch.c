@@ -293,7 +293,7 @@ static enum error_code report_death(const struct watch *watch, int devices, stru
             && (watch->lost_rank < 0 || watch->process[i].rank == watch->lost_rank))
             return fail(err, ERR_COMM, "device %d (%s), process %ld, died: %s; the others were stopped",
                         watch->process[i].rank, watch->process[i].place, watch->lost_pid,
-                            strsignal(watch->lost_signal));
+                        strsignal(watch->lost_signal));
     return fail(err, ERR_COMM, "process %ld died before it became a device: %s; the others were stopped",
                 watch->lost_pid, strsignal(watch->lost_signal));
 }

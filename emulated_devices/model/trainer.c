@@ -169,7 +169,7 @@ static enum error_code check_budget(struct trainer *trainer, struct error *err)
     if (arena_over(a))
         e = fail(err, ERR_MEMORY, "device %d (%s) needs %s of memory; its budget is %s", trainer->comm->rank,
                  mesh_describe(&trainer->plan.mesh, trainer->comm->rank, where, sizeof where),
-                     size_format(a->peak.total).text,
+                 size_format(a->peak.total).text,
                  memory_format(a->budget).text);
     return comm_agree(trainer->comm, e, err);
 }

@@ -17,7 +17,7 @@ static enum error_code check_batch_plan(const struct plan *plan, struct error *e
     if (b->copies != plan_parts(plan))
         return fail(err, ERR_PLAN, "--batches: its steps have %d cop%s; --dp %d%s needs %d", b->copies,
                     b->copies == 1 ? "y" : "ies", plan->mesh.size[DP], plan->perturb == 2 ? " / 2" : "",
-                        plan_parts(plan));
+                    plan_parts(plan));
     if (b->micros != plan->micros)
         return fail(err, ERR_PLAN, "--batches: its copies have up to %d microbatches; the schedule is for %d",
                     b->micros, plan->micros);
@@ -49,7 +49,7 @@ static enum error_code check_routes(const struct plan *plan, const struct schedu
                             "--schedule %s: microbatch %d leaves out stage %d, which has the %s; only stages 1 to %d "
                             "can be left out",
                             plan->schedule, m, end ? schedule->stages - 1 : 0, end ? "loss" : "embedding",
-                                schedule->stages - 2);
+                            schedule->stages - 2);
     return OK;
 }
 
@@ -149,7 +149,7 @@ static enum error_code check_parts(const struct plan *plan, const struct tensor_
         if (needs)
             return fail(err, ERR_PLAN,
                         "--allreduce %s: needs %s; the devices with copies of a key/value head have P=%d",
-                            plan->allreduce,
+                        plan->allreduce,
                         needs, copies);
     }
     return OK;

@@ -232,7 +232,7 @@ static enum error_code pipeline_time(picoseconds *out, const struct megatron *me
     if (room == NULL) return fail(err, ERR_MEMORY, "no memory to time %d stages", schedule->stages);
     const struct schedule_times times = uniform_times(
         schedule->stages, nanoseconds(each * taken(layer->forward, cluster)),
-            nanoseconds(each * taken(layer->backward, cluster)), 0,
+        nanoseconds(each * taken(layer->backward, cluster)), 0,
         nanoseconds(hop_time(megatron, cluster)), room);
     room[schedule->stages - 1] += nanoseconds(last.forward.time);
     room[2 * schedule->stages - 1] += nanoseconds(last.backward.time);

@@ -45,7 +45,7 @@ enum error_code fail_diverged(const struct train_record *record, struct error *e
         snprintf(beside, sizeof beside,
                  ", and so did the one-device run, first in %s at step %lld: that is not the plan's fault",
                  spread_name(name, sizeof name, &record->comparison.divergence),
-                     (long long)record->comparison.divergence.step);
+                 (long long)record->comparison.divergence.step);
     if (d->lost_layer > 0)
         snprintf(lost, sizeof lost, ", first in the router of layer %lld, in row %lld of the batch",
                  (long long)d->lost_layer - 1, (long long)d->lost_row);

@@ -282,7 +282,7 @@ static enum error_code golden_run(struct session *session, struct error *err)
     if (session->here)
         fprintf(session->record.out, "golden  %s\nmesh    %d device%s, %d thread%s each, %s, %s\n\n",
                 session->options->check, comm->size, plural(comm->size), session->record.arithmetic.threads,
-                    plural(session->record.arithmetic.threads),
+                plural(session->record.arithmetic.threads),
                 dtype_name(session->options->plan.dtype), session->options->plan.optimizer->name);
     e = golden_train(session, err);
     if (!e && session->options->dump) e = write_dump(session, err);

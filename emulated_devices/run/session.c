@@ -460,7 +460,7 @@ enum error_code session_run(struct comm *comm, const struct train_options *optio
                  "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d",
                  comm->size, comm->size == 1 ? "" : "es", options->plan.mesh.size[DP], options->plan.mesh.size[TP],
                  options->plan.mesh.size[PP], options->plan.mesh.size[CP], options->plan.mesh.size[EP],
-                     options->plan.mesh.devices);
+                 options->plan.mesh.devices);
     threads_use(comm->cores);
     if (!e) {
         announce_process(comm->rank, mesh_describe(&options->plan.mesh, comm->rank, place, sizeof place));

@@ -25,7 +25,7 @@ static enum error_code outside(const struct golden *golden, const char *where, c
     const int64_t of_step = at % (golden->B * golden->S);
     return fail(err, ERR_USAGE, "%s: step %lld, sequence %lld, token %lld: %s %d; the vocabulary is 0 to %lld", where,
                 (long long)(at / (golden->B * golden->S)) + 1, (long long)(of_step / golden->S),
-                    (long long)(of_step % golden->S), what,
+                (long long)(of_step % golden->S), what,
                 (int)value, (long long)golden->config.V - 1);
 }
 

@@ -128,7 +128,7 @@ static enum error_code read_extent(struct golden *golden, struct error *err)
     if (micros == NULL || (golden->micros >= 1 && golden->micros <= golden->B)) return read_conventions(golden, err);
     return fail(err, ERR_FORMAT, "%s: its metadata has %s microbatches; a batch of %lld sequences has 1 to %lld",
                 printable_path(golden->file.path).text, printable(micros).text, (long long)golden->B,
-                    (long long)golden->B);
+                (long long)golden->B);
 }
 
 /* The order matters: the model's shape is needed for batches, and batches for microbatches. */

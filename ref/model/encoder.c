@@ -198,12 +198,12 @@ enum error_code serial_encoders_backward(struct serial_encoders *encoders, const
             /* The backward pass is that of a block's feed-forward; patches themselves have no gradient. */
             op->linear_backward_weight(encoder_view(is, encoders->D, encoders->g[m], ENCODER_OUT_W),
                                        encoder_view(is, encoders->D, encoders->g[m], ENCODER_OUT_B), d_out,
-                                           encoders->act[m]);
+                                       encoders->act[m]);
             op->linear_backward_input(d_act, d_out, encoder_view(is, encoders->D, encoders->w[m], ENCODER_OUT_W));
             op->gelu_backward_input(d_up, d_act, encoders->up[m]);
             op->linear_backward_weight(encoder_view(is, encoders->D, encoders->g[m], ENCODER_UP_W),
                                        encoder_view(is, encoders->D, encoders->g[m], ENCODER_UP_B), d_up,
-                                           encoders->x[m]);
+                                       encoders->x[m]);
         }
         free(d_out.data), free(d_up.data), free(d_act.data);
         if (!ok) return encoder_no_memory(err);

@@ -132,7 +132,7 @@ static enum error_code check_choices(const struct load *load, const struct model
             || is_choice(&config->mixture, load->choice + i - i % k, i % k)) continue;
         return fail(err, ERR_FORMAT, "choices: step %lld, layer %lld, row %lld: %d cannot be choice %lld of %lld among "
                     "%lld experts of this model", (long long)(i / layer / config->L),
-                        (long long)(i / layer % config->L),
+                    (long long)(i / layer % config->L),
                     (long long)(i % layer / k), (int)load->choice[i], (long long)(i % k), (long long)k,
                     (long long)mixture_columns(&config->mixture));
     }

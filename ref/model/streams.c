@@ -49,7 +49,7 @@ void prefix_forward(struct transformer *model, int layer)
         model->ops->attention_part_forward(streams_rows_of(model->prefix_out, i * S, S),
                                            streams_rows_of(model->prefix_lse, i * S, S),
                                            streams_rows_of(a->qkv, i * S, S),
-                                               streams_rows_of(W(PREFIX), i / model->B * T, T), p.tokens,
+                                           streams_rows_of(W(PREFIX), i / model->B * T, T), p.tokens,
                                            p.prefix, p.a);
     /* Two partial results of a softmax become one: each weighs exp of its log-sum-exp. */
     model->ops->attention_merge(a->att, by_head(model, a->lse), model->prefix_out, by_head(model, model->prefix_lse),
@@ -69,7 +69,7 @@ void prefix_backward(struct transformer *model, int layer)
         model->ops->attention_part_backward(streams_rows_of(model->d_qkv, i * S, S),
                                             streams_rows_of(G(PREFIX), i / model->B * T, T),
                                             streams_rows_of(model->d_attention, i * S, S),
-                                                streams_rows_of(delta, i * S, S),
+                                            streams_rows_of(delta, i * S, S),
                                             streams_rows_of(a->lse, i * S, S), streams_rows_of(a->qkv, i * S, S),
                                             streams_rows_of(W(PREFIX), i / model->B * T, T), p.tokens, p.prefix, p.a);
 }

@@ -15,18 +15,18 @@ void cluster_describe(struct cluster *cluster, const struct calibration *calibra
              calibration->devices, plural(calibration->devices), calibration->cores, plural(calibration->cores), when);
     snprintf(cluster->source, sizeof cluster->source,
              "orrery calibrate, %s: least of %d rounds, %s, %d thread%s a device, all %d at once%s", when,
-                 calibration->rounds,
+             calibration->rounds,
              dtype_name(calibration->dtype), calibration->threads, plural(calibration->threads),
-                 calibration->devices, share);
+             calibration->devices, share);
     snprintf(cluster->kernels.source, sizeof cluster->kernels.source,
              "fitted to %d measurements of products, attention, and operations on a layer's tensors, %s",
-                 calibration->works,
+             calibration->works,
              when);
     snprintf(cluster->link[0].level, sizeof cluster->link[0].level, "node");
     if (calibration->volleys > 0)
         snprintf(cluster->link[0].source, sizeof cluster->link[0].source,
                  "fitted to %d measurements: every device sends 1 or more messages to its next one, %s",
-                     calibration->volleys,
+                 calibration->volleys,
                  when);
     else snprintf(cluster->link[0].source, sizeof cluster->link[0].source, "not measured: one device sends no message");
 }

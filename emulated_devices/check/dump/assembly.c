@@ -76,7 +76,7 @@ static void assembly_refuse(struct assembling *assembling, int64_t at, int rank,
     at += assembling->span.first;
     assembling->failed = fail(assembling->err, ERR_CHECK, "%s, row %lld, column %lld: %s %s", assembling->name,
                               (long long)(at / assembling->dim[1]), (long long)(at % assembling->dim[1]),
-                                  assembly_rank(assembling->actual, rank, who, sizeof who), what);
+                              assembly_rank(assembling->actual, rank, who, sizeof who), what);
 }
 
 static const char TWICE[] = "has it in two pieces, or twice in one";

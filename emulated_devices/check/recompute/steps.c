@@ -317,7 +317,7 @@ static struct squares squares_of(struct single *single, const struct single_step
         for (int64_t first = 0; first < rows && single_going(single); first += most)
             steps_add_squares(single, stepping_gradient(steps, k, p.name),
                               (struct single_block){ first, rows - first < most ? rows - first : most },
-                                  rows, cols, &all);
+                              rows, cols, &all);
         all.fourth += (all.sum - before) * (all.sum - before);
     }
     return all;

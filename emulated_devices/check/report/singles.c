@@ -293,7 +293,7 @@ static enum error_code judge_copies(struct checking *, struct rounding, struct e
  * judges no copies. */
 static enum error_code report_singles_check(const struct golden *golden, const struct actual *actual, enum dtype format,
                                             struct rounding rounding, struct view view, struct singles *out,
-                                                struct error *err)
+                                            struct error *err)
 {
     struct checking c = { .golden = golden, .actual = actual, .format = format, .out = out, .view = view,
                           .copies = model_copies_of(golden, actual->mesh.size[DP]) };

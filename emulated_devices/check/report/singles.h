@@ -47,7 +47,7 @@ void singles_free(struct singles *);
  */
 enum error_code singles_check_copy(const struct golden *, const struct actual *, enum dtype format, struct rounding,
                                    const char *name, const struct devices *, struct single_result *result,
-                                       struct error *);
+                                   struct error *);
 
 /**
  * Find how many parts a sum must have, each of them stored, so that the first wrong result of 16 bits is right.

@@ -108,7 +108,7 @@ static void offload_add_row(struct table *table, const char *name, const struct 
     const double want = 1 - (RING_LAYERS - layers) * ring_expert_bytes() / (double)all->weights;
     table_row(table, "%s\t%.1f\t%.3f\t%.3f\t%.1f\t%llu\t%.1f", name, (double)ring_run->weights / 1000,
            (double)ring_run->weights / (double)all->weights, want, (double)ring_run->read / 1000,
-               (unsigned long long)ring_run->reads,
+           (unsigned long long)ring_run->reads,
            ring_run->us);
 }
 

@@ -102,7 +102,7 @@ static void quantized_add_row(struct table *table, const struct bench *bench, en
     const double elements = (double)tensor_count(bench->row);
     table_row(table, "%s\t%.0f\t%.0f\t%.0f\t%.3f\t%.2e\t%.2e\t%.3f\t%.2f", way_name[way], found->messages, found->bytes,
               found->between, found->time * 1e-6, sqrt(found->squares / elements), sqrt(found->bounds / elements),
-                  found->worst,
+              found->worst,
               sqrt(found->squares / once->squares));
 }
 

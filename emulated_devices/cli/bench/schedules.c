@@ -165,7 +165,7 @@ static enum error_code schedules_print_all(const struct wanted *wanted, struct e
     say(stdout, 0,
         "All schedules: %d devices, %d microbatches; all layers of a device take F %llu, I %llu, W %llu; a message "
         "%llu", wanted->pp, wanted->micro, (unsigned long long)wanted->forward,
-            (unsigned long long)wanted->backward_input,
+        (unsigned long long)wanted->backward_input,
            (unsigned long long)wanted->backward_weight, (unsigned long long)wanted->communication);
     printf("\n");
     struct table table = table_start("schedules", 1, "schedule\tchunks\tbubble %\ttime\tmemory\tmessages"

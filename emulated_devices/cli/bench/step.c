@@ -81,7 +81,7 @@ static void show_calls(const struct step_pace *step_pace)
         if (step_pace->rounds[i] == 0 || !step_pace->calls[i].counted) continue;
         say(stdout, 2, "%s: device 0 makes %.0f launches, %.0f products, %.0f copies, %.0f allocations, %.0f waits and "
             "%.0f lookups in a step", step_name_of(&step_meshes[i], what, sizeof what), n[0], n[1], n[2],
-                n[3], n[4], n[5]);
+            n[3], n[4], n[5]);
     }
 }
 
@@ -94,9 +94,9 @@ static void show_beside(const struct bench_step *step, const struct step_pace *s
         if (n > 0)
             say(stdout, 2, "  %s: %.1f ms, by %s %.1f: %.3g times, at least %.3g",
                 step_name_of(&step_meshes[i], what, sizeof what), 1e3 * measure_median_of(step_pace->processor[i], n),
-                    step->beside,
+                step->beside,
                 1e3 * measure_median_of(step_pace->other[i], n), measure_median_of(step_pace->times[i], n),
-                    step_least(step_pace->times[i], n));
+                step_least(step_pace->times[i], n));
     }
 }
 

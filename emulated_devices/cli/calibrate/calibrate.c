@@ -89,7 +89,7 @@ static void print_report(const struct result *result)
             picoseconds_format((double)l->gap).text, byte_rate_format(1e6 * (double)l->rate).text);
     say(stdout, 8, "misfit  products %.1f %%, attention %.1f %%, other operations %.1f %%, messages %.1f %%",
         100 * result->far->kind[WORK_PRODUCT], 100 * result->far->kind[WORK_ATTENTION],
-            100 * result->far->kind[WORK_MEMORY],
+        100 * result->far->kind[WORK_MEMORY],
         100 * result->far->volleys);
     say(stdout, 8, "noise   the median round took %.2f times the least", noise(m));
 }

@@ -89,7 +89,7 @@ static enum error_code first_wrong(const struct replay *replay, const struct hel
                      "%s: in %s the first wrong tensor is %s: relative error %.3g, allowed %.3g; element (%lld,%lld) "
                      "is %.17g, golden %.17g",
                      printable_path(replay->golden->file.path).text, dtype_name(replay->model.ops->dtype),
-                         replay->record[i].name,
+                     replay->record[i].name,
                      a.relative, share * bound[i], (long long)(a.worst / tensor_cols(want)),
                      (long long)(a.worst % tensor_cols(want)), tensor_get(replay->record[i].values, a.worst),
                      tensor_get(want, a.worst));

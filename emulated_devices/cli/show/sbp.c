@@ -124,7 +124,7 @@ static enum error_code print_summary(const struct sbp_graph *sbp_graph, const st
     printf("\n");
     say(stdout, 0, "%lld elements are sent by all %d devices together, at most %lld by one, and %lld of all tensors "
         "kept by the fullest; %s", (long long)assignment->elements, devices, (long long)most,
-            (long long)assignment->kept, what);
+        (long long)assignment->kept, what);
     if (timed)
         say(stdout, 0, "%s on %s for all operations and journeys one after another, in fp64",
             picoseconds_format((double)assignment->time).text, assignment->mesh.cluster->name);

@@ -99,7 +99,7 @@ static void say_numbers(FILE *to, const struct schedule *schedule, const struct 
     fprintf(to, "\n");
     say(to, 0, "%s: %d device%s, %d microbatch%s, %d stage%s on each device", schedule->name, schedule->devices,
         plural(schedule->devices), schedule->micros, schedule->micros == 1 ? "" : "es", schedule->chunks,
-            plural(schedule->chunks));
+        plural(schedule->chunks));
     say(to, 12, "  time      %lld, with stage times F %llu, I %llu, W %llu, and %llu for a message",
             (long long)timing->makespan, (unsigned long long)asked->forward, (unsigned long long)asked->backward_input,
             (unsigned long long)asked->backward_weight, (unsigned long long)asked->communication);

@@ -496,7 +496,7 @@ static enum error_code take_microbatches(struct train_options *options, const st
     if (!e && options->golden_micros > 0 && options->golden_micros != micros)
         e = fail(err, ERR_USAGE, "--check: the golden file's balance losses are of %lld microbatches; with --dp %d and "
                  "--micro %d there are %lld", (long long)options->golden_micros, words->size[DP], p->micros,
-                     (long long)micros);
+                 (long long)micros);
     return e;
 }
 

@@ -42,7 +42,7 @@ static enum error_code neighbour_exchange_run(struct group *group, const struct 
     enum error_code code = exchange_both(&x, buddy, block(collective, collective->out, P, r),
                                          bytes_of(collective, block_length(collective, P, r)), buddy,
                                          block(collective, collective->out, P, buddy),
-                                             bytes_of(collective, block_length(collective, P, buddy)), err);
+                                         bytes_of(collective, block_length(collective, P, buddy)), err);
     /* From here on blocks travel in pairs: 2p and 2p + 1. */
     int give = r / 2;
     for (int i = 1; i < P / 2 && code == OK; i++) {
@@ -51,7 +51,7 @@ static enum error_code neighbour_exchange_run(struct group *group, const struct 
         code = exchange_both(&x, peer, block(collective, collective->out, P, 2 * give),
                              bytes_of(collective, comb_length(collective, P, pair(give))),
                              peer, block(collective, collective->out, P, 2 * take),
-                                 bytes_of(collective, comb_length(collective, P, pair(take))), err);
+                             bytes_of(collective, comb_length(collective, P, pair(take))), err);
         /* A pair that has just arrived goes on to the other neighbour. */
         give = take;
     }

@@ -26,7 +26,7 @@ static enum error_code ring_run(struct group *group, const struct collective *co
         code = exchange_both(&x, imod(r + 1, P), block(collective, collective->out, P, give),
                              bytes_of(collective, block_length(collective, P, give)),
                              imod(r - 1, P), block(collective, collective->out, P, take),
-                                 bytes_of(collective, block_length(collective, P, take)), err);
+                             bytes_of(collective, block_length(collective, P, take)), err);
     }
     return code;
 }

@@ -34,7 +34,7 @@ static enum error_code two_level_between(struct exchange *exchange, const struct
         const int from = row_member(nodes, nodes.me - step);
         code = exchange_both(exchange, row_member(nodes, nodes.me + step), block(collective, collective->out, P, r),
                              bytes_of(collective, block_length(collective, P, r)), from,
-                                 block(collective, collective->out, P, from),
+                             block(collective, collective->out, P, from),
                              bytes_of(collective, block_length(collective, P, from)), err);
     }
     return code;

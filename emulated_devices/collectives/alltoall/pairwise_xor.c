@@ -33,7 +33,7 @@ static enum error_code pairwise_xor_run(struct group *group, const struct collec
         const int peer = r ^ step;
         code = exchange_both(&x, peer, algorithm_kept(&x, collective, peer, keep),
                              bytes_of(collective, given_to(collective, peer)), peer, algorithm_taken(collective, peer),
-                                 bytes_of(collective, taken_from(collective, peer)), err);
+                             bytes_of(collective, taken_from(collective, peer)), err);
     }
     exchange_release(&x, keep);
     return code;

@@ -44,7 +44,7 @@ static enum error_code reduce_scatter_circulant_run(struct group *group, const s
             taking = reduce_scatter_circulant_span(collective, P, r, 0, many);
         code = send_and_add(&x, collective, imod(r + s, P),
                             element(collective, w, reduce_scatter_circulant_span(collective, P, r, 0, s)), giving,
-                                imod(r - s, P), in, w,
+                            imod(r - s, P), in, w,
                             taking, err);
     }
     if (code == OK) {

@@ -92,7 +92,7 @@ static enum error_code reduce_scatter_two_level_run(struct group *group, const s
     enum error_code code = scratch_agreed(&x, collective, 2 * n + most, &sums, err);
     if (code == OK) code = reduce_scatter_two_level_inside(&x, collective, node, nodes, sums,
                                                            element(collective, sums, 2 * n),
-                                                               element(collective, sums, n), err);
+                                                           element(collective, sums, n), err);
     if (code == OK) code = reduce_scatter_two_level_between(&x, collective, node, nodes, sums,
                                                             element(collective, sums, n), err);
     exchange_release(&x, sums);

@@ -143,7 +143,7 @@ static void optimizer_steps(struct device *device, const struct optimizer *optim
     }
     cuda_optimizer_step(w.dtype, g.dtype, adam ? CUDA_ADAMW : plain ? CUDA_SGD : CUDA_MOMENTUM, w.data, g.data,
                         optimizer->states > 0 ? state[0].data : NULL, optimizer->states > 1 ? state[1].data : NULL,
-                            tensor_count(w), f);
+                        tensor_count(w), f);
     must(cudaGetLastError(), "an optimizer's step");
 }
 

@@ -36,7 +36,7 @@ static void operations_product(enum dtype dtype, enum dtype tc, bool transpose_a
         cublasGemmEx(gpu.blas, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n,
                      (int)m, (int)k, factor, B, formats[dtype], as_int(ldb), A, formats[dtype], as_int(lda), kept, C,
                      formats[tc], as_int(ldc), dtype == F64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                         CUBLAS_GEMM_DEFAULT);
+                     CUBLAS_GEMM_DEFAULT);
     if (e == CUBLAS_STATUS_SUCCESS) return;
     fprintf(stderr, "orrery: GPU %d, %s: cuBLAS: status %d\n", gpu.number, gpu.name, (int)e);
     abort();
@@ -260,7 +260,7 @@ static void rotate(T QKV, T positions, T table, struct attention attention, int 
     struct operands s = { 0 };
     cuda_rotary(QKV.dtype, table.dtype, out(&s, QKV), input(&s, positions), input(&s, table), tensor_rows(QKV),
                 tensor_cols(QKV), attention.H + attention.K, attention.A, tensor_cols(table),
-                    attention.neighbours, direction);
+                attention.neighbours, direction);
     done(&s, "rotary");
 }
 static void rotary_forward(T QKV, T positions, T table, struct attention attention)

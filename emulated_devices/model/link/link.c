@@ -301,7 +301,7 @@ static int place_gradient(struct linked *linked, int v, int k, int d, bool d_goe
     if (op->gradient_over && !d_goes_on && place_of_gradient(linked, slot) != GRADIENT) return d;
     return add_buffer(linked, (struct buffer){
                              .rows = place_of_gradient(linked, slot), .width = linked->slot[slot].width,
-                                 .tag = BUFFERS });
+                             .tag = BUFFERS });
 }
 
 /* Choose the buffer of each gradient, from the last node back. */

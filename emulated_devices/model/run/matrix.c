@@ -149,5 +149,5 @@ enum error_code tokens_backward_weight(struct stage *stage, struct matrix matrix
     matrix_begin(stage, &tiles);
     return matrix_end(stage, stage->tp->scheme->embedding_backward_weight(stage->tp,
                                                                           stage_gradient(stage, matrix.weight),
-                                                                              dY, ids, err));
+                                                                          dY, ids, err));
 }

@@ -43,7 +43,7 @@ enum error_code node_head_norm_forward(const struct node_call *call, struct erro
     const struct linked_node *n = call->node;
     return heads_norm_forward(call->stage->tp, node_buffer(call, n->y), node_buffer(call, n->statistic[0]),
                               node_buffer(call, n->x[0]), stage_weight(call->stage, weight_of_node(call)),
-                                  node_attention(call),
+                              node_attention(call),
                               call->stage->plan->model.eps, err);
 }
 
@@ -61,7 +61,7 @@ enum error_code node_head_norm_weight(const struct node_call *call, struct error
     return heads_norm_backward_weight(call->stage->tp, stage_gradient(call->stage, weight_of_node(call)),
                                       node_buffer(call, n->dy),
                                       node_buffer(call, n->x[0]), node_buffer(call, n->statistic[0]),
-                                          node_attention(call),
+                                      node_attention(call),
                                       err);
 }
 
@@ -86,7 +86,7 @@ enum error_code node_rotary_input(const struct node_call *call, struct error *er
     (void)err;
     dev_rotary_backward_input(call->stage->device, node_buffer(call, call->node->dx[0]),
                               node_integers(call, call->micro->positions, AT_HEADS), rotary_of(call),
-                                  node_attention(call));
+                              node_attention(call));
     return OK;
 }
 

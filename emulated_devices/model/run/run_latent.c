@@ -44,7 +44,7 @@ enum error_code node_latent_norm_forward(const struct node_call *call, struct er
         dev_rmsnorm_forward(call->stage->device, node_buffer(call, call->node->y),
                             node_buffer(call, call->node->statistic[0]), X,
                             stage_weight(call->stage, run_latent_weights_of(call)),
-                                norm_base(config(call)), LATENT_EPS);
+                            norm_base(config(call)), LATENT_EPS);
     device_free(call->stage->device, scratch);
     return e;
 }

@@ -121,7 +121,7 @@ static enum error_code run_node_norm_forward(const struct node_call *call, struc
     return tensor_norm_forward(call->stage->tp, own(call, n->y), buffer(call, n->statistic[0]),
                                buffer(call, n->statistic[1]),
                                buffer(call, n->x[0]), run_node_weight(call), run_node_bias(call),
-                                   call->stage->plan->model.eps, err);
+                               call->stage->plan->model.eps, err);
 }
 
 static enum error_code norm_input(const struct node_call *call, struct error *err)
@@ -129,7 +129,7 @@ static enum error_code norm_input(const struct node_call *call, struct error *er
     const struct linked_node *n = call->node;
     return tensor_norm_backward_input(call->stage->tp, own(call, n->dx[0]), buffer(call, n->dy), buffer(call, n->x[0]),
                                       run_node_weight(call), buffer(call, n->statistic[0]),
-                                          buffer(call, n->statistic[1]), err);
+                                      buffer(call, n->statistic[1]), err);
 }
 
 static enum error_code norm_weight(const struct node_call *call, struct error *err)

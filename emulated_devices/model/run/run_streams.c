@@ -140,7 +140,7 @@ static enum error_code merge_prefix(struct prefixed *prefixed, struct error *err
     for (int64_t i = 0; ok && i < prefixed->streams.count * prefixed->sequences; i++)
         dev_attention_part_forward(prefixed->device, of_sequence(prefixed, own, i), of_sequence(prefixed, own_lse, i),
                                    of_sequence(prefixed, qkv, i), of_stream(prefixed, prefixed->keys, i),
-                                       tokens_at(prefixed), prefix_at(prefixed),
+                                   tokens_at(prefixed), prefix_at(prefixed),
                                    attention_of_pairs(prefixed->shape, run_streams_pairs(prefixed)));
     if (ok)
         dev_attention_merge(prefixed->device, out, by_head(prefixed, lse), own, by_head(prefixed, own_lse),
@@ -177,9 +177,9 @@ static enum error_code prefix_input(struct prefixed *prefixed, struct error *err
     for (int64_t i = 0; i < prefixed->streams.count * prefixed->sequences; i++)
         dev_attention_part_backward(prefixed->device, of_sequence(prefixed, d_qkv, i), of_stream(prefixed, d_keys, i),
                                     of_sequence(prefixed, d_out, i), of_sequence(prefixed, delta, i),
-                                        of_sequence(prefixed, lse, i),
+                                    of_sequence(prefixed, lse, i),
                                     of_sequence(prefixed, qkv, i), of_stream(prefixed, prefixed->keys, i),
-                                        tokens_at(prefixed), prefix_at(prefixed),
+                                    tokens_at(prefixed), prefix_at(prefixed),
                                     attention_of_pairs(prefixed->shape, run_streams_pairs(prefixed)));
     device_free(prefixed->device, delta);
     return OK;
@@ -252,7 +252,7 @@ enum error_code node_mix_input(const struct node_call *call, struct error *err)
     (void)err;
     dev_streams_mix_backward_input(call->stage->device, node_buffer(call, n->dx[0]), node_buffer(call, n->dx[1]),
                                    node_buffer(call, n->dy), node_buffer(call, n->statistic[0]),
-                                       node_buffer(call, n->x[0]),
+                                   node_buffer(call, n->x[0]),
                                    call->stage->plan->model.streams.smoothing);
     return OK;
 }

@@ -75,7 +75,7 @@ static enum error_code allgather_kv_scatter(struct cp_pass *cp_pass, struct tens
     counts_of(cp_pass->cp, cp_pass->B, counts);
     return collective_run(cp_pass->cp->group, REDUCE_SCATTER, NULL, &(struct collective){
         .in = all.data, .out = allgather_kv_block_of(cp_pass, all, cp_pass->cp->rank).data, .counts = counts,
-            .dtype = all.dtype,
+        .dtype = all.dtype,
         .reduction = SUM }, err);
 }
 

@@ -310,7 +310,7 @@ static void add_to(struct device *device, struct tensor sum, struct tensor part,
 /* Run one slice of a pass: the body computes the share's rows with the share's columns. */
 static enum error_code pass_slice(struct mixture_call *call, enum tensor_pass pass, const struct share *share,
                                   const struct tensor *weights, struct expert_rows expert_rows,
-                                      struct expert_gradients gradients,
+                                  struct expert_gradients gradients,
                                   struct error *err)
 {
     struct device *d = call->ep->tp->device;

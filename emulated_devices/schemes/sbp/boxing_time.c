@@ -30,7 +30,7 @@ static int axis_of(const struct boxing_step *step)
 static struct collective boxing_time_call_of(const struct shape *shape, const struct sbp_mesh *sbp_mesh,
                                              const struct boxing_step *step,
                                              int device, const int member[], int members, int64_t given[],
-                                                 int64_t taken[])
+                                             int64_t taken[])
 {
     struct collective c = { .dtype = F64, .reduction = SUM, .nodes = nodes_on(sbp_mesh->cluster, member, members) };
     /* An all-reduce has one count; the other two collectives have a count for each member. */

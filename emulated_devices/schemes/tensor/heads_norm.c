@@ -159,7 +159,7 @@ static void release_slope(struct tensor_parallel *tp, struct slope *slope)
 /* dX = the gradient of the norm: each row subtracts its x_hat times mean(dY w x_hat) over all queries, or keys. */
 enum error_code heads_norm_backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY,
                                           struct tensor X, struct tensor w, struct tensor rstd,
-                                              struct attention attention,
+                                          struct attention attention,
                                           struct error *err)
 {
     const int64_t n = tensor_rows(X);
@@ -215,7 +215,7 @@ static enum error_code own_weights(struct tensor_parallel *tp, struct tensor dw,
 
 enum error_code heads_norm_backward_weight(struct tensor_parallel *tp, struct tensor dw, struct tensor dY,
                                            struct tensor X, struct tensor rstd, struct attention attention,
-                                               struct error *err)
+                                           struct error *err)
 {
     struct group *others = &tp->along[tp->scheme->heads.rows | tp->scheme->heads.columns];
     struct tensor own;

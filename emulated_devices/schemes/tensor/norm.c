@@ -59,7 +59,7 @@ static enum error_code rms_forward(struct tensor_parallel *tp, struct tensor Y, 
 static enum error_code schemes_tensor_forward(struct tensor_parallel *tp, struct tensor Y, struct tensor mean,
                                               struct tensor rstd,
                                               struct tensor X, struct tensor w, struct tensor b, double eps,
-                                                  struct error *err)
+                                              struct error *err)
 {
     struct device *d = tp->device;
     if (tensor_norm_columns(tp)->size == 1) {

@@ -63,7 +63,7 @@ static enum error_code tensor_1d_linear_forward(struct tensor_parallel *tp, enum
 
 static enum error_code tensor_1d_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                        struct tensor dX, struct tensor dY, struct tensor W,
-                                                           struct error *err)
+                                                       struct error *err)
 {
     (void)N;
     /* Row-parallel: dX has this device's columns. Column-parallel: dX is a partial sum over columns. */
@@ -74,7 +74,7 @@ static enum error_code tensor_1d_linear_backward_input(struct tensor_parallel *t
 /* dW and db need this device's columns only, so nothing is sent. */
 static enum error_code tensor_1d_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                         struct tensor dW, struct tensor db, struct tensor dY,
-                                                            struct tensor X,
+                                                        struct tensor X,
                                                         struct error *err)
 {
     (void)role, (void)N;

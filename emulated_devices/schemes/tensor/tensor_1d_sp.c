@@ -101,7 +101,7 @@ static enum error_code tensor_1d_sp_linear_forward(struct tensor_parallel *tp, e
 /* dX = dY W. A matrix that leads out gathers dY, a matrix that leads inside scatters dX. */
 static enum error_code tensor_1d_sp_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                           struct tensor dX, struct tensor dY, struct tensor W,
-                                                              struct error *err)
+                                                          struct error *err)
 {
     struct tensor all;
     enum error_code e;
@@ -124,7 +124,7 @@ static enum error_code tensor_1d_sp_linear_backward_input(struct tensor_parallel
  * gathered again. */
 static enum error_code tensor_1d_sp_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                            struct tensor dW, struct tensor db, struct tensor dY,
-                                                               struct tensor X,
+                                                           struct tensor X,
                                                            struct error *err)
 {
     struct tensor all = X;

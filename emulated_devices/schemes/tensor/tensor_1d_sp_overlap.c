@@ -232,7 +232,7 @@ static void forward_to_chunk(const struct product *product, struct interval at, 
 static enum error_code tensor_1d_sp_overlap_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                            struct tensor Y,
                                                            struct tensor X, struct tensor W, struct tensor b,
-                                                               struct error *err)
+                                                           struct error *err)
 {
     if (leads_inside(role))
         return gather_products((struct product){ tp, forward_of_chunk, .Y = Y, .W = W, .b = b }, N, X, err);
@@ -253,7 +253,7 @@ static void backward_to_chunk(const struct product *product, struct interval at,
 static enum error_code tensor_1d_sp_overlap_linear_backward_input(struct tensor_parallel *tp,
                                                                   enum param_role role, int64_t N,
                                                                   struct tensor dX, struct tensor dY, struct tensor W,
-                                                                      struct error *err)
+                                                                  struct error *err)
 {
     if (!leads_inside(role))
         return gather_products((struct product){ tp, backward_of_chunk, .X = dX, .W = W }, N, dY, err);
@@ -270,7 +270,7 @@ static void weight_of_chunk(const struct product *product, struct interval at, s
 static enum error_code tensor_1d_sp_overlap_linear_backward_weight(struct tensor_parallel *tp,
                                                                    enum param_role role, int64_t N,
                                                                    struct tensor dW, struct tensor db, struct tensor dY,
-                                                                       struct tensor X,
+                                                                   struct tensor X,
                                                                    struct error *err)
 {
     if (leads_inside(role))

@@ -130,7 +130,7 @@ static enum error_code tensor_3d_linear_forward(struct tensor_parallel *tp, enum
 
 static enum error_code tensor_3d_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                        struct tensor dX, struct tensor dY, struct tensor W,
-                                                           struct error *err)
+                                                       struct error *err)
 {
     struct tensor dx = tensor_none, w = tensor_none, dy = tensor_none;
     /* dX = dY W: gathers along the axis of the output, sums along that of the input. */
@@ -183,7 +183,7 @@ static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role
 /* dW [O, I] += dY^T X on the blocks of this device: both factors are gathered, and the product is summed along i. */
 static enum error_code tensor_3d_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                         struct tensor dW, struct tensor db, struct tensor dY,
-                                                            struct tensor X,
+                                                        struct tensor X,
                                                         struct error *err)
 {
     struct tensor x = tensor_none, dy = tensor_none, dw = tensor_none;

@@ -258,7 +258,7 @@ static enum error_code tensor_sbp_linear_forward(struct tensor_parallel *tp, enu
 /* dX [N, I] = dY [N, O] W [O, I], with dY moved before the product and dX moved afterwards. */
 static enum error_code tensor_sbp_linear_backward_input(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                         struct tensor dX, struct tensor dY, struct tensor W,
-                                                            struct error *err)
+                                                        struct error *err)
 {
     const struct division d = division_of(layout_of(tp), role);
     struct brought dy = { 0 }, dx = { 0 };
@@ -297,7 +297,7 @@ static enum error_code tensor_sbp_add_bias(struct tensor_parallel *tp, enum para
 /* dW [O, I] += dY^T X, with X and dY as the product takes both.  dW is summed only where tokens are divided. */
 static enum error_code tensor_sbp_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                          struct tensor dW, struct tensor db, struct tensor dY,
-                                                             struct tensor X,
+                                                         struct tensor X,
                                                          struct error *err)
 {
     const struct division d = division_of(layout_of(tp), role);
@@ -443,7 +443,7 @@ static enum error_code first_that_applies(const struct sbp_scheme *scheme, const
     return fail(err, ERR_PLAN, "--tensor %s: %s %s: %s needs %s", printable_path(scheme->scheme.head.name).text,
                 sbp_role_name(refusal[i].role),
                 signature_text(&line, (struct signature){ { scheme->layout.of[refusal[i].role], ON_B } }, text),
-                    refusal[i].who,
+                refusal[i].who,
                 refusal[i].takes);
 }
 
@@ -490,7 +490,7 @@ static enum error_code check_sizes(const struct sbp_scheme *scheme, const struct
         if (is.kind == SBP_S && has < devices)
             return fail(err, ERR_PLAN, "--tensor %s: %s S(%d): cannot be cut into %d parts: it has %lld %s",
                         printable_path(scheme->scheme.head.name).text, sbp_role_name(r), is.dim, devices,
-                            (long long)has,
+                        (long long)has,
                         inside && heads ? "heads" : "there");
     }
     return OK;

@@ -105,7 +105,7 @@ enum taken { ALL, NINE_TENTHS, LAST_TENTH };
 static enum error_code data_cut(struct train_data *data, struct corpus *corpus,
                                 const struct token_file *file, int files,
                                 const struct data_words *words, enum taken taken, const struct plan *plan,
-                                    struct error *err)
+                                struct error *err)
 {
     struct corpus_part *part = calloc((size_t)files, sizeof *part);
     if (part == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d files", files);

@@ -78,7 +78,7 @@ static enum error_code check_cost(const struct group *group, const struct exact_
         err, ERR_CHECK,
         "%s: member %d counted %llu messages, %llu bytes, %llu additions; cost says %llu, %llu, %llu",
         collectives_describe(exact_call, algorithm->name).text, exact_call->rank, (unsigned long long)messages,
-            (unsigned long long)bytes,
+        (unsigned long long)bytes,
         (unsigned long long)additions,
         (unsigned long long)want.messages, (unsigned long long)want.bytes, (unsigned long long)want.additions);
 }
@@ -238,7 +238,7 @@ static enum error_code compare_choice(struct group *group, enum operation op, st
         if (!e && group->comm->rank == 0 && time < chosen && !outcome->verdict.code)
             fail(&outcome->verdict, ERR_CHECK, "%s of %lld %s: auto takes %s, %s only %s", operation_name(op),
                  (long long)collective.count, dtype_name(collective.dtype), time_format(chosen).text, a->name,
-                     time_format(time).text);
+                 time_format(time).text);
     }
     return e;
 }

@@ -139,7 +139,7 @@ static void spatial_hold(struct trial *trial, struct shape shape, const char *wh
     if (!(most <= limit) && !trial->o->verdict.code)
         fail(&trial->o->verdict, ERR_CHECK, "%s of tile %d %d of %d x %d, part %d of %d members, is off by %.3g", what,
              trial->t->place[POLAR], trial->t->place[AZIMUTH], trial->t->size[POLAR], trial->t->size[AZIMUTH],
-                 trial->t->place[ENSEMBLE],
+             trial->t->place[ENSEMBLE],
              trial->t->size[ENSEMBLE], most);
 }
 

@@ -196,7 +196,7 @@ static enum error_code check_biases(struct adaptation *adaptation, const struct 
         e = adaptation_hold(&adaptation->of[ADAPTS_ROUTERS],
                             &(struct bias_seen){ l, x->E, adaptation->bias + l * columns,
                                                               trainer->routers.bias + l * columns,
-                                                                  adaptation->choices + l * columns },
+                                                              adaptation->choices + l * columns },
                             err);
     /* This step's biases and choices are what the next call compares with, also after an error. */
     const size_t bytes = (size_t)(trainer->plan.model.L * columns) * sizeof *adaptation->bias;

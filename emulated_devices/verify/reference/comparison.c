@@ -256,7 +256,7 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
     const struct pair_text two = pair_text('g', 3, f->error, f->bound);
     snprintf(out, size, "step %lld: %s%s%s%s %s by %s; its bound is %s%s%s%s%s", (long long)f->step,
              comparison->number ? "" : comparison->first_kind, comparison->number ? "" : " ", f->tensor, where, differs,
-                 two.first, two.second,
+             two.first, two.second,
              comparison->number ? "" : "; wrong on ", comparison->number ? "" : place, scale[0] ? "; it is "
                  : "", scale);
     return out;

@@ -214,7 +214,7 @@ static enum error_code find_bounds(struct golden_truth *truth, const struct plan
     return e != ERR_FILE ? e
                          : golden_measure(truth->golden, plan->dtype, reference_parts(plan),
                                           plan->data.narrow_gradients ? reference_gradient_parts(plan) : 1,
-                                              &truth->list, err);
+                                          &truth->list, err);
 }
 
 enum error_code golden_truth_open(struct golden_truth *truth, const struct golden *golden, struct reference *reference,

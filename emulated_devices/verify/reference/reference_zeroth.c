@@ -23,7 +23,7 @@ static enum error_code loss_on(const struct reference *reference, struct serial_
     const enum error_code e = transformer_loss_along(&run->model, reference_zeroth_key_of(reference),
                                                      side == 0 ? eps : -eps, reference->ids,
                                                      reference->counting, reference->plan->B, reference->plan->S,
-                                                         &run->side[side], err);
+                                                     &run->side[side], err);
     run->model.packed = NULL;
     return e;
 }

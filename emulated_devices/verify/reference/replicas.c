@@ -161,7 +161,7 @@ static enum error_code replicas_say(const struct trainer *trainer, const struct 
                 (long long)(trainer->step + (when == BEFORE_OPTIMIZER)), when == BEFORE_OPTIMIZER ? "before"
                     : "after", kind,
                 trainer_spec(trainer, box_hash->index).name, other,
-                    mesh_describe(&trainer->plan.mesh, other, device, sizeof device), rank,
+                mesh_describe(&trainer->plan.mesh, other, device, sizeof device), rank,
                 place);
 }
 

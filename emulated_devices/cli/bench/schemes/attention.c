@@ -95,7 +95,7 @@ static void attention_print_head(const struct asked *asked, const struct cluster
         "%d key/value heads, width %d, %s, on %s%s.\n"
         "Virtual time, and how many times faster than one device; of the device with most: what it sends,\n"
         "MB of this to other nodes, and memory at the peak.", asked->B, plural(asked->B), asked->S, asked->H, asked->K,
-            asked->A, asked->dtype,
+        asked->A, asked->dtype,
         cluster->name, nodes);
     printf("\n");
 }

@@ -16,7 +16,7 @@ static void collectives_table_print_head(const struct collectives_bench *bench)
     printf("\n");
     say(stdout, 0, "%s, %d device%s on %d core%s, fp32, sum; medians of %d, all in turn; virtual time on %s",
         operation_name(bench->call.operation), bench->call.P, plural(bench->call.P), cores_usable(),
-            plural(cores_usable()),
+        plural(cores_usable()),
         bench->asked->runs, m->name);
     printf("\n");
 }
@@ -35,11 +35,11 @@ static void add_lane(struct table *table, const struct collectives_bench *bench,
     table_row(table, "%s\t%lld\t%s\t%.1f\t%.1f\t%.3f\t%.3f\t%s\t%.0f\t%.2fx\t%.2fx\t%s",
               size_format(collectives_bytes(bench)).text,
               (long long)bench->call.args.count, collectives_lane_name(lane), lane->median * 1e6,
-                  lane->least * 1e6, bandwidth,
+              lane->least * 1e6, bandwidth,
               bandwidth * collectives_bus_factor(bench->call.operation, bench->call.P), counted,
-                  lane->counted[LANE_WRONG],
+              lane->counted[LANE_WRONG],
               bench->lane[PEER_BLOCKING].median / lane->median,
-                  bench->lane[PEER_YIELDING].median / lane->median, limit);
+              bench->lane[PEER_YIELDING].median / lane->median, limit);
 }
 
 struct limits { char text[200]; };

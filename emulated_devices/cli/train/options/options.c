@@ -89,7 +89,7 @@ static enum error_code options_describe(char **text, const struct option *table,
 static enum error_code options_options_parse(struct train_options *options, const struct run_kind *kind,
                                              struct train_words *words,
                                              const struct option_list *own, const struct option_list *all,
-                                                 struct error *err)
+                                             struct error *err)
 {
     const bool help = options_ask_for_help(options->argc, options->argv);
     const enum error_code e =

@@ -13,7 +13,7 @@ static void report_packing(FILE *out, const struct packing *packing)
         "packed  %lld samples in %lld sequences: %.1f %% padding, %.1f %% with a sample each; attention to %.1f %% of "
         "the pairs",
         (long long)packing->samples, (long long)packing->sequences, 100 * (1 - (double)packing->tokens / room),
-            100 * (1 - (double)packing->tokens / ((double)packing->samples * S)),
+        100 * (1 - (double)packing->tokens / ((double)packing->samples * S)),
                 100 * packing->pairs / (room * (S + 1) / 2));
 }
 

@@ -27,7 +27,7 @@ static void print_failure(FILE *out, const struct comparison *comparison, const 
     if (!comparison->number && plan->mesh.devices > 1)
         say(out, 12, "  wrong on  %s: %d of the %d devices that have it",
             diagnose_place(text, sizeof text, &plan->mesh, on), devices_count(&on->failing),
-                devices_count(&on->holding));
+            devices_count(&on->holding));
     if (diagnose_scale(text, sizeof text, &plan->mesh, plan->micros, on)[0]) say(out, 12, "  it is     %s", text);
     if (comparison->before[0]) say(out, 12, "  before    the last right tensor is %s", comparison->before);
     if (comparison->from[0]) say(out, 12, "  made by   %s", comparison->from);
@@ -91,7 +91,7 @@ static void print_choices(FILE *out, const struct comparison *comparison)
     fprintf(out, "\n");
     say(out, 9, "routing: %lld of %lld choices differ from the one-device run, each within the rounding of its logits "
         "(largest margin %.1e, bound %.1e)", (long long)comparison->choices_differ, (long long)comparison->choices,
-            comparison->choice.error,
+        comparison->choice.error,
         comparison->choice.bound);
 }
 

@@ -289,7 +289,7 @@ static void merge_forward(struct journey *journey, struct bundle *into, int hold
     dev_attention_merge(journey->g->device, view(journey, into, RESULT, rank, holder),
                         view(journey, into, RESULT_LSE, rank, holder),
                         view(journey, &journey->in, RESULT, rank, holder),
-                            view(journey, &journey->in, RESULT_LSE, rank, holder), journey->g->shape);
+                        view(journey, &journey->in, RESULT_LSE, rank, holder), journey->g->shape);
 }
 
 /* Forward: out [n, H A] and the log-sum-exp; the keys of qkv never move.  Collective over the cp group. */
@@ -327,7 +327,7 @@ static void compute_backward(struct journey *journey, struct bundle *into, const
     dev_attention_part_backward(g->device, dQ, journey->gradients.all, view(journey, queries, D_OUT, owner, rank),
                                 view(journey, queries, DELTA, owner, rank), view(journey, queries, LSE, owner, rank),
                                 view(journey, queries, Q, owner, rank), g->call->qkv,
-                                    positions_at(journey, owner, rank),
+                                positions_at(journey, owner, rank),
                                 positions_of(&g->at, rank),
                                 attention_of_pairs(g->shape, positions_pairs(&g->at, g->shape, g->B, owner, rank)));
 }
