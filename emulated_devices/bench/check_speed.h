@@ -6,7 +6,7 @@
 
 enum { CHECK_SPEED_MOST_RANKS = 64 };
 
-/** What is checked: a dump of some ranks, in fp32. */
+/** This holds what is checked: a dump of some ranks, in fp32. */
 struct check_speed { const char *model; int sequences, tokens, ranks; };
 
 /** Memory and files are in MB, 10^6 bytes; processor: seconds of all processors. */

@@ -8,7 +8,7 @@
 
 enum { STEP_MOST_RUNS = 1000, STEP_MOST_ROUNDS = 100, STEP_GEMM_SIZE = 2048, STEP_MESHES = 12, STEP_CALLS = 6 };
 
-/* What is measured. */
+/* This holds what is measured. */
 struct bench_step {
     const char *model, *backend, *beside, *dtype, *json;        /* beside: another backend, or NULL */
     int runs, rounds, devices;          /* devices: the most of a mesh */
@@ -23,7 +23,7 @@ extern const struct step_mesh step_meshes[STEP_MESHES];
 
 extern const char *const step_call_names[STEP_CALLS];
 
-/* What the backend asked its library for in a step, by step_call_names. */
+/* This holds what the backend asked its library for in a step, by step_call_names. */
 struct step_calls { bool counted; double of[STEP_CALLS]; };
 
 /* Seconds in each round: of the backend's matrix product, of a step on one device, also on one thread of it, and on

@@ -129,7 +129,7 @@ static struct step_calls read_calls(const cJSON *root)
     return c;
 }
 
-/* Of a run's median step: on the clock, and of a processor in the process of device 0. */
+/* These are times of a run's median step: on the clock, and of a processor in the process of device 0. */
 struct timed { double seconds, processor; struct step_calls calls; };
 
 static enum error_code read_timed(struct timed *timed, const char *path, struct error *err)

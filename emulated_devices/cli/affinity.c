@@ -93,7 +93,7 @@ static enum error_code put_in_order(char *const at[], size_t bytes, const int32_
     return OK;
 }
 
-/* The same model, whose experts have other numbers: also rows of its router. */
+/* Give the experts of a layer other numbers in the same model, and so the rows and biases of its router. */
 static enum error_code order_layer(struct transformer *model, int layer, const int32_t old[], char *at[],
                                    struct error *err)
 {

@@ -93,7 +93,8 @@ static bool is_number(const char *name)
            strcmp(last, "z_loss") == 0;
 }
 
-/* What a dump says, or the widest format of a tensor: a gradient in fp32 beside weights in bf16 was summed in fp32. */
+/* Return what a dump says, or the widest format of a tensor: a gradient in fp32 beside weights in bf16 was summed in
+ * fp32. */
 static enum dtype widest(const struct actual *actual)
 {
     static const enum dtype wide[] = { F64, F32, BF16, F16 };

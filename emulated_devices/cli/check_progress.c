@@ -22,7 +22,7 @@ static void check_progress_see(void *context, const char *name, int64_t elements
     check_progress_show(p, name);
 }
 
-/* Of a run whose steps are not all in the file only the first pass. */
+/* A run whose steps are not all in the file counts with the first pass only. */
 static bool is_recomputed(const struct golden *golden, const char *name)
 {
     const bool pass = strncmp(name, "act/", 4) == 0 || strncmp(name, "grad/", 5) == 0;

@@ -33,7 +33,7 @@ static const struct { const char *function, *operations; } serves[] = {
     { "cuda_streams_beside", "streams_beside_backward_input" },
 };
 
-/* What the shared object has. */
+/* This holds what the shared object has. */
 struct built {
     void *object;
     const struct backend *backend;

@@ -16,7 +16,7 @@
 
 enum { LEFT = 23, MOST_NAMES = 400 };
 
-/* What of the list is wanted, and where it is. */
+/* This holds what of the list is wanted, and where it is. */
 static struct {
     bool brief;                         /* a line for each entry */
     const char *only;                   /* entries of this name; NULL: all */
@@ -317,7 +317,7 @@ static void list_kernels(const struct kernels *kernels)
     field("from %s", kernels->source);
 }
 
-/* What `orrery plan` replays. */
+/* List what `orrery plan` replays. */
 static void list_replayed(const struct cluster *cluster)
 {
     for (int i = 0; i < cluster->shares; i++) {

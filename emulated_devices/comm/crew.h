@@ -43,8 +43,8 @@ struct crew_outcome {
  */
 enum error_code crew_run(int devices, crew_fn *run, const void *asked, struct error *);
 
-/** The same of the devices of a mesh, of which those run that stand for all.  If they wait for each other, the run is
- *  `inexact`.  @return as crew_run. */
+/** Do the same of the devices of a mesh, of which those run that stand for all.  If they wait for each other, the
+ *  run is `inexact`.  @return as crew_run. */
 enum error_code crew_run_folded(const struct folding *, crew_fn *run, const void *asked, struct crew_outcome *,
                                 struct error *);
 

@@ -88,7 +88,7 @@ static inline struct traffic ledger_kind(const struct ledger *ledger, enum traff
     return account_total(&ledger->of[kind]);
 }
 
-/** What was sent over links of one level, all kinds and operations together. */
+/** Return what was sent over links of one level, all kinds and operations together. */
 struct sent ledger_level(const struct ledger *, int level);
 
 /** Whether two say the same of what is sent and added up; of one level alone if level >= 0.  What is received is not

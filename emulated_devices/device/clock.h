@@ -110,8 +110,8 @@ picoseconds clock_copy(struct clock *, enum stream engine, picoseconds from, uin
 /** A job of HOST: as clock_compute, in this format at the host's rates. */
 picoseconds clock_host(struct clock *, const char *what, picoseconds from, struct op_cost, enum dtype);
 
-/** What follows, until clock_end, is executed by another stream: from now on, after its earlier work.  At clock_end the
- *  compute stream continues from the time of clock_begin; clock_join waits for the other stream. */
+/** All that follows, until clock_end, is executed by another stream: from now on, after its earlier work.  At
+ *  clock_end the compute stream continues from the time of clock_begin; clock_join waits for the other stream. */
 void clock_begin(struct clock *, enum stream);
 void clock_end(struct clock *);
 
@@ -119,7 +119,8 @@ void clock_end(struct clock *);
  *  @param work  the caller's, zeros or used before; its span is for free(). */
 void clock_note(struct clock *, struct pass_work *work);
 
-/** What follows, until clock_end, is a pass beside the noted one: its stream begins when that began, and computes while
+/** All that follows, until clock_end, is a pass beside the noted one: its stream begins when that began, and
+ * computes while
  *  the compute stream, as noted, does not.  Messages of both share the ports.  Without memory for the notes it begins
  *  now. */
 void clock_beside(struct clock *);

@@ -8,7 +8,7 @@
 
 #include "ref/numeric/tensor.h"
 
-/* What an outer step does to an element, of which d is the mean of the replicas' ways, anchor - theta:
+/* This holds what an outer step does to an element, of which d is the mean of the replicas' ways, anchor - theta:
  *     momentum = keep momentum + take d;    anchor = anchor - (by_way d + by_momentum momentum) */
 struct outward { double keep, take, by_way, by_momentum; };
 

@@ -257,7 +257,7 @@ enum error_code tier_write(struct tier *tier, struct tensor home, struct tensor 
     const picoseconds start = *when;
     flight_before_copy(tier->device->clock.flight, start, home.data, from.data, bytes);
     *when = clock_copy(&tier->device->clock, FLUSH, *when, bytes);
-    /* What the host keeps stays there, and only the rest goes on to the drive. */
+    /* All that the host keeps stays there, and only the rest goes on to the drive. */
     const uint64_t leaves = tier->drives ? not_kept(tier, home) : 0;
     if (leaves > 0) *when = drive(tier, "write", leaves, *when);
     const enum error_code e = tier_move(tier, true, home, from.data, err);

@@ -11,7 +11,7 @@
  *  each action, else two.  Lower-case letters are odd chunks, dots are idle time.  Colours are ANSI escapes. */
 void schedule_draw_text(FILE *to, const struct schedule *, const struct timing *, int columns, bool colour);
 
-/** The same as an SVG document: a row per device, a colour per kind, a shade per chunk, a time axis and a legend.
+/** Do the same as an SVG document: a row per device, a colour per kind, a shade per chunk, a time axis and a legend.
  *  @param picoseconds  whether times are picoseconds; otherwise the axis names no unit.
  *  @return OK, or ERR_FILE if `to` cannot be written. */
 enum error_code schedule_draw_svg(FILE *to, const struct schedule *, const struct timing *, bool picoseconds,

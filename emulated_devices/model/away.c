@@ -22,7 +22,7 @@ static bool leaves(const struct stage *stage, const struct microbatch *micro, in
 
 /* ---- places on the tier ------------------------------------------------------------------------------------------ */
 
-/* What leaves is what the device would hold between forward and backward. */
+/* The device lets go of what it would hold between forward and backward. */
 static bool is_moved(const struct linked *linked, int b)
 {
     const struct buffer *is = &linked->buffer[b];

@@ -38,7 +38,7 @@ enum error_code away_before_backward(struct stage *, struct microbatch *, int la
 void away_forward_held(const struct stage *, int micro, int layer, struct held *);
 void away_backward_held(const struct stage *, int micro, int layer, struct held *);
 
-/** What one of the stage's current microbatches writes to the tier and reads, by formula. */
+/** Return what one of the stage's current microbatches writes to the tier and reads, by formula. */
 struct tier_traffic away_moves(const struct stage *, int micro);
 
 #endif

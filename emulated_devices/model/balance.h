@@ -57,7 +57,7 @@ enum error_code balance_after_layer(struct stage *, struct microbatch *, int lay
 /** After a stage's forward pass: the same for losses of all layers, if this is the last stage. */
 enum error_code balance_after_forward(struct stage *, struct microbatch *, struct error *);
 
-/** What both send in a microbatch's passes through a stage along one axis, TP or CP. */
+/** Return what both send in a microbatch's passes through a stage along one axis, TP or CP. */
 struct account balance_cost(const struct stage *, const struct microbatch *, enum axis);
 
 /** The numbers that travel beside a microbatch's activations from stage to stage, or beside gradients.

@@ -13,7 +13,7 @@
 /** Floating-point operations of a step, of the model's matrices and attention. */
 double plan_step_flops(const struct plan *);
 
-/** The same without what a step may leave out: experts that no choice computes.  0: not known before a step. */
+/** Do the same without what a step may leave out: experts that no choice computes.  0: not known before a step. */
 double plan_least_flops(const struct plan *);
 
 /** Check one device.  Local.  @return OK, or ERR_INTERNAL: its clock has more operations than fit into its time. */

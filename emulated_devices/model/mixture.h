@@ -46,7 +46,7 @@ enum error_code routers_watch(struct trainer *, struct error *);
  *  @return OK, ERR_MEMORY or ERR_COMM. */
 enum error_code routers_bring(struct trainer *, int32_t *choice, struct error *);
 
-/** What sharing the sums sends. */
+/** Return what sharing the sums sends. */
 struct account routers_cost(const struct trainer *);
 
 #endif

@@ -31,7 +31,7 @@ int program_bias(const struct model_config *, const struct node *, int layer);
 
 /* ---- properties of each operation, for all models: operations.c -------------------------------------------------- */
 
-/* Which values a backward pass of an operation reads besides the gradient of its output. */
+/* This says which values a backward pass of an operation reads besides the gradient of its output. */
 enum { READS_IN = 1, READS_OUT = 2, READS_STATISTICS = 4, READS_WEIGHTS = 8 };     /* IN: in[0]; WEIGHTS: in[1] */
 
 /* An operation keeps, besides its output, statistics in the wide format, integers, or activations of its own. */

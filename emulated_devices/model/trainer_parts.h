@@ -16,7 +16,7 @@ static inline int holders_of(const struct unit *unit) { return unit->count > 0 ?
 
 static inline uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Which of this step's optimizer steps a microbatch belongs to. */
+/* Say which of this step's optimizer steps a microbatch belongs to. */
 static inline int batch_of(const struct trainer *trainer, int micro) { return micro / trainer->schedule.update_every; }
 
 /* The labels that count in the replica's sequences of this step. */
@@ -28,7 +28,7 @@ struct held trainer_activations(const struct trainer *);
 /* Keep the largest so far of what is held. */
 void trainer_note_held(struct trainer *);
 
-/* Of a plan that changes: set the microbatches of a step, and note what they hold. */
+/* For a plan that changes, set the microbatches of a step, and note what they hold. */
 enum error_code trainer_cut_step(struct trainer *, int64_t step, struct error *);
 
 /* Devices along cp must have made the same plans of where tokens are, or they would wait for messages that nobody

@@ -33,7 +33,7 @@ enum error_code zeroth_open(struct trainer *, struct error *);
  *  Collective over all devices. */
 enum error_code zeroth_losses(struct trainer *, struct step_result *, struct error *);
 
-/** What zeroth_losses sends to sum the losses, without the passes. */
+/** Return what zeroth_losses sends to sum the losses, without the passes. */
 struct account zeroth_cost(const struct trainer *);
 
 #endif

@@ -13,7 +13,7 @@ struct train_options;
  *  given as texts, to a report.  @return false if there is no memory. */
 bool origin_add_json(cJSON *root, const struct train_options *);
 
-/** The same as a file for --config, for free(); what is not a setting is under the key `written-by`.
+/** Do the same as a file for --config, for free(); what is not a setting is under the key `written-by`.
  *  @return NULL and ERR_MEMORY if there is no memory. */
 char *origin_text(const struct train_options *, struct error *);
 

@@ -17,7 +17,7 @@
 struct plan_findings;
 struct run_listener;
 
-/* What a run is asked for: everything on the command line. */
+/* This holds what a run is asked for: everything on the command line. */
 struct train_options {
     struct plan plan;                   /* mesh, schemes, model, batch and optimizer */
     bool infers;                        /* `orrery infer`: forward passes alone */

@@ -276,7 +276,7 @@ static void say_stopped(const struct session *session)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-/* What a session notes of each step. */
+/* This holds what a session notes of each step. */
 struct session_watch {
     struct session *session;
     const struct train_data *data;

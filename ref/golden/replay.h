@@ -83,8 +83,8 @@ void replay_free(struct replay *);
 enum error_code records_write(const struct record *, int count, const struct safetensors_pair *metadata, int pairs,
                               const char *path, struct error *);
 
-/** The same up to safetensors_commit, which the caller calls, or safetensors_abort.  The records' names must live until
- *  then.  @return as records_write; after a failure there is nothing to abort. */
+/** Do the same up to safetensors_commit, which the caller calls, or safetensors_abort.  The records' names must live
+ *  until then.  @return as records_write; after a failure there is nothing to abort. */
 enum error_code records_start(struct safetensors_writer *, const struct record *, int count,
                               const struct safetensors_pair *metadata, int pairs, const char *path, struct error *);
 

@@ -19,7 +19,7 @@ struct cJSON;
 /** The hash of some bytes. */
 uint64_t seal_hash(const void *data, size_t bytes);
 
-/** The same a part at a time: begin with the bytes in all, then whole words of 8, then the bytes that are left. */
+/** Do the same a part at a time: begin with the bytes in all, then whole words of 8, then the bytes that are left. */
 uint64_t seal_begin(size_t bytes);
 uint64_t seal_more(uint64_t hash, const void *data, size_t words);
 uint64_t seal_end(uint64_t hash, const void *rest, size_t bytes);

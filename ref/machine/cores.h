@@ -17,7 +17,7 @@
  */
 int cores_usable(void);
 
-/** The same of a process that is bound to so many cores.  @param root  as of cgroup_own (ref/machine/cgroup.h). */
+/** Do the same of a process that is bound to so many cores.  @param root  as of cgroup_own (ref/machine/cgroup.h). */
 int cores_of(int bound, const char *root);
 
 enum { CORES_MOST = 8192 };             /* of a machine, as in Linux */

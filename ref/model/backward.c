@@ -250,7 +250,7 @@ static void two_norms_backward(struct transformer *model, int layer)
     model->ops->add(d, d, step);
 }
 
-/* The same of the one norm that both branches read: its gradient is the feed-forward's plus attention's. */
+/* Do the same of the one norm that both branches read: its gradient is the feed-forward's plus attention's. */
 static void one_norm_backward(struct transformer *model, int layer)
 {
     const struct model_config *c = &model->config;

@@ -32,7 +32,7 @@ static inline int64_t balance_losses(const struct mixture_config *config, int64_
     return config->balance.layers == LAYERS_EACH ? L : 1;
 }
 
-/** Which of them a layer's rows are of. */
+/** Say which of them a layer's rows are of. */
 static inline int64_t balance_loss_of(const struct mixture_config *config, int64_t layer)
 {
     return config->balance.layers == LAYERS_EACH ? layer : 0;

@@ -9,7 +9,7 @@
 struct latent_moves { struct column_blocks query, turned_query, key, shared_key, value, result, latent; };
 struct latent_moves latent_moves_of(const struct model_config *, int64_t H);
 
-/** The same backwards, for gradients. */
+/** Do the same backwards, for gradients. */
 struct column_blocks moved_back(struct column_blocks);
 
 #endif

@@ -31,7 +31,8 @@ double squared_distance_of_quotient(struct tensor a, double divisor, struct tens
  */
 double relative_when_stored(double far, double size, int64_t count, enum dtype dtype);
 
-/** The same where `size` may be 0, as of a gradient that cancels: there the distance itself, and 0 if both are zero. */
+/** Do the same where `size` may be 0, as of a gradient that cancels: there the distance itself, and 0 if both are
+ * zero. */
 double relative_or_absolute(double far, double size, int64_t count, enum dtype dtype);
 
 /** Whether a is larger than b; NaN counts as larger than any number.  For finding the largest of many errors. */

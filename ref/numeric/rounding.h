@@ -42,7 +42,7 @@ struct rounding rounding_of(enum dtype results, enum dtype sums, int parts);
 /** The error of a sum of n terms over the sum of their absolute values; infinite if nothing can be said. */
 double rounding_of_sum(double u, int64_t n);
 
-/** What independent roundings of all terms of a sum, each by at most u, move it by.
+/** Return what independent roundings of all terms of a sum, each by at most u, move it by.
  *  @param sum, root  sum of the absolute terms; root of the sum of their squares. */
 double rounding_of_terms(double u, double sum, double root);
 

@@ -33,7 +33,7 @@ static int32_t attention_rows_end_of(const struct view *view, int64_t i) { retur
 
 enum sight { NOTHING, SOMETHING, EVERYTHING };
 
-/* Of keys at positions first to last, and perhaps not at all of those between. */
+/* This describes keys at positions first to last, and perhaps not at all of those between. */
 static enum sight sight(const struct view *view, int32_t first, int32_t last)
 {
     for (int64_t i = 0; i < view->count; i++) {
@@ -43,7 +43,7 @@ static enum sight sight(const struct view *view, int32_t first, int32_t last)
     return NOTHING;
 }
 
-/* What some queries see of some keys. */
+/* Return what some queries see of some keys. */
 static enum sight tile_sight(const struct head *head, int64_t q0, int64_t rows, int64_t k0, int64_t cols)
 {
     const int32_t first = position(head->k_at, k0), last = position(head->k_at, k0 + cols - 1);
@@ -177,7 +177,7 @@ real FN(attention_row_softmax)(real *x, const struct head *t, const struct atten
 
 /* ---- a tile of queries ------------------------------------------------------------------------------------------- */
 
-/* What the softmax of a tile's queries has added up so far. */
+/* This holds what the softmax of a tile's queries has added up so far. */
 struct FN(running) { real top[TILE], total[TILE]; };
 
 /* tile: scores; on return exp(score - top).  If they raise a row's maximum, its output so far, at o, shrinks. */

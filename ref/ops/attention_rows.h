@@ -30,7 +30,7 @@ struct head {
     real sink;                          /* the logit of its sink; -infinity: it has none */
 };
 
-/* What the mask and dropout need of head h of sequence b. */
+/* Return what the mask and dropout need of head h of sequence b. */
 static inline struct head head_places(const struct attention *attention, struct tensor q_at, int64_t b, int64_t h)
 {
     const int64_t ranges = tensor_cols(attention->mask) / 2, masked = tensor_rows(attention->mask) == attention->S ? 0

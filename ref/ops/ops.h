@@ -195,7 +195,7 @@ struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype);
 double attention_pairs(int64_t N, struct attention attention);
 struct op_cost attention_forward_cost(int64_t N, struct attention attention, enum dtype);
 struct op_cost attention_backward_cost(int64_t N, struct attention attention, enum dtype);
-/* Of a part: pairs (query, key) that see each other, over all sequences; rows of queries and of keys. */
+/* A part has pairs (query, key) that see each other, over all sequences; rows of queries and of keys. */
 struct op_cost attention_part_forward_cost(double pairs, int64_t queries, int64_t keys,
                                            struct attention attention, enum dtype);
 struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64_t keys, struct attention attention,

@@ -17,7 +17,7 @@
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"
 
-/* What a row's scores need. */
+/* Return what a row's scores need. */
 struct FN(scores) {
     const real *x;
     bool sigmoid;

@@ -56,7 +56,7 @@ static T room(struct scratch *scratch, T Y)
     return copy;
 }
 
-/* The same with what is there, for what an operation changes. */
+/* Do the same with what is there, for what an operation changes. */
 static T changed(struct scratch *scratch, T Y)
 {
     const T copy = room(scratch, Y);

@@ -32,8 +32,8 @@ struct loss_scale {
     bool stops, exhausted;      /* an overflow at `least` ends the run; it has */
 };
 
-/** What training begins with in a format: for fp16 by the conventions, by default 2^16, doubled after 2000 good steps,
- *  halved on overflow; for others fixed at 1. */
+/** Return what training begins with in a format: for fp16 by the conventions, by default 2^16, doubled after 2000
+ *  good steps, halved on overflow; for others fixed at 1. */
 struct loss_scale loss_scale_of(const struct conventions *, enum dtype);
 
 /** Whether a format needs a loss scale. */

@@ -73,6 +73,11 @@ named_files() {
             [ -e "$path" ] || [ -e "emulated_devices/$path" ] || [ -e "${at%/*}/$path" ] || echo "$at: names $path, which is not there"; done)
 }
 
+# A comment is a sentence about the code below; one that begins so has no subject.
+without_subject() {
+    (cd "$tree" && sources | xargs -d '\n' grep -nE '^ */\*\*? (Of|What|Which|The same|That of) ' | sed 's/$/  <- a comment without a subject/')
+}
+
 begin() { echo "[ RUN      ] $1"; }
 end() { if [ -z "$2" ]; then echo "[       OK ] $1"; else echo "$2" | head -20; echo "[  FAILED  ] $1"; failed=1; fi; }
 failed=
@@ -84,6 +89,8 @@ begin parameters_have_names;      end parameters_have_names      "$(letters)"
 begin files_say_what_they_are;    end files_say_what_they_are    "$(without_head)"
 begin files_that_comments_name;   end files_that_comments_name   "$(named_files)"
 
+begin comments_have_a_subject;    end comments_have_a_subject    "$(without_subject)"
+
 # The rules see what they forbid.
 begin the_rules_see_what_they_forbid
 tree=$(mktemp -d); trap 'rm -rf "$tree"' EXIT
@@ -92,9 +99,10 @@ for k in 1 2 3 4; do
     printf 'static int run(const struct t%d *p, int64_t n,\n               struct thing *thing)\n{\n    return p->n;\n}\nint other_%d(struct t%d *p) { return p->n; }\n' $k $k $k >"$tree/emulated_devices/b/f$k.c"
 done
 printf 'int run(int a);\nint once(struct plan *plan)\n{\n}\n' >"$tree/ref/a/g.c"
-printf '/* h.c -- as cli/gone.c and ref/a/g.c do. */\n' >"$tree/ref/a/h.c"
+printf '/* h.c -- as cli/gone.c and ref/a/g.c do. */\n/* Of all. */\n' >"$tree/ref/a/h.c"
 wrong=
 [ "$(without_head | grep -c '^emulated_devices/b/f1.c:1: ')/$(without_head | wc -l)" = 1/5 ] || wrong="$wrong without_head"
+[ "$(without_subject | grep -c '^ref/a/h.c:2:')" = 1 ] || wrong="$wrong without_subject"
 [ "$(named_files)" = 'ref/a/h.c:1: names cli/gone.c, which is not there' ] || wrong="$wrong named_files"
 [ "$(shared_names | grep -c '^run is a function of 4 files')" = 1 ] || wrong="$wrong shared_names"
 [ "$(letters_of_many_types | grep -c '^b p: a pointer of one letter to 4 types')" = 1 ] || wrong="$wrong letters_of_many_types"

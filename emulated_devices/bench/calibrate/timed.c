@@ -209,7 +209,7 @@ static void swiglu_input(struct timer *timer, const struct shape *shape)
                               operand(timer, 3, shape->N, shape->O), operand(timer, 1, shape->N, 2 * shape->O));
 }
 
-/* Of logits [N, O]. */
+/* These calls work on logits [N, O]. */
 static void loss_max(struct timer *timer, const struct shape *shape)
 {
     dev_cross_entropy_max(timer->d, timed_part_of(timer->rstd, shape->N), operand(timer, 1, shape->N, shape->O));
@@ -258,7 +258,7 @@ enum { VOLLEYS = sizeof volleys / sizeof *volleys };
 /* A work with how it is done. */
 struct item { call_fn *const *call; int calls; struct shape shape; };
 
-/* What a call is charged with, and as what: by a clock on which a byte takes a picosecond. */
+/* Ask what a call is charged with, and as what: by a clock on which a byte takes a picosecond. */
 static void ask_charge(struct timer *timer, struct work *work, call_fn *call, const struct shape *shape)
 {
     const struct cluster a_byte_a_picosecond = { .levels = 1, .memory_rate = 1000000 };
@@ -400,7 +400,8 @@ static enum error_code find_repeats(struct timer *timer, const struct item *item
     return e;
 }
 
-/* Of a device's rounds, or of the slowest's, where devices wait for each other; on the slowest device. */
+/* Return the median of a device's rounds, or of the slowest's, where devices wait for each other; on the slowest
+ * device. */
 static enum error_code least_and_median(struct timer *timer, double *took, bool together, struct rounds *rounds,
                                         struct error *err)
 {

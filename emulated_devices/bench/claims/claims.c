@@ -157,7 +157,7 @@ static void add_words(struct claim *claim, const char *const *word, int words)
     for (int i = 0; i < words; i++) claim->word[claim->words++] = word[i];
 }
 
-/* What all numbers of a row have. */
+/* Take what all numbers of a row have. */
 static enum error_code take_row(struct claims *claims, struct claim *row, char *const cell[], struct error *err)
 {
     *row = (struct claim){ .least = NAN, .most = NAN, .published = NAN, .line = row->line };

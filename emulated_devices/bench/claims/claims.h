@@ -51,7 +51,7 @@ struct claim_column {
     int words;                          /**< entries of `word` */
 };
 
-/** What all claims of a file, or their mean, must be within. */
+/** This holds what all claims of a file, or their mean, must be within. */
 struct claims_must { bool mean; double within; const char *why; };
 
 /** The claims of a file. */
@@ -99,7 +99,7 @@ const char *claim_word(const struct claim *, const char *flag);
 
 struct comm;
 
-/** What quantities need besides the words of a claim. */
+/** This holds what quantities need besides the words of a claim. */
 struct claims_setting {
     bool every;                         /**< also claims that take long */
     const char *word[CLAIM_WORDS];      /**< words that all claims have besides: of the command that asks */

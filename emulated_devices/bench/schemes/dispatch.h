@@ -7,7 +7,7 @@
 
 enum { DISPATCH_MOST_DEVICES = 32, DISPATCH_MOST_ROWS = 64 };
 
-/* Of each device; of a row the largest over the devices. */
+/* These numbers are of each device; a row has the largest over the devices. */
 enum {
     DISPATCH_TIME, DISPATCH_MESSAGES, DISPATCH_BYTES, DISPATCH_BETWEEN, DISPATCH_ROWS, DISPATCH_WRONG, DISPATCH_COUNTS
 };
@@ -39,7 +39,8 @@ enum error_code dispatch_measure(struct comm *world, const struct dispatch_shape
 /** The row of a scheme; NULL: it was not counted. */
 const struct dispatch_row *dispatch_row_of(const struct dispatch_counted *, const char *scheme, int etp);
 
-/** Of one of the four exchanges of rows: its messages; and its bytes, as a part of all rows that a device has. */
+/** These are, for one of the four exchanges of rows, its messages; and its bytes, as a part of all rows that a
+ * device has. */
 double dispatch_messages(const struct dispatch_row *);
 double dispatch_part(const struct dispatch_counted *, const struct dispatch_row *);
 

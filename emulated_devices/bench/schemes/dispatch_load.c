@@ -8,7 +8,7 @@
 
 static const int copies[LOAD_ROWS] = { 0, 1, 2, 4 };
 
-/* Of one device. */
+/* These numbers are of one device. */
 struct own { double rows, copies; };
 
 static struct own dispatch_load_own_of(const struct expert_layer *layer)

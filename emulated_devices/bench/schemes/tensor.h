@@ -65,14 +65,14 @@ enum { TENSOR_MOST_RATIO = 64 };        /* N/D up to which a crossing is searche
 /** The scheme with this name, which exists. */
 const struct tensor_scheme *tensor_named(const char *name);
 
-/** What a scheme needs; NAN if it does not accept P. */
+/** Return what a scheme needs; NAN if it does not accept P. */
 double tensor_needs(const struct bench_tensor *, const struct tensor_shape *, const struct tensor_scheme *, int P,
                     enum tensor_quantity);
 
 /** The N/D from which on a scheme needs less than 1d; NAN: none up to TENSOR_MOST_RATIO. */
 double tensor_crossing(const struct bench_tensor *, const struct tensor_scheme *, int P, enum tensor_quantity);
 
-/** The same by the formulas in the schemes' head comments, for matrices only. */
+/** Do the same by the formulas in the schemes' head comments, for matrices only. */
 double tensor_crossing_by_formula(const char *name, const int mesh[TENSOR_AXES], int P);
 
 /** The smallest number of devices with which a scheme needs less than 1d; 0: none up to BENCH_TENSOR_DEVICES. */

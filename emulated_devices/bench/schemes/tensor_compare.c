@@ -45,8 +45,8 @@ double tensor_crossing(const struct bench_tensor *tensor, const struct tensor_sc
     return (double)(high * s.S) / (double)s.D;
 }
 
-/* The same from the formulas in the schemes' head comments for all devices together, for matrices only: d q q devices
- * send (q-1) (21 N D + 36 d D^2) + 24 (d-1) D^2, p p p devices 3 (p-1) (16 N D + 12 D^2), and P devices of 1d
+/* Do the same from the formulas in the schemes' head comments for all devices together, for matrices only: d q q
+ * devices send (q-1) (21 N D + 36 d D^2) + 24 (d-1) D^2, p p p devices 3 (p-1) (16 N D + 12 D^2), and P devices of 1d
  * 8 N D (P-1). */
 double tensor_crossing_by_formula(const char *name, const int mesh[TENSOR_AXES], int P)
 {

@@ -228,7 +228,8 @@ const struct single_operation single_clamped_swiglu = {
     .by_rows = true,
 };
 
-/* What is between the matrices of a feed-forward without a gate.  chain: what is lost of a gradient on its way. */
+/* This holds what is between the matrices of a feed-forward without a gate.  chain: what is lost of a gradient on
+ * its way. */
 struct plain {
     struct element (*y)(double x, struct unit);
     struct element (*slope)(double x, struct unit);
@@ -283,7 +284,7 @@ PLAIN(gelu, "gelu")
 PLAIN(exact_gelu, "the exact gelu")
 PLAIN(squared_relu, "the squared relu")
 
-/* What is between the matrices of a gated feed-forward. */
+/* This holds what is between the matrices of a gated feed-forward. */
 struct gated {
     struct element (*y)(double gate, double up, struct unit);
     double (*steps)(double gate, double up, struct unit);

@@ -99,7 +99,7 @@ static enum error_code print_strides(struct comm *alone, const struct asked *ask
 
 /* ---- rings ------------------------------------------------------------------------------------------------------ */
 
-/* What the paper reports of its system beside DeepSpeed's: GB of a GPU in training 104.1B parameters on 64 A100s. */
+/* The paper reports this of its system beside DeepSpeed's: GB of a GPU in training 104.1B parameters on 64 A100s. */
 static const double said_gb[2] = { 66.3, 54.4 };
 
 static void offload_add_row(struct table *table, const char *name, const struct ring_run *ring_run,

@@ -14,7 +14,7 @@ enum { PARTS = 8, ROWS = 8 };           /* along tp and pp */
 
 struct wanted { const char *model, *devices; int micro, streams; bool unfolded; struct cluster cluster; };
 
-/* What a process that ran a plan says of it. */
+/* This holds what a process that ran a plan says of it. */
 struct row {
     enum error_code code;
     struct error err;

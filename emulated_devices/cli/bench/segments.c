@@ -27,7 +27,7 @@ static picoseconds time_with(const struct algorithm *algorithm, int P, struct co
     return attempt_is_cheap(algorithm, P, &collective) ? attempt_time(algorithm, P, &collective, cluster) : -1;
 }
 
-/* Of 1 segment, 2, 3, .. 10, and then each tenth more, the best length: more than 128 for each device gain less than
+/* Try 1 segment, 2, 3, .. 10, and then each tenth more, the best length: more than 128 for each device gain less than
  * a hundredth.  @return its time. */
 static picoseconds best_of_all(const struct algorithm *algorithm, int P, const struct collective *collective,
                                const struct cluster *cluster, uint64_t *best)

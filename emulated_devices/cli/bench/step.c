@@ -22,7 +22,7 @@ static double step_least(const double *x, int n)
 /* The rows before the meshes: one device, with all threads and with one. */
 enum { ALONE = -2, ON_ONE_THREAD = -1 };
 
-/* What the rows have in common. */
+/* This holds what the rows have in common. */
 struct shown { const struct bench_step *b; const struct step_pace *p; double flops, tokens, rate; };
 
 static const char *step_name_of(const struct step_mesh *step_mesh, char *text, size_t room)

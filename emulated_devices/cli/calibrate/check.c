@@ -101,7 +101,7 @@ static enum error_code check_run(struct check *check, struct row *row, struct er
 
 static double error_of(const struct row *row) { return 100 * (row->clock / row->took.least - 1); }
 
-/* Of meshes that have a core for each device, or of those that have not. */
+/* This is for meshes that have a core for each device, or for those that have not. */
 static void print_mean(const struct check *check, bool shared, const char *what)
 {
     double sum = 0, most = 0;

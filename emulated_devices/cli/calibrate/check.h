@@ -5,7 +5,7 @@
 #include "emulated_devices/bench/calibrate/calibrate.h"
 #include "emulated_devices/cli/cli.h"
 
-/* Which training steps are held against their virtual time. */
+/* This says which training steps are held against their virtual time. */
 struct calibrate_check {
     const char *program;                /* argv[0] */
     const char *models;                 /* names with commas between */

@@ -12,7 +12,7 @@
 static const uint64_t sizes[] = { 0, 4096, 65536, 1 << 20, 16 << 20, 256 << 20 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-/* Of a message that meets no other. */
+/* These numbers are of a message that meets no other. */
 static picoseconds cluster_takes(const struct link *link, uint64_t bytes)
 {
     return link->latency + link->gap + time_at_rate(bytes, link->rate);

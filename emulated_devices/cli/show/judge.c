@@ -21,7 +21,7 @@ static int owner(const struct collective *collective, int P, int64_t place)
     return b;
 }
 
-/* What element i of device r's result must be. */
+/* Return what element i of device r's result must be. */
 static int64_t judge_wanted(enum operation op, const struct collective *collective, int r, int P, int64_t i)
 {
     const int64_t own = block_start(collective->count, P, r) + i;

@@ -143,7 +143,7 @@ static enum error_code print_summary(const struct sbp_graph *sbp_graph, const st
         (long long)all, (long long)drawn, (long long)assignment->elements);
 }
 
-/* What is asked of a graph beside its signatures. */
+/* This holds what is asked of a graph beside its signatures. */
 struct wishes { const char *strategy, *pins, *save, *layout, *by, *cluster; bool run, panels; int kept; };
 
 /* Real numbers on devices of this process: what was counted there must be what was predicted. */

@@ -26,7 +26,7 @@ static uint64_t most(const struct step_record *record)
     return held;
 }
 
-/* Of all devices, that with most memory; of equal ones the first. */
+/* Return the device with most memory, the first of equal ones. */
 static int step_fullest(const struct step_record *record, int devices)
 {
     int full = 0;

@@ -71,7 +71,7 @@ static enum error_code take_report(struct trainer *trainer, void *context, struc
     return o->timeline ? fail_about(err, timeline_write(trainer, o->timeline, r->out, err), "--timeline") : OK;
 }
 
-/* What is said of the device that ran is true of those that it stands for. */
+/* All that is said of the device that ran is true of those that it stands for. */
 static void plan_spread(const struct train_record *record, const struct folding *folding)
 {
     for (int rank = 0; rank < folding->mesh.devices; rank++) {

@@ -26,7 +26,7 @@ static const char *const of_one_plan[] = {
     "--outer-momentum", "--offload", "--placement", "--perturb", NULL
 };
 
-/* What the command line says besides. */
+/* This holds what the command line says besides. */
 static struct {
     int devices, plans, top;
     const char *planner;
@@ -241,7 +241,8 @@ static struct figure change_of(picoseconds more)
     return change;
 }
 
-/* What the other plan spends more on each thing; together it is the difference of their times, but for rounding. */
+/* This is what the other plan spends more on each thing; together it is the difference of their times, but for
+ * rounding. */
 static void print_why(const struct report *report, int other)
 {
     const struct candidate *a = in_row(report, 0), *b = in_row(report, other);

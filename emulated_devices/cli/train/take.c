@@ -365,7 +365,7 @@ static enum error_code take_output(const struct train_options *options, const st
     return options->log ? run_log_check(options->log, err) : OK;
 }
 
-/* What of a golden file's run cannot be chosen; what needs a golden file or a checkpoint. */
+/* Refuse what of a golden file's run cannot be chosen; what needs a golden file or a checkpoint. */
 static enum error_code take_check(struct train_options *options, const struct train_words *words, struct error *err)
 {
     const struct model_flags *const m = &words->changed;
@@ -430,7 +430,7 @@ static enum error_code take_parts(struct train_options *options, const struct ru
     return take_load(options, words->batches != NULL, err);
 }
 
-/* What is kept where, and in which format. */
+/* Take what is kept where, and in which format. */
 static enum error_code take_storage(struct train_options *options, const struct train_words *words, struct error *err)
 {
     struct plan *const p = &options->plan;

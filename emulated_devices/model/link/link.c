@@ -338,7 +338,7 @@ static void add_step(struct steps *list, enum step_kind kind, int at)
     list->step[list->count++] = (struct part_step){ .kind = kind, .at = at };
 }
 
-/* What an expert scheme keeps of the rows that come is allocated when the router has chosen: then their number is
+/* An expert scheme's part of the rows that come is allocated when the router has chosen: then their number is
  * known. */
 static bool is_made_late(const struct buffer *buffer) { return buffer->statistic == EXPERTS_KEPT; }
 

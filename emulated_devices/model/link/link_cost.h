@@ -4,10 +4,11 @@
 
 #include "emulated_devices/model/link/link.h"
 
-/** What this device sends and adds on the tp group for all lists of a part, one microbatch of N tokens, exactly. */
+/** Return what this device sends and adds on the tp group for all lists of a part, one microbatch of N tokens,
+ * exactly. */
 struct account linked_cost(const struct linked *, const struct seams *, int64_t N);
 
-/** The same on the cp group: what attention sends, and what brings streams together. */
+/** Do the same on the cp group: what attention sends, and what brings streams together. */
 struct account linked_attention_cost(const struct linked *, const struct context_parallel *, int64_t N);
 
 /**
@@ -18,7 +19,7 @@ struct account linked_attention_cost(const struct linked *, const struct context
  */
 picoseconds linked_time(const struct linked *, const struct seams *, int64_t N);
 
-/** The same for one block, without recomputation.  @return zeros for a model for which devices have no program. */
+/** Do the same for one block, without recomputation.  @return zeros for a model for which devices have no program. */
 struct traffic block_cost(const struct tensor_parallel *, int64_t N);
 picoseconds block_time(const struct tensor_parallel *, int64_t N);
 

@@ -41,7 +41,7 @@ static bool is_of_tokens(const struct buffer *buffer)
          : buffer->statistic == INNER_ROW || buffer->statistic == TWO_INNER_ROWS || buffer->statistic == STREAM_WEIGHTS;
 }
 
-/* What norms of heads norm in a row. */
+/* Return what norms of heads norm in a row. */
 static int64_t normed_heads_of(const struct tensor_parallel *tp)
 {
     return tp->config->normed_together ? 2 : tp->heads.queries.count + tp->heads.keys.count;

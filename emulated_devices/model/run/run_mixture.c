@@ -341,7 +341,7 @@ static struct tensor matrix_of(const struct node_call *call, const struct expert
     return gradient ? stage_gradient(call->stage, place) : stage_weight(call->stage, place);
 }
 
-/* Of devices that share the columns of F, and add up their results, the first adds the second matrix's bias. */
+/* The first of the devices that share the columns of F, and add up their results, adds the second matrix's bias. */
 static bool adds_bias(const struct node_call *call, enum block_param bias)
 {
     const struct expert_parallel *ep = &call->stage->seams->ep;
@@ -375,7 +375,7 @@ static void run_mixture_multiply(const struct node_call *call, enum product_pass
     dev_products(call->stage->device, pass, list, count);
 }
 
-/* What the choice of experts reads: those with rows, by their layouts. */
+/* Enter what the choice of experts reads: those with rows, by their layouts. */
 static void enter_reads(const struct node_call *call, const int32_t *counts)
 {
     static const enum block_param parts[] = { UP_W, UP_B, DOWN_W, DOWN_B };
@@ -471,8 +471,8 @@ static struct mixture_call mixture_call(const struct node_call *call)
     return m;
 }
 
-/* What experts that return what they get add to a sum, of rows of values: y of x, or dx of dy.  Rows that devices along
- * tp have too are each added by one of them. */
+/* Add what experts that return what they get give to a sum, of rows of values: y of x, or dx of dy.  Rows that
+ * devices along tp have too are each added by one of them. */
 static void add_identity(const struct node_call *call, struct tensor sum, struct tensor values)
 {
     const struct expert_parallel *ep = &call->stage->seams->ep;

@@ -7,7 +7,7 @@
 
 /* ---- a prefix as part of the keys -------------------------------------------------------------------------------- */
 
-/* What attention to the prefixes of this device's streams needs besides the arguments of the node. */
+/* This holds what attention to the prefixes of this device's streams needs besides the arguments of the node. */
 struct prefixed {
     const struct node_call *call;
     struct device *device;
@@ -103,7 +103,8 @@ static enum error_code open_prefix(struct prefixed *p, const struct node_call *c
     return make_positions(p) && take_keys(p) ? OK : fail_prefix(p, err);
 }
 
-/* Of sequence i of the rows of all streams: its rows of a tensor; its stream's of keys, or of their gradient. */
+/* Return, for sequence i of the rows of all streams, its rows of a tensor; its stream's of keys, or of their
+ * gradient. */
 static struct tensor of_sequence(const struct prefixed *prefixed, struct tensor t, int64_t i)
 {
     return tensor_rows_of(t, i * prefixed->S, prefixed->S);

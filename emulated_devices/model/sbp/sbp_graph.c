@@ -14,7 +14,7 @@ const struct node sbp_mlp[] = {
     { .op = OP_END }
 };
 
-/* What slots stand for: an activation.  letters: of its dimensions after the rows. */
+/* This holds what slots stand for: an activation.  letters: of its dimensions after the rows. */
 struct value {
     const char *name, *letters;
     enum activation_width width;

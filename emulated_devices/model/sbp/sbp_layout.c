@@ -15,7 +15,7 @@ static struct sbp as_matrix(struct sbp sbp, int first_of_columns)
     return sbp.kind != SBP_S ? sbp : (struct sbp){ SBP_S, sbp.dim >= first_of_columns };
 }
 
-/* What norms give to matrices: whether all of it is whole on every device. */
+/* Return what norms give to matrices: whether all of it is whole on every device. */
 static bool inputs_are_whole(const struct sbp_graph *sbp_graph, const struct signature kept[])
 {
     static const char *const norms[] = { "ln_1", "ln_2" };

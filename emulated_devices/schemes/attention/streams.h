@@ -15,10 +15,10 @@
 /** The streams of a member. */
 struct interval streams_of(const struct context_parallel *, int member);
 
-/** Which of T tokens of a microbatch a member has where streams are weighed. */
+/** Say which of T tokens of a microbatch a member has where streams are weighed. */
 struct interval stream_tokens_of(const struct context_parallel *, int64_t T, int member);
 
-/** The same of this device, as a number.  @param N  its rows of the microbatch: T for each of its streams. */
+/** Do the same of this device, as a number.  @param N  its rows of the microbatch: T for each of its streams. */
 int64_t stream_tokens(const struct context_parallel *, int64_t N);
 
 /** The shape of the keys and values, or their gradient, of this device's streams and heads: [streams T, 2 K A]. */

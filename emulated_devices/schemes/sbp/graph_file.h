@@ -26,7 +26,7 @@
  */
 enum error_code graph_read(struct sbp_graph *graph, const struct sbp_mesh *, const char *file, struct error *);
 
-/** The same of a text, which is changed.  @param file  its name in messages. */
+/** Do the same of a text, which is changed.  @param file  its name in messages. */
 enum error_code graph_parse(struct sbp_graph *graph, const struct sbp_mesh *, char *text, const char *file,
                             struct error *);
 

@@ -17,7 +17,7 @@ struct checkpoint;
 /* In a checkpoint's settings of the run: how many sequences it has taken, as a text. */
 #define SEQUENCES_TAKEN "sequences taken"
 
-/** What a run says of its texts. */
+/** This holds what a run says of its texts. */
 struct train_data_source {
     const struct plan *plan;            /**< lives as long as the data */
     const char *data, *eval_data, *tokenizer, *pack;    /**< values of the flags with these names; NULL: not given */

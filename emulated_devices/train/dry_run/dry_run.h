@@ -7,7 +7,7 @@
 
 struct events;
 
-/* Which devices stood for others; why not for more along dp and tp, empty: for all; and what it took. */
+/* This says which devices stood for others; why not for more along dp and tp, empty: for all; and what it took. */
 struct dry_run { struct folding folding; char why[200]; struct crew_outcome crew; };
 
 /* Called on each device that ran, before its steps or after them, with its trainer open.  A device that stands for

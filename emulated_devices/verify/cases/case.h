@@ -85,7 +85,7 @@ void case_take_streams(struct plan *);
 void case_take_mixtral(struct plan *);
 void case_take_scmoe(struct plan *);
 
-/** Of a mixture: another router, and 6 experts, which make up groups.  Other models stay as they are. */
+/** Give a mixture another router, and 6 experts, which make up groups.  Other models stay as they are. */
 void case_take_router(struct plan *, const struct router *);
 
 /** Untie the output matrix, and use dropout in all three places. */

@@ -21,7 +21,7 @@ enum error_code layer_pass(struct trainer *, struct error *);
 /** Peak bytes of ACTIVATIONS of a pass on this device, by formula. */
 uint64_t layer_peak(const struct trainer *);
 
-/** What this device sends and adds in a pass, by formula. */
+/** Return what this device sends and adds in a pass, by formula. */
 struct traffic layer_cost(const struct trainer *);
 
 #endif

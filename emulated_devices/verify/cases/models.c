@@ -112,7 +112,7 @@ void case_take_olmo2(struct plan *plan)
     plan->model.family = &family_olmo2, plan->model.normed_together = true, plan->model.norms_at = NORMS_AFTER;
 }
 
-/* The same with windows in every other layer, and YaRN in the others. */
+/* Do the same with windows in every other layer, and YaRN in the others. */
 static void take_olmo3(struct plan *plan)
 {
     case_take_olmo2(plan);

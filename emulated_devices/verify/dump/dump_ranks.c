@@ -89,7 +89,7 @@ enum error_code dump_ranks_activations(struct dump_ranks *ranks, const struct pr
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
-/* What a device keeps of a parameter: some of the elements of its boxes. */
+/* This holds what a device keeps of a parameter: some of the elements of its boxes. */
 struct keeping {
     struct dump_ranks *dump;
     const char *name;

@@ -38,7 +38,7 @@ enum project_when { BEFORE_REDUCTION, IN_THE_STEP };
  */
 enum error_code reference_project(struct reference *, int64_t t, enum project_when, struct error *);
 
-/** The same for another twin's gradients of step t, with the directions that this step has already. */
+/** Do the same for another twin's gradients of step t, with the directions that this step has already. */
 enum error_code reference_project_twin(struct reference *, int64_t t, enum project_when, struct error *);
 
 #endif

@@ -5,7 +5,8 @@
 #include "ref/model/family.h"
 #include "ref/model/config_json/config_keys.h"
 
-/* Which layers have the window that a file names: none may have one; all, unless it is null; late ones, if a flag says
+/* This says which layers have the window that a file names: none may have one; all, unless it is null; late ones, if
+ * a flag says
  * so; all but the last of each so many; those without rotary positions, if so.  "layer_types" may say it of each. */
 enum window_rule { WINDOWS_NEVER, WINDOWS_ALL, WINDOWS_LATE, WINDOWS_BUT_EVERY, WINDOWS_UNTURNED };
 
@@ -61,7 +62,7 @@ struct config_reading {
 
 #define ROTARY_DECODER_KEYS GROUPED_KEYS, CONFIG_TO("rms_norm_eps", KEY_REAL, c.eps)
 
-/* Of a feed-forward without a gate, beside a Llama's attention. */
+/* This row is for a feed-forward without a gate, beside a Llama's attention. */
 #define FEED_KEYS                                                                                                      \
     CONFIG_TO("head_dim", KEY_SIZE_OR_NULL, head_dim),                                                                 \
     CONFIG_TO("intermediate_size", KEY_SIZE, c.F)

@@ -30,7 +30,7 @@ static enum error_code read_types(struct windows *windows, const struct config_r
     return OK;
 }
 
-/* Which layers have it, by the rule of the family. */
+/* Say which layers have it, by the rule of the family. */
 static enum error_code read_layers(struct windows *windows, const struct config_reading *reading, const char *path,
                                    struct error *err)
 {

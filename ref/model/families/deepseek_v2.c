@@ -73,7 +73,7 @@ static bool chooses_by_bias(const struct model_config *config)
     return config->family->defaults->c.mixture.router.biased;
 }
 
-/* What the router of the class in transformers does, whatever the keys that it does not read say. */
+/* These values are what the router of the class in transformers does, whatever the keys that it does not read say. */
 static bool is_of_class(const struct router_rule *rule, bool v3)
 {
     const struct router_rule own = {

@@ -20,8 +20,8 @@ static const struct config_reading defaults = {         /* GptOssConfig's */
     .window_rule = WINDOWS_BUT_EVERY, .window_pattern = 2, .sliding_window = 128,
 };
 
-/* What the released files have besides, and no version reads: the numbers of a token's experts and of the original
- * context under other names. */
+/* The released files have these besides, and no version reads them: the numbers of a token's experts and of the
+ * original context under other names. */
 static const struct config_key keys[] = {
     ROTARY_DECODER_KEYS, ROUTER_KEYS,
     CONFIG_TO("intermediate_size", KEY_SIZE, c.F),

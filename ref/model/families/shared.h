@@ -64,7 +64,7 @@ extern const struct node llama_embedding[], llama_block[], llama_loss[], mixtral
     { activation,   .out = "mlp.act",      .in = { "mlp.up" } },                                                       \
     { OP_MATRIX,    .out = "mlp.out",      .in = { "mlp.act" },    .param = DOWN_W }
 
-/* That of a dense layer among those of a mixture. */
+/* These nodes are the feed-forward of a dense layer among those of a mixture. */
 #define NODES_DENSE_FEED                                                                                               \
     { OP_MATRIX,    .out = "dense.up",     .in = { "ln_2" },       .param = UP_W, .dense = true },                     \
     { OP_SWIGLU,    .out = "dense.act",    .in = { "dense.up" } },                                                     \

@@ -5,7 +5,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/bench/schemes/collectives.h"
 
-/* What a job of `orrery bench collectives` is asked for. */
+/* This holds what a job of `orrery bench collectives` is asked for. */
 struct collectives_job {
     struct bench_collectives measures;  /* what is measured */
     bool quiet;                         /* no table is printed */

@@ -43,7 +43,7 @@ static bool all_exact(const struct train_record *record, bool memory)
     return exact;
 }
 
-/* What the hosts' memory saves their drives. */
+/* This is what the hosts' memory saves their drives. */
 static void report_cache(const struct train_record *record)
 {
     struct drive_use all = { 0 };

@@ -58,7 +58,7 @@ static void add_operation(cJSON *kind, enum operation op, const struct traffic *
                      traffic->level[l].bytes);
 }
 
-/* What a kind of scheme sent: in total and for each operation, by level of the link. */
+/* Add what a kind of scheme sent: in total and for each operation, by level of the link. */
 static void add_kind(cJSON *sent, enum traffic_kind kind, const struct ledger *counted, const struct cluster *cluster)
 {
     const struct traffic all = ledger_kind(counted, kind);
