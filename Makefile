@@ -349,21 +349,21 @@ $(B)/clusters.c: $(CLUSTERS) Makefile
 $(B)/clusters.o: $(B)/clusters.c $(ALSO)
 	$(call compile,$(MPICC))
 
-# The shipped layouts of tensor parallelism, name and text in turn.
+# $(call named_texts,HEADER,ARRAY,SUFFIX,FILES): a program's copy of some files, name and text in turn.
+named_texts = { echo '\#include "$1"'; echo 'const char *const $2[] = {'; \
+	  for f in $4; do echo '"'$$(basename $$f $3)'",'; sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; echo 'NULL };'; }
+
+# The shipped layouts of tensor parallelism.
 $(B)/layouts.c: $(LAYOUTS) Makefile
 	@mkdir -p $(@D)
-	$(Q){ echo '#include "emulated_devices/schemes/tensor/tensor_sbp.h"'; echo 'const char *const sbp_layout_texts[] = {'; \
-	  for f in $(LAYOUTS); do echo '"'$$(basename $$f .sbp)'",'; sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; \
-	  echo 'NULL };'; } >$@
+	$(Q)$(call named_texts,emulated_devices/schemes/tensor/tensor_sbp.h,sbp_layout_texts,.sbp,$(LAYOUTS)) >$@
 $(B)/layouts.o: $(B)/layouts.c $(ALSO)
 	$(call compile,$(MPICC))
 
-# What papers printed, name and text in turn.
+# The numbers that papers printed.
 $(B)/claims.c: $(CLAIMS) Makefile
 	@mkdir -p $(@D)
-	$(Q){ echo '#include "emulated_devices/bench/claims/claims.h"'; echo 'const char *const claims_texts[] = {'; \
-	  for f in $(CLAIMS); do echo '"'$$(basename $$f .txt)'",'; sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; \
-	  echo 'NULL };'; } >$@
+	$(Q)$(call named_texts,emulated_devices/bench/claims/claims.h,claims_texts,.txt,$(CLAIMS)) >$@
 $(B)/claims.o: $(B)/claims.c $(ALSO)
 	$(call compile,$(MPICC))
 

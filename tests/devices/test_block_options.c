@@ -34,7 +34,7 @@ static void take_unturned(struct plan *p) { take_named(p, "smollm3"); }
 /* A GPT-NeoX: branches in parallel, each with a norm of its own. */
 static void take_two_norms(struct plan *p) { take_named(p, "gpt-neox"); }
 
-/* The same in sequence. */
+/* This is such a model with branches in sequence. */
 static void take_sequence(struct plan *p)
 {
     take_two_norms(p);

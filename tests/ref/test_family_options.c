@@ -22,7 +22,7 @@ static void expect_refused(const char *start, const char *more, const char *says
     if (strstr(err.text, says) == NULL) fail_msg("%s: %s; it must say %s", more, err.text, says);
 }
 
-/* What is written reads back the same. */
+/* A config that is written reads back the same. */
 static struct model_config again(const struct model_config *c)
 {
     struct model_config r;

@@ -116,7 +116,7 @@ static struct model_config two_norms_shape(double dropout)
     return c;
 }
 
-/* The same with branches in sequence. */
+/* This is such a model with branches in sequence. */
 static struct model_config sequence_shape(void)
 {
     struct model_config c = two_norms_shape(0);
