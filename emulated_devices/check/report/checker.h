@@ -69,7 +69,16 @@ enum error_code check_files(const struct golden *, const struct actual *, enum d
                             struct error *);
 void check_result_free(struct check_result *);
 
-/** Count the findings, and find the first that fails, again: some have changed. */
+/**
+ * Compare a tensor with other numbers than the golden file's, and set its finding anew.
+ * @param truth    F64, all elements.
+ * @param checked  its name and bound are set; what was found before is forgotten.
+ * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
+ */
+enum error_code checker_compare(const struct golden *, const struct actual *, struct tensor truth, struct checked *,
+                                enum dtype format, struct error *);
+
+/** Count the findings, and find the first that fails and the one nearest to its bound, again: some have changed. */
 void check_result_count(struct check_result *);
 
 /** Leave out the tensors of each kind of which ACTUAL has none: they are not missing. */
