@@ -426,7 +426,8 @@ enum error_code check_files(const struct golden *golden, const struct actual *ac
         e = check_tensor(golden, actual, tensor_none, &result->all[result->count++], format, err);
     }
     if (!e && dtype_wide(format) != format) e = forgive_elsewhere(golden, actual, result, err);
-    if (!e) checker_forgive_left_out(result);
+    if (!e) checker_forgive_left_out(golden, result);
+    if (!e) e = checker_list_later(golden, actual, result, err);
     if (!e) e = checker_list_extras(golden, actual, result, err);
     if (!e) e = summarize(result, actual, err);
     if (e) check_result_free(result);
@@ -436,7 +437,7 @@ enum error_code check_files(const struct golden *golden, const struct actual *ac
 void check_result_free(struct check_result *result)
 {
     for (int i = 0; i < result->count; i++) free(result->all[i].on);
-    free(result->all), free(result->extra);
+    free(result->all), free(result->extra), free(result->later);
     golden_list_free(&result->list);
     *result = (struct check_result){ 0 };
 }
