@@ -28,7 +28,7 @@ static void keep_distance(struct replay *replay, struct tensor t, double scale)
 static void replay_keep(struct replay *replay, const char *name, struct tensor t, double scale)
 {
     enum { GROW = 256 };
-    if (replay->pass) return;
+    if (replay->pass && !replay->pass->wanted(replay->pass->context, name)) return;
     if (replay->apart) {
         keep_distance(replay, t, scale);
         return;
@@ -226,15 +226,16 @@ static double gradient_norm(const struct replay *replay)
 /* A pass over the first batch, or that of a given pass; every tensor is recorded, then its losses and norm. */
 static enum error_code one_pass(struct replay *replay, struct error *err)
 {
+    double loss = 0;
     int32_t *route;
     enum error_code e = follow_choices(replay, &route, err);
     replay->keeping = true;
-    if (!e) e = forward_backward(replay, replay->pass ? replay->pass->step : 0, &replay->loss, err);
+    if (!e) e = forward_backward(replay, replay->pass ? replay->pass->step : 0, &loss, err);
     replay->keeping = false, replay->model.route = NULL;
     free(route);
     if (e) return e;
     double norm = gradient_norm(replay);
-    keep_numbers(replay, "loss", &replay->loss, 1);
+    keep_numbers(replay, "loss", &loss, 1);
     keep_numbers(replay, "norm", &norm, 1);
     if (replay->model.config.mlp == MLP_MIXTURE) {
         keep_numbers(replay, "balance_loss", &replay->model.balance_loss, 1);

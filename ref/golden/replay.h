@@ -25,6 +25,8 @@ struct replay_pass {
     const double *bias;                 /* [L, columns of a router] corrections of routers; NULL: zeros */
     const int32_t *route;               /* [L, N, k] the experts of each token; NULL: the routers' own choice */
     const int32_t *labels;              /* [N]; NULL: the step's */
+    bool (*wanted)(const void *context, const char *name);      /* which tensors are recorded */
+    const void *context;
 };
 
 struct replay {
@@ -40,7 +42,6 @@ struct replay {
     int32_t *micro_of;                  /* [B*S] the microbatch of each token, if balance losses are of microbatches */
     bool keeping;                       /* record every tensor of this pass */
     uint64_t route;                     /* hash of the choices so far */
-    double loss;                        /* of the last pass */
     int32_t *choice;                    /* [choices] experts of each layer's tokens in the recorded pass */
     int64_t choices;
     const struct replay *follow;        /* run whose choices the recorded pass uses; NULL: its own */
@@ -68,8 +69,8 @@ enum error_code replay_run(struct replay *, const struct golden *, enum dtype, c
 enum error_code replay_batch(struct replay *, const struct golden *, enum dtype, const char *dir, struct error *);
 
 /**
- * Run one pass from weights that are not the file's.  Nothing is recorded: the gradients are model.g, times the model's
- * loss_scale, the loss is `loss`, and the choices of experts are `choice`.
+ * Run one pass from weights that are not the file's, and record those of its tensors, loss and norm that are wanted, under
+ * the names that a pass over the first batch has.
  * @param pass  it must live as long as the replay.
  * @return as replay_run.
  */
@@ -93,7 +94,7 @@ enum error_code replay_twin_open(struct replay *, const struct replay *other, en
 /**
  * Run it from the start.
  * @param[out] apart  [other->records] the squared distance of each record from the other run's; infinite if the tokens
- *                    went to other experts.  NULL for a single pass.
+ *                    went to other experts.
  * @return as replay_run; after a failure replay_free is still due.
  */
 enum error_code replay_twin_run(struct replay *, const struct perturbation *, double apart[], struct error *);

@@ -3,6 +3,7 @@
 #include "emulated_devices/check/report/choices.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,12 +95,11 @@ static enum error_code choices_note(struct choices *choices, const struct replay
 static void choices_spread(struct choices *choices, const struct replay *run)
 {
     struct own_pass *p = choices->pass;
-    for (int i = 0; i < p->params; i++) {
-        const double d = own_pass_apart(p, run, i, choices->format);
-        if (exceeds(d, p->spread[i])) p->spread[i] = d;
+    for (int i = 0; i < p->count; i++) {
+        struct own_result *r = &p->all[i];
+        const double d = r->record < 0 ? 0 : own_result_apart(p, r, run, choices->format);
+        if (exceeds(d, r->spread)) r->spread = d;
     }
-    p->loss_spread = fmax(p->loss_spread, relative_when_stored(fabs(run->loss - p->plain.loss), fabs(p->plain.loss), 1,
-                                                               choices->format));
 }
 
 /* Run the model with disturbed roundings, each token as its own router then chooses. */
@@ -126,8 +126,8 @@ static enum error_code choices_disturb(struct choices *choices, bool spread, str
 static double choices_unexplained(const struct own_pass *pass)
 {
     double sum = 0;
-    for (int i = 0; i < pass->params; i++)
-        if (pass->have[i]) sum += log1p(pass->off[i] / fmax(pass->bound[i], 1e-9));
+    for (int i = 0; i < pass->count; i++)
+        if (pass->all[i].record >= 0) sum += log1p(pass->all[i].off / fmax(pass->all[i].bound, 1e-9));
     return sum;
 }
 
@@ -157,7 +157,7 @@ static enum error_code choices_search(struct choices *choices, struct error *err
     double least = choices_unexplained(choices->pass);
     enum error_code e = OK;
     bool better = true;
-    choices->pass->route = choices_route(choices, &choices->pass->plain);
+    if (choices->pass->route == NULL) choices->pass->route = choices_route(choices, &choices->pass->plain);
     if (choices->pass->route == NULL) return fail(err, ERR_MEMORY, "no memory for choices of experts");
     for (int sweep = 0; sweep < MOST_SWEEPS && better && !e; sweep++) {
         better = false;
@@ -168,6 +168,49 @@ static enum error_code choices_search(struct choices *choices, struct error *err
         }
     }
     return e ? e : own_pass_run(choices->pass, choices->golden, err);
+}
+
+/* ---- choices that ACTUAL tells ----------------------------------------------------------------------------------- */
+
+/* Choose by a layer's logits as the model does.  Choices that have no room are dropped as in the model. */
+static enum error_code choices_by_logits(const struct golden *golden, const double *logits, const double *bias,
+                                         int32_t *experts, struct error *err)
+{
+    const struct mixture_config *m = &golden->config.mixture;
+    const struct ops *op = ops_for(F64);
+    const int64_t N = golden->B * golden->S, E = mixture_columns(m);
+    double *weights = malloc((size_t)(N * m->k) * sizeof *weights + 1);
+    if (weights == NULL) return fail(err, ERR_MEMORY, "no memory for choices of experts");
+    const struct tensor w = tensor_2d(weights, F64, N, m->k), x = tensor_2d(experts, I32, N, m->k);
+    op->route_forward(w, x, tensor_2d((void *)(uintptr_t)logits, F64, N, E), &m->router, bias);
+    if (m->capacity_factor > 0)
+        op->route_drop(w, x, golden->S, E, mixture_capacity(m, golden->S), m->drops_by_weight);
+    free(weights);
+    return OK;
+}
+
+enum error_code choices_read(struct own_pass *pass, const struct golden *golden, const struct actual *actual,
+                             const char *prefix, struct error *err)
+{
+    const struct model_config *c = &golden->config;
+    const int64_t N = golden->B * golden->S, E = mixture_columns(&c->mixture), n = N * c->mixture.k;
+    bool there = c->mlp == MLP_MIXTURE;
+    if (!there) return OK;
+    int32_t *route = calloc((size_t)(c->L * n) + 1, sizeof *route);
+    double *logits = malloc((size_t)(N * E) * sizeof *logits + 1);
+    enum error_code e = route && logits ? OK : fail(err, ERR_MEMORY, "no memory for choices of experts");
+    for (int64_t l = 0; l < c->L && there && !e; l++) {
+        char name[128];
+        if (layer_mlp(c, l) != MLP_MIXTURE) continue;
+        snprintf(name, sizeof name, "%.64sact/h.%lld.router.logits", prefix, (long long)l);
+        e = own_tensor_read(actual, name, (int64_t[]){ N, E }, logits, &there, err);
+        if (!e && there) e = choices_by_logits(golden, logits, c->mixture.router.biased ? pass->bias + l * E : NULL,
+                                               route + l * n, err);
+    }
+    free(logits);
+    if (e || !there) free(route);
+    else pass->route = route;
+    return e;
 }
 
 enum error_code choices_explain(struct own_pass *pass, const struct golden *golden, enum dtype format,

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A pass, and which of its results are judged again. */
+/* All passes of an optimizer's steps. */
 struct later {
     const struct golden *golden;
     const struct actual *actual;
@@ -19,22 +19,16 @@ struct later {
     const struct singles *singles;
     struct check_result *result;
     char optimizer[32];
-    struct param_order *order;          /* [params] the parameters, sorted by name */
-    int params;
     double *bias;                       /* [biases] corrections of routers before the step */
     size_t biases;
     int losses;                         /* in `result`: the losses of all steps; -1: they are not judged again */
-    double *loss;                       /* [steps] of our passes; of the golden file in the first step */
-    bool ran_first;                     /* our pass of the first step, too */
+    double *loss;                       /* [steps] ACTUAL's; of the steps that were run, ours */
     double loss_bound;                  /* the largest of all steps; infinite: a step could not be run */
+    bool ran_first;                     /* our pass of the first step, too */
 };
 
-struct param_order { char name[PARAM_NAME]; int param; };
-
-static int passes_compare_names(const void *a, const void *b)
-{
-    return strcmp(((const struct param_order *)a)->name, ((const struct param_order *)b)->name);
-}
+/* In the result the losses of all steps are one tensor, which is judged at the end. */
+enum { LOSS_OF_STEP = -1 };
 
 /* ---- what is judged again ---------------------------------------------------------------------------------------- */
 
@@ -46,6 +40,7 @@ static bool is_in_doubt(const struct later *later, const struct checked *checked
     const bool recomputed = alone && alone->verdict < SINGLE_WRONG;
     switch (checked->finding) {
     case DIFFERS:   return true;
+    case ALONE:
     case ELSEWHERE:
     case OPEN:      return !recomputed;
     case HOLDS:     return !recomputed && checked->bound > LOOSE_BOUND;
@@ -53,69 +48,53 @@ static bool is_in_doubt(const struct later *later, const struct checked *checked
     }
 }
 
-/* The parameter of "adamw/2/grad/NAME"; -1: the tensor is no gradient of this step. */
-static int passes_param_of(const struct later *later, int64_t step, const char *tensor)
+/* What stands before the names of a pass: nothing in the first. */
+struct pass_prefix { char text[64]; };
+
+static struct pass_prefix passes_prefix(const struct later *later, int64_t step)
 {
-    char prefix[64];
-    snprintf(prefix, sizeof prefix, "%s/%lld/grad/", later->optimizer, (long long)step + 1);
-    const char *const begin = step == 0 ? "grad/" : prefix;
-    const size_t n = strlen(begin);
-    if (strncmp(tensor, begin, n) != 0) return -1;
-    struct param_order key;
-    snprintf(key.name, sizeof key.name, "%s", tensor + n);
-    const struct param_order *found = bsearch(&key, later->order, (size_t)later->params, sizeof key,
-                                              passes_compare_names);
-    return found ? found->param : -1;
+    struct pass_prefix prefix = { "" };
+    if (step > 0) snprintf(prefix.text, sizeof prefix.text, "%s/%lld/", later->optimizer, (long long)step + 1);
+    return prefix;
 }
 
-/* In the first step the golden file has our pass.  Only tokens that went elsewhere are a reason to run another. */
-static bool passes_has(const struct later *later, int64_t step)
+/* The name that "adamw/2/grad/NAME" has in the first pass; NULL: it is no result of this pass. */
+static const char *passes_first_name(const char *tensor, const struct pass_prefix *prefix)
 {
-    return step > 0 || later->golden->config.mlp == MLP_MIXTURE;
+    const size_t n = strlen(prefix->text);
+    if (strncmp(tensor, prefix->text, n) != 0) return NULL;
+    const char *const rest = tensor + n;
+    const bool of_pass = strncmp(rest, "grad/", 5) == 0 || strncmp(rest, "act/", 4) == 0 || strchr(rest, '/') == NULL;
+    return of_pass ? rest : NULL;
 }
 
-/* Fill which entry of the result each parameter's gradient is; -1: it is not judged again.  @return how many are. */
-static int passes_choose(const struct later *later, int64_t step, int entry[])
+/* Add the results of a step that are in doubt.  In the first step the golden file has our pass: only tokens that went
+ * elsewhere are a reason to run another. */
+static enum error_code passes_choose(const struct later *later, int64_t step, struct own_pass *pass, struct error *err)
 {
-    int chosen = 0;
-    for (int i = 0; i < later->params; i++) entry[i] = -1;
-    for (int k = 0; k < later->result->count && passes_has(later, step); k++) {
-        const int param = passes_param_of(later, step, later->result->all[k].name);
-        if (param < 0 || !is_in_doubt(later, &later->result->all[k])) continue;
-        entry[param] = k, chosen++;
-    }
-    return chosen;
-}
-
-/* Read the gradients that are judged; one that ACTUAL has not whole is not. */
-static enum error_code passes_read(const struct later *later, const int entry[], struct own_pass *pass,
-                                   struct error *err)
-{
+    const struct pass_prefix prefix = passes_prefix(later, step);
     enum error_code e = OK;
-    for (int i = 0; i < later->params && !e; i++) {
-        if (entry[i] < 0) continue;
-        const struct param_spec spec = model_param(&later->golden->config, i);
-        bool there = false;
-        pass->have[i] = malloc((size_t)(spec.dim[0] * (spec.ndim > 1 ? spec.dim[1] : 1)) * sizeof(double) + 1);
-        if (pass->have[i] == NULL) return fail(err, ERR_MEMORY, "no memory to judge %s",
-                                               later->result->all[entry[i]].name);
-        e = own_tensor_read(later->actual, later->result->all[entry[i]].name, &spec, pass->have[i], &there, err);
-        if (!there) free(pass->have[i]), pass->have[i] = NULL;
+    if (step == 0 && later->golden->config.mlp != MLP_MIXTURE) return OK;
+    for (int k = 0; k < later->result->count && !e; k++) {
+        const struct checked *c = &later->result->all[k];
+        const char *const first = passes_first_name(c->name, &prefix);
+        if (first && is_in_doubt(later, c)) e = own_pass_add(pass, later->golden, later->actual, first, c->name, k, err);
     }
+    if (!e && step > 0 && later->losses >= 0)
+        e = own_pass_add_number(pass, "loss", later->loss[step], LOSS_OF_STEP, err);
     return e;
 }
 
 /* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
-/* Begin with the bounds of the first pass.  A gradient within a small one is right to that part of itself, whatever
+/* Begin with the bounds of the first pass.  A result within a small one is right to that part of itself, whatever
  * rounding does to this pass.  A wide one says nothing: 0. */
 static void passes_begin_bounds(const struct later *later, struct own_pass *pass)
 {
     for (int k = 0; k < later->result->list.count; k++) {
         const struct golden_tensor *t = &later->result->list.all[k];
-        const int param = passes_param_of(later, 0, t->name);
-        if (param >= 0) pass->bound[param] = t->bound <= LOOSE_BOUND ? t->bound : 0;
-        if (strcmp(t->name, "loss") == 0) pass->loss_bound = t->bound <= LOOSE_BOUND ? t->bound : 0;
+        for (struct own_result *r = own_pass_find(pass, t->name); r; r = own_pass_next(pass, r))
+            r->bound = t->bound <= LOOSE_BOUND ? t->bound : 0;
     }
 }
 
@@ -127,12 +106,12 @@ static const double NO_TWIN_GETS_THERE = 8;
 /* Whether more twins can change a verdict. */
 static bool is_decided(const struct own_pass *pass, int twins)
 {
-    for (int i = 0; i < pass->params; i++) {
-        if (pass->have[i] == NULL || pass->off[i] <= pass->bound[i]) continue;
-        if (twins < TWINS_AT_LEAST || !(pass->off[i] > NO_TWIN_GETS_THERE * pass->bound[i])) return false;
+    for (int i = 0; i < pass->count; i++) {
+        const struct own_result *r = &pass->all[i];
+        if (r->record < 0 || r->off <= r->bound) continue;
+        if (twins < TWINS_AT_LEAST || !(r->off > NO_TWIN_GETS_THERE * r->bound)) return false;
     }
-    return pass->loss_off <= pass->loss_bound
-           || (twins >= TWINS_AT_LEAST && pass->loss_off > NO_TWIN_GETS_THERE * pass->loss_bound);
+    return true;
 }
 
 /* Twins with the same choices of experts measure what rounding does to this pass. */
@@ -140,67 +119,70 @@ static enum error_code passes_measure(const struct later *later, struct own_pass
 {
     struct perturbation disturb = choices_twin(later->format, &later->rounding);
     struct replay twin;
+    double *apart = malloc((size_t)pass->plain.records * sizeof *apart + 1);
+    if (apart == NULL) return fail(err, ERR_MEMORY, "no memory for the distances of a twin");
     enum error_code e = replay_twin_open(&twin, &pass->plain, later->format, err);
-    if (e) return e;
+    const bool opened = !e;
     for (int seed = 1; seed <= bound_twins(later->format) && !e && !is_decided(pass, seed - 1); seed++) {
         disturb.seed = (uint64_t)seed;
-        e = replay_twin_run(&twin, &disturb, NULL, err);
-        const bool same = twin.route == pass->plain.route;
-        for (int i = 0; i < pass->params && !e; i++) {
-            const double d = same ? own_pass_apart(pass, &twin, i, later->format) : INFINITY;
-            if (pass->have[i] && exceeds(d, pass->bound[i])) pass->bound[i] = d;
+        e = replay_twin_run(&twin, &disturb, apart, err);
+        for (int i = 0; i < pass->count && !e; i++) {
+            struct own_result *r = &pass->all[i];
+            if (r->record < 0) continue;
+            const double d = relative_when_stored(sqrt(apart[r->record]), r->size, r->count, later->format);
+            if (exceeds(d, r->bound)) r->bound = d;
         }
-        const double d = same ? relative_when_stored(fabs(twin.loss - pass->plain.loss), fabs(pass->plain.loss), 1,
-                                                     later->format) : INFINITY;
-        if (!e && exceeds(d, pass->loss_bound)) pass->loss_bound = d;
     }
-    replay_free(&twin);
+    if (opened) replay_free(&twin);
+    free(apart);
     return e;
+}
+
+/* The bound that a distance is held to.  Where rounding explains much, a result that is near is right to that part of
+ * itself all the same.  Tokens that may have gone elsewhere leave a result open from which some run with disturbed
+ * choices is as far away. */
+static double passes_bound(const struct own_result *result)
+{
+    if (result->off <= result->bound)
+        return result->bound > LOOSE_BOUND && result->off <= LOOSE_BOUND ? LOOSE_BOUND : result->bound;
+    return result->off <= result->spread ? INFINITY : fmax(result->bound, result->spread);
 }
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
 
-/* The bound that a distance is held to.  Where rounding explains much, a gradient that is near is right to that part of
- * itself all the same.  Tokens that may have gone elsewhere leave a gradient open from which some run with disturbed
- * choices is as far away. */
-static double passes_bound(double off, double bound, double spread)
-{
-    if (off <= bound) return bound > LOOSE_BOUND && off <= LOOSE_BOUND ? LOOSE_BOUND : bound;
-    return off <= spread ? INFINITY : fmax(bound, spread);
-}
-
 /* Compare with our pass in place of the golden file. */
-static enum error_code passes_compare(const struct later *later, const int entry[], const struct own_pass *pass,
+static enum error_code passes_compare(struct later *later, int64_t step, const struct own_pass *pass,
                                       struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < later->params && !e; i++) {
-        if (pass->have[i] == NULL) continue;
-        struct checked *c = &later->result->all[entry[i]];
-        c->bound = passes_bound(pass->off[i], pass->bound[i], pass->spread[i]);
-        e = checker_compare(later->golden, later->actual, pass->plain.model.g[i], c, later->format, err);
+    for (int i = 0; i < pass->count && !e; i++) {
+        const struct own_result *r = &pass->all[i];
+        if (r->record < 0) continue;
+        const struct tensor ours = pass->plain.record[r->record].values;
+        if (r->entry == LOSS_OF_STEP) {
+            later->loss[step] = tensor_get(ours, 0), later->loss_bound = fmax(later->loss_bound, passes_bound(r));
+            continue;
+        }
+        struct checked *c = &later->result->all[r->entry];
+        c->bound = passes_bound(r);
+        e = checker_compare(later->golden, later->actual, ours, c, later->format, err);
     }
     return e;
 }
 
-/* Run the pass, find what explains ACTUAL's gradients, and judge them. */
-static enum error_code passes_judge_pass(struct later *later, int64_t step, const int entry[], struct own_pass *pass,
-                                         struct error *err)
+/* Run the pass, find what explains ACTUAL's results, and judge them. */
+static enum error_code passes_judge_pass(struct later *later, int64_t step, struct own_pass *pass, struct error *err)
 {
-    enum error_code e = own_pass_run(pass, later->golden, err);
+    const struct pass_prefix prefix = passes_prefix(later, step);
+    enum error_code e = choices_read(pass, later->golden, later->actual, prefix.text, err);
+    if (!e) e = own_pass_run(pass, later->golden, err);
     if (e) return e;
     passes_begin_bounds(later, pass);
-    const double theirs = later->loss[step];
-    pass->loss_off = later->losses < 0 ? 0 : fabs(theirs - pass->plain.loss) / fabs(pass->plain.loss);
     if (!is_decided(pass, 0)) e = choices_explain(pass, later->golden, later->format, &later->rounding, err);
     if (!e) e = passes_measure(later, pass, err);
-    if (!e) e = passes_compare(later, entry, pass, err);
-    if (e) return e;
-    later->loss[step] = pass->plain.loss;
+    if (!e) e = passes_compare(later, step, pass, err);
     if (step == 0) later->ran_first = true;
-    pass->loss_off = later->losses < 0 ? 0 : fabs(theirs - pass->plain.loss) / fabs(pass->plain.loss);
-    later->loss_bound = fmax(later->loss_bound, passes_bound(pass->loss_off, pass->loss_bound, pass->loss_spread));
-    if (later->golden->config.mlp != MLP_MIXTURE) return OK;
+    if (e || later->biases == 0) return e;
     /* The next step begins with corrections that follow from this step's choices. */
     transformer_move_biases(&pass->plain.model);
     memcpy(later->bias, pass->plain.model.router_bias, later->biases * sizeof *later->bias);
@@ -212,25 +194,18 @@ static enum error_code passes_judge_step(struct later *later, int64_t step, stru
 {
     const struct model_config *c = &later->golden->config;
     const bool moves = c->mlp == MLP_MIXTURE && c->mixture.router.biased;
-    struct own_weights own;
+    struct own_weights own = { 0 };
     struct own_pass pass;
-    int *entry = malloc((size_t)later->params * sizeof *entry + 1);
-    if (entry == NULL) return fail(err, ERR_MEMORY, "no memory to judge step %lld", (long long)step + 1);
-    const int chosen = passes_choose(later, step, entry);
-    if (!moves && chosen == 0 && (step == 0 || later->losses < 0)) {
-        free(entry);
-        return OK;
-    }
-    enum error_code e = own_weights_read(&own, later->golden, later->actual, later->optimizer, step, err);
-    const bool read = !e, complete = read && own.complete;
-    if (!e && !complete) later->loss_bound = INFINITY;
-    if (!e && complete) e = own_pass_open(&pass, &own, later->golden, step, later->bias, err);
-    const bool opened = !e && complete;
-    if (opened) e = passes_read(later, entry, &pass, err);
-    if (opened && !e) e = passes_judge_pass(later, step, entry, &pass, err);
-    if (opened) own_pass_close(&pass);
-    if (read) own_weights_free(&own);
-    free(entry);
+    enum error_code e = own_pass_open(&pass, &own, later->golden, step, later->bias, err);
+    if (e) return e;
+    e = passes_choose(later, step, &pass, err);
+    const bool needed = !e && (pass.count > 0 || moves);
+    if (needed) e = own_weights_read(&own, later->golden, later->actual, later->optimizer, step, err);
+    pass.begins.weights = own.all;
+    if (needed && !e && own.complete) e = passes_judge_pass(later, step, &pass, err);
+    else if (needed && !e) later->loss_bound = INFINITY;
+    own_pass_close(&pass);
+    own_weights_free(&own);
     return e;
 }
 
@@ -285,18 +260,10 @@ static enum error_code passes_judge_steps(struct later *later, struct error *err
 static enum error_code passes_open(struct later *later, struct error *err)
 {
     const struct model_config *c = &later->golden->config;
-    later->params = model_param_count(c);
-    later->order = calloc((size_t)later->params, sizeof *later->order);
     later->biases = c->mlp == MLP_MIXTURE ? (size_t)(c->L * mixture_columns(&c->mixture)) : 0;
     later->bias = calloc(later->biases + 1, sizeof *later->bias);
     later->loss = calloc((size_t)later->golden->steps + 1, sizeof *later->loss);
-    if (later->order == NULL || later->bias == NULL || later->loss == NULL)
-        return fail(err, ERR_MEMORY, "no memory to judge later steps");
-    for (int i = 0; i < later->params; i++) {
-        memcpy(later->order[i].name, model_param(c, i).name, PARAM_NAME);
-        later->order[i].param = i;
-    }
-    qsort(later->order, (size_t)later->params, sizeof *later->order, passes_compare_names);
+    if (later->bias == NULL || later->loss == NULL) return fail(err, ERR_MEMORY, "no memory to judge later steps");
     return OK;
 }
 
@@ -310,7 +277,7 @@ enum error_code passes_judge(const struct golden *golden, const struct actual *a
     for (const char *at = NULL; !e && golden->every_step
          && (at = golden_next_optimizer(golden, at, l.optimizer)) != NULL;)
         e = passes_judge_steps(&l, err);
-    free(l.order), free(l.bias), free(l.loss);
+    free(l.bias), free(l.loss);
     if (!e) check_result_count(result);
     return e;
 }
