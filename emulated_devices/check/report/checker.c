@@ -215,9 +215,12 @@ static void checker_add_squares(void *context, const double *values, int64_t cou
 static enum error_code measure_truth(struct comparing *comparing, struct error *err)
 {
     const struct safetensors_entry *entry = safetensors_find(&comparing->golden->file, comparing->out->name);
-    /* A tensor's last dimension is its columns. */
-    comparing->dim[1] = entry->ndim > 1 ? entry->dim[entry->ndim - 1] : 1;
-    comparing->dim[0] = comparing->dim[1] > 0 ? entry->count / comparing->dim[1] : 0;
+    const struct tensor *const instead = &comparing->instead;
+    const int64_t count = tensor_present(*instead) ? tensor_count(*instead) : entry->count;
+    /* A tensor's last dimension is its columns; a vector has one column. */
+    if (tensor_present(*instead)) comparing->dim[1] = instead->ndim > 1 ? tensor_cols(*instead) : 1;
+    else comparing->dim[1] = entry->ndim > 1 ? entry->dim[entry->ndim - 1] : 1;
+    comparing->dim[0] = comparing->dim[1] > 0 ? count / comparing->dim[1] : 0;
     comparing->micro = calloc(ACTUAL_MOST_MICROS, sizeof *comparing->micro);
     comparing->out->on = calloc(1, sizeof *comparing->out->on);
     if (comparing->micro == NULL || comparing->out->on == NULL)
@@ -228,7 +231,7 @@ static enum error_code measure_truth(struct comparing *comparing, struct error *
         checker_add_squares(&sum, comparing->instead.data, tensor_count(comparing->instead));
     else e = golden_each(comparing->golden, comparing->out->name, checker_add_squares, &sum, err);
     comparing->norm = sqrt(sum);
-    comparing->out->on->number = entry->count == 1;
+    comparing->out->on->number = count == 1;
     return e;
 }
 

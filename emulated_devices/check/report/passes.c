@@ -32,12 +32,12 @@ enum { LOSS_OF_STEP = -1 };
 
 /* ---- what is judged again ---------------------------------------------------------------------------------------- */
 
-/* A tensor that is right by itself needs no pass, unless it differs from the golden file: then a step before it has
+/* A tensor that was recomputed needs no pass, unless it differs from the golden file: then a step before it may have
  * done something else. */
 static bool is_in_doubt(const struct later *later, const struct checked *checked)
 {
     const struct single_result *alone = singles_find(later->singles, checked->name);
-    const bool recomputed = alone && alone->verdict < SINGLE_WRONG;
+    const bool recomputed = alone && alone->verdict <= SINGLE_WRONG;
     switch (checked->finding) {
     case DIFFERS:   return true;
     case ALONE:
