@@ -418,8 +418,11 @@ static enum error_code run_from_start(struct replay *replay, const struct pertur
     enum error_code e = replay_start(replay, err);
     if (!e) e = one_pass(replay, err);
     if (!e && g->micros > 0 && replay->pass == NULL) e = microbatches(replay, err);
-    for (const char *list = NULL; !e && replay->pass == NULL && (list = golden_next_optimizer(g, list, optimizer)) != NULL;)
+    for (const char *list = NULL; !e && replay->pass == NULL;) {
+        list = golden_next_optimizer(g, list, optimizer);
+        if (list == NULL) break;
         e = some_steps(replay, optimizer, err);
+    }
     if (!e && replay->failed) e = fail(err, ERR_MEMORY, "no memory to remember the tensors of %s", g->file.path);
     return e;
 }

@@ -69,8 +69,8 @@ enum error_code replay_run(struct replay *, const struct golden *, enum dtype, c
 enum error_code replay_batch(struct replay *, const struct golden *, enum dtype, const char *dir, struct error *);
 
 /**
- * Run one pass from weights that are not the file's, and record those of its tensors, loss and norm that are wanted, under
- * the names that a pass over the first batch has.
+ * Run one pass from weights that are not the file's.  Those of its tensors, loss and norm that are wanted are recorded,
+ * under the names that a pass over the first batch has.
  * @param pass  it must live as long as the replay.
  * @return as replay_run.
  */
@@ -85,8 +85,8 @@ enum error_code replay_following(struct replay *, const struct replay *other, en
                                  const struct perturbation *disturb, struct error *);
 
 /**
- * Prepare a run like replay_following's that keeps no tensors and can be repeated with other disturbances.  What follows
- * a single pass is such a pass, too.
+ * Prepare a run like replay_following's that keeps no tensors and can be repeated with other disturbances.  If the
+ * other run is a single pass, this one is, too.
  * @return OK or ERR_MEMORY.  After a failure there is nothing to free.
  */
 enum error_code replay_twin_open(struct replay *, const struct replay *other, enum dtype, struct error *);

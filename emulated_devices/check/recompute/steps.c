@@ -1,6 +1,6 @@
 /* steps.c -- recomputes the steps of an optimizer and the sums over microbatches from the program's own tensors.
- * report/singles.c calls single_check_norms, single_check_step and single_check_micros; mistakes/steps.c uses stepping.h.  Verdicts
- * are results, not errors: only reading and memory fail. */
+ * report/singles.c calls single_check_norms, single_check_step and single_check_micros; mistakes/steps.c uses
+ * stepping.h.  Verdicts are results, not errors: only reading and memory fail. */
 #include "emulated_devices/check/recompute/steps.h"
 #include "ref/optim/factors.h"
 #include "emulated_devices/check/recompute/stepping.h"

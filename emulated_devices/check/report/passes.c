@@ -48,7 +48,7 @@ static bool is_in_doubt(const struct later *later, const struct checked *checked
     }
 }
 
-/* What stands before the names of a pass: nothing in the first. */
+/* A pass has this before its names: nothing in the first. */
 struct pass_prefix { char text[64]; };
 
 static struct pass_prefix passes_prefix(const struct later *later, int64_t step)
@@ -78,7 +78,8 @@ static enum error_code passes_choose(const struct later *later, int64_t step, st
     for (int k = 0; k < later->result->count && !e; k++) {
         const struct checked *c = &later->result->all[k];
         const char *const first = passes_first_name(c->name, &prefix);
-        if (first && is_in_doubt(later, c)) e = own_pass_add(pass, later->golden, later->actual, first, c->name, k, err);
+        if (first && is_in_doubt(later, c))
+            e = own_pass_add(pass, later->golden, later->actual, first, c->name, k, err);
     }
     if (!e && step > 0 && later->losses >= 0)
         e = own_pass_add_number(pass, "loss", later->loss[step], LOSS_OF_STEP, err);
@@ -99,7 +100,7 @@ static void passes_begin_bounds(const struct later *later, struct own_pass *pass
 }
 
 /* How far twins get before nothing more is expected of them: a bound that 8 twins have measured does not become 8
- * times as large with 64.  tests/devices/test_check_passes.c measures this. */
+ * times as large with 64.  tests/devices/test_passes.c measures this. */
 enum { TWINS_AT_LEAST = 8 };
 static const double NO_TWIN_GETS_THERE = 8;
 
