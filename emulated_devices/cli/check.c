@@ -5,6 +5,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/installed.h"
 #include "emulated_devices/check/report/copies.h"
+#include "emulated_devices/check/report/passes.h"
 #include "emulated_devices/check/mistakes/stale.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
@@ -372,7 +373,8 @@ static enum error_code check_compare(const struct check_options *options, const 
     const bool compared = !e;
     if (!e) e = singles_check(golden, actual, format, rounding, &singles, err);
     const bool recomputed = !e;
-    if (recomputed) copies_explain(&result, &singles);
+    if (!e) e = passes_judge(golden, actual, format, rounding, &singles, &result, err);
+    if (!e) copies_explain(&result, &singles);
     if (!e) e = singles_find_parts(golden, actual, format, rounding, &singles, err);
     struct verdicts v = { .golden = golden, .whole = &result, .single = &singles };
     if (!e) e = check_copies(&v, actual, format, rounding, err);

@@ -112,16 +112,36 @@ static enum error_code load_start(struct session *session, struct error *err)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
+/* Tensors of later steps have the optimizer and the number of the step before their names. */
+struct step_prefix { char text[48]; };
+
+static struct step_prefix golden_prefix(const struct session *session)
+{
+    struct step_prefix prefix = { "" };
+    const struct trainer *t = &session->trainer;
+    if (t->step > 0)
+        snprintf(prefix.text, sizeof prefix.text, "%s/%lld/", t->plan.optimizer->name, (long long)t->step + 1);
+    return prefix;
+}
+
+/* Whether the activations of this pass are dumped: always those of the first. */
+static bool golden_dumps_pass(const struct session *session)
+{
+    return session->trainer.step == 0 || (session->options->dump_passes && session->golden->every_step);
+}
+
 static enum error_code dump_own_gradients(struct session *session, const struct step_result *result, struct error *err)
 {
     struct trainer *t = &session->trainer;
     const bool first = t->step == 0;
-    char kind[64] = "grad";
-    if (!first) snprintf(kind, sizeof kind, "%s/%lld/grad", t->plan.optimizer->name, (long long)t->step + 1);
+    const struct step_prefix prefix = golden_prefix(session);
+    char kind[64];
+    snprintf(kind, sizeof kind, "%sgrad", prefix.text);
     enum error_code e = dump_ranks_numbers(&session->ranks, result, err);
-    if (!e && first) e = dump_ranks_activations(&session->ranks, &session->probes, result, err);
+    if (!e && golden_dumps_pass(session))
+        e = dump_ranks_activations(&session->ranks, &session->probes, prefix.text, result, err);
     if (!e && (first || session->golden->every_step)) e = dump_ranks_gradients(&session->ranks, t, kind, result, err);
-    session->probes.keep = false;
+    session->probes.keep = session->options->dump_passes;
     return comm_agree(t->comm, e, err);
 }
 
@@ -135,9 +155,11 @@ static enum error_code dump_gradients(void *context, struct trainer *trainer, st
     if (!s->options->dump) return OK;
     if (s->ranks.folder) return dump_own_gradients(s, result, err);
     enum error_code e = comm_agree(s->trainer.comm, train_dump_step(&s->dump, result, step, err), err);
-    if (!e && step == 0) e = train_dump_gradients(&s->dump, &s->probes, &s->reference.record, result, err);
+    if (!e && golden_dumps_pass(s))
+        e = train_dump_activations(&s->dump, &s->probes, golden_prefix(s).text, &s->reference.record, result, err);
+    if (!e && step == 0) e = train_dump_gradients(&s->dump, &s->trainer, result, err);
     else if (!e && s->golden->every_step) e = train_dump_later_gradients(&s->dump, &s->trainer, result, err);
-    s->probes.keep = false;
+    s->probes.keep = s->options->dump_passes;
     return e;
 }
 

@@ -74,12 +74,9 @@ bugs() {
 # The i-th of a list, for digits of a number in mixed radix.
 pick() { local n=$(($# - 1)); eval "picked=\${$((2 + digits % n))}"; digits=$((digits / n)); }
 
-# In 16 bits rounding may explain any gradient of a later step, as of most mixtures.  All else must be right.
-later='^NOT ENOUGH: [^;]*; [0-9]+ cannot be judged [(][^)]*[)]:( [0-9]+ (adamw|sgd)/([23]/grad|loss),?)+(;.*)?$'
-
 # The list has 64512 runs; steps of a number without common factors with them go through all.
 clean() {
-    local i digits picked kernels model run check status alarms=0 open=0
+    local i digits picked kernels model run check status alarms=0
     for ((i = 0; i < $1; i++)); do
         digits=$((i * 1009 % 64512))
         pick - gpt2 llama moe dropout; model=${2:-$picked}
@@ -98,12 +95,10 @@ clean() {
         ./buggy run $model.safetensors dump $run || exit 1
         status=0; OPENBLAS_CORETYPE=$kernels "$orrery" check $model.safetensors dump $check >out 2>err || status=$?
         [ $status = 0 ] && continue
-        if [ $status = 3 ] && [[ $run != *fp32* ]] && grep -qE "$later" out; then open=$((open + 1)); continue; fi
         alarms=$((alarms + 1)) wrong=1
         printf 'ALARM: %s %s %s %s\n' "$model" "$run" "$check" "$(cat err)"
     done
     printf '%d right runs, %d alarms\n' "$1" $alarms
-    printf '%d of them with gradients of later steps that cannot be judged\n' $open
 }
 
 wrong=0

@@ -204,4 +204,6 @@ BUG(INPUTS_TURN_LATER, "inputs-turn-later", "gpt2", "dp 2", "3bh", "", "OPT/2/gr
 BUG(MASKS_TURN_LATER, "masks-turn-later", "dropout", "dp 5", "3bh", "", "OPT/2/grad/", "copies take turns: in step 2 each of them has the masks of the next", "in every second step each copy drops by the masks of the next")
 BUG(GRADIENT_STALE, "gradient-stale", "llama", "", "3bh", "", "OPT/2/grad/", "stale: it is that of step 1", "the second step has the gradients of the first")
 BUG(GRADIENT_HALF_LATER, "gradient-half-later", "gpt2", "", "3bh", "", "OPT/2/grad/", "expected times 0.5", "all gradients but the first step's are halved")
+BUG(GRADIENT_ZERO_LATER, "gradient-zero-later", "moe", "", "3bh", "", "OPT/2/grad/model.layers.0.input_layernorm.weight", "zero", "the gradients of the first layer's matrices are zero from the second step on")
+BUG(GRADIENT_HALF_OF_ONE, "gradient-half-of-one", "llama", "tp 3", "3bh", "", "OPT/2/grad/model.layers.0.self_attn.o_proj.weight", "expected times 0.", "from the second step on the gradient of one matrix of the first layer is halved")
 BUG(GRADIENT_ADDED_TO_OLD, "gradient-not-zeroed", "gpt2", "", "3bh", "", "OPT/2/grad/", "that of step 1 has been added to it", "gradients of the step before are not cleared")

@@ -152,6 +152,12 @@ static void stale_gradients(int t)
         if (IS(GRADIENT_HALF_LATER) && t > 1)
             for (int r = 0; r < ranks; r++)
                 for (size_t i = 0; i < n / sizeof(float); i++) rank[r].dw[p][i] /= 2;
+        const bool first_layer = param[p].name != NULL && strstr(param[p].name, ".layers.0.") != NULL;
+        const float share = IS(GRADIENT_ZERO_LATER) && first_layer ? 0
+                          : IS(GRADIENT_HALF_OF_ONE) && first_layer && strstr(param[p].name, "o_proj") ? 0.5f : 1;
+        if (share != 1 && t > 1)
+            for (int r = 0; r < ranks; r++)
+                for (size_t i = 0; i < n / sizeof(float); i++) rank[r].dw[p][i] *= share;
         if (IS(GRADIENT_STALE) && t > 1)
             for (int r = 0; r < ranks; r++) memcpy(rank[r].dw[p], param[p].g_before, n);
         if (set.tp == 1) memcpy(param[p].g_before, rank[0].dw[p], n);
@@ -187,7 +193,8 @@ void train(void)
         unscale();
         if (IS(CLIP_OF_COPY) || IS(NORM_OF_COPY)) clip_before_sum((float)by.clip);
         gradients_join(), stale_gradients(t);
-        if (IS(GRADIENT_STALE) || IS(GRADIENT_ADDED_TO_OLD) || IS(GRADIENT_HALF_LATER)) gradients_join();
+        if (IS(GRADIENT_STALE) || IS(GRADIENT_ADDED_TO_OLD) || IS(GRADIENT_HALF_LATER) ||
+            IS(GRADIENT_ZERO_LATER) || IS(GRADIENT_HALF_OF_ONE)) gradients_join();
         losses[t - 1] = (float)loss_now, norms[t - 1] = IS(NORM_OF_COPY) ? norm_of_copy() : norm_of_all();
         snprintf(name, sizeof name, "%s/%d/grad", set.optimizer, t), dump_gradients(t == 1 ? "grad" : name);
         if (t == 1) number_now = losses[0], dump_numbers("loss", &number_now, 1), dump_numbers("norm", &norms[0], 1);

@@ -28,6 +28,7 @@ static void keep_distance(struct replay *replay, struct tensor t, double scale)
 static void replay_keep(struct replay *replay, const char *name, struct tensor t, double scale)
 {
     enum { GROW = 256 };
+    if (replay->pass && !replay->pass->wanted(replay->pass->context, name)) return;
     if (replay->apart) {
         keep_distance(replay, t, scale);
         return;
@@ -114,7 +115,7 @@ static void make_choose(struct tensor logits, const int32_t *chosen, int64_t k)
 static bool is_told(const struct replay *replay)
 {
     const struct router_rule *rule = &replay->model.config.mixture.router;
-    return rule->groups > 1 || rule->biased;
+    return rule->groups > 1 || rule->biased || (replay->pass && replay->pass->route);
 }
 
 /* The choices of all layers, of which those without a router have none; for free(). */
@@ -123,7 +124,8 @@ static enum error_code follow_choices(struct replay *replay, int32_t **route, st
     const struct model_config *c = &replay->model.config;
     const int64_t n = replay->golden->B * replay->golden->S * c->mixture.k;
     *route = NULL;
-    if (replay->follow == NULL || c->mlp != MLP_MIXTURE || !is_told(replay)) return OK;
+    if (replay->pass) replay->model.route = replay->pass->route;
+    if (replay->model.route || replay->follow == NULL || c->mlp != MLP_MIXTURE || !is_told(replay)) return OK;
     *route = calloc((size_t)(c->L * n), sizeof **route);
     if (*route == NULL) return fail(err, ERR_MEMORY, "no memory for %lld choices", (long long)(c->L * n));
     for (int64_t l = 0, from = 0; l < c->L; l++)
@@ -166,7 +168,19 @@ static void round_master(struct replay *replay, int i)
         replay->disturb.see(replay->disturb.context, replay->model.spec[i].name, 0, false, replay->model.w[i], 1);
 }
 
-/* Load the file's starting weights.  They are not fp32 numbers: rounding them to fp32 is a disturbance, too. */
+/* Read the corrections of routers that the run begins with. */
+static enum error_code replay_start_biases(struct replay *replay, struct error *err)
+{
+    const struct model_config *c = &replay->model.config;
+    if (replay->pass == NULL) return golden_read_biases(replay->golden, replay->model.router_bias, err);
+    if (c->mlp == MLP_MIXTURE && replay->pass->bias)
+        memcpy(replay->model.router_bias, replay->pass->bias,
+               (size_t)(c->L * mixture_columns(&c->mixture)) * sizeof *replay->pass->bias);
+    return OK;
+}
+
+/* Load the starting weights: the file's, or those of the pass.  They are not fp32 numbers: rounding them to fp32 is a
+ * disturbance, too. */
 static enum error_code replay_start(struct replay *replay, struct error *err)
 {
     enum error_code e = OK;
@@ -174,14 +188,15 @@ static enum error_code replay_start(struct replay *replay, struct error *err)
         char name[RECORD_NAME];
         const struct tensor m = replay->master[i];
         snprintf(name, sizeof name, "start/%s", replay->model.spec[i].name);
-        e = golden_read(replay->golden, name, m.dtype, tensor_count(m), m.data, err);
+        if (replay->pass) tensor_convert(m, replay->pass->weights[i]);
+        else e = golden_read(replay->golden, name, m.dtype, tensor_count(m), m.data, err);
         if (!e && replay->disturb.see && !is_mixed(replay))
             replay->disturb.see(replay->disturb.context, name, 0, false, m, 1);
         if (!e) round_master(replay, i);
         for (int s = 0; s < OPTIMIZER_MAX_STATES; s++)
             memset(replay->state[i * OPTIMIZER_MAX_STATES + s].data, 0, tensor_bytes(m));
     }
-    if (!e) e = golden_read_biases(replay->golden, replay->model.router_bias, err);
+    if (!e) e = replay_start_biases(replay, err);
     transformer_zero_gradients(&replay->model);
     replay->model.observer = (struct observer){ replay_see, replay };
     replay->route = 0xcbf29ce484222325u;
@@ -193,9 +208,10 @@ static enum error_code forward_backward(struct replay *replay, int64_t step, dou
 {
     const struct golden *g = replay->golden;
     const int64_t at = step * g->B * g->S;
+    const int32_t *const labels = replay->pass && replay->pass->labels ? replay->pass->labels : g->labels + at;
     replay->model.seed = dropout_seed(g->seed, step);
     replay->model.micro_of = replay->micro_of;
-    const enum error_code e = transformer_forward(&replay->model, g->ids + at, g->labels + at, g->B, g->S, loss, err);
+    const enum error_code e = transformer_forward(&replay->model, g->ids + at, labels, g->B, g->S, loss, err);
     if (!e) transformer_backward(&replay->model);
     replay->model.micro_of = NULL;
     return e;
@@ -207,14 +223,14 @@ static double gradient_norm(const struct replay *replay)
     return transformer_gradient_norm(&replay->model) / replay->model.loss_scale;
 }
 
-/* A pass over the first batch, of which every tensor is recorded, then its losses and norm. */
+/* A pass over the first batch, or that of a given pass; every tensor is recorded, then its losses and norm. */
 static enum error_code one_pass(struct replay *replay, struct error *err)
 {
     double loss = 0;
     int32_t *route;
     enum error_code e = follow_choices(replay, &route, err);
     replay->keeping = true;
-    if (!e) e = forward_backward(replay, 0, &loss, err);
+    if (!e) e = forward_backward(replay, replay->pass ? replay->pass->step : 0, &loss, err);
     replay->keeping = false, replay->model.route = NULL;
     free(route);
     if (e) return e;
@@ -401,19 +417,22 @@ static enum error_code run_from_start(struct replay *replay, const struct pertur
     if (disturb) replay->disturb = perturbing_observer(&replay->disturbance);
     enum error_code e = replay_start(replay, err);
     if (!e) e = one_pass(replay, err);
-    if (!e && g->micros > 0) e = microbatches(replay, err);
-    for (const char *list = NULL; !e && (list = golden_next_optimizer(g, list, optimizer)) != NULL;)
+    if (!e && g->micros > 0 && replay->pass == NULL) e = microbatches(replay, err);
+    for (const char *list = NULL; !e && replay->pass == NULL;) {
+        list = golden_next_optimizer(g, list, optimizer);
+        if (list == NULL) break;
         e = some_steps(replay, optimizer, err);
+    }
     if (!e && replay->failed) e = fail(err, ERR_MEMORY, "no memory to remember the tensors of %s", g->file.path);
     return e;
 }
 
 /* A new replay that owns its model; a failed one is freed. */
 static enum error_code golden_replay_run(struct replay *replay, const struct golden *golden, enum dtype dtype,
-                                         const struct perturbation *disturb,
-                                         const struct replay *follow, struct error *err)
+                                         const struct perturbation *disturb, const struct replay *follow,
+                                         const struct replay_pass *pass, struct error *err)
 {
-    *replay = (struct replay){ .golden = golden, .follow = follow };
+    *replay = (struct replay){ .golden = golden, .follow = follow, .pass = pass };
     enum error_code e = open_replay(replay, dtype, err);
     if (!e) e = run_from_start(replay, disturb, err);
     if (e) replay_free(replay);
@@ -423,18 +442,24 @@ static enum error_code golden_replay_run(struct replay *replay, const struct gol
 enum error_code replay_run(struct replay *replay, const struct golden *golden, enum dtype dtype,
                            const struct perturbation *disturb, struct error *err)
 {
-    return golden_replay_run(replay, golden, dtype, disturb, NULL, err);
+    return golden_replay_run(replay, golden, dtype, disturb, NULL, NULL, err);
+}
+
+enum error_code replay_pass_run(struct replay *replay, const struct golden *golden, enum dtype dtype,
+                                const struct replay_pass *pass, const struct perturbation *disturb, struct error *err)
+{
+    return golden_replay_run(replay, golden, dtype, disturb, NULL, pass, err);
 }
 
 enum error_code replay_following(struct replay *replay, const struct replay *other, enum dtype dtype,
                                  const struct perturbation *disturb, struct error *err)
 {
-    return golden_replay_run(replay, other->golden, dtype, disturb, other, err);
+    return golden_replay_run(replay, other->golden, dtype, disturb, other, other->pass, err);
 }
 
 enum error_code replay_twin_open(struct replay *replay, const struct replay *other, enum dtype dtype, struct error *err)
 {
-    *replay = (struct replay){ .golden = other->golden, .follow = other };
+    *replay = (struct replay){ .golden = other->golden, .follow = other, .pass = other->pass };
     const enum error_code e = open_replay(replay, dtype, err);
     if (e) replay_free(replay);
     return e;

@@ -18,8 +18,20 @@ struct record {
                                          * computed the same function; constant without a mixture */
 };
 
+/* A single pass that does not begin with the file's weights, but with those that another program had before a step. */
+struct replay_pass {
+    int64_t step;                       /* from 0: whose batch and masks of dropout it has */
+    const struct tensor *weights;       /* [params] F64 */
+    const double *bias;                 /* [L, columns of a router] corrections of routers; NULL: zeros */
+    const int32_t *route;               /* [L, N, k] the experts of each token; NULL: the routers' own choice */
+    const int32_t *labels;              /* [N]; NULL: the step's */
+    bool (*wanted)(const void *context, const char *name);      /* which tensors are recorded */
+    const void *context;
+};
+
 struct replay {
     const struct golden *golden;
+    const struct replay_pass *pass;     /* NULL: all passes and steps of the file */
     struct transformer model;
     struct tensor *master;              /* [params] what the optimizer steps: the weights, or fp32 masters of 16 bits */
     struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
@@ -57,6 +69,15 @@ enum error_code replay_run(struct replay *, const struct golden *, enum dtype, c
 enum error_code replay_batch(struct replay *, const struct golden *, enum dtype, const char *dir, struct error *);
 
 /**
+ * Run one pass from weights that are not the file's.  Those of its tensors, loss and norm that are wanted are recorded,
+ * under the names that a pass over the first batch has.
+ * @param pass  it must live as long as the replay.
+ * @return as replay_run.
+ */
+enum error_code replay_pass_run(struct replay *, const struct golden *, enum dtype, const struct replay_pass *pass,
+                                const struct perturbation *disturb, struct error *);
+
+/**
  * Like replay_run, but in the recorded pass each token goes to the same experts as in another run of the file.  Where
  * the disturbance would change the choice, the exchanged logits are exchanged back.
  */
@@ -64,7 +85,8 @@ enum error_code replay_following(struct replay *, const struct replay *other, en
                                  const struct perturbation *disturb, struct error *);
 
 /**
- * Prepare a run like replay_following's that keeps no tensors and can be repeated with other disturbances.
+ * Prepare a run like replay_following's that keeps no tensors and can be repeated with other disturbances.  If the
+ * other run is a single pass, this one is, too.
  * @return OK or ERR_MEMORY.  After a failure there is nothing to free.
  */
 enum error_code replay_twin_open(struct replay *, const struct replay *other, enum dtype, struct error *);

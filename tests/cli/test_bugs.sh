@@ -1,5 +1,5 @@
 # An independent program with seeded bugs (golden/bugs): each is found, its operation is named, and what is said of it is right; and right
-# runs of the same program raise no alarm.  Eleven bugs and a few right runs; in `make verify` all bugs, and 1000 right runs.
+# runs of the same program raise no alarm.  Thirteen bugs and a few right runs; in `make verify` all bugs, and 1000 right runs.
 . "$(dirname "$0")/lib.sh"
 
 page=$top/docs/checking/bugs.md
@@ -8,13 +8,14 @@ campaign() { command="golden/bugs/campaign.sh $*"; seconds=7000 ORRERY=$program 
 is_verify() { [ "${TIER:-test}" = verify ]; }
 
 # One of each kind: a factor of the mesh, a part of a sum, an arrangement, an operation's own mistake, a format, the norm; of a mixture a
-# lost row, and a part of the gradient of its weights; a norm before its sum; one rank's weight; what is left out of a number.
-sample='^(dp-twice|tp-back-twice|heads-reversed|mask-next|narrow-sums|norm-copies|row-dropped|router-part|norm-of-part|norm-weight-on-one-rank|balance-not-reported)\|(gpt2|moe|llama)\|'
+# lost row, and a part of the gradient of its weights; a norm before its sum; one rank's weight; what is left out of a number; a gradient of a
+# later step.
+sample='^(dp-twice|tp-back-twice|heads-reversed|mask-next|narrow-sums|norm-copies|row-dropped|router-part|norm-of-part|norm-weight-on-one-rank|balance-not-reported|gradient-zero-later|gradient-half-of-one)\|(gpt2|moe|llama)\|'
 
 test_bugs() {
     if is_verify; then campaign bugs; else campaign bugs "$sample"; fi
     expect_status 0; expect_no_out 'NOT (FOUND|NAMED|DIAGNOSED)'
-    is_verify || expect_out '^bf16 +11 +11 +11 +11$'
+    is_verify || expect_out '^bf16 +13 +13 +13 +13$'
     [ "$(grep -cE '^(fp32|bf16|fp16) ' "$place/out")" = 3 ] || complain 'no table'
     ! is_verify || while read -r line; do expect_out "$line"; done < <(grep -E '^    (fp32|bf16|fp16) ' "$page" | sed -E 's/^ +//; s/ +/ +/g')
 }
@@ -25,17 +26,11 @@ test_right_runs() {
     expect_status 0; expect_out "^$runs right runs, 0 alarms$"
 }
 
-# Of a mixture in 16 bits gradients of later steps cannot be judged, and everything else is right.
-expect_right_but_later() {
-    expect_status 3; expect_error '71 tensors cannot be judged, first adamw/2/grad/'
-    expect_out '^NOT ENOUGH: 420 of 669 tensors are right; 71 cannot be judged \(rounding explains anything there\): 35 adamw/2/grad, 35 adamw/3/grad, 1 adamw/loss;'
-}
-
 # In 16 bits logits of experts are often equal: whichever the program takes is right.
 test_equal_logits() {
     for run in 'dtype bf16' 'dtype bf16 order reversed' 'dtype fp16 order reversed dp 2 tp 3'; do
         watched "$built/buggy" run "$built/moe.safetensors" dump $run;              expect_status 0
-        run check "$built/moe.safetensors" dump;    expect_right_but_later; expect_no_out 'equal logits'
+        run check "$built/moe.safetensors" dump;    expect_status 0; expect_silent; expect_no_out 'equal logits'
     done
 }
 
@@ -43,8 +38,7 @@ test_equal_logits() {
 test_copies_apart() {
     for run in 'dtype fp32' 'dtype bf16'; do
         watched "$built/buggy" run "$built/moe.safetensors" dump $run order apart seed 4 dp 2 tp 3;     expect_status 0
-        run check "$built/moe.safetensors" dump
-        if [[ $run == *fp32 ]]; then expect_status 0; expect_silent; else expect_right_but_later; fi
+        run check "$built/moe.safetensors" dump;    expect_status 0; expect_silent
     done
     # By more than a few units of 16 bits, where 20 parts are stored and then added: in the first step, and in later ones.
     for seed in 4 1; do

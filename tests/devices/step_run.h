@@ -118,12 +118,14 @@ static void check_steps(struct run *r, const char *optimizer, const struct hyper
     const struct single_steps steps = { optimizer, hyper ? *hyper : golden_hyperparameters(g, optimizer), g->steps, lr,
                                         r->format };
     r->checked = r->wrong = r->lacking = r->unknown = 0, r->largest = 0;
-    if (single_check_steps(&g->config, &steps, rounding_of(r->format, DTYPE_COUNT, 1),
-                           (struct single_source){ .explainer = &mistakes_explainer,
-                                                   .fetch = fetch, .fetch_rows = r->tile ? fetch_rows : NULL,
-                                                  .tile = r->tile, .found = found, .context = r, .parts = r->parts,
-                                                  .copies = r->copies }, &err) != OK)
-        fail_msg("%s", err.text);
+    const struct rounding rounding = rounding_of(r->format, DTYPE_COUNT, 1);
+    const struct single_source source = { .explainer = &mistakes_explainer, .fetch = fetch,
+                                          .fetch_rows = r->tile ? fetch_rows : NULL, .tile = r->tile, .found = found,
+                                          .context = r, .parts = r->parts, .copies = r->copies };
+    enum error_code e = single_check_norms(&g->config, &steps, rounding, source, &err);
+    for (int64_t k = 0; k < g->steps && !e; k++)
+        e = single_check_step(&g->config, &steps, k, rounding, source, &err);
+    if (e) fail_msg("%s", err.text);
 }
 
 #endif

@@ -4,7 +4,9 @@
 #include "emulated_devices/check/mistakes/stale.h"
 #include "ref/model/operands.h"
 #include "ref/model/transformer.h"
+#include "emulated_devices/check/recompute/own_pass.h"
 #include "emulated_devices/check/recompute/turns.h"
+#include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,18 +64,19 @@ static const struct other others[] = {
     { "copies take turns: in step %d each of them has the masks of the one before", .turn = 1, .labels = true },
 };
 
+/* A program whose gradient is explained: its own weights are those that passes begin with. */
+struct stale { const struct golden *golden; const struct actual *actual; char optimizer[32]; int copies; };
+
 /* Read the weights that step k, from 1, began with. */
-static enum error_code weights_before(struct transformer *model, const struct golden *golden,
-                                      const char *optimizer, int k, struct error *err)
+static enum error_code weights_before(const struct stale *stale, struct transformer *model, int k, struct error *err)
 {
-    char name[160];
-    enum error_code e = OK;
-    for (int i = 0; i < model->params && !e; i++) {
-        if (k == 1) snprintf(name, sizeof name, "start/%s", model->spec[i].name);
-        else snprintf(name, sizeof name, "%.31s/%d/weight/%.*s", optimizer, k - 1, PARAM_NAME, model->spec[i].name);
-        e = golden_read(golden, name, F64, tensor_count(model->w[i]), model->w[i].data, err);
-    }
-    return e;
+    struct own_weights own;
+    const enum error_code e = own_weights_read(&own, stale->golden, stale->actual, stale->optimizer, k - 1, err);
+    if (e) return e;
+    for (int i = 0; i < model->params && own.complete; i++) tensor_convert(model->w[i], own.all[i]);
+    const bool complete = own.complete;
+    own_weights_free(&own);
+    return complete ? OK : fail(err, ERR_CHECK, "ACTUAL has not all weights before step %d", k);
 }
 
 /* Run the model on a batch with the masks of dropout that this step draws. */
@@ -87,15 +90,15 @@ static enum error_code stale_forward(struct transformer *model, const struct gol
 
 /* Set the corrections of routers after so many steps.  Files have those of the start; the rest follows from the
  * experts that each step's tokens chose.  So all steps are run again. */
-static enum error_code biases_after(struct transformer *model, const struct golden *golden,
-                                    const char *optimizer, int steps, struct error *err)
+static enum error_code biases_after(const struct stale *stale, struct transformer *model, int steps, struct error *err)
 {
-    const int64_t n = golden->B * golden->S;
+    const struct golden *g = stale->golden;
+    const int64_t n = g->B * g->S;
     const bool moves = model->config.mlp == MLP_MIXTURE && model->config.mixture.router.biased;
-    enum error_code e = golden_read_biases(golden, model->router_bias, err);
+    enum error_code e = golden_read_biases(g, model->router_bias, err);
     for (int k = 0; k < steps && moves && !e; k++) {
-        e = weights_before(model, golden, optimizer, k + 1, err);
-        if (!e) e = stale_forward(model, golden, golden->ids + k * n, golden->labels + k * n, k, err);
+        e = weights_before(stale, model, k + 1, err);
+        if (!e) e = stale_forward(model, g, g->ids + k * n, g->labels + k * n, k, err);
         if (!e) transformer_move_biases(model);
     }
     return e;
@@ -113,20 +116,36 @@ static void stale_fill(const struct golden *golden, const struct other *other, i
 }
 
 /* Compute all gradients of step + 1 with the hypothesis in place of what is right. */
-static enum error_code stale_run(struct transformer *model, const struct golden *golden,
-                                 const struct other *other, int copies,
-                                 const char *optimizer, int step, struct error *err)
+static enum error_code stale_run(const struct stale *stale, struct transformer *model, const struct other *other,
+                                 int step, struct error *err)
 {
-    const int64_t n = golden->B * golden->S;
+    const struct golden *g = stale->golden;
+    const int64_t n = g->B * g->S;
     int32_t *tokens = malloc(2 * (size_t)n * sizeof *tokens + 1);
     if (tokens == NULL) return fail(err, ERR_MEMORY, "no memory for a batch");
-    stale_fill(golden, other, copies, other->batch ? step - 1 : step, tokens);
-    enum error_code e = biases_after(model, golden, optimizer, step, err);
-    if (!e) e = weights_before(model, golden, optimizer, other->weights ? step : step + 1, err);
-    if (!e) e = stale_forward(model, golden, tokens, tokens + n, step, err);
+    stale_fill(g, other, stale->copies, other->batch ? step - 1 : step, tokens);
+    enum error_code e = biases_after(stale, model, step, err);
+    if (!e) e = weights_before(stale, model, other->weights ? step : step + 1, err);
+    if (!e) e = stale_forward(model, g, tokens, tokens + n, step, err);
     if (!e) transformer_backward(model);
     free(tokens);
     return e;
+}
+
+/* Run the model for one hypothesis and copy the gradient of one parameter.  @return whether that was possible. */
+static bool stale_gradient(const struct stale *stale, const struct other *other, const char *param, int step,
+                           double *out)
+{
+    struct transformer m;
+    struct error ignored;
+    bool found = false;
+    if (transformer_open(&m, &stale->golden->config, F64, stale->golden->seed, &ignored) != OK) return false;
+    const bool done = stale_run(stale, &m, other, step, &ignored) == OK;
+    /* stale_run has left all gradients of step + 1 in m.g. */
+    for (int i = 0; i < m.params && done; i++)
+        if (strcmp(m.spec[i].name, param) == 0) memcpy(out, m.g[i].data, tensor_bytes(m.g[i])), found = true;
+    transformer_close(&m);
+    return found;
 }
 
 /* Whether the hypothesis cannot apply: too few copies or sequences, or no dropout whose masks could turn. */
@@ -140,42 +159,26 @@ static bool stale_cannot(const struct golden *golden, const struct other *other,
 
 /* Whether the program's gradient is that of the hypothesis.  In 16 bits bounds are wide, so the gradient must also
  * be twice nearer than to what is right. */
-static bool is_near(const double *have, struct tensor y, const double *right, double bound)
+static bool is_near(const double *have, const double *other, const double *right, int64_t n, double bound)
 {
     double off = 0, size = 0, otherwise = 0;
-    for (int64_t i = 0; i < tensor_count(y); i++) {
-        const double want = tensor_get(y, i), d = have[i] - want, e = have[i] - right[i];
+    for (int64_t i = 0; i < n; i++) {
+        const double want = other[i], d = have[i] - want, e = have[i] - right[i];
         off += d * d, size += want * want, otherwise += e * e;
     }
     return sqrt(off) <= bound * sqrt(size) && sqrt(off) <= sqrt(otherwise) / 2;
 }
 
-/* Run the model for one hypothesis and compare the gradient of one parameter.  name: "adamw/2/grad/wte.weight". */
-static bool is_of(const struct golden *golden, const struct other *other, int copies, const char *name, int step,
-                  const double *have, const double *right, double bound)
+/* The first hypothesis that fits; step + 1 must be in the golden file.  given: the program's gradient, then room for
+ * a hypothesis's, then the right one. */
+static const struct other *other_pass(const struct stale *stale, const char *param, int step, double *given, int64_t n,
+                                      double bound)
 {
-    struct transformer m;
-    struct error ignored;
-    char optimizer[32];
-    bool same = false;
-    const char *param = strstr(name, "/grad/") + strlen("/grad/");
-    snprintf(optimizer, sizeof optimizer, "%.*s", (int)strcspn(name, "/"), name);
-    if (stale_cannot(golden, other, copies) || transformer_open(&m, &golden->config, F64, golden->seed, &ignored) != OK)
-        return false;
-    const bool done = stale_run(&m, golden, other, copies, optimizer, step, &ignored) == OK;
-    /* stale_run has left all gradients of step + 1 in m.g. */
-    for (int i = 0; i < m.params && done; i++)
-        if (strcmp(m.spec[i].name, param) == 0) same = is_near(have, m.g[i], right, bound);
-    transformer_close(&m);
-    return same;
-}
-
-/* The first hypothesis that fits; step + 1 must be in the golden file. */
-static const struct other *other_pass(const struct golden *golden, int copies, const char *name, int step,
-                                      const double *have, const double *right, double bound)
-{
-    for (size_t k = 0; k < sizeof others / sizeof *others && step < golden->steps; k++)
-        if (is_of(golden, &others[k], copies, name, step, have, right, bound)) return &others[k];
+    for (size_t k = 0; k < sizeof others / sizeof *others && step < stale->golden->steps; k++)
+        if (!stale_cannot(stale->golden, &others[k], stale->copies)
+            && stale_gradient(stale, &others[k], param, step, given + n)
+            && is_near(given, given + n, given + 2 * n, n, bound))
+            return &others[k];
     return NULL;
 }
 
@@ -185,20 +188,21 @@ const char *stale_describe(char *out, size_t size, const struct golden *golden, 
                            const char *name, double bound)
 {
     char old_name[160];
-    struct error ignored;
     const struct safetensors_entry *entry = safetensors_find(&golden->file, name);
     const int step = stale_before(name, old_name, sizeof old_name);
     out[0] = 0;
     if (step == 0 || entry == NULL || entry->ndim < 1) return out;
     const int64_t dim[2] = { entry->dim[0], entry->ndim > 1 ? entry->dim[1] : 1 }, n = dim[0] * dim[1];
+    struct stale stale = { .golden = golden, .actual = actual, .copies = actual->mesh.size[DP] };
+    const char *const param = strstr(name, "/grad/") + strlen("/grad/");
+    snprintf(stale.optimizer, sizeof stale.optimizer, "%.*s", (int)strcspn(name, "/"), name);
     /* These are three tensors of n numbers: the program's, that of the step before, and the right one. */
     double *have = calloc(3 * (size_t)n + 1, sizeof *have);
     if (have && is_there(actual, name, dim, have) && is_there(actual, old_name, dim, have + n) &&
-        golden_read(golden, name, F64, n, have + 2 * n, &ignored) == OK) {
+        stale_gradient(&stale, &(struct other){ 0 }, param, step, have + 2 * n)) {
         const char *format = words(have, have + n, have + 2 * n, n, bound);
         /* Running the model is slow, so passes are tried only if the old gradient explains nothing. */
-        const struct other *o =
-            format ? NULL : other_pass(golden, actual->mesh.size[DP], name, step, have, have + 2 * n, bound);
+        const struct other *o = format ? NULL : other_pass(&stale, param, step, have, n, bound);
         if (format || o) snprintf(out, size, format ? format : o->words, o && o->turn ? step + 1 : step);
     }
     free(have);

@@ -17,7 +17,7 @@
  * The operations are those of a graph (graph.h).  One that is not in recompute/ is reported as not recomputed.
  *
  * Names of tensors: golden/README.md.  Weights are "start/NAME", masks of dropout "mask/1/...".
- * report/singles.c calls replay_check, single_check_steps and single_check_micros with a source of the program's
+ * report/singles.c calls replay_check, single_check_step and single_check_micros with a source of the program's
  * tensors.  Verdicts come through found(); only reading, memory and a missing table are errors.
  */
 #ifndef ORRERY_SINGLE_H

@@ -1,6 +1,6 @@
 /* steps.c -- recomputes the steps of an optimizer and the sums over microbatches from the program's own tensors.
- * report/singles.c calls single_check_steps and single_check_micros; mistakes/steps.c uses stepping.h.  Verdicts
- * are results, not errors: only reading and memory fail. */
+ * report/singles.c calls single_check_norms, single_check_step and single_check_micros; mistakes/steps.c uses
+ * stepping.h.  Verdicts are results, not errors: only reading and memory fail. */
 #include "emulated_devices/check/recompute/steps.h"
 #include "ref/optim/factors.h"
 #include "emulated_devices/check/recompute/stepping.h"
@@ -370,25 +370,31 @@ static void report_unknown(struct stepping *stepping)
     single_end(stepping->s, single_stop(stepping->s));
 }
 
-/* Results come step by step, and parameter by parameter inside a step.  One `single` serves all, so its matrices
- * are freed after each result. */
-enum error_code single_check_steps(const struct model_config *config, const struct single_steps *steps,
+enum error_code single_check_norms(const struct model_config *config, const struct single_steps *steps,
                                    struct rounding rounding, struct single_source source, struct error *err)
 {
     const struct single_context context = { .config = config, .ops = ops_for(F64), .source = source, .err = err };
     struct single s = { .context = &context, .rounding = rounding };
-    const struct optimizer *is = steps_find(steps->optimizer);
     check_norms(&s, steps);
-    for (int64_t k = 0; k < steps->steps; k++) {
-        for (int i = 0; i < model_param_count(config) && !s.failed; i++) {
-            struct stepping t = { &s, steps, is, k, model_param(config, i), .number = i,
-                                  .u = dtype_unit(dtype_wide(steps->format)),
-                                  .tiny = dtype_step(dtype_wide(steps->format)) / 2 };
-            /* A vector counts as one row, so blocks of rows never cut it. */
-            t.rows = t.whole = t.param.ndim > 1 ? t.param.dim[0] : 1, t.cols = t.param.dim[t.param.ndim - 1];
-            if (is_known(is)) check_parameter(&t);
-            else report_unknown(&t);
-        }
+    single_close(&s);
+    return s.failed;
+}
+
+/* Results come parameter by parameter.  One `single` serves all, so its matrices are freed after each result. */
+enum error_code single_check_step(const struct model_config *config, const struct single_steps *steps, int64_t k,
+                                  struct rounding rounding, struct single_source source, struct error *err)
+{
+    const struct single_context context = { .config = config, .ops = ops_for(F64), .source = source, .err = err };
+    struct single s = { .context = &context, .rounding = rounding };
+    const struct optimizer *is = steps_find(steps->optimizer);
+    for (int i = 0; i < model_param_count(config) && !s.failed; i++) {
+        struct stepping t = { &s, steps, is, k, model_param(config, i), .number = i,
+                              .u = dtype_unit(dtype_wide(steps->format)),
+                              .tiny = dtype_step(dtype_wide(steps->format)) / 2 };
+        /* A vector counts as one row, so blocks of rows never cut it. */
+        t.rows = t.whole = t.param.ndim > 1 ? t.param.dim[0] : 1, t.cols = t.param.dim[t.param.ndim - 1];
+        if (is_known(is)) check_parameter(&t);
+        else report_unknown(&t);
     }
     single_close(&s);
     return s.failed;

@@ -7,7 +7,7 @@
  * format's, they have been rounded, and what a step began with may have been further away by that much.
  *
  * Names of tensors: golden/README.md.
- * report/singles.c calls both functions for each optimizer of the golden file.
+ * report/singles.c calls these functions for each optimizer of the golden file.
  */
 #ifndef ORRERY_SINGLE_STEPS_H
 #define ORRERY_SINGLE_STEPS_H
@@ -23,9 +23,13 @@ struct single_steps {
     enum dtype format;                  /* of the computation */
 };
 
-/** Recompute the norms, weights and states of all steps that the program has.  @return as single_check. */
-enum error_code single_check_steps(const struct model_config *, const struct single_steps *, struct rounding,
+/** Recompute the norms of all steps that the program has.  @return as single_check. */
+enum error_code single_check_norms(const struct model_config *, const struct single_steps *, struct rounding,
                                    struct single_source, struct error *);
+
+/** Recompute the weights and states of step k, from 0, that the program has.  @return as single_check. */
+enum error_code single_check_step(const struct model_config *, const struct single_steps *, int64_t k,
+                                  struct rounding, struct single_source, struct error *);
 
 /** Add up the losses and gradients of the first step's microbatches, where the program has them.
  *  @return as single_check. */

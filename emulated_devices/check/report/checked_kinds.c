@@ -42,11 +42,15 @@ static bool is_number(const char *name)
  * if NAME ends as a parameter's, else an activation's. */
 enum checked_kind checked_kind_of(const char *name)
 {
+    const bool parameter = checked_kinds_ends(name, ".weight") || checked_kinds_ends(name, ".bias");
     if (is_number(name)) return KIND_LOSS;
+    /* Activations of later passes: "adamw/2/act/NAME", "adamw/2/grad/NAME". */
+    if (strstr(name, "/act/")) return KIND_ACT;
+    if (strstr(name, "/grad/") && strncmp(name, "micro/", 6) != 0 && !parameter) return KIND_ACT_GRAD;
     if (strncmp(name, "act/", 4) == 0) return KIND_ACT;
     if (strncmp(name, "micro/", 6) == 0) return KIND_GRAD;
     if (strncmp(name, "grad/", 5) != 0) return KIND_STEP;
-    return checked_kinds_ends(name, ".weight") || checked_kinds_ends(name, ".bias") ? KIND_GRAD : KIND_ACT_GRAD;
+    return parameter ? KIND_GRAD : KIND_ACT_GRAD;
 }
 
 /* ---- judgements -------------------------------------------------------------------------------------------------- */

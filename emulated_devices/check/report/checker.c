@@ -46,6 +46,7 @@ struct seen { struct sums sums; bool infinite; };
 struct comparing {
     const struct golden *golden;
     const struct actual *actual;
+    struct tensor instead;              /* F64 numbers in place of the golden file's; tensor_none: there are none */
     struct checked *out;
     enum dtype format;
     struct window truth;
@@ -65,6 +66,10 @@ static int64_t checker_look_at(struct comparing *comparing, int64_t at, int64_t 
 {
     struct window *w = &comparing->truth;
     const int64_t left = comparing->dim[0] * comparing->dim[1] - at, wanted = length > WINDOW ? length : WINDOW;
+    if (tensor_present(comparing->instead)) {
+        *w = (struct window){ .data = comparing->instead.data, .count = tensor_count(comparing->instead) };
+        return at;
+    }
     if (at >= w->first && at + length <= w->first + w->count) return at - w->first;
     if (wanted > w->room) {
         free(w->data);
@@ -210,17 +215,23 @@ static void checker_add_squares(void *context, const double *values, int64_t cou
 static enum error_code measure_truth(struct comparing *comparing, struct error *err)
 {
     const struct safetensors_entry *entry = safetensors_find(&comparing->golden->file, comparing->out->name);
-    /* A tensor's last dimension is its columns. */
-    comparing->dim[1] = entry->ndim > 1 ? entry->dim[entry->ndim - 1] : 1;
-    comparing->dim[0] = comparing->dim[1] > 0 ? entry->count / comparing->dim[1] : 0;
+    const struct tensor *const instead = &comparing->instead;
+    const int64_t count = tensor_present(*instead) ? tensor_count(*instead) : entry->count;
+    /* A tensor's last dimension is its columns; a vector has one column. */
+    if (tensor_present(*instead)) comparing->dim[1] = instead->ndim > 1 ? tensor_cols(*instead) : 1;
+    else comparing->dim[1] = entry->ndim > 1 ? entry->dim[entry->ndim - 1] : 1;
+    comparing->dim[0] = comparing->dim[1] > 0 ? count / comparing->dim[1] : 0;
     comparing->micro = calloc(ACTUAL_MOST_MICROS, sizeof *comparing->micro);
     comparing->out->on = calloc(1, sizeof *comparing->out->on);
     if (comparing->micro == NULL || comparing->out->on == NULL)
         return fail(err, ERR_MEMORY, "no memory to compare %s", comparing->out->name);
     double sum = 0;
-    const enum error_code e = golden_each(comparing->golden, comparing->out->name, checker_add_squares, &sum, err);
+    enum error_code e = OK;
+    if (tensor_present(comparing->instead))
+        checker_add_squares(&sum, comparing->instead.data, tensor_count(comparing->instead));
+    else e = golden_each(comparing->golden, comparing->out->name, checker_add_squares, &sum, err);
     comparing->norm = sqrt(sum);
-    comparing->out->on->number = entry->count == 1;
+    comparing->out->on->number = count == 1;
     return e;
 }
 
@@ -250,10 +261,11 @@ static enum error_code compare_all(struct comparing *comparing, struct error *er
 static const double OF_STORING = -1;
 
 /* Compare one tensor and set its finding.  `on` is kept only for a tensor that fails, because it is large. */
-static enum error_code check_tensor(const struct golden *golden, const struct actual *actual, struct checked *out,
-                                    enum dtype format, struct error *err)
+static enum error_code check_tensor(const struct golden *golden, const struct actual *actual, struct tensor instead,
+                                    struct checked *out, enum dtype format, struct error *err)
 {
-    struct comparing c = { .golden = golden, .actual = actual, .out = out, .format = format, .err = err };
+    struct comparing c = { .golden = golden, .actual = actual, .instead = instead, .out = out, .format = format,
+                           .err = err };
     if (!actual_has(actual, out->name)) {
         out->finding = MISSING;
         return OK;
@@ -267,8 +279,17 @@ static enum error_code check_tensor(const struct golden *golden, const struct ac
     if (!e) actual_seen(actual, out->name, c.dim[0] * c.dim[1]);
     out->compared = out->on != NULL;
     if (!finding_fails(out->finding)) free(out->on), out->on = NULL;    /* it is large, and there are many tensors */
-    free(c.truth.data), free(c.seen), free(c.micro);
+    if (!tensor_present(instead)) free(c.truth.data);
+    free(c.seen), free(c.micro);
     return e;
+}
+
+enum error_code checker_compare(const struct golden *golden, const struct actual *actual, struct tensor truth,
+                                struct checked *checked, enum dtype format, struct error *err)
+{
+    free(checked->on);
+    *checked = (struct checked){ .name = checked->name, .bound = checked->bound };
+    return check_tensor(golden, actual, truth, checked, format, err);
 }
 
 /* ---- mixtures in 16 bits ----------------------------------------------------------------------------------------- */
@@ -305,32 +326,27 @@ static enum error_code forgive_elsewhere(const struct golden *golden, const stru
 double checked_ratio(const struct checked *checked) { return checked->error == 0 || isinf(checked->bound) ? 0
                                                      : checked->error / checked->bound; }
 
-/* The list is walked backwards, so `first` ends at the first tensor that fails. */
+/* The list is walked backwards, so `first` ends at the first tensor that fails.  A tensor that was not compared has no
+ * error, and one set aside says nothing. */
 void check_result_count(struct check_result *result)
 {
     memset(result->found, 0, sizeof result->found);
-    result->first = -1;
+    result->first = result->worst = -1;
     for (int i = result->count - 1; i >= 0; i--) {
-        result->found[result->all[i].finding]++;
-        if (finding_fails(result->all[i].finding)) result->first = i;
+        const struct checked *c = &result->all[i];
+        result->found[c->finding]++;
+        if (finding_fails(c->finding)) result->first = i;
+        if (!c->compared || c->finding == ELSEWHERE) continue;
+        if (result->worst < 0 || !exceeds(checked_ratio(&result->all[result->worst]), checked_ratio(c)))
+            result->worst = i;
     }
 }
 
 /* Count the findings and find the worst error over bound.  ERR_CHECK: no golden name is in ACTUAL. */
 static enum error_code summarize(struct check_result *result, const struct actual *actual, struct error *err)
 {
-    int compared = 0;
     check_result_count(result);
-    result->worst = -1;
-    for (int i = 0; i < result->count; i++) {
-        const struct checked *c = &result->all[i];
-        /* A tensor that was not compared has no error, and one set aside says nothing. */
-        if (!c->compared || c->finding == ELSEWHERE) continue;
-        compared++;
-        if (result->worst < 0 || exceeds(checked_ratio(c), checked_ratio(&result->all[result->worst])))
-            result->worst = i;
-    }
-    if (compared > 0) return OK;
+    if (result->worst >= 0) return OK;
     return fail(err, ERR_CHECK,
                 "nothing to compare: none of the golden tensors' names is in ACTUAL, which has %s%s; --map can say "
                 "what they are called there",
@@ -389,7 +405,7 @@ static enum error_code check_starts(const struct golden *golden, const struct ac
         struct checked one = { .name = name, .bound = OF_STORING };
         /* Only weights that ACTUAL has are compared here. */
         if (strncmp(name, "start/", 6) != 0 || !actual_has(actual, name)) continue;
-        e = check_tensor(golden, actual, &one, format, err);
+        e = check_tensor(golden, actual, tensor_none, &one, format, err);
         if (finding_fails(one.finding)) result->all[result->count++] = one;
     }
     return e;
@@ -410,10 +426,11 @@ enum error_code check_files(const struct golden *golden, const struct actual *ac
     for (int i = 0; i < result->list.count && !e; i++) {
         result->all[result->count] = (struct checked){ .name = result->list.all[i].name,
                                                       .bound = result->list.all[i].bound };
-        e = check_tensor(golden, actual, &result->all[result->count++], format, err);
+        e = check_tensor(golden, actual, tensor_none, &result->all[result->count++], format, err);
     }
     if (!e && dtype_wide(format) != format) e = forgive_elsewhere(golden, actual, result, err);
-    if (!e) checker_forgive_left_out(result);
+    if (!e) checker_forgive_left_out(golden, result);
+    if (!e) e = checker_list_later(golden, actual, result, err);
     if (!e) e = checker_list_extras(golden, actual, result, err);
     if (!e) e = summarize(result, actual, err);
     if (e) check_result_free(result);
@@ -423,7 +440,7 @@ enum error_code check_files(const struct golden *golden, const struct actual *ac
 void check_result_free(struct check_result *result)
 {
     for (int i = 0; i < result->count; i++) free(result->all[i].on);
-    free(result->all), free(result->extra);
+    free(result->all), free(result->extra), free(result->later);
     golden_list_free(&result->list);
     *result = (struct check_result){ 0 };
 }

@@ -14,6 +14,7 @@
     X(OPEN,      "cannot be judged as a whole: rounding explains anything there", false) \
     X(ELSEWHERE, "cannot be judged as a whole: rounding has sent a token to another expert", false) \
     X(LEFT_OUT,  "left out, as is all of its kind",                     false)  \
+    X(ALONE,     "of later passes, judged by what their own inputs give", false) \
     X(DIFFERS,   "differs",                                             true)   \
     X(NOT_FINITE, "has NaN or infinity",                                true)   \
     X(MISSHAPED, "does not fit",                                        true)   \
@@ -48,11 +49,16 @@ struct checked {
 /** Error over bound. */
 double checked_ratio(const struct checked *);
 
+/* The golden file has no activations of passes after the first: "adamw/2/act/h.0.ln_1". */
+struct later_name { char text[RECORD_NAME]; };
+
 struct check_result {
     int count;
     struct checked *all;                /* [count] in order of execution */
     int found[FINDING_COUNT];           /* the number of each finding */
     int first, worst;                   /* indices: the first that fails; the largest error/bound; -1: none */
+    struct later_name *later;           /* [laters] names of ACTUAL's activations of later passes, which `all` has */
+    int laters;
     char (*extra)[96];                  /* [extras] ACTUAL's names that match no golden tensor */
     int extras;
     int unknown;                        /* of ACTUAL's tensors: of golden kinds of which it has no golden name */
@@ -69,11 +75,24 @@ enum error_code check_files(const struct golden *, const struct actual *, enum d
                             struct error *);
 void check_result_free(struct check_result *);
 
-/** Count the findings, and find the first that fails, again: some have changed. */
+/**
+ * Compare a tensor with other numbers than the golden file's, and set its finding anew.
+ * @param truth    F64, all elements.
+ * @param checked  its name and bound are set; what was found before is forgotten.
+ * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
+ */
+enum error_code checker_compare(const struct golden *, const struct actual *, struct tensor truth, struct checked *,
+                                enum dtype format, struct error *);
+
+/** Count the findings, and find the first that fails and the one nearest to its bound, again: some have changed. */
 void check_result_count(struct check_result *);
 
-/** Leave out the tensors of each kind of which ACTUAL has none: they are not missing. */
-void checker_forgive_left_out(struct check_result *);
+/** Leave out the tensors of each kind of which ACTUAL has none: they are not missing.  Rows that experts compute are a
+ *  kind of their own, because programs that fuse experts do not have them. */
+void checker_forgive_left_out(const struct golden *, struct check_result *);
+
+/** Add ACTUAL's activations of later passes and their gradients, as ALONE.  @return OK or ERR_MEMORY. */
+enum error_code checker_list_later(const struct golden *, const struct actual *, struct check_result *, struct error *);
 
 /** List ACTUAL's tensors that are not golden.  @return OK; ERR_FORMAT: one is of a step that the file does not have. */
 enum error_code checker_list_extras(const struct golden *, const struct actual *, struct check_result *,

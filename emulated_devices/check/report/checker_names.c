@@ -1,7 +1,8 @@
 /* checker_names.c -- golden tensors that a program does not have, and its tensors that are not golden.
- * checker.c calls both functions of checker.h once, after all tensors are compared. */
+ * checker.c calls the three functions of checker.h once, after all tensors are compared. */
 #include "emulated_devices/check/report/checker.h"
 #include "ref/optim/optimizer.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,29 +14,113 @@ static bool checker_names_ends(const char *name, const char *with)
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
+/* Whether a tensor has the rows that experts of a mixture compute: "act/h.0.mlp.up" of a layer with experts. */
+static bool has_expert_rows(const struct golden *golden, const char *name)
+{
+    static const char *const rows[] = { "mlp.up", "mlp.act", "experts.out" };
+    long long layer;
+    int at = 0;
+    if (sscanf(name, "act/h.%lld.%n", &layer, &at) != 1 && sscanf(name, "grad/h.%lld.%n", &layer, &at) != 1)
+        return false;
+    if (at == 0 || layer >= golden->config.L || layer_mlp(&golden->config, layer) != MLP_MIXTURE) return false;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(name + at, rows[i]) == 0) return true;
+    return false;
+}
+
 /* Whether two names are of one kind.  A program that dumps one tensor of a kind must dump all of them.  Kinds are
  * "act", "grad" of activations, "grad" of weights, "adamw/weight", and so on. */
-static bool same_kind(const char *a, const char *b)
+static bool same_kind(const struct golden *golden, const char *a, const char *b)
 {
     const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
     const size_t n = slash_a ? (size_t)(slash_a - a) : 0, m = slash_b ? (size_t)(slash_b - b) : 0;
     const bool weight_a = checker_names_ends(a, ".weight") || checker_names_ends(a, ".bias"),
         weight_b = checker_names_ends(b, ".weight") || checker_names_ends(b, ".bias");
     if (n == 0 || m == 0) return strcmp(a, b) == 0;
-    return n == m && strncmp(a, b, n) == 0 && weight_a == weight_b;
+    return n == m && strncmp(a, b, n) == 0 && weight_a == weight_b
+           && has_expert_rows(golden, a) == has_expert_rows(golden, b);
 }
 
 /* A missing tensor is left out if ACTUAL has no tensor of its kind. */
-void checker_forgive_left_out(struct check_result *result)
+void checker_forgive_left_out(const struct golden *golden, struct check_result *result)
 {
     for (int i = 0; i < result->count; i++) {
         bool given = false;
         if (result->all[i].finding != MISSING) continue;
         for (int j = 0; j < result->count && !given; j++)
             given = result->all[j].finding != MISSING && result->all[j].finding != LEFT_OUT &&
-                    same_kind(result->all[i].name, result->all[j].name);
+                    same_kind(golden, result->all[i].name, result->all[j].name);
         if (!given) result->all[i].finding = LEFT_OUT;
     }
+}
+
+/* The golden name of the first pass's tensor that "adamw/2/act/h.0.ln_1" is in the second; NULL: the name is none of a
+ * later pass.  "adamw/2/grad/wte.weight" is golden itself. */
+static const char *first_of_later(const struct golden *golden, const char *name)
+{
+    char optimizer[32];
+    for (const char *at = golden_next_optimizer(golden, NULL, optimizer); at;
+         at = golden_next_optimizer(golden, at, optimizer)) {
+        const size_t n = strlen(optimizer);
+        if (strncmp(name, optimizer, n) != 0 || name[n] != '/') continue;
+        char *end;
+        const long long step = strtoll(name + n + 1, &end, 10);
+        if (end == name + n + 1 || *end != '/' || step < 2 || step > golden->steps) return NULL;
+        const bool is_of_pass = strncmp(end, "/act/", 5) == 0 || strncmp(end, "/grad/", 6) == 0 ||
+                                strcmp(end, "/loss") == 0 || strcmp(end, "/balance_loss") == 0 ||
+                                strcmp(end, "/z_loss") == 0;
+        const bool golden_itself = safetensors_find(&golden->file, name) != NULL;
+        return is_of_pass && !golden_itself && safetensors_find(&golden->file, end + 1) ? end + 1 : NULL;
+    }
+    return NULL;
+}
+
+/* Copy the name of a tensor of ACTUAL's file: a dump's key may have #PIECE behind the name. */
+static void name_of_key(const struct actual *actual, const char *key, char *out, size_t size)
+{
+    snprintf(out, size, "%.*s", actual->dump ? (int)strcspn(key, "#") : (int)size - 1, key);
+}
+
+static int names_compare_later(const void *a, const void *b)
+{
+    return strcmp(((const struct later_name *)a)->text, ((const struct later_name *)b)->text);
+}
+
+/* Fill the names of ACTUAL's tensors of later passes, each once.  @return how many keys have such a name, before that
+ * if `names` is NULL. */
+static int names_find_later(const struct golden *golden, const struct actual *actual, struct later_name *names)
+{
+    int count = 0, once = 0;
+    for (int f = 0; f < actual->files; f++)
+        for (int i = 0; i < actual->file[f].st.count; i++) {
+            struct later_name name;
+            name_of_key(actual, actual->file[f].st.entry[i].name, name.text, sizeof name.text);
+            if (first_of_later(golden, name.text) == NULL) continue;
+            if (names) names[count] = name;
+            count++;
+        }
+    if (names == NULL || count == 0) return count;
+    qsort(names, (size_t)count, sizeof *names, names_compare_later);
+    /* Pieces and ranks repeat a name. */
+    for (int i = 0; i < count; i++)
+        if (i == 0 || strcmp(names[i].text, names[once - 1].text) != 0) names[once++] = names[i];
+    return once;
+}
+
+enum error_code checker_list_later(const struct golden *golden, const struct actual *actual,
+                                   struct check_result *result, struct error *err)
+{
+    const int most = names_find_later(golden, actual, NULL);
+    if (most == 0) return OK;
+    void *more = realloc(result->all, (size_t)(result->count + most) * sizeof *result->all);
+    if (more) result->all = more;
+    result->later = calloc((size_t)most, sizeof *result->later);
+    if (more == NULL || result->later == NULL) return fail(err, ERR_MEMORY, "no memory for %d tensors", most);
+    result->laters = names_find_later(golden, actual, result->later);
+    for (int i = 0; i < result->laters; i++)
+        result->all[result->count++] = (struct checked){ .name = result->later[i].text, .finding = ALONE,
+                                                         .bound = INFINITY };
+    return OK;
 }
 
 /* Whether a name of ACTUAL is known: it is in the golden file, or a map gives it to a golden tensor.  Inputs such
@@ -112,7 +197,7 @@ static enum error_code check_step(const struct golden *golden, const struct actu
         /* A name without a number is of the last step, which is never refused here. */
         if (end == name + n + 1 || *end != '/') return OK;
         /* Gradients of step 1 and weights of the last step have no number, so the ranges differ. */
-        const bool gradient = strncmp(end, "/grad/", 6) == 0;
+        const bool gradient = strncmp(end, "/grad/", 6) == 0 || strncmp(end, "/act/", 5) == 0;
         const long long first = gradient ? 2 : 1, last = gradient ? (long long)golden->steps
             : (long long)golden->steps - 1;
         if (step >= first && step <= last) return OK;
@@ -132,8 +217,8 @@ enum error_code checker_list_extras(const struct golden *golden, const struct ac
         for (int i = 0; i < actual->file[f].st.count && !e; i++) {
             const char *key = actual->file[f].st.entry[i].name;
             char name[256], shown[sizeof *result->extra];
-            /* A dump's key may have #PIECE behind its name. */
-            snprintf(name, sizeof name, "%.*s", actual->dump ? (int)strcspn(key, "#") : 255, key);
+            name_of_key(actual, key, name, sizeof name);
+            if (first_of_later(golden, name)) continue;
             if (is_expected(golden, actual, result, name)) continue;
             e = check_step(golden, &actual->file[f], name, err);
             if (e) break;

@@ -36,14 +36,34 @@ struct checking {
     int aparts;
     bool reads_apart;                   /* since the last result a tensor was read whose copies differ */
     bool *mixed;                        /* [results] that */
+    const char *optimizer;              /* whose pass is recomputed, if it is a later one */
+    int64_t step;                       /* of the pass, from 0 */
 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Rows and columns as the comparison counts them: each element of a vector is a row. */
+/* ACTUAL's name of a tensor of the pass that is recomputed.  Recomputation knows names of the first pass only:
+ * "act/h.0.ln_1" is "adamw/2/act/h.0.ln_1" in the second, and its weights are those after the step before. */
+struct pass_name { char text[SINGLE_NAME]; };
+static struct pass_name singles_name(const struct checking *checking, const char *name)
+{
+    struct pass_name n;
+    const long long step = (long long)checking->step;
+    const char *const of = checking->optimizer;
+    if (step == 0) snprintf(n.text, sizeof n.text, "%s", name);
+    else if (strncmp(name, "start/", 6) == 0) snprintf(n.text, sizeof n.text, "%s/%lld/weight/%s", of, step, name + 6);
+    else if (strncmp(name, "mask/1/", 7) == 0) snprintf(n.text, sizeof n.text, "mask/%lld/%s", step + 1, name + 7);
+    else snprintf(n.text, sizeof n.text, "%s/%lld/%s", of, step + 1, name);
+    return n;
+}
+
+/* Rows and columns as the comparison counts them: each element of a vector is a row.  The golden file has no
+ * activations of later passes, but they have the shapes of the first. */
 static void dims_of(const struct golden *golden, const char *name, struct tensor t, int64_t dim[2])
 {
+    const char *const later = strstr(name, "/act/") ? strstr(name, "/act/") : strstr(name, "/grad/");
     const struct safetensors_entry *entry = safetensors_find(&golden->file, name);
+    if (entry == NULL && later) entry = safetensors_find(&golden->file, later + 1);
     const bool vector = entry ? entry->ndim < 2 : tensor_rows(t) == 1;
     dim[0] = vector ? tensor_cols(t) : tensor_rows(t), dim[1] = vector ? 1 : tensor_cols(t);
 }
@@ -121,10 +141,12 @@ static enum error_code singles_gather(struct checking *checking, const char *nam
 }
 
 /* recompute/ asks how many ranks have parts of a tensor, and for the parts' absolute values. */
-static enum error_code parts_of(void *context, const char *name, int64_t first, int64_t whole, struct tensor absolute,
+static enum error_code parts_of(void *context, const char *of, int64_t first, int64_t whole, struct tensor absolute,
                                 int *parts, struct error *err)
 {
     const struct checking *c = context;
+    const struct pass_name its = singles_name(c, of);
+    const char *const name = its.text;
     struct assembly all;
     int64_t dim[2];
     /* 2 stands for "some": the number is known only when the pieces are read. */
@@ -184,10 +206,12 @@ static enum error_code golden_mask(const struct checking *checking, const char *
 
 /* Names decide who answers: masks the golden file, copies our own model, everything else ACTUAL.  Weights that
  * ACTUAL lacks are the golden file's. */
-static enum error_code singles_fetch(void *context, const char *name, struct tensor out, enum single_found *found,
+static enum error_code singles_fetch(void *context, const char *of, struct tensor out, enum single_found *found,
                                      struct error *err)
 {
     struct checking *c = context;
+    const struct pass_name its = singles_name(c, of);
+    const char *const name = its.text;
     int64_t dim[2];
     if (strncmp(name, "mask/", 5) == 0)
         return golden_mask(c, name, (struct interval){ 0, tensor_rows(out) }, out, found, err);
@@ -200,10 +224,12 @@ static enum error_code singles_fetch(void *context, const char *name, struct ten
 
 /* Some rows are read as the whole is; recompute/ asks for them in tiles.  Copies of the model are never asked for
  * in rows. */
-static enum error_code fetch_rows(void *context, const char *name, int64_t first, int64_t whole, struct tensor out,
+static enum error_code fetch_rows(void *context, const char *of, int64_t first, int64_t whole, struct tensor out,
                                   enum single_found *found, struct error *err)
 {
     struct checking *c = context;
+    const struct pass_name its = singles_name(c, of);
+    const char *const name = its.text;
     if (strncmp(name, "mask/", 5) == 0) return golden_mask(c, name, (struct interval){ first, whole }, out, found, err);
     const enum error_code e = singles_gather(c, name, (int64_t[]){ whole, tensor_cols(out) },
                                              (struct interval){ first, tensor_rows(out) }, out, found, err);
@@ -238,9 +264,14 @@ static void find_holders(const struct checking *checking, const struct single_re
 
 /* recompute/ calls this with each verdict, in order.  The four lists grow together; without memory `failed` stops
  * the check at its end. */
-static void singles_note(void *context, const struct single_result *result)
+static void singles_note(void *context, const struct single_result *of)
 {
     struct checking *c = context;
+    struct single_result named = *of;
+    const struct single_result *const result = &named;
+    memcpy(named.name, singles_name(c, of->name).text, sizeof named.name);
+    if (strncmp(of->lacks, "act/", 4) == 0 || strncmp(of->lacks, "grad/", 5) == 0)
+        memcpy(named.lacks, singles_name(c, of->lacks).text, sizeof named.lacks);
     actual_seen(c->actual, result->name, result->rows * result->cols);
     void *where = realloc(c->out->where, (size_t)(c->out->count + 1) * sizeof *c->out->where);
     if (where) c->out->where = where;
@@ -263,6 +294,40 @@ static void singles_note(void *context, const struct single_result *result)
     if (result->scaled) name_factor(c, &c->out->all[c->out->count - 1]);
 }
 
+/* The name by which recomputation knows the only result that is wanted; NULL: it is not of this pass. */
+static const char *singles_only(const struct checking *checking, const char *only)
+{
+    const struct pass_name prefix = singles_name(checking, "");
+    const size_t n = strlen(prefix.text);
+    return strncmp(only, prefix.text, n) == 0 ? only + n : NULL;
+}
+
+/* Whether ACTUAL has activations of the pass. */
+static bool singles_has_pass(const struct checking *checking)
+{
+    const struct pass_name prefix = singles_name(checking, "act/");
+    for (int f = 0; f < checking->actual->files; f++)
+        for (int i = 0; i < checking->actual->file[f].st.count; i++)
+            if (strncmp(checking->actual->file[f].st.entry[i].name, prefix.text, strlen(prefix.text)) == 0) return true;
+    return false;
+}
+
+/* Recompute a later pass whose activations ACTUAL has: from its weights before that step.  Copies of our model are of
+ * the first batch only. */
+static enum error_code check_later_pass(struct checking *checking, const char *optimizer, int64_t step,
+                                        struct rounding rounding, struct single_source source, struct error *err)
+{
+    const struct golden *g = checking->golden;
+    const int64_t at = step * g->B * g->S;
+    const struct single_batch batch = { g->ids + at, g->labels + at, g->B, g->S, golden_balance_micros(g) };
+    enum error_code e = OK;
+    checking->optimizer = optimizer, checking->step = step, source.copies = 0;
+    const bool wanted = source.only == NULL || (source.only = singles_only(checking, source.only)) != NULL;
+    if (wanted && singles_has_pass(checking)) e = replay_check(&g->config, batch, rounding, source, err);
+    checking->step = 0;
+    return e == ERR_PLAN ? OK : e;              /* the first pass has said so */
+}
+
 /* Recompute all steps of all optimizers, if the golden file has what each begins with: then ACTUAL can have that,
  * too. */
 static enum error_code check_steps(struct checking *checking, struct rounding rounding, struct single_source source,
@@ -281,7 +346,11 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
                                            checking->format };
         snprintf(name, sizeof name, "%s/lr", optimizer);
         e = golden_read(g, name, F64, g->steps, lr, err);
-        if (!e) e = single_check_steps(&g->config, &steps, rounding, source, err);
+        if (!e) e = single_check_norms(&g->config, &steps, rounding, source, err);
+        for (int64_t k = 0; k < g->steps && !e; k++) {
+            if (k > 0) e = check_later_pass(checking, optimizer, k, rounding, source, err);
+            if (!e) e = single_check_step(&g->config, &steps, k, rounding, source, err);
+        }
     }
     return e;
 }

@@ -8,7 +8,7 @@ static const char *const of_training[] = {
     "--loss-scale", "--dropout", "--router-speed", "--optimizer", "--mezo-eps", "--perturb", "--lr", "--min-lr",
     "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",
     "--clip", "--weight-decay", "--as", "--rank", "--refresh", "--galore-scale", "--history",
-    "--damping", "--timeline", "--dump", "--isolate", "--paranoid", "--save", "--save-every",
+    "--damping", "--timeline", "--dump", "--dump-passes", "--isolate", "--paranoid", "--save", "--save-every",
     "--keep", "--eval-every", "--owners-out", "--resume", "--override",
     "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack",
     "--unfolded", "--dry-run", NULL

@@ -17,7 +17,8 @@
 
 /* Options of a run that has numbers, text and processes. */
 #define OF_NUMBERS                                                                                  \
-    "--data", "--eval-data", "--pack", "--sample", "--check", "--dump", "--isolate", "--paranoid",  \
+    "--data", "--eval-data", "--pack", "--sample", "--check", "--dump", "--dump-passes",            \
+    "--isolate", "--paranoid",                                                                      \
     "--backend", "--direct", "--wait-limit", "--threads", "--save", "--save-every", "--keep",       \
     "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \
     "--resume", "--override",                                                                       \

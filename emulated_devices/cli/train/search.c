@@ -13,7 +13,8 @@
 
 /* Options of a run that has numbers, or of one plan. */
 static const char *const of_one_plan[] = {
-    "--data", "--pack", "--sample", "--check", "--dump", "--isolate", "--paranoid", "--backend", "--direct",
+    "--data", "--pack", "--sample", "--check", "--dump", "--dump-passes", "--isolate", "--paranoid",
+    "--backend", "--direct",
     "--wait-limit", "--threads",
     "--save", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
     "--save-load", "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",

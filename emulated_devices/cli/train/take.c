@@ -391,6 +391,8 @@ static enum error_code take_check(struct train_options *options, const struct tr
     if (options->dump && !options->golden)
         return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file",
                     printable_path(options->dump).text);
+    if (options->dump_passes && !options->dump)
+        return fail(err, ERR_USAGE, "--dump-passes: says what --dump FILE|DIR/ writes, which is not given");
     return options->isolate && !options->check ? fail(err, ERR_USAGE, "--isolate: needs --check ref") : OK;
 }
 

@@ -52,26 +52,27 @@ static enum error_code dump_numbers(struct train_dump *dump, bool here, const ch
     return e;
 }
 
-static enum error_code dump_activations(struct train_dump *dump, struct probes *probes, const struct recording *record,
-                                        double scale, struct error *err)
+enum error_code train_dump_activations(struct train_dump *dump, struct probes *probes, const char *prefix,
+                                       const struct recording *record, const struct step_result *result,
+                                       struct error *err)
 {
     struct trainer *t = probes->trainer;
     const bool here = t->comm->rank == 0;
     enum error_code e = OK;
     for (int i = 0; i < probes->count && !e; i++) {
         const struct expected *x = &probes->expected[i];
-        char name[RECORD_NAME], full[RECORD_NAME + 8];
+        char name[RECORD_NAME - 64], full[RECORD_NAME];
         struct tensor whole;
         activation_name(name, sizeof name, x->name, x->layer, (int)t->plan.model.L);
-        snprintf(full, sizeof full, "%s/%s", x->gradient ? "grad" : "act", name);
+        snprintf(full, sizeof full, "%.40s%s/%s", prefix, x->gradient ? "grad" : "act", name);
         e = comm_agree(
             t->comm, dump_add(dump, here, full, here ? record->all[i].truth : tensor_none, probes->expected[i].format,
                               &whole, err),
             err);
         if (!e) probes_gather(probes, i, whole);
-        if (!e && here && x->gradient) e = unscale(dump, scale, err);
+        if (!e && here && x->gradient) e = unscale(dump, result->loss_scale, err);
     }
-    return e;
+    return comm_agree(t->comm, e, err);
 }
 
 /* Dump one kind of tensor of all parameters. */
@@ -94,17 +95,15 @@ static enum error_code dump_parameters(struct train_dump *dump, struct trainer *
     return e;
 }
 
-enum error_code train_dump_gradients(struct train_dump *dump, struct probes *probes, const struct recording *record,
-                                     const struct step_result *result, struct error *err)
+enum error_code train_dump_gradients(struct train_dump *dump, struct trainer *trainer, const struct step_result *result,
+                                     struct error *err)
 {
-    struct trainer *t = probes->trainer;
-    const bool here = t->comm->rank == 0;
+    const bool here = trainer->comm->rank == 0;
     enum error_code e = dump_numbers(dump, here, "loss", &result->loss, 1, err);
     if (!e) e = dump_numbers(dump, here, "norm", &result->norm, 1, err);
-    e = comm_agree(t->comm, e, err);
-    if (!e) e = dump_activations(dump, probes, record, result->loss_scale, err);
-    if (!e) e = dump_parameters(dump, t, "grad", KIND_GRADIENT, result->loss_scale, err);
-    return comm_agree(t->comm, e, err);
+    e = comm_agree(trainer->comm, e, err);
+    if (!e) e = dump_parameters(dump, trainer, "grad", KIND_GRADIENT, result->loss_scale, err);
+    return comm_agree(trainer->comm, e, err);
 }
 
 enum error_code train_dump_step(struct train_dump *dump, const struct step_result *result, int64_t step,

@@ -12,10 +12,16 @@ struct train_dump {
     double *loss, *norm;                /* [steps] */
 };
 
-/** After the first step's gradients: loss, norm, activations, and all gradients, without the loss scale.  Collective.
+/** After a pass: all activations and their gradients, without the loss scale, as "act/NAME" and "grad/NAME" behind a
+ *  prefix.  Collective.
+ *  @param prefix  "" of the first pass, "adamw/2/" of the second.
  *  @param record  the reference's, on rank 0.  @return OK or, on every device, ERR_MEMORY. */
-enum error_code train_dump_gradients(struct train_dump *, struct probes *, const struct recording *record,
-                                     const struct step_result *, struct error *);
+enum error_code train_dump_activations(struct train_dump *, struct probes *, const char *prefix,
+                                       const struct recording *record, const struct step_result *, struct error *);
+
+/** After the first step's gradients: loss, norm, and the gradients of the weights.  Collective.
+ *  @return OK or, on every device, ERR_MEMORY. */
+enum error_code train_dump_gradients(struct train_dump *, struct trainer *, const struct step_result *, struct error *);
 
 /** After a later step's gradients, before its optimizer's step: the gradients of the weights.  Collective.
  *  @return OK or, on every device, ERR_MEMORY. */

@@ -60,16 +60,16 @@ static enum error_code add_piece(struct dump_ranks *ranks, const char *key, cons
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-static enum error_code add_activation(struct dump_ranks *ranks, const struct probes *probes, int i, int micro,
-                                      double scale, struct error *err)
+static enum error_code add_activation(struct dump_ranks *ranks, const struct probes *probes, const char *prefix, int i,
+                                      int micro, double scale, struct error *err)
 {
     const struct expected *x = &probes->expected[i];
-    char name[RECORD_NAME - 32], key[RECORD_NAME];
+    char name[RECORD_NAME - 96], key[RECORD_NAME];
     struct part part;
     const void *data = probes_own(probes, i, micro, &part);
     if (data == NULL) return OK;
     activation_name(name, sizeof name, x->name, x->layer, (int)probes->trainer->plan.model.L);
-    snprintf(key, sizeof key, "%s/%s#%d", x->gradient ? "grad" : "act", name, micro);
+    snprintf(key, sizeof key, "%.40s%s/%s#%d", prefix, x->gradient ? "grad" : "act", name, micro);
     const struct tensor t = tensor_1d((void *)(uintptr_t)data, x->format, part_count(&part));
     const enum error_code e =
         part_count(&part) > 0 ? add_piece(ranks, key, &part, t, micro, x->gradient ? 1 / scale : 1, err) : OK;
@@ -77,13 +77,13 @@ static enum error_code add_activation(struct dump_ranks *ranks, const struct pro
     return e;
 }
 
-enum error_code dump_ranks_activations(struct dump_ranks *ranks, const struct probes *probes,
+enum error_code dump_ranks_activations(struct dump_ranks *ranks, const struct probes *probes, const char *prefix,
                                        const struct step_result *result, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < probes->count; i++)
         for (int micro = 0; micro < probes->trainer->plan.micros && !e; micro++)
-            e = add_activation(ranks, probes, i, micro, result->loss_scale, err);
+            e = add_activation(ranks, probes, prefix, i, micro, result->loss_scale, err);
     return e;
 }
 

@@ -24,6 +24,9 @@ void output_options(struct option_list *to, struct train_options *options, struc
         { "--dump", "FILE|DIR/", OPTION_STRING, &options->dump,
           .help = "with --check FILE: also write what the devices compute, as `orrery check` reads it: whole tensors "
                   "into a file, or what each device has into a folder (docs/checking/dumps.md)" },
+        { "--dump-passes", NULL, OPTION_SWITCH, &options->dump_passes,
+          .help = "with --dump: also the activations of every later step's pass, so that each of its operations can "
+                  "be recomputed" },
         { "--isolate", NULL, OPTION_SWITCH, &options->isolate,
           .help = "with --check: give every operation the reference's inputs, so that an error shows only where it is "
                   "made" },

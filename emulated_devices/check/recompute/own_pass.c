@@ -1,0 +1,185 @@
+/* own_pass.c -- puts together the weights that another program had before a step, and runs our model from them.
+ * report/passes.c and report/choices.c call these functions.  A tensor that ACTUAL lacks, or that does not fit, is no
+ * error: the caller learns that it is not there. */
+#include "emulated_devices/check/recompute/own_pass.h"
+#include "ref/numeric/distance.h"
+#include "ref/model/operands.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum error_code own_tensor_read(const struct actual *actual, const char *name, const int64_t dim[2], double *values,
+                                bool *there, struct error *err)
+{
+    struct assembly all;
+    *there = false;
+    if (!actual_has(actual, name)) return OK;
+    const enum error_code e = assembly_make(&all, actual, name, dim, values, NULL, err);
+    *there = e == OK && all.any && all.missing == 0;
+    return e == ERR_CHECK ? OK : e;             /* pieces do not fit: the comparison reports it */
+}
+
+/* Read one weight.  Before the first step the golden file has what ACTUAL has not. */
+static enum error_code own_weight_read(const struct golden *golden, const struct actual *actual, const char *optimizer,
+                                       int64_t step, const struct param_spec *spec, struct tensor out, bool *there,
+                                       struct error *err)
+{
+    char name[160];
+    if (step == 0) snprintf(name, sizeof name, "start/%.*s", PARAM_NAME, spec->name);
+    else snprintf(name, sizeof name, "%.31s/%lld/weight/%.*s", optimizer, (long long)step, PARAM_NAME, spec->name);
+    const int64_t dim[2] = { spec->dim[0], spec->ndim > 1 ? spec->dim[1] : 1 };
+    const enum error_code e = own_tensor_read(actual, name, dim, out.data, there, err);
+    if (e || *there || step > 0) return e;
+    *there = true;
+    return golden_read(golden, name, F64, tensor_count(out), out.data, err);
+}
+
+enum error_code own_weights_read(struct own_weights *own, const struct golden *golden, const struct actual *actual,
+                                 const char *optimizer, int64_t step, struct error *err)
+{
+    const int params = model_param_count(&golden->config);
+    *own = (struct own_weights){ .params = params, .complete = true,
+                                 .all = calloc((size_t)params, sizeof *own->all) };
+    enum error_code e = own->all ? OK : fail(err, ERR_MEMORY, "no memory for the weights before step %lld",
+                                             (long long)step + 1);
+    for (int i = 0; i < params && !e && own->complete; i++) {
+        const struct param_spec spec = model_param(&golden->config, i);
+        struct tensor *t = &own->all[i];
+        const int64_t count = spec.dim[0] * (spec.ndim > 1 ? spec.dim[1] : 1);
+        *t = tensor_1d(malloc((size_t)count * sizeof(double) + 1), F64, count);
+        if (t->data == NULL) e = fail(err, ERR_MEMORY, "no memory for the weights of %s", spec.name);
+        else e = own_weight_read(golden, actual, optimizer, step, &spec, *t, &own->complete, err);
+    }
+    if (e) own_weights_free(own);
+    return e;
+}
+
+void own_weights_free(struct own_weights *own)
+{
+    for (int i = 0; own->all && i < own->params; i++) free(own->all[i].data);
+    free(own->all);
+    *own = (struct own_weights){ 0 };
+}
+
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
+
+static int64_t own_pass_biases(const struct golden *golden)
+{
+    const struct model_config *c = &golden->config;
+    return c->mlp == MLP_MIXTURE ? c->L * mixture_columns(&c->mixture) : 0;
+}
+
+static int own_pass_compare(const void *a, const void *b)
+{
+    return strcmp(((const struct own_result *)a)->name, ((const struct own_result *)b)->name);
+}
+
+struct own_result *own_pass_find(const struct own_pass *pass, const char *name)
+{
+    struct own_result key, *found;
+    snprintf(key.name, sizeof key.name, "%s", name);
+    found = pass->count ? bsearch(&key, pass->all, (size_t)pass->count, sizeof key, own_pass_compare) : NULL;
+    while (found && found > pass->all && own_pass_compare(found, found - 1) == 0) found--;
+    return found;
+}
+
+struct own_result *own_pass_next(const struct own_pass *pass, struct own_result *result)
+{
+    struct own_result *const next = result + 1;
+    return next < pass->all + pass->count && own_pass_compare(result, next) == 0 ? next : NULL;
+}
+
+/* replay.c asks which tensors it records. */
+static bool own_pass_wants(const void *context, const char *name) { return own_pass_find(context, name) != NULL; }
+
+enum error_code own_pass_open(struct own_pass *pass, const struct own_weights *own, const struct golden *golden,
+                              int64_t step, const double *bias, struct error *err)
+{
+    const size_t biases = (size_t)own_pass_biases(golden);
+    *pass = (struct own_pass){ .bias = malloc(biases * sizeof *bias + 1) };
+    if (pass->bias == NULL) return fail(err, ERR_MEMORY, "no memory for the pass of step %lld", (long long)step + 1);
+    memcpy(pass->bias, bias, biases * sizeof *bias);
+    pass->begins = (struct replay_pass){ .step = step, .weights = own->all, .bias = pass->bias,
+                                         .wanted = own_pass_wants, .context = pass };
+    return OK;
+}
+
+/* Make room for one more result with so many numbers. */
+static enum error_code own_pass_grow(struct own_pass *pass, const char *name, const int64_t dim[2], int entry,
+                                     struct own_result **out, struct error *err)
+{
+    struct own_result *more = realloc(pass->all, (size_t)(pass->count + 1) * sizeof *more);
+    if (more) pass->all = more;
+    double *have = malloc((size_t)(dim[0] * dim[1]) * sizeof *have + 1);
+    if (more == NULL || have == NULL) {
+        free(have);
+        return fail(err, ERR_MEMORY, "no memory to judge %s", name);
+    }
+    *out = &pass->all[pass->count++];
+    **out = (struct own_result){ .entry = entry, .have = have, .dim = { dim[0], dim[1] }, .count = dim[0] * dim[1],
+                                 .record = -1 };
+    snprintf((*out)->name, sizeof (*out)->name, "%s", name);
+    return OK;
+}
+
+enum error_code own_pass_add(struct own_pass *pass, const struct golden *golden, const struct actual *actual,
+                             const char *name, const char *actual_name, int entry, struct error *err)
+{
+    const struct safetensors_entry *of = safetensors_find(&golden->file, name);
+    struct own_result *result = NULL;
+    bool there = false;
+    if (of == NULL) return OK;
+    /* A tensor's last dimension is its columns. */
+    const int64_t cols = of->ndim > 1 ? of->dim[of->ndim - 1] : 1, dim[2] = { cols > 0 ? of->count / cols : 0, cols };
+    enum error_code e = own_pass_grow(pass, name, dim, entry, &result, err);
+    if (e) return e;
+    e = own_tensor_read(actual, actual_name, dim, result->have, &there, err);
+    if (!there) free(result->have), pass->count--;
+    return e;
+}
+
+enum error_code own_pass_add_number(struct own_pass *pass, const char *name, double have, int entry, struct error *err)
+{
+    struct own_result *result = NULL;
+    const enum error_code e = own_pass_grow(pass, name, (int64_t[]){ 1, 1 }, entry, &result, err);
+    if (!e) result->have[0] = have;
+    return e;
+}
+
+/* The order of records differs from that of results, so each result notes its record. */
+enum error_code own_pass_run(struct own_pass *pass, const struct golden *golden, struct error *err)
+{
+    replay_free(&pass->plain);
+    pass->begins.route = pass->route;
+    qsort(pass->all, (size_t)pass->count, sizeof *pass->all, own_pass_compare);
+    const enum error_code e = replay_pass_run(&pass->plain, golden, F64, &pass->begins, NULL, err);
+    for (int i = 0; i < pass->plain.records && !e; i++) {
+        const struct tensor ours = pass->plain.record[i].values;
+        struct own_result *r = own_pass_find(pass, pass->plain.record[i].name);
+        for (; r; r = own_pass_next(pass, r)) {
+            if (tensor_count(ours) != r->count) continue;
+            r->record = i, r->size = sqrt(squared_distance(ours, tensor_none));
+            const double off = sqrt(squared_distance(tensor_1d(r->have, F64, r->count), ours));
+            /* off = |have - ours| / |ours|; a result of zeros has no part that may be off. */
+            r->off = off == 0 ? 0 : off / r->size;
+        }
+    }
+    return e;
+}
+
+double own_result_apart(const struct own_pass *pass, const struct own_result *result, const struct replay *other,
+                        enum dtype dtype)
+{
+    const double off = sqrt(squared_distance(other->record[result->record].values,
+                                             pass->plain.record[result->record].values));
+    return relative_when_stored(off, result->size, result->count, dtype);
+}
+
+void own_pass_close(struct own_pass *pass)
+{
+    for (int i = 0; i < pass->count; i++) free(pass->all[i].have);
+    replay_free(&pass->plain);
+    free(pass->all), free(pass->bias), free(pass->route);
+    *pass = (struct own_pass){ 0 };
+}

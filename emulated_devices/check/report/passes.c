@@ -1,0 +1,284 @@
+/* passes.c -- runs our model from ACTUAL's own weights before each later step, and judges the step's gradients.
+ * emulated_devices/cli/check.c calls passes_judge once for a dump.  Only reading and memory fail; verdicts are findings
+ * of the result. */
+#include "emulated_devices/check/report/passes.h"
+#include "emulated_devices/check/report/checked_kinds.h"
+#include "emulated_devices/check/report/choices.h"
+#include "ref/numeric/distance.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* All passes of an optimizer's steps. */
+struct later {
+    const struct golden *golden;
+    const struct actual *actual;
+    enum dtype format;
+    struct rounding rounding;
+    const struct singles *singles;
+    struct check_result *result;
+    char optimizer[32];
+    double *bias;                       /* [biases] corrections of routers before the step */
+    size_t biases;
+    int losses;                         /* in `result`: the losses of all steps; -1: they are not judged again */
+    double *loss;                       /* [steps] ACTUAL's; of the steps that were run, ours */
+    double loss_bound;                  /* the largest of all steps; infinite: a step could not be run */
+    bool ran_first;                     /* our pass of the first step, too */
+};
+
+/* In the result the losses of all steps are one tensor, which is judged at the end. */
+enum { LOSS_OF_STEP = -1 };
+
+/* ---- what is judged again ---------------------------------------------------------------------------------------- */
+
+/* A tensor that was recomputed needs no pass, unless it differs from the golden file: then a step before it may have
+ * done something else. */
+static bool is_in_doubt(const struct later *later, const struct checked *checked)
+{
+    const struct single_result *alone = singles_find(later->singles, checked->name);
+    const bool recomputed = alone && alone->verdict <= SINGLE_WRONG;
+    switch (checked->finding) {
+    case DIFFERS:   return true;
+    case ALONE:
+    case ELSEWHERE:
+    case OPEN:      return !recomputed;
+    case HOLDS:     return !recomputed && checked->bound > LOOSE_BOUND;
+    default:        return false;
+    }
+}
+
+/* A pass has this before its names: nothing in the first. */
+struct pass_prefix { char text[64]; };
+
+static struct pass_prefix passes_prefix(const struct later *later, int64_t step)
+{
+    struct pass_prefix prefix = { "" };
+    if (step > 0) snprintf(prefix.text, sizeof prefix.text, "%s/%lld/", later->optimizer, (long long)step + 1);
+    return prefix;
+}
+
+/* The name that "adamw/2/grad/NAME" has in the first pass; NULL: it is no result of this pass. */
+static const char *passes_first_name(const char *tensor, const struct pass_prefix *prefix)
+{
+    const size_t n = strlen(prefix->text);
+    if (strncmp(tensor, prefix->text, n) != 0) return NULL;
+    const char *const rest = tensor + n;
+    const bool of_pass = strncmp(rest, "grad/", 5) == 0 || strncmp(rest, "act/", 4) == 0 || strchr(rest, '/') == NULL;
+    return of_pass ? rest : NULL;
+}
+
+/* Add the results of a step that are in doubt.  In the first step the golden file has our pass: only tokens that went
+ * elsewhere are a reason to run another. */
+static enum error_code passes_choose(const struct later *later, int64_t step, struct own_pass *pass, struct error *err)
+{
+    const struct pass_prefix prefix = passes_prefix(later, step);
+    enum error_code e = OK;
+    if (step == 0 && later->golden->config.mlp != MLP_MIXTURE) return OK;
+    for (int k = 0; k < later->result->count && !e; k++) {
+        const struct checked *c = &later->result->all[k];
+        const char *const first = passes_first_name(c->name, &prefix);
+        if (first && is_in_doubt(later, c))
+            e = own_pass_add(pass, later->golden, later->actual, first, c->name, k, err);
+    }
+    if (!e && step > 0 && later->losses >= 0)
+        e = own_pass_add_number(pass, "loss", later->loss[step], LOSS_OF_STEP, err);
+    return e;
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------------------------ */
+
+/* Begin with the bounds of the first pass.  A result within a small one is right to that part of itself, whatever
+ * rounding does to this pass.  A wide one says nothing: 0. */
+static void passes_begin_bounds(const struct later *later, struct own_pass *pass)
+{
+    for (int k = 0; k < later->result->list.count; k++) {
+        const struct golden_tensor *t = &later->result->list.all[k];
+        for (struct own_result *r = own_pass_find(pass, t->name); r; r = own_pass_next(pass, r))
+            r->bound = t->bound <= LOOSE_BOUND ? t->bound : 0;
+    }
+}
+
+/* How far twins get before nothing more is expected of them: a bound that 8 twins have measured does not become 8
+ * times as large with 64.  tests/devices/test_passes.c measures this. */
+enum { TWINS_AT_LEAST = 8 };
+static const double NO_TWIN_GETS_THERE = 8;
+
+/* Whether more twins can change a verdict. */
+static bool is_decided(const struct own_pass *pass, int twins)
+{
+    for (int i = 0; i < pass->count; i++) {
+        const struct own_result *r = &pass->all[i];
+        if (r->record < 0 || r->off <= r->bound) continue;
+        if (twins < TWINS_AT_LEAST || !(r->off > NO_TWIN_GETS_THERE * r->bound)) return false;
+    }
+    return true;
+}
+
+/* Twins with the same choices of experts measure what rounding does to this pass. */
+static enum error_code passes_measure(const struct later *later, struct own_pass *pass, struct error *err)
+{
+    struct perturbation disturb = choices_twin(later->format, &later->rounding);
+    struct replay twin;
+    double *apart = malloc((size_t)pass->plain.records * sizeof *apart + 1);
+    if (apart == NULL) return fail(err, ERR_MEMORY, "no memory for the distances of a twin");
+    enum error_code e = replay_twin_open(&twin, &pass->plain, later->format, err);
+    const bool opened = !e;
+    for (int seed = 1; seed <= bound_twins(later->format) && !e && !is_decided(pass, seed - 1); seed++) {
+        disturb.seed = (uint64_t)seed;
+        e = replay_twin_run(&twin, &disturb, apart, err);
+        for (int i = 0; i < pass->count && !e; i++) {
+            struct own_result *r = &pass->all[i];
+            if (r->record < 0) continue;
+            const double d = relative_when_stored(sqrt(apart[r->record]), r->size, r->count, later->format);
+            if (exceeds(d, r->bound)) r->bound = d;
+        }
+    }
+    if (opened) replay_free(&twin);
+    free(apart);
+    return e;
+}
+
+/* The bound that a distance is held to.  Where rounding explains much, a result that is near is right to that part of
+ * itself all the same.  Tokens that may have gone elsewhere leave a result open from which some run with disturbed
+ * choices is as far away. */
+static double passes_bound(const struct own_result *result)
+{
+    if (result->off <= result->bound)
+        return result->bound > LOOSE_BOUND && result->off <= LOOSE_BOUND ? LOOSE_BOUND : result->bound;
+    return result->off <= result->spread ? INFINITY : fmax(result->bound, result->spread);
+}
+
+/* ---- one step ---------------------------------------------------------------------------------------------------- */
+
+/* Compare with our pass in place of the golden file. */
+static enum error_code passes_compare(struct later *later, int64_t step, const struct own_pass *pass,
+                                      struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < pass->count && !e; i++) {
+        const struct own_result *r = &pass->all[i];
+        if (r->record < 0) continue;
+        const struct tensor ours = pass->plain.record[r->record].values;
+        if (r->entry == LOSS_OF_STEP) {
+            later->loss[step] = tensor_get(ours, 0), later->loss_bound = fmax(later->loss_bound, passes_bound(r));
+            continue;
+        }
+        struct checked *c = &later->result->all[r->entry];
+        c->bound = passes_bound(r);
+        e = checker_compare(later->golden, later->actual, ours, c, later->format, err);
+    }
+    return e;
+}
+
+/* Run the pass, find what explains ACTUAL's results, and judge them. */
+static enum error_code passes_judge_pass(struct later *later, int64_t step, struct own_pass *pass, struct error *err)
+{
+    const struct pass_prefix prefix = passes_prefix(later, step);
+    enum error_code e = choices_read(pass, later->golden, later->actual, prefix.text, err);
+    if (!e) e = own_pass_run(pass, later->golden, err);
+    if (e) return e;
+    passes_begin_bounds(later, pass);
+    if (!is_decided(pass, 0)) e = choices_explain(pass, later->golden, later->format, &later->rounding, err);
+    if (!e) e = passes_measure(later, pass, err);
+    if (!e) e = passes_compare(later, step, pass, err);
+    if (step == 0) later->ran_first = true;
+    if (e || later->biases == 0) return e;
+    /* The next step begins with corrections that follow from this step's choices. */
+    transformer_move_biases(&pass->plain.model);
+    memcpy(later->bias, pass->plain.model.router_bias, later->biases * sizeof *later->bias);
+    return OK;
+}
+
+/* A step is run if one of its results is in doubt, or if routers' corrections of later steps follow from it. */
+static enum error_code passes_judge_step(struct later *later, int64_t step, struct error *err)
+{
+    const struct model_config *c = &later->golden->config;
+    const bool moves = c->mlp == MLP_MIXTURE && c->mixture.router.biased;
+    struct own_weights own = { 0 };
+    struct own_pass pass;
+    enum error_code e = own_pass_open(&pass, &own, later->golden, step, later->bias, err);
+    if (e) return e;
+    e = passes_choose(later, step, &pass, err);
+    const bool needed = !e && (pass.count > 0 || moves);
+    if (needed) e = own_weights_read(&own, later->golden, later->actual, later->optimizer, step, err);
+    pass.begins.weights = own.all;
+    if (needed && !e && own.complete) e = passes_judge_pass(later, step, &pass, err);
+    else if (needed && !e) later->loss_bound = INFINITY;
+    own_pass_close(&pass);
+    own_weights_free(&own);
+    return e;
+}
+
+/* ---- all steps of an optimizer ----------------------------------------------------------------------------------- */
+
+/* Find the losses of all steps, if they are in doubt, and read ACTUAL's: passes then replace them by ours. */
+static enum error_code passes_find_losses(struct later *later, struct error *err)
+{
+    char name[64];
+    const int64_t steps = later->golden->steps, dim[2] = { steps, 1 };
+    struct assembly all;
+    snprintf(name, sizeof name, "%s/loss", later->optimizer);
+    later->losses = -1, later->loss_bound = 0, later->ran_first = false;
+    for (int k = 0; k < later->result->count; k++)
+        if (strcmp(later->result->all[k].name, name) == 0 && is_in_doubt(later, &later->result->all[k]))
+            later->losses = k;
+    if (later->losses < 0) return OK;
+    const enum error_code e = assembly_make(&all, later->actual, name, dim, later->loss, NULL, err);
+    if (e == ERR_CHECK || (!e && (!all.any || all.missing > 0))) later->losses = -1;
+    return e == ERR_CHECK ? OK : e;
+}
+
+/* Each number is within its own step's bound if the whole is within the largest; so the largest serves all. */
+static enum error_code passes_compare_losses(struct later *later, struct error *err)
+{
+    if (later->losses < 0 || !isfinite(later->loss_bound)) return OK;
+    struct checked *c = &later->result->all[later->losses];
+    c->bound = later->loss_bound;
+    return checker_compare(later->golden, later->actual, tensor_1d(later->loss, F64, later->golden->steps), c,
+                           later->format, err);
+}
+
+/* The first step's loss is the golden file's: our pass from the same weights gives no other. */
+static enum error_code passes_first_loss(struct later *later, struct error *err)
+{
+    if (later->losses < 0 || later->ran_first) return OK;
+    later->loss_bound = golden_list_bound(&later->result->list, "loss");
+    return golden_read(later->golden, "loss", F64, 1, later->loss, err);
+}
+
+static enum error_code passes_judge_steps(struct later *later, struct error *err)
+{
+    enum error_code e = golden_read_biases(later->golden, later->bias, err);
+    if (!e) e = passes_find_losses(later, err);
+    if (!e) e = passes_judge_step(later, 0, err);
+    if (!e) e = passes_first_loss(later, err);
+    for (int64_t step = 1; step < later->golden->steps && !e; step++) e = passes_judge_step(later, step, err);
+    return e ? e : passes_compare_losses(later, err);
+}
+
+/* Make what all steps share.  After a failure the caller frees what there is. */
+static enum error_code passes_open(struct later *later, struct error *err)
+{
+    const struct model_config *c = &later->golden->config;
+    later->biases = c->mlp == MLP_MIXTURE ? (size_t)(c->L * mixture_columns(&c->mixture)) : 0;
+    later->bias = calloc(later->biases + 1, sizeof *later->bias);
+    later->loss = calloc((size_t)later->golden->steps + 1, sizeof *later->loss);
+    if (later->bias == NULL || later->loss == NULL) return fail(err, ERR_MEMORY, "no memory to judge later steps");
+    return OK;
+}
+
+enum error_code passes_judge(const struct golden *golden, const struct actual *actual, enum dtype format,
+                             struct rounding rounding, const struct singles *singles, struct check_result *result,
+                             struct error *err)
+{
+    struct later l = { .golden = golden, .actual = actual, .format = format, .rounding = rounding,
+                       .singles = singles, .result = result };
+    enum error_code e = golden->every_step ? passes_open(&l, err) : OK;
+    for (const char *at = NULL; !e && golden->every_step
+         && (at = golden_next_optimizer(golden, at, l.optimizer)) != NULL;)
+        e = passes_judge_steps(&l, err);
+    free(l.bias), free(l.loss);
+    if (!e) check_result_count(result);
+    return e;
+}

@@ -1,0 +1,191 @@
+/* test_passes.c -- a pass of our model from another program's weights: its numbers, its bounds, its choices of experts.
+ * Passes begin with the golden files' own weights and have the batch of the second step, of which files have no tensors.
+ */
+#include "emulated_devices/check/recompute/own_pass.h"
+#include "emulated_devices/check/report/choices.h"
+#include "ref/model/operands.h"
+#include "ref/numeric/distance.h"
+#include "tests/ref/scratch.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct error err;
+
+static bool every_gradient(const void *context, const char *name)
+{
+    (void)context;
+    return strncmp(name, "grad/", 5) == 0 || strcmp(name, "loss") == 0;
+}
+
+/* A golden file, and its starting weights as those of a program. */
+struct start { struct golden golden; struct own_weights own; };
+
+static void open_start(struct start *start, const char *path)
+{
+    if (golden_open(&start->golden, path, &err) != OK) fail_msg("%s", err.text);
+    const int params = model_param_count(&start->golden.config);
+    start->own = (struct own_weights){ .params = params, .complete = true,
+                                       .all = calloc((size_t)params, sizeof(struct tensor)) };
+    for (int i = 0; i < params; i++) {
+        const struct param_spec spec = model_param(&start->golden.config, i);
+        const int64_t count = spec.dim[0] * (spec.ndim > 1 ? spec.dim[1] : 1);
+        char name[RECORD_NAME];
+        snprintf(name, sizeof name, "start/%s", spec.name);
+        start->own.all[i] = tensor_1d(malloc((size_t)count * sizeof(double)), F64, count);
+        if (golden_read(&start->golden, name, F64, count, start->own.all[i].data, &err) != OK) fail_msg("%s", err.text);
+    }
+}
+
+static void close_start(struct start *start)
+{
+    own_weights_free(&start->own);
+    golden_close(&start->golden);
+}
+
+/* From the start and with the first batch our pass is the golden file's. */
+static void a_pass_is_the_golden_one(void **state)
+{
+    struct start s;
+    struct replay pass, whole;
+    (void)state;
+    open_start(&s, "golden/llama-grouped.safetensors");
+    const struct replay_pass begins = { .weights = s.own.all, .wanted = every_gradient };
+    if (replay_pass_run(&pass, &s.golden, F64, &begins, NULL, &err) != OK) fail_msg("%s", err.text);
+    if (replay_run(&whole, &s.golden, F64, NULL, &err) != OK) fail_msg("%s", err.text);
+    int same = 0;
+    for (int i = 0; i < pass.records; i++)
+        for (int k = 0; k < whole.records; k++)
+            if (strcmp(pass.record[i].name, whole.record[k].name) == 0) {
+                assert_true(squared_distance(pass.record[i].values, whole.record[k].values) == 0);
+                same++;
+            }
+    assert_int_equal(same, pass.records);
+    assert_true(same > 30);
+    replay_free(&pass), replay_free(&whole);
+    close_start(&s);
+}
+
+/* The largest distance of some twins' records from the pass. */
+static void furthest_of(const struct replay *pass, enum dtype dtype, int first, int last, double most[])
+{
+    struct perturbation disturb = bound_twin(dtype);
+    struct replay twin;
+    double *apart = calloc((size_t)pass->records, sizeof *apart);
+    if (replay_twin_open(&twin, pass, dtype, &err) != OK) fail_msg("%s", err.text);
+    for (int seed = first; seed <= last; seed++) {
+        disturb.seed = (uint64_t)seed;
+        if (replay_twin_run(&twin, &disturb, apart, &err) != OK) fail_msg("%s", err.text);
+        for (int i = 0; i < pass->records; i++) most[i] = fmax(most[i], sqrt(apart[i]));
+    }
+    replay_free(&twin), free(apart);
+}
+
+/* What 8 twins have measured does not become 8 times as large with 64: report/passes.c stops there. */
+static void few_twins_are_enough(void **state)
+{
+    static const char *const files[] = { "golden/gpt2-tied.safetensors", "golden/llama-grouped.safetensors",
+                                         "golden/mixtral-top2.safetensors", "golden/gemma-wider.safetensors" };
+    double most = 0;
+    (void)state;
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+        struct start s;
+        struct replay pass;
+        open_start(&s, files[f]);
+        const struct replay_pass begins = { .step = 1, .weights = s.own.all, .wanted = every_gradient };
+        if (replay_pass_run(&pass, &s.golden, F64, &begins, NULL, &err) != OK) fail_msg("%s", err.text);
+        double *few = calloc((size_t)pass.records, sizeof *few), *all = calloc((size_t)pass.records, sizeof *all);
+        furthest_of(&pass, BF16, 1, 8, few);
+        furthest_of(&pass, BF16, 1, bound_twins(BF16), all);
+        for (int i = 0; i < pass.records; i++)
+            if (few[i] > 0) most = fmax(most, all[i] / few[i]);
+        free(few), free(all);
+        replay_free(&pass);
+        close_start(&s);
+    }
+    print_message("64 twins get %.2f times as far as 8\n", most);
+    assert_true(most > 1 && most < 8);
+}
+
+/* Fill the results that a program has whose tokens chose as in a disturbed run, and that has no other roundings. */
+static void fill_results(struct own_pass *pass, const struct replay *program)
+{
+    pass->all = calloc((size_t)program->records, sizeof *pass->all);
+    for (int i = 0; i < program->records; i++) {
+        const struct tensor x = program->record[i].values;
+        struct own_result *r = &pass->all[pass->count++];
+        *r = (struct own_result){ .count = tensor_count(x), .record = -1, .bound = 1e-3 };
+        snprintf(r->name, sizeof r->name, "%s", program->record[i].name);
+        r->have = malloc((size_t)r->count * sizeof *r->have);
+        for (int64_t k = 0; k < r->count; k++) r->have[k] = tensor_get(x, k);
+    }
+}
+
+/* A run with disturbed roundings whose tokens chose otherwise than those of the plain run; its choices as a route. */
+static int32_t *another_route(const struct start *start, const struct replay_pass *begins, const struct replay *plain)
+{
+    const struct model_config *c = &start->golden.config;
+    for (int seed = 1; seed < 200; seed++) {
+        struct perturbation disturb = bound_twin(BF16);
+        struct replay run;
+        disturb.seed = (uint64_t)seed;
+        if (replay_pass_run(&run, &start->golden, BF16, begins, &disturb, &err) != OK) fail_msg("%s", err.text);
+        int32_t *route = NULL;
+        if (memcmp(run.choice, plain->choice, (size_t)run.choices * sizeof *run.choice) != 0) {
+            assert_int_equal(run.choices, c->L * start->golden.B * start->golden.S * c->mixture.k);
+            route = malloc((size_t)run.choices * sizeof *route);
+            memcpy(route, run.choice, (size_t)run.choices * sizeof *route);
+        }
+        replay_free(&run);
+        if (route) return route;
+    }
+    fail_msg("no token is near a tie");
+    return NULL;
+}
+
+/* The choices of a program that went elsewhere are found by its gradients, and then explain them all. */
+static void choices_are_found(void **state)
+{
+    struct start s;
+    struct own_pass pass;
+    struct replay plain, program;
+    (void)state;
+    open_start(&s, "golden/mixtral-top2.safetensors");
+    const double *zeros = calloc((size_t)(s.golden.config.L * 64), sizeof *zeros);
+    struct replay_pass begins = { .step = 1, .weights = s.own.all, .wanted = every_gradient };
+    if (replay_pass_run(&plain, &s.golden, F64, &begins, NULL, &err) != OK) fail_msg("%s", err.text);
+    int32_t *route = another_route(&s, &begins, &plain);
+    begins.route = route;
+    if (replay_pass_run(&program, &s.golden, F64, &begins, NULL, &err) != OK) fail_msg("%s", err.text);
+    if (own_pass_open(&pass, &s.own, &s.golden, 1, zeros, &err) != OK) fail_msg("%s", err.text);
+    fill_results(&pass, &program);
+    if (own_pass_run(&pass, &s.golden, &err) != OK) fail_msg("%s", err.text);
+    double before = 0, after = 0;
+    for (int i = 0; i < pass.count; i++) before = fmax(before, pass.all[i].off);
+    const struct rounding rounding = rounding_of(BF16, DTYPE_COUNT, 1);
+    if (choices_explain(&pass, &s.golden, BF16, &rounding, &err) != OK) fail_msg("%s", err.text);
+    for (int i = 0; i < pass.count; i++) after = fmax(after, pass.all[i].off);
+    assert_true(before > 1e-3);                 /* tokens that went elsewhere are seen */
+    assert_true(after < 1e-9);
+    for (int i = 0; i < pass.count; i++) assert_true(pass.all[i].spread > 0);
+    own_pass_close(&pass);
+    replay_free(&plain), replay_free(&program);
+    free(route), free((void *)(uintptr_t)zeros);
+    close_start(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pass_is_the_golden_one),
+        cmocka_unit_test(few_twins_are_enough),
+        cmocka_unit_test(choices_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
