@@ -1,5 +1,6 @@
 /* test_passes.c -- a pass of our model from another program's weights: its numbers, its bounds, its choices of experts.
- * Passes begin with the golden files' own weights and have the batch of the second step, of which files have no tensors.
+ * Passes begin with the golden files' own weights and have the batch of the second step, of which files have no
+ * tensors.
  */
 #include "emulated_devices/check/recompute/own_pass.h"
 #include "emulated_devices/check/report/choices.h"

@@ -122,7 +122,7 @@ static enum error_code choices_disturb(struct choices *choices, bool spread, str
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
 
-/* This is smaller the more is explained.  It is a sum of logarithms, so that a gradient that no choice explains does not
+/* This is smaller the more is explained.  It is a sum of logarithms, so a gradient that no choice explains does not
  * outweigh others. */
 static double choices_unexplained(const struct own_pass *pass)
 {
