@@ -8,6 +8,7 @@ ref/model/kinds.h 71
 ref/model/params.h 90
 ref/model/options.def 32
 ref/model/node.h 32
+ref/model/op.h 134
 ref/model/families/families.def 8
 ref/model/transformer.h 108
 ref/model/mezo.h 4
