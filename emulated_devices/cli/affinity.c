@@ -6,6 +6,8 @@
 #include "ref/io/disk.h"
 #include "ref/io/output.h"
 #include "ref/io/text.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/weights.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
  * devices.  Without memory for counts the code is ERR_MEMORY. */
 #include "emulated_devices/model/balance.h"
 #include "ref/model/balance.h"
+#include "ref/model/kinds.h"
 #include <stdlib.h>
 #include <string.h>
 

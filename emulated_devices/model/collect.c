@@ -5,6 +5,7 @@
 #include "emulated_devices/schemes/data/stages/sharing.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/data/units.h"
+#include "ref/model/params.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
 

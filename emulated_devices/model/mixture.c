@@ -5,6 +5,7 @@
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/balance.h"
 #include "ref/model/balance.h"
+#include "ref/model/kinds.h"
 #include "ref/model/sample_mask.h"
 #include "ref/routers/router.h"
 #include <math.h>

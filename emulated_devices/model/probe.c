@@ -3,7 +3,9 @@
  * messages are sent.  No function reports errors. */
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/model/link/link.h"
+#include "ref/model/kinds.h"
 #include "ref/model/naming.h"
+#include "ref/model/params.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,8 @@
 /* program.c -- the nodes of a model's parts, and the parameters that a node has. */
 #include "emulated_devices/model/program.h"
+#include "ref/model/kinds.h"
+#include "ref/model/node.h"
+#include "ref/model/params.h"
 #include <string.h>
 
 const struct node *program_part(const struct program *program, const struct model_config *config, int layer)

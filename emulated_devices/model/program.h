@@ -8,7 +8,11 @@
 #define ORRERY_PROGRAM_H
 
 #include "emulated_devices/schemes/tensor/tensor.h"
-#include "ref/model/family.h"
+#include "ref/model/op.h"
+
+struct model_config;
+struct node;                    /* node.h */
+struct program;
 
 /* Activations that the one-device model observes but devices do not show.  Their rows are sorted by expert, and each
  * device has other tokens to sort, so rows cannot be compared.  The results computed from them are compared. */

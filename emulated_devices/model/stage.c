@@ -6,6 +6,7 @@
 #include "emulated_devices/model/balance.h"
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/model/run/run.h"
+#include "ref/model/kinds.h"
 #include "ref/model/rotary.h"
 #include <stdlib.h>
 

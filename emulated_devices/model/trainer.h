@@ -72,10 +72,7 @@ struct step_result {
 };
 
 /** A parameter of the model's list, also one of which this device has no piece. */
-static inline struct param_spec trainer_spec(const struct trainer *trainer, int index)
-{
-    return model_param(&trainer->plan.model, index);
-}
+struct param_spec trainer_spec(const struct trainer *, int index);
 
 /**
  * Create this device's groups, layouts and lists of actions, without weights, gradients and optimizer state.  All

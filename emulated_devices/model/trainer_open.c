@@ -5,6 +5,7 @@
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/zeroth.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "ref/model/params.h"
 #include <stdlib.h>
 
 /* A parameter of which this device has pieces. */
@@ -30,6 +31,11 @@ static int turn_of(const struct trainer *trainer, const struct param_spec *spec,
 {
     if (spec->expert >= 0 && (plan_cuts_experts(&trainer->plan) || trainer->plan.data.offload_experts)) return 2;
     return tiles > 1 || (data_quantises(&trainer->plan.data) && tensor_copied(&trainer->tensor, spec));
+}
+
+struct param_spec trainer_spec(const struct trainer *trainer, int index)
+{
+    return model_param(&trainer->plan.model, index);
 }
 
 static bool holds(const struct trainer *trainer, int index, struct held_parameter *parameter)

@@ -7,6 +7,7 @@
 #include "emulated_devices/plan/recompute.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
+#include "ref/model/params.h"
 #include <math.h>
 #include <stdlib.h>
 

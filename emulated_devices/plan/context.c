@@ -5,6 +5,7 @@
  */
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/schemes/attention/streams.h"
+#include "ref/model/kinds.h"
 #include "ref/model/sample_mask.h"
 #include <stdlib.h>
 

@@ -4,6 +4,7 @@
  * arithmetic of ranks.
  */
 #include "emulated_devices/plan/plan.h"
+#include "ref/model/kinds.h"
 #include <stdio.h>
 
 /* "--ep 4", or "--ep 4 x --etp 2". */

@@ -3,6 +3,7 @@
  * true has also written flag and value, unless typed is NULL. */
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "ref/model/kinds.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,6 +3,7 @@
  * plan_check calls.  ERR_PLAN names the flag and its range.
  */
 #include "emulated_devices/plan/plan.h"
+#include "ref/model/params.h"
 #include "ref/optim/galore.h"
 
 /* The shorter side of the largest matrix: no matrix can use a higher rank. */

@@ -8,6 +8,7 @@
  * features.c asks, for the row of uneven tp in the table of clashes.
  */
 #include "emulated_devices/plan/plan.h"
+#include "ref/model/params.h"
 
 static int tp_rank(const struct plan *plan, int tp) { return mesh_neighbour(&plan->mesh, 0, TP, tp); }
 

@@ -1,6 +1,7 @@
 /* sample.c -- evaluates the trained model: collects its weights on rank 0, computes its loss on held-out text, and
  * prints a sample. */
 #include "emulated_devices/run/run.h"
+#include "ref/model/params.h"
 #include "ref/text/generate.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,6 +8,8 @@
 #include "emulated_devices/run/run.h"
 #include "ref/io/samples.h"
 #include "ref/io/sha256.h"
+#include "ref/model/family.h"
+#include "ref/model/kinds.h"
 #include "ref/optim/rates.h"
 #include <stdarg.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include "emulated_devices/search/plan_space.h"
 #include "emulated_devices/plan/recompute.h"
 #include "ref/io/options.h"
+#include "ref/model/kinds.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

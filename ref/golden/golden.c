@@ -6,6 +6,8 @@
 #include "ref/golden/seal.h"
 #include "ref/io/json.h"
 #include "ref/model/balance.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,6 +166,12 @@ int64_t golden_labels(const struct golden *golden, int64_t first, int64_t count)
     int64_t labels = 0;
     for (int64_t i = first * golden->S; i < (first + count) * golden->S; i++) labels += golden->labels[i] >= 0;
     return labels;
+}
+
+int64_t golden_balance_micros(const struct golden *golden)
+{
+    return golden->config.mlp == MLP_MIXTURE && golden->config.mixture.balance.over == OVER_MICROBATCH
+           ? golden->micros : 0;
 }
 
 bool golden_is_own(const struct golden *golden)

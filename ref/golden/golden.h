@@ -79,11 +79,7 @@ static inline int64_t golden_micro(const struct golden *golden, int64_t k, int64
 int64_t golden_labels(const struct golden *, int64_t first, int64_t count);
 
 /** The microbatches that balance losses are of; 0: they are not of microbatches, or there is none. */
-static inline int64_t golden_balance_micros(const struct golden *golden)
-{
-    return golden->config.mlp == MLP_MIXTURE && golden->config.mixture.balance.over == OVER_MICROBATCH
-           ? golden->micros : 0;
-}
+int64_t golden_balance_micros(const struct golden *);
 
 /** The hyperparameters of an optimizer in the file's metadata; missing ones are 0. */
 struct hyperparameters golden_hyperparameters(const struct golden *, const char *optimizer);

@@ -8,6 +8,8 @@
 #include "ref/golden/seal.h"
 #include "ref/io/json.h"
 #include "ref/model/family.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/weights.h"
 #include <math.h>
 #include <stdio.h>

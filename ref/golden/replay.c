@@ -4,6 +4,7 @@
  * ERR_FORMAT, ERR_CHECK and ERR_MEMORY; after a failed run everything is freed.
  */
 #include "ref/golden/replay.h"
+#include "ref/model/kinds.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/distance.h"

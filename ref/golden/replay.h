@@ -6,6 +6,7 @@
 #define ORRERY_REPLAY_H
 
 #include "ref/golden/golden.h"
+#include "ref/model/param.h"
 #include "ref/model/perturb.h"
 
 enum { RECORD_NAME = PARAM_NAME + 32 };

@@ -1,5 +1,7 @@
 /* backward.c -- the gradients of the one-device model's loss. */
+#include "ref/model/kinds.h"
 #include "ref/model/latent.h"
+#include "ref/model/params.h"
 #include "ref/model/partial.h"
 #include "ref/model/transformer_parts.h"
 #include <string.h>

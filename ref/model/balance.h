@@ -19,6 +19,7 @@
 #define ORRERY_BALANCE_H
 
 #include "ref/model/config.h"
+#include "ref/optim/conventions.h"
 
 /** Take the three conventions of a package.  Pure. */
 struct balance_rule balance_rule_of(const struct conventions *);

@@ -5,6 +5,7 @@
 #include "ref/io/options.h"
 #include "ref/io/output.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
 #include "ref/routers/router.h"
 #include <math.h>
 #include <string.h>
@@ -358,7 +359,7 @@ static enum error_code check_blocks(const struct model_config *config, struct er
     for (size_t i = 0; i < sizeof option / sizeof *option; i++)
         if (option[i].has && !option[i].can)
             return fail(err, ERR_PLAN, "model: it has %s, but %s", option[i].what, option[i].where);
-    if (config->activation < 0 || config->activation > ACTIVATION_SQUARED_RELU)
+    if (config->activation > ACTIVATION_SQUARED_RELU)
         return fail(err, ERR_PLAN, "model: activation %d; there are 0 to %d", (int)config->activation,
                     (int)ACTIVATION_SQUARED_RELU);
     return OK;

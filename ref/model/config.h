@@ -1,31 +1,24 @@
-/* config.h -- the shape of a model, and the list of its parameters. */
+/* config.h -- the shape of a model.
+ *
+ * Each plan has a copy of the shape, so this header is in most objects.  kinds.h names the kinds of parts, and params.h
+ * lists parameters.  A new kind or parameter is compiled only where names are used.
+ */
 #ifndef ORRERY_CONFIG_H
 #define ORRERY_CONFIG_H
 
 #include "ref/error.h"
-#include "ref/model/param.h"
 #include "ref/ops/ops.h"
-#include "ref/optim/conventions.h"
 #include <stdbool.h>
 #include <stdint.h>
 
 struct family;                  /* family.h */
-
-/* The parts of a model: one of each kind. */
-enum norm_kind { NORM_LAYER, NORM_RMS };
-enum norm_places { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND };   /* of what attention and the feed-forward read; of what
-                                                                 * they give; of both */
-enum position_kind { POSITIONS_LEARNED, POSITIONS_ROTARY };
-enum mlp_kind { MLP_GELU, MLP_SWIGLU, MLP_GEGLU, MLP_MIXTURE };
-enum activation_kind { ACTIVATION_GELU, ACTIVATION_EXACT_GELU, ACTIVATION_SQUARED_RELU };       /* of MLP_GELU */
-enum rotary_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_LLAMA3, SCALING_DYNAMIC, SCALING_YARN, SCALING_LONG };
 
 /* Rotary positions: pair i of the R/2 rotated pairs of a head turns by theta^(-2i/R) radians per token, scaled as in
  * rotary.h. */
 enum { ROTARY_PAIRS = 128 };                    /* of which LongRoPE can turn each by a number of its own */
 struct rotary {
     double theta; /* base of the frequencies: pair i turns by theta^(-2i/R) a position, before scaling */
-    enum rotary_scaling scaling;                /* how the frequencies are changed for a longer context */
+    unsigned scaling;                           /* enum rotary_scaling: how a longer context changes frequencies */
     double factor;                              /* of all scalings but LongRoPE */
     double low_frequency, high_frequency;       /* of Llama-3 scaling and YaRN: turns in the original context */
     int64_t original_positions;                 /* of these and LongRoPE: length of the original context */
@@ -37,12 +30,6 @@ struct rotary {
     int64_t turned;                             /* R: the first R numbers of a head are rotated; 0: all A */
     bool neighbours;                            /* pair i is numbers 2i and 2i+1; else i and i + R/2 */
 };
-
-/** Whether the angles of a token depend on how long its sequence may be, beyond S tokens. */
-static inline bool rotary_by_length(const struct rotary *rotary, int64_t S)
-{
-    return rotary->scaling == SCALING_LONG && S > rotary->original_positions;
-}
 
 /* Sliding windows of attention.  In a layer that has one a query sees itself and the keys before it, `size` in all; in
  * the others all keys up to itself. */
@@ -137,10 +124,10 @@ struct model_config {
                                          * feed-forward width (of one expert), layers, vocabulary */
     const struct family *family;        /* decides the names of parameters, the keys of config.json and the nodes of
                                  * devices, and which of the options below there can be: family.h */
-    enum norm_kind norm;        /* rmsnorm or layernorm, the same kind everywhere */
-    enum position_kind positions;       /* learned, added to the embedding; or rotary, in attention */
-    enum mlp_kind mlp;          /* of all layers, but of those that are dense: layer_mlp() */
-    enum activation_kind activation;    /* of MLP_GELU only: between its two matrices */
+    unsigned norm;              /* enum norm_kind: rmsnorm or layernorm, the same kind everywhere */
+    unsigned positions;         /* enum position_kind: learned, added to the embedding; or rotary, in attention */
+    unsigned mlp;               /* enum mlp_kind: of all layers, but of those that are dense: layer_mlp() */
+    unsigned activation;        /* enum activation_kind: of MLP_GELU only, between its two matrices */
     struct rotary rotary;       /* of POSITIONS_ROTARY only */
     struct layer_set unturned;  /* layers whose queries and keys are not turned: attention without positions */
     struct windows windows;     /* layers whose attention sees only the last tokens */
@@ -160,7 +147,7 @@ struct model_config {
     bool head_norms;            /* each head of queries and keys passes an rmsnorm before its rotary positions */
     bool sinks;                 /* each query head has a sink: ops.h */
     bool normed_together;       /* such a norm is of all queries, and of all keys, not of each head */
-    enum norm_places norms_at;  /* which norms a block has */
+    unsigned norms_at;          /* enum norm_places: which norms a block has */
     bool parallel;              /* attention and feed-forward read the block's input, and are added together */
     bool two_norms;             /* of a parallel block: each reads a norm of its own; else both read the same */
     bool shortcut;              /* a layer has two blocks with dense feed-forwards; its mixture reads what the first
@@ -195,26 +182,8 @@ static inline void windows_add(struct windows *windows, int64_t first, int64_t e
     for (int64_t l = first; l < end && l < WINDOW_LAYERS; l++) windows->layers[l / 64] |= (uint64_t)1 << l % 64;
 }
 
-/** Whether queries and keys of a layer are turned by their positions. */
-static inline bool model_turns(const struct model_config *config, int64_t layer)
-{
-    return config->positions == POSITIONS_ROTARY && !layer_set_has(&config->unturned, layer);
-}
-
 /** The number of layers that have a window. */
 int64_t model_windowed_layers(const struct model_config *);
-
-/** The feed-forward of a layer: layers of one model may differ. */
-static inline enum mlp_kind layer_mlp(const struct model_config *config, int64_t layer)
-{
-    return layer_set_has(&config->dense.at, layer) ? MLP_SWIGLU : config->mlp;
-}
-
-/** The layers that have a router and experts. */
-static inline int64_t mixture_layers(const struct model_config *config)
-{
-    return config->mlp == MLP_MIXTURE ? config->L - layer_set_count(&config->dense.at, config->L) : 0;
-}
 
 /* One number of a shape. */
 struct model_number { const char *name; bool whole; double value; };
@@ -261,79 +230,6 @@ enum error_code model_config_text(const struct model_config *, char **text, stru
 enum error_code model_config_check_inputs(const struct model_config *, const int32_t *ids, int64_t n, const char *where,
                                           struct error *);
 
-/* ---- parameters ---------------------------------------------------------------------------------------------- */
-
-/* Sets of roles, for model_config.biases. */
-#define HAS_BIAS(role) (1u << (role))
-enum {
-    BIASES_NONE = 0,
-    BIASES_ATTENTION = HAS_BIAS(ROLE_QKV) | HAS_BIAS(ROLE_ATTENTION_OUT),
-    BIASES_FEED = HAS_BIAS(ROLE_UP) | HAS_BIAS(ROLE_DOWN),
-    BIASES_BLOCK = BIASES_ATTENTION | BIASES_FEED,
-    BIASES_LATENT_ATTENTION = HAS_BIAS(ROLE_LATENT) | HAS_BIAS(ROLE_ATTENTION_OUT)     /* none from latents to heads */
-};
-
-/** Whether parameters of this role have a bias. */
-static inline bool model_has_bias(const struct model_config *config, enum param_role role)
-{
-    if (role == ROLE_STREAMS_UP || role == ROLE_STREAMS_DOWN) return true;
-    return role == ROLE_NORM ? config->norm == NORM_LAYER && !config->norms_unbiased
-           : (config->biases & HAS_BIAS(role)) != 0;
-}
-
-/* The parameters of a block in list order.  A family has some of them; a mixture has UP_W to DOWN_B for each expert,
- * at the end of the block; its dense layers have them once.  Those of a layer with a shortcut are DENSE_UP_W to
- * SECOND_DOWN_W; the last six are of its second block.  AFTER1_W and AFTER2_W are of norms after attention and the
- * feed-forward, beside those before them; with norms after alone these are LN1_W and LN2_W.  A bias follows its weight.
- * What stands behind BLOCK_PARAMS is outside of blocks. */
-enum block_param {
-    NO_PARAM,
-    LN1_W, LN1_B, Q_LATENT_W, Q_LATENT_B, Q_NORM_W, QUERIES_W, KV_LATENT_W, KV_LATENT_B, KV_NORM_W, KEYS_VALUES_W,
-    QKV_W, QKV_B, HEAD_NORM_W, PREFIX, SINKS, PROJ_W, PROJ_B, AFTER1_W, LN2_W, LN2_B, AFTER2_W, DENSE_UP_W,
-    DENSE_DOWN_W,
-    SECOND_LN1_W, SECOND_QKV_W, SECOND_PROJ_W, SECOND_LN2_W, SECOND_UP_W, SECOND_DOWN_W, ROUTER_W, ROUTER_B,
-    SHARED_UP_W, SHARED_DOWN_W, SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS,
-    TOKENS_W, POSITIONS_W, FINAL_NORM_W, FINAL_NORM_B, HEAD_W, HEAD_B, STREAMS_UP_W, STREAMS_UP_B, STREAMS_DOWN_W,
-    STREAMS_DOWN_B, MODEL_PARAMS
-};
-
-/** The role of a weight; `dense`: in a dense layer among those of a mixture. */
-enum param_role param_role_of(enum block_param, bool dense);
-
-/** Number of parameters (tensors) of the model; tied ones count once. */
-int model_param_count(const struct model_config *);
-
-/** Parameter i, 0 <= i < model_param_count().  Order: token embedding, learned positions, the blocks, the final norm's
- *  weight and bias, the output matrix unless it is tied, its bias; without those that the model does not have. */
-struct param_spec model_param(const struct model_config *, int i);
-
-/* A name without ".weight". */
-struct param_text { char text[PARAM_NAME]; };
-
-/** The name of a weight without the prefix of its block and ".weight"; of UP_W in `experts`, that of all experts. */
-struct param_text param_text_of(const struct model_config *, enum block_param, bool experts);
-
-/** The correction bias of a layer's router as files have it, F64 in memory and no parameter: no optimizer steps it.
- *  ndim 0: the layer has none, or files of the family have not. */
-struct param_spec model_router_bias(const struct model_config *, int64_t layer);
-
-/* Indices in that list; -1 if the model has no such parameter. */
-enum { PARAM_WTE = 0 };
-int param_positions(const struct model_config *);
-int param_of_layer(const struct model_config *, int64_t layer);         /* its first; -1: the embedding, L: what comes
-                                                                         * after the last layer, L+1: the end */
-/* UP_W to DOWN_B: of expert 0.  The layer may be the number of a second block. */
-int param_of_block(const struct model_config *, int64_t layer, enum block_param);
-int param_of_expert(const struct model_config *, int64_t layer, int64_t expert, enum block_param);    /* UP_W to
-                                                                                                        * DOWN_B */
-int param_of_model(const struct model_config *, int64_t layer, enum block_param);      /* also outside of blocks */
-int param_bias(const struct model_config *, int64_t layer, enum block_param);           /* of a weight */
-int param_final_norm(const struct model_config *);
-int param_final_bias(const struct model_config *);
-int param_of_mean(const struct model_config *, int i);          /* what weighs the streams: W1, b1, W2, b2 */
-int param_head(const struct model_config *);
-int param_head_bias(const struct model_config *);
-
 /* Where layers are numbered, the second block of one with a shortcut; L is what comes after the last layer. */
 static inline int64_t second_block(const struct model_config *config, int64_t layer) { return config->L + 1 + layer; }
 
@@ -362,14 +258,6 @@ static inline int64_t kv_latent_width(const struct model_config *config)
 {
     return config->latent.kv + config->rotary.turned;
 }
-static inline int64_t up_width(const struct model_config *config)
-{
-    return config->mlp == MLP_GELU ? config->F : 2 * config->F;
-}
-
-/** Elements of all parameters. */
-int64_t model_elements(const struct model_config *);
-
 /** Floating-point operations of one training step (forward and backward) on B sequences of S tokens: matrix products
  *  and the causal half of attention.  A multiply-add counts as two; a mixture computes k experts per token. */
 double model_step_flops(const struct model_config *, int64_t B, int64_t S);

@@ -1,5 +1,6 @@
 /* flops.c -- floating-point operations of a model's matrices and attention, in a forward pass and in a step. */
 #include "ref/model/config.h"
+#include "ref/model/kinds.h"
 #include "ref/ops/ops.h"
 
 /* linear: of the forward pass; a step has as many again for the inputs and for the weights. */

@@ -11,6 +11,7 @@
  * Source  DeepSeek-AI, "DeepSeek-V2", arXiv:2405.04434, section 2.1; class DeepseekV2Attention of transformers
  */
 #include "ref/model/latent.h"
+#include "ref/model/params.h"
 #include "ref/model/transformer_parts.h"
 #include <string.h>
 

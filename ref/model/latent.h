@@ -2,7 +2,9 @@
 #ifndef ORRERY_LATENT_H
 #define ORRERY_LATENT_H
 
-#include "ref/model/config.h"
+#include "ref/ops/ops.h"
+
+struct model_config;
 
 /* Where columns go, for H heads: to queries, keys and values side by side from what they come from; from attention's
  * result, to it without zeros; from the latent with the shared key, to the latent alone. */

@@ -6,6 +6,7 @@
 #include "ref/io/output.h"
 #include "ref/io/safetensors.h"
 #include "ref/model/config.h"
+#include "ref/model/kinds.h"
 #include "ref/numeric/permutation.h"
 #include "ref/numeric/philox.h"
 #include "ref/ops/ops.h"

@@ -8,6 +8,8 @@
  */
 #include "ref/model/transformer_parts.h"
 #include "ref/model/balance.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/sample_mask.h"
 #include "ref/routers/router.h"
 #include <math.h>

@@ -2,7 +2,9 @@
 #ifndef ORRERY_NAMING_H
 #define ORRERY_NAMING_H
 
+#include "ref/model/config.h"
 #include "ref/model/family.h"
+#include "ref/model/params.h"
 
 /* A parameter's name, and the names of its parts if it has several. */
 struct names { const char *whole, *part[PARAM_MOST_PARTS]; };

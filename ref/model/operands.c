@@ -1,6 +1,7 @@
 /* operands.c -- what operations get that follows from a config alone. */
 #include "ref/model/operands.h"
 #include "ref/model/config.h"
+#include "ref/model/kinds.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 #include <stdio.h>

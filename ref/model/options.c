@@ -2,6 +2,7 @@
 #include "ref/model/options.h"
 #include "ref/model/config_json/config_json.h"
 #include "ref/model/family.h"
+#include "ref/model/kinds.h"
 
 static unsigned biases_among(const struct model_config *config, unsigned roles) { return config->biases & roles; }
 

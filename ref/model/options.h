@@ -2,7 +2,11 @@
 #ifndef ORRERY_MODEL_OPTIONS_H
 #define ORRERY_MODEL_OPTIONS_H
 
-#include "ref/model/config.h"
+#include "ref/error.h"
+#include <stdbool.h>
+
+struct model_config;            /* config.h */
+struct family;                  /* family.h */
 
 /* HAS_NOTHING ends lists of options, and stands for none. */
 enum model_option {

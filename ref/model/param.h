@@ -1,6 +1,6 @@
 /* param.h -- one parameter of a model: its role, its name and shape, its parts in files.
  *
- * config.h lists the parameters of a model.  Whoever moves, shards or steps parameters needs this header alone.
+ * params.h lists the parameters of a model.  Whoever moves, shards or steps parameters needs this header alone.
  */
 #ifndef ORRERY_PARAM_H
 #define ORRERY_PARAM_H

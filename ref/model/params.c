@@ -1,5 +1,8 @@
 /* params.c -- the list of a model's parameters: their order, shapes and initial values. */
+#include "ref/model/kinds.h"
 #include "ref/model/naming.h"
+#include "ref/model/params.h"
+#include "ref/optim/conventions.h"
 #include <math.h>
 #include <string.h>
 

@@ -3,6 +3,7 @@
  * ref/text/generate.c opens a past and calls transformer_continue; ref/model/forward.c calls past_attention.
  * transformer_continue leaves the logits of the new tokens in the model.  past_open returns ERR_MEMORY.
  */
+#include "ref/model/kinds.h"
 #include "ref/model/transformer_parts.h"
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
  * schemes/sbp/operators.c and ref/model/transformer.c fill their tables here.  check/recompute/elementwise.c reads
  * single frequencies.  A table [S, R] has R/2 cosines, then R/2 sines in each row.  No function reports errors. */
 #include "ref/model/rotary.h"
+#include "ref/model/kinds.h"
 #include <math.h>
 
 #define TWO_PI 6.283185307179586476925

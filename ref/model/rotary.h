@@ -2,8 +2,10 @@
 #ifndef ORRERY_ROTARY_H
 #define ORRERY_ROTARY_H
 
-#include "ref/model/config.h"
 #include "ref/numeric/tensor.h"
+
+struct model_config;            /* config.h */
+struct rotary;
 
 /**
  * Radians per token by which pair i of R/2 turns: f = theta^(-2i/R), then scaled.

@@ -7,6 +7,7 @@
  *
  * The prefix is a part of the keys like any other: attention to it alone is merged with that to the tokens.
  */
+#include "ref/model/params.h"
 #include "ref/model/transformer_parts.h"
 #include <math.h>
 

@@ -1,4 +1,6 @@
 /* transformer.c -- the one-device model's memory and weights. */
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/rotary.h"
 #include "ref/model/transformer_parts.h"
 #include "ref/numeric/convert.h"

@@ -18,6 +18,7 @@
 
 #include "ref/model/config.h"
 #include "ref/model/operands.h"
+#include "ref/model/param.h"
 #include "ref/ops/ops.h"
 
 /* Receives each tensor just after it was computed, and may change it. */

@@ -2,6 +2,8 @@
 #ifndef ORRERY_TRANSFORMER_PARTS_H
 #define ORRERY_TRANSFORMER_PARTS_H
 
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/past.h"
 #include "ref/model/transformer.h"
 #include <stdio.h>

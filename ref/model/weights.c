@@ -1,5 +1,6 @@
 /* weights.c -- reading. */
 #include "ref/model/weights.h"
+#include "ref/model/params.h"
 #include "ref/model/weights_codes.h"
 #include "ref/io/json.h"
 #include <stdio.h>

@@ -8,6 +8,7 @@
 #define ORRERY_WEIGHTS_H
 
 #include "ref/io/safetensors.h"
+#include "ref/model/param.h"
 #include "ref/model/transformer.h"
 
 /** The shape of the tensor in files that has a part.  @return the number of dimensions. */

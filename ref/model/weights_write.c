@@ -1,4 +1,5 @@
 /* weights_write.c -- writing what weights.c reads. */
+#include "ref/model/params.h"
 #include "ref/model/weights.h"
 #include <stdio.h>
 #include <stdlib.h>

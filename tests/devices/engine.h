@@ -14,6 +14,7 @@
 
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/schemes/data/data.h"
+#include "ref/model/params.h"
 
 static struct device device;
 static struct comm comm;

@@ -6,6 +6,8 @@
 #include "emulated_devices/check/mistakes/explainer.h"
 #include "emulated_devices/check/recompute/replay.h"
 #include "ref/golden/golden.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/philox.h"

@@ -2,6 +2,7 @@
 #include "emulated_devices/train/dry_run/alone.h"
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "ref/model/params.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -5,6 +5,7 @@
  *
  * That each agrees with one device, and that messages, bytes and memory equal their formulas, is part of every case.
  */
+#include "ref/model/params.h"
 #include "tests/devices/counted.h"
 #include "tests/devices/trained.h"
 #include "tests/tier.h"

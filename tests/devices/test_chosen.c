@@ -7,6 +7,7 @@
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/hash.h"
 #include "ref/io/output.h"
+#include "ref/model/params.h"
 #include "ref/numeric/philox.h"
 #include <string.h>
 

@@ -5,6 +5,7 @@
 #include "emulated_devices/schemes/data/data.h"
 #include "ref/model/config.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
 
 static const struct model_config even = {
     .name = "even", .S = 32, .D = 32, .H = 4, .K = 4, .A = 8, .F = 64, .L = 3, .V = 64, .norm = NORM_RMS,

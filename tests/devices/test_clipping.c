@@ -1,4 +1,5 @@
 /* Steps with gradients that are clipped by other norms than all of theirs: what is said of them. */
+#include "ref/model/params.h"
 #include "tests/devices/step_run.h"
 
 static const char gpt2[] = "golden/gpt2-tied.safetensors";

@@ -9,6 +9,7 @@
 #undef fail
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "ref/model/kinds.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

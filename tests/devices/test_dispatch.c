@@ -3,6 +3,7 @@
  * ranks: 1 2 3 4
  * verify ranks: 5 6 8
  */
+#include "ref/model/kinds.h"
 #include "tests/devices/on_devices.h"
 #include "tests/tier.h"
 #include "emulated_devices/verify/cases/experts.h"

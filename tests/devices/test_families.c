@@ -7,6 +7,7 @@
  *
  * `make test` takes every 101st of these plans, `make verify` every 5th; `test_families olmo2` takes all of one model.
  */
+#include "ref/model/kinds.h"
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
 #include <string.h>

@@ -4,6 +4,7 @@
  */
 #include "emulated_devices/model/link/layer_memory.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
 #include <string.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,6 +5,8 @@
  */
 #include "emulated_devices/model/link/link.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -6,6 +6,7 @@
  * peaks by formula.  Where key/value heads have copies, their gradients are sums over the copies, and count once in the
  * norm.
  */
+#include "ref/model/kinds.h"
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
 #include <string.h>

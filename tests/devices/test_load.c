@@ -8,6 +8,7 @@
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/io/output.h"
 #include "ref/model/config.h"
+#include "ref/model/kinds.h"
 #include "ref/numeric/philox.h"
 #include "tests/devices/on_crew.h"
 #include <math.h>

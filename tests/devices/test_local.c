@@ -9,6 +9,7 @@
 #include "tests/devices/trained.h"
 #include "emulated_devices/model/collect.h"
 #include "ref/model/local.h"
+#include "ref/model/params.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 

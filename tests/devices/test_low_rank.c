@@ -5,6 +5,7 @@
  */
 #include "tests/devices/trained.h"
 #include "emulated_devices/verify/reference/replicas.h"
+#include "ref/model/params.h"
 #include "ref/optim/galore.h"
 #include <math.h>
 #include <string.h>

@@ -7,6 +7,7 @@
  */
 #include "tests/devices/trained.h"
 #include "ref/model/mezo.h"
+#include "ref/model/params.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,6 +2,7 @@
  * that all agree on.
  * ranks: 1 2 4
  */
+#include "ref/model/params.h"
 #include "tests/devices/trained.h"
 #include <math.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  * That each agrees with one device, and that reads, writes, messages and memory equal their formulas, is part of every
  * case (verify/cases/case.h).
  */
+#include "ref/model/params.h"
 #include "tests/mpi_cmocka.h"
 #include "tests/tier.h"
 #include "emulated_devices/verify/cases/case.h"

@@ -7,6 +7,8 @@
 #include "ref/model/families/families.h"
 #include "ref/model/config.h"
 #include "emulated_devices/schemes/data/stages/load.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 
 /* Everything is a multiple of 32. */
 static const struct model_config even = {

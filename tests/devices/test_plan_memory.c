@@ -5,6 +5,7 @@
  * exact, and the least total to be no more.  Here: plans in which something else is largest.
  */
 #include "ref/io/figures.h"
+#include "ref/model/params.h"
 #include "tests/devices/trained.h"
 #include "emulated_devices/train/dry_run/plan_memory.h"
 

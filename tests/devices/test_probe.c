@@ -6,6 +6,7 @@
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/reference/replicas.h"
+#include "ref/model/params.h"
 #include "tests/tier.h"
 #include "ref/numeric/philox.h"
 #include <math.h>

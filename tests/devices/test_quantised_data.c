@@ -5,6 +5,8 @@
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include <math.h>
 
 #define NODES_OF(n) { .name = "nodes of " #n, .levels = 2, \

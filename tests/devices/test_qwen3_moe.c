@@ -6,6 +6,8 @@
  * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
  * peaks by formula.  The width of the dense layer is another than the experts', and no number of devices divides it.
  */
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "tests/devices/trained.h"
 #include "tests/tier.h"
 #include <string.h>

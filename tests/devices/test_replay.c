@@ -1,6 +1,7 @@
 /* Every operation held to its own rounding: clean runs in every format raise no alarm, errors are found at their place.
  * Golden files themselves are right, too.  Other models: test_replay_models.c.
  */
+#include "ref/model/params.h"
 #include "tests/devices/replaying.h"
 #include "tests/tier.h"
 #include <glob.h>

@@ -8,6 +8,7 @@
 #include "emulated_devices/schemes/data/data.h"
 #include "ref/model/config.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
 
 /* All parts but the first and the last have equal weights. */
 static const struct model_config even = {

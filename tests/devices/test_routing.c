@@ -13,6 +13,7 @@
 #undef fail                             /* cmocka's macro; ref/error.h has a function of that name */
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/reference/reference.h"
+#include "ref/model/kinds.h"
 #include "ref/model/transformer.h"
 
 static struct error err;

@@ -7,6 +7,8 @@
 #include "emulated_devices/model/sbp/sbp_graph.h"
 #include "emulated_devices/schemes/sbp/assign.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/distance.h"
 #include "ref/numeric/philox.h"

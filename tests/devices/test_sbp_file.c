@@ -12,6 +12,7 @@
 #include "emulated_devices/schemes/sbp/panels.h"
 #include "emulated_devices/schemes/sbp/trial.h"
 #include "ref/io/output.h"
+#include "ref/model/kinds.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,6 +9,8 @@
 #include "emulated_devices/model/sbp/sbp_graph.h"
 #include "emulated_devices/schemes/sbp/trial.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/numeric/philox.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
 #include "emulated_devices/schemes/data/data.h"
 #include "ref/model/config.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include <math.h>
 
 /* Everything is a multiple of 8, so that blocks are equal on 1, 2, 4 and 8 devices. */

@@ -3,6 +3,7 @@
  * The program under test is our own run of a golden file's model, with the tensors of every step; errors are made in
  * single tensors.
  */
+#include "ref/model/params.h"
 #include "tests/devices/step_run.h"
 
 static const char *const files[] = { "golden/gpt2-tied.safetensors", "golden/qwen3-narrower.safetensors" };

@@ -4,6 +4,7 @@
  * The program under test stores the result of every step, as PyTorch does without fused kernels.
  * tier: check
  */
+#include "ref/model/kinds.h"
 #include "ref/model/rotary.h"
 #include "ref/numeric/philox.h"
 #include "emulated_devices/check/mistakes/explainer.h"

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include "emulated_devices/model/link/link_cost.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include <cmocka.h>
 
 static const struct model_config model = {

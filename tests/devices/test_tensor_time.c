@@ -7,6 +7,7 @@
  * together: then it is their sum, to the picosecond.  Under the other schemes it is no more than the sum: SUMMA's roots
  * go on while others wait for what they sent, and 1d-sp-overlap sends while it multiplies.
  */
+#include "ref/model/kinds.h"
 #include "tests/devices/on_devices.h"
 #include <string.h>
 #include "emulated_devices/model/link/link_cost.h"

@@ -10,6 +10,7 @@
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "ref/io/output.h"
+#include "ref/model/params.h"
 
 enum { W = 1 << PARAMETERS, G = 1 << GRADIENTS, O = 1 << OPTIMIZER };
 

@@ -3,6 +3,8 @@
 #include "ref/model/config.h"
 #include "ref/model/config_json/config_keys.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "tests/fuzz/fuzz.h"
 
 static void try(const uint8_t *data, size_t size)

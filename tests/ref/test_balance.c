@@ -5,6 +5,7 @@
  */
 #include "ref/io/safetensors.h"
 #include "ref/model/balance.h"
+#include "ref/model/params.h"
 #include "ref/model/sample_mask.h"
 #include "ref/model/transformer.h"
 #include "ref/optim/conventions.h"

@@ -3,6 +3,8 @@
  */
 #include "ref/model/config.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "tests/ref/scratch.h"
 
 /* ---- config.json ------------------------------------------------------------------------------------------------- */

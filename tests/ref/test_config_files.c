@@ -4,6 +4,7 @@
 #include "ref/routers/router.h"
 #include "ref/model/config.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
 #include "tests/ref/scratch.h"
 #include <glob.h>
 

@@ -3,6 +3,8 @@
  * tier: check
  */
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/transformer.h"
 #include "tests/ref/config_text.h"
 #include <math.h>

@@ -4,6 +4,8 @@
 #include "ref/routers/router.h"
 #include "ref/model/config.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "tests/ref/scratch.h"
 #include <math.h>
 

@@ -1,5 +1,6 @@
 /* Rotary positions in a config.json: the forms of transformers 4 and 5, both at once, and refusals. */
 #include "ref/model/config.h"
+#include "ref/model/kinds.h"
 #include "tests/ref/scratch.h"
 
 static const char *const LLAMA = "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 24, "

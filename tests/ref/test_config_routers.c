@@ -4,6 +4,7 @@
  */
 #include "ref/model/config.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
 #include "ref/routers/router.h"
 #include "tests/ref/config_text.h"
 

@@ -4,6 +4,8 @@
  */
 #include "ref/model/config_json/config_json.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/routers/router.h"
 #include "tests/ref/config_text.h"
 #include <math.h>

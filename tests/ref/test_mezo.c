@@ -7,7 +7,9 @@
 #include "ref/golden/golden.h"
 #include "ref/golden/replay.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
 #include "ref/model/mezo.h"
+#include "ref/model/params.h"
 #include "ref/numeric/philox.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,6 +6,8 @@
  * as much as storing it in 16 bits can change it (perturb.h); the effect on loss and gradients is the bound.
  */
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/perturb.h"
 #include "ref/numeric/convert.h"
 #include "ref/optim/loss_scale.h"

@@ -4,6 +4,8 @@
  * tier: check
  */
 #include "ref/io/safetensors.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/transformer_parts.h"
 #include "ref/numeric/philox.h"
 #include "ref/routers/router.h"

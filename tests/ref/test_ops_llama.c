@@ -2,6 +2,7 @@
  * also with finite differences of forward.
  * tier: check
  */
+#include "ref/model/kinds.h"
 #include "ref/model/rotary.h"
 #include "tests/ref/test_ops.h"
 

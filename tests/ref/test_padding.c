@@ -4,6 +4,8 @@
  * tier: check
  */
 #include "ref/io/safetensors.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/sample_mask.h"
 #include "ref/model/transformer.h"
 #include "tests/ref/test_ops.h"

@@ -5,6 +5,8 @@
 #include "ref/io/safetensors.h"
 #include "ref/model/config.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/optim/loss_scale.h"
 #include "ref/optim/optimizer.h"
 #include "tests/ref/test_ops.h"

@@ -3,6 +3,8 @@
  * tier: check
  */
 #include "ref/io/safetensors.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/transformer_parts.h"
 #include "ref/routers/router.h"
 #include "ref/model/families/families.h"

@@ -3,6 +3,8 @@
  * tier: check
  */
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/perturb.h"
 #include "ref/numeric/philox.h"
 #include <setjmp.h>

@@ -3,6 +3,8 @@
  */
 #include "ref/io/json.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/weights.h"
 #include "tests/ref/scratch.h"
 

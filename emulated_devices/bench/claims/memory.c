@@ -5,6 +5,8 @@
 #include "emulated_devices/model/link/layer_memory.h"
 #include "emulated_devices/train/dry_run/plan_memory.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 
 /* ---- ZeRO -------------------------------------------------------------------------------------------------------- */
 

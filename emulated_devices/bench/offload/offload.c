@@ -10,6 +10,8 @@
 #include "emulated_devices/schemes/data/stages/load.h"
 #include "ref/model/config.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include <stdlib.h>
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */

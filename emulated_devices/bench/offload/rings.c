@@ -3,6 +3,7 @@
 #include "emulated_devices/train/training.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
 
 static const struct model_config mixture = {
     .name = "bench mixture", .family = &family_mixtral,

@@ -2,6 +2,8 @@
 #include "emulated_devices/bench/schemes/tensor.h"
 #include "emulated_devices/model/link/link_cost.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include <string.h>
 
 struct model_config shape_model(const struct tensor_shape *shape)

@@ -3,6 +3,7 @@
  * model_copies.c.  Norms of a step are kept in single_notes for all parameters, and suspect_forget frees them.
  * Without memory single.failed is ERR_MEMORY. */
 #include "emulated_devices/check/mistakes/mistakes.h"
+#include "ref/model/params.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -3,6 +3,7 @@
  * fp64.  tensor_none means that the model cannot have it, or an input is missing. */
 #include "ref/model/rotary.h"
 #include "emulated_devices/check/mistakes/mistakes.h"
+#include "ref/model/params.h"
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 

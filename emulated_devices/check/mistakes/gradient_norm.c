@@ -2,6 +2,7 @@
  * calls suspect_gradient_norm for the result "norm"; clipping.c asks for the norms of copies.  Shares without
  * memory set single.failed to ERR_MEMORY. */
 #include "emulated_devices/check/mistakes/mistakes.h"
+#include "ref/model/params.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

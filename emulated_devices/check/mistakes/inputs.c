@@ -3,6 +3,7 @@
  * mistakes.c calls suspect_inputs for each summand, if nothing else explains the result.  A hypothesis copies the
  * node and changes one input or weight; the operation's own pass computes the rest. */
 #include "emulated_devices/check/mistakes/mistakes.h"
+#include "ref/model/params.h"
 
 /* Only some layers are tried: the node's own, its neighbours, the first, and slots outside of all layers.  A tensor
  * of another layer agrees more often by chance. */

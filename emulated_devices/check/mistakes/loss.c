@@ -3,6 +3,7 @@
  * Labels below 0 are ignored. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include "emulated_devices/check/recompute/routing.h"
+#include "ref/model/kinds.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -3,6 +3,7 @@
  * belongs to token routing_token(i).  Mistakes that a model cannot have give tensor_none. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include "emulated_devices/check/recompute/routing.h"
+#include "ref/model/params.h"
 #include <string.h>
 
 enum { MOST_PARTS = 8, MOST_EXPERTS = 512, MOST_TRIED = 64 };

@@ -3,6 +3,7 @@
  * copy that cannot be run is not found. */
 #include "emulated_devices/check/mistakes/model_copies.h"
 #include "ref/model/operands.h"
+#include "ref/model/params.h"
 #include "ref/model/transformer.h"
 #include <stdio.h>
 #include <stdlib.h>

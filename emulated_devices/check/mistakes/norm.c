@@ -2,6 +2,7 @@
  * mistakes.c reads norm_rows for layernorm, rmsnorm and norms of latents.  suspect_product_parts of matrix.c gives
  * what ranks along tp have before their sum. */
 #include "emulated_devices/check/mistakes/mistakes.h"
+#include "ref/model/kinds.h"
 #include <string.h>
 
 struct norm_switches {

@@ -4,6 +4,7 @@
  * the model's rotary numbers, never the model. */
 #include "ref/model/rotary.h"
 #include "emulated_devices/check/mistakes/mistakes.h"
+#include "ref/model/kinds.h"
 
 enum { PAIRS = ROTARY_PAIRS };
 

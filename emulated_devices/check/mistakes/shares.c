@@ -1,6 +1,8 @@
 /* shares.c -- finds the rank that has an element of a parameter, for each usual cut.  clipping.c and
  * gradient_norm.c add up squares of gradients with it.  Only shares_of can fail: without memory it returns NULL. */
 #include "emulated_devices/check/mistakes/shares.h"
+#include "ref/model/config.h"
+#include "ref/model/params.h"
 #include <stdlib.h>
 
 /* Parameters outside the blocks, such as embeddings, have a layer of -1 or L. */

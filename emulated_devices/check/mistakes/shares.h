@@ -3,7 +3,9 @@
 #ifndef ORRERY_SINGLE_SHARES_H
 #define ORRERY_SINGLE_SHARES_H
 
-#include "ref/model/config.h"
+#include "ref/model/params.h"
+
+struct model_config;
 
 /* Flat shards: the parameters of a unit are laid end to end, element by element; each rank has a P-th, rounded up. */
 enum share_cut {

@@ -2,6 +2,7 @@
  * emulated_devices/cli/check.c calls stale_describe for each wrong gradient from step 2 on.  A tensor that cannot
  * be read, or a model that cannot be run, gives no words and no error. */
 #include "emulated_devices/check/mistakes/stale.h"
+#include "ref/model/kinds.h"
 #include "ref/model/operands.h"
 #include "ref/model/transformer.h"
 #include "emulated_devices/check/recompute/own_pass.h"

@@ -20,6 +20,7 @@
  */
 #include "ref/model/transformer.h"
 #include "emulated_devices/check/recompute/parts.h"
+#include "ref/model/params.h"
 #include <string.h>
 
 /* ---- the rows that have keys ------------------------------------------------------------------------------------- */

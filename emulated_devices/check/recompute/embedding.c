@@ -6,6 +6,7 @@
  * vocabulary.
  */
 #include "emulated_devices/check/recompute/parts.h"
+#include "ref/model/params.h"
 #include <string.h>
 
 /* A row has this token; with streams the rows of all streams have the same tokens. */

@@ -11,6 +11,7 @@
  * walk.c runs the passes; experts.c uses products.h.  A matrix larger than a block is read some rows at a time.
  */
 #include "emulated_devices/check/recompute/products.h"
+#include "ref/model/params.h"
 #include <string.h>
 
 /* Begin sums of a product.  Squares are needed only if parts are stored: `parts` is the most of them. */

@@ -14,6 +14,7 @@
 
 #include "ref/ops/ops.h"
 #include "emulated_devices/check/recompute/graph.h"
+#include "ref/model/config.h"
 #include <math.h>
 
 enum { SINGLE_PARALLEL_FROM = 1 << 14 };        /* numbers; below this, starting threads costs more than it saves */

@@ -4,6 +4,9 @@
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/model/program.h"
 #include "emulated_devices/check/recompute/graph.h"
+#include "ref/model/family.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,6 +12,7 @@
  */
 #include "emulated_devices/check/recompute/routing.h"
 #include "ref/model/balance.h"
+#include "ref/model/params.h"
 #include "ref/routers/router.h"
 #include <string.h>
 

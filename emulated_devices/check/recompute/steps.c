@@ -2,6 +2,7 @@
  * report/singles.c calls single_check_norms, single_check_step and single_check_micros; mistakes/steps.c uses
  * stepping.h.  Verdicts are results, not errors: only reading and memory fail. */
 #include "emulated_devices/check/recompute/steps.h"
+#include "ref/model/params.h"
 #include "ref/optim/factors.h"
 #include "emulated_devices/check/recompute/stepping.h"
 #include <stdio.h>

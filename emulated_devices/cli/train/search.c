@@ -8,6 +8,7 @@
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
 #include "ref/io/terminal.h"
+#include "ref/model/kinds.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,6 +6,7 @@
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include "ref/model/balance.h"
+#include "ref/model/kinds.h"
 #include "ref/optim/rates.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/checkpoint/checkpoint_states.h"
 #include "ref/machine/threads.h"
+#include "ref/model/kinds.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/convert.h"
 #include <math.h>

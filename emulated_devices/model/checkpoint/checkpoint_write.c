@@ -3,6 +3,8 @@
 #include "emulated_devices/model/checkpoint/checkpoint_states.h"
 #include "ref/io/output.h"
 #include "ref/machine/threads.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/weights.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * cli/bench/schemes/tensor_tables.c call.  The output is in bytes for N tokens.  Errors of link_layer are passed on;
  * then no term is written. */
 #include "emulated_devices/model/link/layer_memory.h"
+#include "ref/model/config.h"
 #include <string.h>
 
 /* Bytes of some slots, and of the statistics of the nodes that write them, unless they are dropped. */

@@ -2,6 +2,9 @@
  * and bench/schemes/tensor_predict.c links single layers.  Too many nodes, or a node that reads what nobody has
  * made, are ERR_PLAN.  The functions compute nothing on a device. */
 #include "emulated_devices/model/link/link.h"
+#include "ref/model/kinds.h"
+#include "ref/model/family.h"
+#include "ref/model/params.h"
 #include <string.h>
 
 static const struct operation_info *info(const struct linked_node *node) { return operation_info(node->is->op); }

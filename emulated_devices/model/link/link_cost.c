@@ -4,6 +4,8 @@
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/schemes/attention/streams.h"
+#include "ref/model/config.h"
+#include "ref/model/node.h"
 
 static void enter_node(struct forecast *forecast, const struct node *node, enum tensor_pass pass,
                        const struct seams *seams, int64_t N)

@@ -1,6 +1,7 @@
 /* link_memory.c -- the memory of a part's buffers on a device. */
 #include "emulated_devices/model/link/link.h"
 #include "emulated_devices/schemes/attention/streams.h"
+#include "ref/model/config.h"
 
 static int64_t link_memory_columns(const struct tensor_parallel *tp, enum activation_width width)
 {

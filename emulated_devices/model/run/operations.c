@@ -1,5 +1,7 @@
 /* operations.c -- the properties of each operation, for all models. */
 #include "emulated_devices/model/program.h"
+#include "ref/model/node.h"
+#include "ref/model/params.h"
 
 static const struct operation_info infos[OP_COUNT] = {
     [OP_EMBED]     = { .words = "the token embedding", .has_weight_pass = true, .over = -1 },

@@ -8,6 +8,7 @@
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/model/balance.h"
+#include "ref/model/params.h"
 #include "ref/model/sample_mask.h"
 #include <math.h>
 #include <stdlib.h>

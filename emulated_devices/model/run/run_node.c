@@ -4,6 +4,7 @@
 #include "emulated_devices/model/run/run_node.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/run/matrix.h"
+#include "ref/model/kinds.h"
 
 typedef enum error_code run(const struct node_call *, struct error *);
 

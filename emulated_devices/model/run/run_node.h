@@ -3,6 +3,7 @@
 #define ORRERY_RUN_NODE_H
 
 #include "emulated_devices/model/stage.h"
+#include "ref/model/node.h"
 
 struct node_call {
     struct stage *stage;                /* of this device */

@@ -3,6 +3,8 @@
  * device. */
 #include "emulated_devices/model/sbp/sbp_graph.h"
 #include "emulated_devices/model/link/link.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -21,6 +21,7 @@
 #include "emulated_devices/model/program.h"
 #include "emulated_devices/schemes/sbp/graph.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
+#include "ref/model/node.h"
 
 /* Y = W2 gelu(W1 X), as a table. */
 extern const struct node sbp_mlp[];

@@ -6,6 +6,7 @@
 #include "emulated_devices/schemes/data/units.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "ref/model/config.h"
+#include "ref/model/kinds.h"
 
 enum { BLOCK_MATRICES = 4 };
 

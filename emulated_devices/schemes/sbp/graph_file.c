@@ -6,6 +6,7 @@
  */
 #include "emulated_devices/schemes/sbp/graph_file.h"
 #include "ref/io/output.h"
+#include "ref/model/kinds.h"
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,6 +5,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/sbp/graph.h"
+#include "ref/model/kinds.h"
 #include "ref/model/rotary.h"
 #include "ref/model/operands.h"
 #include <stdlib.h>

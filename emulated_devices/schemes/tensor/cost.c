@@ -6,6 +6,7 @@
  */
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/model/config.h"
+#include "ref/model/kinds.h"
 
 /* Gradients of 16-bit weights may travel in fp32, so the element's size depends on what is entered. */
 static enum dtype own_format(const struct forecast *forecast)

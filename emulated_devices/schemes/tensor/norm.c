@@ -12,6 +12,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/model/config.h"
+#include "ref/model/kinds.h"
 
 static bool is_rms(const struct tensor_parallel *tp) { return tp->config->norm == NORM_RMS; }
 

@@ -6,6 +6,7 @@
  */
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/model/config.h"
+#include "ref/model/kinds.h"
 #include <assert.h>
 #include <stdio.h>
 

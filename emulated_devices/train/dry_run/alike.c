@@ -3,6 +3,7 @@
 #include "emulated_devices/train/dry_run/alike.h"
 #include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
+#include "ref/model/kinds.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
  */
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/hash.h"
+#include "ref/model/params.h"
 #include <string.h>
 
 #define ADD(h, x) ((h) = hash_bytes((h), &(x), sizeof(x)))

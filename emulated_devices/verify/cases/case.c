@@ -9,6 +9,7 @@
 #include "emulated_devices/verify/reference/replicas.h"
 #include "emulated_devices/verify/reference/watch.h"
 #include "ref/io/pair.h"
+#include "ref/model/params.h"
 #include "ref/model/sample_mask.h"
 #include "ref/numeric/philox.h"
 #include "ref/optim/galore.h"

@@ -2,6 +2,7 @@
  * draw/dispatch.h, drawn.c and tests.  Errors are the scheme's, ERR_PLAN and ERR_MEMORY. */
 #include "emulated_devices/verify/cases/experts.h"
 #include "emulated_devices/device/compute.h"
+#include "ref/model/kinds.h"
 #include <math.h>
 
 /* ---- choices and numbers ----------------------------------------------------------------------------------------- */

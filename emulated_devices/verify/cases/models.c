@@ -4,6 +4,7 @@
  */
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/model/families/families.h"
+#include "ref/model/kinds.h"
 #include <stdio.h>
 
 /* H for up to 9 parts; D = 27, F = 50, V = 61 are rarely divisible by the number of parts. */

@@ -4,6 +4,7 @@
 #include "emulated_devices/verify/cases/space.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "ref/model/kinds.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

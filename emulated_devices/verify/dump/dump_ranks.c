@@ -6,6 +6,7 @@
 #include "emulated_devices/schemes/data/tiles.h"
 #include "ref/io/disk.h"
 #include "ref/io/json.h"
+#include "ref/model/params.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

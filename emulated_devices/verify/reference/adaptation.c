@@ -5,6 +5,7 @@
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"
 #include "emulated_devices/verify/reference/model_invariants.h"
+#include "ref/model/kinds.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,6 +6,8 @@
 #include "emulated_devices/verify/reference/reference_low_rank.h"
 #include "ref/machine/cores.h"
 #include "ref/machine/threads.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdio.h>

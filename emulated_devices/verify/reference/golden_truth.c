@@ -3,6 +3,7 @@
  * its tensors. */
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/judgement.h"
+#include "ref/model/kinds.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdio.h>

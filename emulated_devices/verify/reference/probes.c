@@ -2,6 +2,7 @@
  * tensors.  Messages are CONTROL traffic in host memory.  A message that fails, or missing memory on one device,
  * ends all devices. */
 #include "emulated_devices/verify/reference/probes.h"
+#include "ref/model/kinds.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
  * callers are reference.c, reference_bounds.c and reference_quantised.c; the only error is ERR_MEMORY. */
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/schemes/data/units.h"
+#include "ref/model/params.h"
 #include <stdlib.h>
 #include <string.h>
 

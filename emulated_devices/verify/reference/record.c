@@ -4,6 +4,7 @@
 #include "emulated_devices/verify/reference/record.h"
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/model/program.h"
+#include "ref/model/kinds.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdio.h>

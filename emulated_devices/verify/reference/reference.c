@@ -6,6 +6,8 @@
 #include "emulated_devices/verify/reference/reference_bounds.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
 #include "emulated_devices/verify/reference/reference_outer.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/distance.h"
 #include <math.h>

@@ -1,6 +1,7 @@
 /* reference_outer.c -- the outer step of replicas that train apart, in truth and twin, and the bounds of its
  * results.  The caller is reference.c, after each step of all replicas.  Only outer_open can fail, with ERR_MEMORY. */
 #include "emulated_devices/verify/reference/reference_outer.h"
+#include "ref/model/params.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/distance.h"
 #include <math.h>

@@ -5,6 +5,7 @@
  */
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/reference.h"
+#include "ref/model/params.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
 

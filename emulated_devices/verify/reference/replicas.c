@@ -4,6 +4,8 @@
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/check/report/diagnose.h"
 #include "emulated_devices/verify/hash.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/optim/galore.h"
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
  * explains.  The caller is reference.c, which also installs the observer.  The only error is ERR_MEMORY, when a
  * routing is opened. */
 #include "emulated_devices/verify/reference/routing.h"
+#include "ref/model/kinds.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * the options that these set: families/.
  */
 #include "ref/model/config_json/config_json.h"
+#include "ref/model/kinds.h"
 #include <math.h>
 #include <string.h>
 

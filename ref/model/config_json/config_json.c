@@ -3,6 +3,7 @@
  * Every key is in a list (config_keys.h): those of a family in its file of families/, those of all families here.
  */
 #include "ref/model/config_json/config_json.h"
+#include "ref/model/kinds.h"
 #include "ref/model/weights_codes.h"
 #include "ref/io/output.h"
 #include <stdio.h>

@@ -2,8 +2,9 @@
 #ifndef ORRERY_CONFIG_JSON_H
 #define ORRERY_CONFIG_JSON_H
 
-#include "ref/model/family.h"
+#include "ref/model/config.h"
 #include "ref/model/config_json/config_keys.h"
+#include "ref/model/family.h"
 
 /* This says which layers have the window that a file names: none may have one; all, unless it is null; late ones, if
  * a flag says

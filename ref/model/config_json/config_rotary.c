@@ -6,6 +6,7 @@
  */
 #include "ref/model/config_json/config_json.h"
 #include "ref/io/output.h"
+#include "ref/model/kinds.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* families.c -- the list of the families. */
 #include "ref/model/families/families.h"
+#include "ref/model/config.h"
 #include <stdio.h>
 #include <string.h>
 

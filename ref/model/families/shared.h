@@ -7,7 +7,9 @@
 
 #include "ref/model/config_json/config_json.h"
 #include "ref/model/family.h"
+#include "ref/model/kinds.h"
 #include "ref/model/naming.h"
+#include "ref/model/params.h"
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
 

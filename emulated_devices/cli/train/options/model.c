@@ -1,6 +1,8 @@
 /* model.c -- options of `orrery train` that change the model. */
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/output.h"
+#include "ref/model/family.h"
+#include "ref/model/kinds.h"
 #include "ref/routers/router.h"
 
 /* Another rule for a mixture's router; of a folder's model, its files' rule is replaced.  Experts without computation

@@ -3,6 +3,8 @@
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/figures.h"
 #include "ref/io/terminal.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include <math.h>
 #include <stdio.h>
 
