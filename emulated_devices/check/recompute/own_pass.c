@@ -4,6 +4,8 @@
 #include "emulated_devices/check/recompute/own_pass.h"
 #include "ref/numeric/distance.h"
 #include "ref/model/operands.h"
+#include "ref/model/params.h"
+#include "ref/model/kinds.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * report/passes.c calls these functions.  A search that finds nothing is no error: the pass keeps our own choices. */
 #include "emulated_devices/check/report/choices.h"
 #include "ref/numeric/distance.h"
+#include "ref/model/kinds.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

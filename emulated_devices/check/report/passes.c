@@ -5,6 +5,7 @@
 #include "emulated_devices/check/report/checked_kinds.h"
 #include "emulated_devices/check/report/choices.h"
 #include "ref/numeric/distance.h"
+#include "ref/model/kinds.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
