@@ -16,7 +16,7 @@ struct single_name single_name(const char *kind, const char *name)
 
 struct single_name single_param_name(const struct single *single, const char *kind, int param)
 {
-    return single_name(kind, model_param(single->context->config, param).name);
+    return single_name(kind, single_spec(single, param).name);
 }
 
 /* ---- matrices ---------------------------------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ void single_close(struct single *single)
 {
     single_release(single, 0);
     free(single->memory.matrix);
-    if (single->notes) single->context->source.explainer->forget(single->notes);
+    if (single->notes) single->context->source.explainer->forget(single->notes);        /* not those of the source */
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
