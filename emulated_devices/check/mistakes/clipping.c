@@ -212,14 +212,15 @@ static void try_all_own_norms(struct suspect *suspect, const struct stepping *st
                 try_own_norms(suspect, stepping, (enum share_cut)cut, tried[k], clipping, c, y);
 }
 
-void suspect_clipping(struct suspect *suspect, const struct stepping *stepping, struct clipping clipping, double *y)
+void suspect_clipping(struct suspect *suspect, const struct stepping *stepping, struct clipping clipping, bool any,
+                      double *y)
 {
     const double c = suspect_clip_factor(suspect, &clipping);
     try_loss_scale(suspect, &clipping, c, y);
     if (stepping->o->hyper.clip == 0 || suspect->words[0]) return;
     const struct step_norms *norms = suspect_norms(suspect->s, stepping_gradient(stepping->o, stepping->k, "").text);
     if (norms) try_all_own_norms(suspect, stepping, &clipping, c, y);
-    if (norms && suspect->words[0] == 0) try_guesses(suspect, stepping, norms, &clipping, c, y);
+    if (norms && any && suspect->words[0] == 0) try_guesses(suspect, stepping, norms, &clipping, c, y);
     /* Copies' gradients are known for the first step only. */
     if (suspect->s->failed || stepping->k > 0 || suspect->words[0]) return;
     try_copies(suspect, stepping, &clipping, true, y);

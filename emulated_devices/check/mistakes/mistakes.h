@@ -144,8 +144,9 @@ struct clipping {
 /** Find the factor of the gradient that explains the result best. */
 double suspect_clip_factor(const struct suspect *, const struct clipping *);
 
-/** Offer gradients that are clipped by other norms. */
-void suspect_clipping(struct suspect *, const struct stepping *, struct clipping, double *y);
+/** Offer gradients that are clipped by other norms.  any: one factor for all elements may be a clipping, too; false:
+ *  the program shows elsewhere that this factor is none of the gradient. */
+void suspect_clipping(struct suspect *, const struct stepping *, struct clipping, bool any, double *y);
 
 void suspect_forget(struct single_notes *);
 
