@@ -17,6 +17,7 @@ struct single_notes {
     int steps;
     bool copies_known;
     struct suspect_copies copies;
+    int fruitless;                      /* results without an explanation, since the last that had one */
 };
 
 /* The owner of the notes calls this once, when the check ends. */
@@ -50,6 +51,12 @@ const struct share *suspect_share(struct single *single, enum share_cut cut, int
     if (notes->shares[cut] == NULL) notes->shares[cut] = shares_of(single, cut);
     if (notes->shares[cut] == NULL) norms_fail(single);
     return notes->shares[cut] ? &notes->shares[cut][param] : NULL;
+}
+
+int *suspect_fruitless(struct single *single)
+{
+    struct single_notes *notes = norms_notes(single);
+    return notes ? &notes->fruitless : NULL;
 }
 
 const struct suspect_copies *suspect_copies_of(struct single *single)
