@@ -519,7 +519,8 @@ static void try_arrangement(struct suspect *suspect, double *y)
  *     other tensors last   one of the same shape may agree by chance, and there are many
  *     a part of it         only if no mistake explains the whole
  *     narrow sums          fit any small error: they are said if nothing else is
- * Those that compute the operation again, dozens of times, are left out after some results that nothing explains.
+ * Dear ones compute the operation again, dozens of times.  They are left out after some results that none of them
+ * explains: first those that come last, then all.
  */
 static const struct hypotheses {
     void (*once)(struct suspect *, double *y);                                  /* of the result, or */
@@ -527,13 +528,13 @@ static const struct hypotheses {
     bool any;                           /* they are of any operation: suspect.any */
     bool last;                          /* only while nothing explains the result */
     bool ends;                          /* if one explains it, no other is tried */
-    bool dear;                          /* left out after FRUITLESS results */
+    int dear;                           /* left out after so many times FRUITLESS results; 0: never */
 } order[] = {
     { .once = try_zeros, .ends = true },
     { .once = try_gradient_norm },
     { .once = try_step },
-    { .each = try_summand_itself },
-    { .each = suspect_rows, .last = true, .dear = true },
+    { .each = try_summand_itself, .dear = 2 },
+    { .each = suspect_rows, .last = true, .dear = 1 },
     { .once = try_zeros_there, .any = true, .ends = true },
     { .each = try_summand, .any = true },
     { .once = try_factor, .any = true },
@@ -541,29 +542,32 @@ static const struct hypotheses {
     { .once = try_rounded, .any = true },
     { .once = try_arrangement, .any = true },
     { .once = try_factor_there, .any = true },
-    { .each = suspect_inputs, .any = true, .last = true, .dear = true },
-    { .once = try_in_a_part, .last = true, .dear = true },
+    { .each = suspect_inputs, .any = true, .last = true, .dear = 1 },
+    { .once = try_in_a_part, .last = true, .dear = 1 },
     { .once = try_narrow_sums, .last = true },
 };
 
-/* After so many results, one after another, that nothing explains, only cheap hypotheses are tried: the check of a
- * program that is wrong everywhere must not take many times as long as that of a right one.  A report shows ten. */
+/* After so many results, one after another, that no dear hypothesis explains, only cheap ones are tried: the check of
+ * a program that is wrong everywhere must not take many times as long as that of a right one.  A report shows ten. */
 enum { FRUITLESS = 8 };
 
 /* Run all hypotheses in their order.  `last` rows run only while there are no words.  An `ends` row stops the search
- * if it added words. */
-static void try_all(struct suspect *suspect, bool spare, double *y)
+ * if it added words.  @return whether a dear hypothesis has said something. */
+static bool try_all(struct suspect *suspect, int fruitless, double *y)
 {
+    bool explained = false;
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
         char before[SINGLE_MISTAKE];
-        if (spare && order[k].dear) continue;
+        if (order[k].dear > 0 && fruitless >= order[k].dear * FRUITLESS) continue;
         memcpy(before, suspect->words, sizeof before);
         suspect->any = order[k].any;
         if (order[k].once && !(order[k].last && suspect->words[0])) order[k].once(suspect, y);
         for (int t = 0; order[k].each && t < suspect->s->verdict.terms && !(order[k].last && suspect->words[0]); t++)
             order[k].each(suspect, &suspect->s->verdict.term[t], y);
-        if (order[k].ends && strcmp(before, suspect->words) != 0) return;
+        explained = explained || (order[k].dear > 0 && strcmp(before, suspect->words) != 0);
+        if (order[k].ends && strcmp(before, suspect->words) != 0) return explained;
     }
+    return explained;
 }
 
 /* How many times its bound as a sum a number must be off, if only steps of 16 bits explain it: 5 and 100 change none of
@@ -610,9 +614,8 @@ static void explain_result(struct single *single, const struct single_value *val
         if (!isfinite(p.have[i])) return;
     const struct tensor y = single_new(single, p.rows, p.cols);
     int *const fruitless = suspect_fruitless(single);
-    if (fruitless && !single->failed) try_all(&p, *fruitless >= FRUITLESS, numbers(y));
-    /* Hypotheses may have moved the notes' lists, but not the notes. */
-    if (fruitless) *fruitless = p.words[0] ? 0 : *fruitless + 1;
+    if (fruitless && !single->failed)
+        *fruitless = try_all(&p, *fruitless, numbers(y)) ? 0 : *fruitless + 1;
     /* Hypotheses read tensors and may set fields of the result, such as what it lacks; `found` takes these back. */
     single->verdict.result = found;
     memcpy(single->verdict.result.mistake, p.words, sizeof single->verdict.result.mistake);

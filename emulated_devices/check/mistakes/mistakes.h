@@ -150,7 +150,7 @@ void suspect_clipping(struct suspect *, const struct stepping *, struct clipping
 
 void suspect_forget(struct single_notes *);
 
-/** How many results nothing has explained, one after another.  NULL: no memory, and single.failed is set. */
+/** How many wrong results no dear hypothesis has explained, one after another.  NULL: no memory, and single.failed is set. */
 int *suspect_fruitless(struct single *);
 
 /** Offer the mistakes of the step whose result is suspected. */
