@@ -204,11 +204,10 @@ static void try_all_own_norms(struct suspect *suspect, const struct stepping *st
                               const struct clipping *clipping, double c, double *y)
 {
     int tried[SUSPECT_RANKS];
-    const int count = suspect_ranks(suspect->s, tried), pp = suspect->s->context->source.mesh.pp;
+    const int count = suspect_ranks(suspect->s, tried);
     for (int cut = 0; cut < SHARE_CUTS; cut++)
         for (int k = 0; k < count && suspect->words[0] == 0 && !suspect->s->failed; k++)
-            if (share_can(suspect->s->context->config, (enum share_cut)cut, tried[k]) &&
-                (cut != SHARE_STAGES || tried[k] == pp))
+            if (suspect_can(suspect->s, (enum share_cut)cut, tried[k]))
                 try_own_norms(suspect, stepping, (enum share_cut)cut, tried[k], clipping, c, y);
 }
 

@@ -79,6 +79,16 @@ int suspect_ranks(const struct single *single, int tried[SUSPECT_RANKS])
     return n;
 }
 
+/* Along tp and pp only the mesh's number of ranks is likely, if the mesh is known.  Experts may be cut along dp, too. */
+bool suspect_can(const struct single *single, enum share_cut cut, int parts)
+{
+    const struct single_mesh *mesh = &single->context->source.mesh;
+    return share_can(single->context->config, cut, parts)
+           && (cut != SHARE_ALONG_TP || mesh->tp == 0 || parts == mesh->tp)
+           && (cut != SHARE_STAGES || parts == mesh->pp)
+           && ((cut != SHARE_EXPERTS && cut != SHARE_EXPERTS_IN_TURN) || mesh->ep < 2 || parts == mesh->ep);
+}
+
 /* ---- adding up --------------------------------------------------------------------------------------------------- */
 
 /* A parameter is in one of these groups. */
@@ -178,7 +188,7 @@ static void norms_add_param(struct single *single, const char *kind, int param, 
         if (share == NULL) return;
         if (cut == SHARE_ALONG_TP) norms_add_square(sums, single, &p, share, before[n]);
         for (int k = 0; k < count; k++)
-            if (share_can(single->context->config, (enum share_cut)cut, tried[k]))
+            if (suspect_can(single, (enum share_cut)cut, tried[k]))
                 norms_add_owners(sums, (enum share_cut)cut, share, tried[k], before, cols);
     }
 }
@@ -252,9 +262,8 @@ static void guess_left_out(struct guessing *guessing)
 static void guess_tp(struct guessing *guessing, int parts)
 {
     const struct norm_sums *s = guessing->sums;
-    const struct model_config *c = guessing->single->context->config;
     const double whole = s->of[SHARE_ALONG_TP][parts].whole, times = parts - 1;
-    const bool can = share_can(c, SHARE_ALONG_TP, parts);
+    const bool can = suspect_can(guessing->single, SHARE_ALONG_TP, parts);
     /* `whole` counts once in s->all, so P - 1 times more make P. */
     norms_guess(guessing, can && s->has[NORM_OF_HEADS], sqrt(s->all + times * s->group[NORM_OF_HEADS]),
                 "the norms of heads count %d times", parts);
@@ -277,7 +286,7 @@ static void guess_tp(struct guessing *guessing, int parts)
 static void guess_ep(struct guessing *guessing, int parts)
 {
     const struct norm_sums *s = guessing->sums;
-    const bool can = s->has[NORM_EXPERTS] && share_can(guessing->single->context->config, SHARE_EXPERTS, parts);
+    const bool can = s->has[NORM_EXPERTS] && suspect_can(guessing->single, SHARE_EXPERTS, parts);
     const double experts = s->group[NORM_EXPERTS], rest = s->all - experts;
     norms_guess(guessing, can, sqrt(rest + experts / parts),
                 "the experts' squares are averaged over %d ranks along ep, not added up", parts);
@@ -293,8 +302,7 @@ static void guess_ep(struct guessing *guessing, int parts)
 static void guess_ranks(struct guessing *guessing, int parts)
 {
     const struct norm_sums *s = guessing->sums;
-    const bool staged = guessing->single->context->source.mesh.pp == parts
-        && share_can(guessing->single->context->config, SHARE_STAGES, parts);
+    const bool staged = suspect_can(guessing->single, SHARE_STAGES, parts);
     guess_tp(guessing, parts), guess_ep(guessing, parts);
     for (int r = 0; r < parts; r++)
         norms_guess(guessing, staged, sqrt(s->of[SHARE_STAGES][parts].rank[r]), "only what stage %d of %d has", r,

@@ -38,6 +38,9 @@ const struct step_norms *suspect_norms(struct single *, const char *kind);
  * @return how many. */
 int suspect_ranks(const struct single *, int tried[SUSPECT_RANKS]);
 
+/* Whether so many ranks may have cut the model so. */
+bool suspect_can(const struct single *, enum share_cut, int parts);
+
 /* The owners of a parameter's elements in a cut.  NULL: no memory, and single.failed is set. */
 const struct share *suspect_share(struct single *, enum share_cut, int param);
 

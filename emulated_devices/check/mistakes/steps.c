@@ -306,6 +306,39 @@ static void try_gradient(struct suspect *suspect, const struct moment *moment, d
     else suspect_explained(suspect, y, "the gradient is %.4f of what it must be", factor / read->clip);
 }
 
+/* Whether all numbers are some of the format's: then they may have been rounded from masters. */
+static bool steps_are_rounded(const struct read *read, const double *x)
+{
+    double buffer;
+    const struct tensor one = tensor_1d(&buffer, read->t->o->format, 1);
+    for (int64_t i = 0; i < read->n; i++) {
+        tensor_set(one, 0, x[i]);
+        if (tensor_get(one, 0) != x[i]) return false;
+    }
+    return dtype_is_narrow(read->t->o->format);
+}
+
+/* Decay is added to the gradient.  A weight that is shown in 16 bits may be a unit of roundoff away from the master
+ * that decays, so bounds are wider by what this moves the state. */
+static void try_decayed_gradient(struct suspect *suspect, const struct state_row *row, double *y)
+{
+    const struct read *read = row->moment->read;
+    const struct suspect narrow = *suspect;
+    const struct tensor bound = single_new(suspect->s, 1, read->n);
+    if (suspect->s->failed || row->decay == 0) return;
+    const double unit = read->old && steps_are_rounded(read, read->old) ? dtype_unit(read->t->o->format) : 0;
+    double sum = 0;
+    for (int64_t i = 0; i < read->n; i++) {
+        const double off = unit > 0 ? row->decay * unit * fabs(read->old[i]) : 0,
+                     g = row->clip * read->g[i] + row->decay * (read->old ? read->old[i] : 0);
+        numbers(bound)[i] = suspect->bound[i] + row->part * off * (row->squared ? 2 * fabs(g) + off : 1);
+        sum += numbers(bound)[i] * numbers(bound)[i];
+    }
+    suspect->bound = numbers(bound), suspect->allowed = sqrt(sum);
+    if (suspect_made(suspect, steps_state_at, row, y)) suspect_explained(suspect, y, "decay is added to the gradient");
+    suspect->bound = narrow.bound, suspect->allowed = narrow.allowed;
+}
+
 /* Whether a row of try_state is a guess of beta. */
 static bool is_beta(const struct state_row *row, const struct moment *moment)
 {
@@ -321,7 +354,6 @@ static void try_state(struct suspect *suspect, const struct moment *moment, doub
     const struct { const char *words; struct state_row row; } of[] = {
         { "the gradient is not clipped", { moment, keep, part, 1, 0, squared } },
         { "the gradient is clipped twice", { moment, keep, part, clip * clip, 0, squared } },
-        { "decay is added to the gradient", { moment, keep, part, clip, read->t->o->hyper.weight_decay, squared } },
         { "the gradient is added whole, not by 1 - beta", { moment, keep, 1, clip, 0, squared } },
         { "the gradient is not squared", { moment, keep, part, clip, 0, false } },
         { "the state before is forgotten", { moment, 0, part, clip, 0, squared } },
@@ -334,6 +366,8 @@ static void try_state(struct suspect *suspect, const struct moment *moment, doub
         if (!(moment->shown == GRADIENT_IS_WRONG && is_beta(&of[k].row, moment)) &&
             suspect_made(suspect, steps_state_at, &of[k].row, y))
             suspect_explained(suspect, y, "%s", of[k].words);
+    try_decayed_gradient(suspect, &(struct state_row){ moment, keep, part, clip, read->t->o->hyper.weight_decay,
+                                                       squared }, y);
     /* The state was not updated at all. */
     for (int64_t i = 0; i < read->n && moment->old; i++) y[i] = moment->old[i];
     if (moment->old) suspect_explained(suspect, y, "stale: it is that of the step before");

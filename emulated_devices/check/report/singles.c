@@ -30,6 +30,7 @@ struct noted { struct devices over, last; struct single_notes *notes; };
 /* All checks of a dump share these: that of all results, and those of single results from other copies. */
 struct shared {
     struct single_params params;
+    struct single_mesh mesh;
     struct model_copies copies;
     struct noted *noted;                /* [noteds] a set of ranks for each group that copies are read from: they are few */
     int noteds;
@@ -370,15 +371,13 @@ static enum error_code report_singles_check(const struct golden *golden, const s
 {
     struct checking c = { .golden = golden, .actual = actual, .format = format, .out = out, .view = view,
                           .shared = shared };
-    const int *const size = actual->mesh.size;
     *out = (struct singles){ 0 };
     const struct single_source source = { .fetch = singles_fetch, .fetch_rows = fetch_rows, .found = singles_note,
                                           .parts = parts_of, .context = &c, .copies = shared->copies.n,
                                           .only = view.only, .explainer = &mistakes_explainer,
                                           .some = view.last != NULL, .params = &shared->params,
                                           .notes = notes_of(shared, &view),
-                                          .mesh = { size[PP], size[DP], size[CP], size[EP], size[TP],
-                                                    actual_micros(actual) } };
+                                          .mesh = shared->mesh };
     enum error_code e = source.notes ? check_all(&c, rounding, source, err)
                                      : fail(err, ERR_MEMORY, "no memory for the results of all operations");
     if (!e && c.failed) e = fail(err, c.failed, "no memory for the results of all operations");
@@ -517,12 +516,22 @@ static enum error_code judge_copies(struct checking *checking, struct rounding r
     return e;
 }
 
+/* One device may have written what several have computed, so its mesh says nothing. */
+static struct single_mesh mesh_of(const struct actual *actual)
+{
+    const int *const size = actual->mesh.size;
+    const struct single_mesh mesh = { size[PP], size[DP], size[CP], size[EP], size[TP], 0 };
+    struct single_mesh of = actual->mesh.devices > 1 ? mesh : (struct single_mesh){ 0 };
+    of.micros = actual_micros(actual);
+    return of;
+}
+
 /* Begin and end what the checks of a dump share, around one of them. */
 static enum error_code singles_check_shared(const struct golden *golden, const struct actual *actual,
                                             enum dtype format, struct rounding rounding, struct view view,
                                             struct singles *out, struct error *err)
 {
-    struct shared shared = { .copies = model_copies_of(golden, actual->mesh.size[DP]) };
+    struct shared shared = { .copies = model_copies_of(golden, actual->mesh.size[DP]), .mesh = mesh_of(actual) };
     enum error_code e = single_params_make(&shared.params, &golden->config, err);
     if (e) return e;
     e = report_singles_check(golden, actual, format, rounding, view, &shared, out, err);
