@@ -1,5 +1,5 @@
-/* How much a check of single results reads: where copies of many tensors differ and are wrong, and where every result of
- * a pass is wrong.  The program under test is our own run of a golden file's model, on two ranks along dp that have
+/* How much a check of single results reads: where copies of many tensors differ and are wrong, and where every result
+ * of a pass is wrong.  The program under test is our own run of a golden file's model, on two ranks along dp that have
  * copies of all tensors. */
 #include "emulated_devices/check/report/singles.h"
 #include "ref/golden/replay.h"

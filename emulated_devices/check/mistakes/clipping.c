@@ -57,7 +57,7 @@ static void try_loss_scale(struct suspect *suspect, const struct clipping *clipp
 /* A guess whose factor is further from the one that fits best is not looked at, relative. */
 static const double NEAR_FACTOR = 1e-2;
 
-/* Of the guesses behind `not`, find the one whose factor is nearest to c.  @return -1: none is near. */
+/* Find the guess whose factor is nearest to c; `not` and its equals are left out.  @return -1: none is near. */
 static int nearest_guess(const struct step_norms *norms, const struct hyperparameters *hyper, double c, int not)
 {
     int best = -1;

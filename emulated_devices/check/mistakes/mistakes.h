@@ -87,7 +87,7 @@ bool suspect_explained(struct suspect *, const double *y, const char *format, ..
 #endif
     ;
 
-/* What a hypothesis makes of element i. */
+/* A hypothesis makes element i. */
 typedef double suspect_maker(const void *context, int64_t i);
 
 /* Make a hypothesis, if some wrong elements do not contradict it.  y: [count], complete only if it was made.
@@ -150,7 +150,8 @@ void suspect_clipping(struct suspect *, const struct stepping *, struct clipping
 
 void suspect_forget(struct single_notes *);
 
-/** How many wrong results no dear hypothesis has explained, one after another.  NULL: no memory, and single.failed is set. */
+/** Count wrong results that no dear hypothesis has explained, one after another.  NULL: no memory, and single.failed
+ *  is set. */
 int *suspect_fruitless(struct single *);
 
 /** Offer the mistakes of the step whose result is suspected. */

@@ -79,7 +79,8 @@ int suspect_ranks(const struct single *single, int tried[SUSPECT_RANKS])
     return n;
 }
 
-/* Along tp and pp only the mesh's number of ranks is likely, if the mesh is known.  Experts may be cut along dp, too. */
+/* Along tp and pp only the mesh's number of ranks is likely, if the mesh is known.  Experts may be cut along dp,
+ * too. */
 bool suspect_can(const struct single *single, enum share_cut cut, int parts)
 {
     const struct single_mesh *mesh = &single->context->source.mesh;

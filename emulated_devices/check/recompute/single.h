@@ -119,7 +119,7 @@ struct single_source {
     int copies;
     struct single_mesh mesh;
     const struct single_params *params; /* of the model; NULL: they are looked up again for each result */
-    struct single_notes **notes;        /* the explainer's notes live on here for further checks of the same tensors, and
+    struct single_notes **notes;        /* the explainer's notes live on here for further checks of the same tensors;
                                          * the owner forgets them; NULL: they end with the check */
 };
 

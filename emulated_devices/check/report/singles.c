@@ -32,7 +32,7 @@ struct shared {
     struct single_params params;
     struct single_mesh mesh;
     struct model_copies copies;
-    struct noted *noted;                /* [noteds] a set of ranks for each group that copies are read from: they are few */
+    struct noted *noted;                /* [noteds] for each set of ranks whose copies are read: they are few */
     int noteds;
 };
 
