@@ -4,6 +4,7 @@
 #define ORRERY_SINGLE_SHARES_H
 
 #include "emulated_devices/check/recompute/parts.h"
+#include "ref/model/config.h"
 
 /* Flat shards: the parameters of a unit are laid end to end, element by element; each rank has a P-th, rounded up. */
 enum share_cut {

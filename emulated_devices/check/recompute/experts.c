@@ -7,6 +7,7 @@
  */
 #include "emulated_devices/check/recompute/products.h"
 #include "emulated_devices/check/recompute/routing.h"
+#include "ref/model/config.h"
 #include <string.h>
 
 /* An expert's rows begin behind those of all experts before it. */

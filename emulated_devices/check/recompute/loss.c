@@ -9,6 +9,7 @@
  * walk.c runs the loss and calls single_gradient_norm at the end of a pass.  route.c gives the routers' losses.
  */
 #include "emulated_devices/check/recompute/routing.h"
+#include "ref/model/config.h"
 
 struct row { double top, lse; };        /* the largest logit, and log(sum of exp(x - top)) */
 

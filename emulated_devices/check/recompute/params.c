@@ -2,6 +2,7 @@
  * report/singles.c makes the list for a check and all its checks of copies; recompute/ and mistakes/ ask through
  * single_spec.  Only single_params_make can fail: without memory there is nothing to free. */
 #include "emulated_devices/check/recompute/parts.h"
+#include "ref/model/config.h"
 #include <stdlib.h>
 #include <string.h>
 

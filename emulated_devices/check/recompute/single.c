@@ -1,6 +1,7 @@
 /* single.c -- reads the program's tensors and keeps the matrices of a result.  All files of recompute/ use it
  * through parts.h.  After the first failure every function here does nothing, and single.failed keeps that error. */
 #include "emulated_devices/check/recompute/parts.h"
+#include "ref/model/config.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

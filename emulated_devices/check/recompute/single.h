@@ -24,11 +24,12 @@
 #define ORRERY_SINGLE_H
 
 #include "ref/error.h"
-#include "ref/model/config.h"
+#include "ref/model/param.h"
 #include "ref/numeric/rounding.h"
 #include "ref/numeric/tensor.h"
 #include <stdbool.h>
 
+struct model_config;
 enum { SINGLE_NAME = PARAM_NAME + 32, SINGLE_MISTAKE = 192 };
 
 enum single_verdict {

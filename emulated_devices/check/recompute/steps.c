@@ -4,6 +4,7 @@
 #include "emulated_devices/check/recompute/steps.h"
 #include "ref/optim/factors.h"
 #include "emulated_devices/check/recompute/stepping.h"
+#include "ref/model/config.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

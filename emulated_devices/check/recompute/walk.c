@@ -2,6 +2,7 @@
  * single_check is called by replay.c and tests.  Passes of the operations read through this file; their results end
  * in verdict.c. */
 #include "emulated_devices/check/recompute/routing.h"
+#include "ref/model/config.h"
 #include <stdio.h>
 #include <string.h>
 
