@@ -531,7 +531,8 @@ static enum error_code singles_check_shared(const struct golden *golden, const s
                                             enum dtype format, struct rounding rounding, struct view view,
                                             struct singles *out, struct error *err)
 {
-    struct shared shared = { .copies = model_copies_of(golden, actual->mesh.size[DP]), .mesh = mesh_of(actual) };
+    struct shared shared = { .copies = model_copies_of(golden, &shared.params, actual->mesh.size[DP]),
+                             .mesh = mesh_of(actual) };
     enum error_code e = single_params_make(&shared.params, &golden->config, err);
     if (e) return e;
     e = report_singles_check(golden, actual, format, rounding, view, &shared, out, err);
