@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct model_copies model_copies_of(const struct golden *golden, int n)
+struct model_copies model_copies_of(const struct golden *golden, const struct single_params *params, int n)
 {
-    return (struct model_copies){ .golden = golden, .n = n > 1 && n <= golden->B ? n : 0 };
+    return (struct model_copies){ .golden = golden, .params = params, .n = n > 1 && n <= golden->B ? n : 0 };
 }
 
 void model_copies_free(struct model_copies *copies)
 {
     for (int k = 0; k < copies->n && copies->grad; k++) free(copies->grad[k]);
-    free(copies->grad), free(copies->share);
+    free(copies->grad), free(copies->share), free(copies->begin);
     *copies = (struct model_copies){ 0 };
 }
 
@@ -91,17 +91,27 @@ static enum error_code model_copies_compute(struct model_copies *copies, int k, 
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Where a parameter's gradients begin in the copy's list; -1: no parameter has this name and size. */
-static int64_t begin_of(const struct model_config *config, const char *name, int64_t count)
+static int64_t model_copies_count(const struct param_spec *spec)
 {
-    int64_t at = 0;
-    for (int i = 0; i < model_param_count(config); i++) {
-        const struct param_spec p = model_param(config, i);
-        const int64_t n = p.ndim > 1 ? p.dim[0] * p.dim[1] : p.dim[0];
-        if (strcmp(p.name, name) == 0) return n == count ? at : -1;
-        at += n;
-    }
-    return -1;
+    return spec->ndim > 1 ? spec->dim[0] * spec->dim[1] : spec->dim[0];
+}
+
+/* Find where each parameter's gradients begin, once for all copies. */
+static enum error_code find_begins(struct model_copies *copies, struct error *err)
+{
+    const struct single_params *all = copies->params;
+    if (copies->begin) return OK;
+    copies->begin = malloc(((size_t)all->count + 1) * sizeof *copies->begin);
+    if (copies->begin == NULL) return fail(err, ERR_MEMORY, "no memory for the copies of a model");
+    for (int64_t i = 0, at = 0; i < all->count; at += model_copies_count(&all->spec[i++])) copies->begin[i] = at;
+    return OK;
+}
+
+/* Where a parameter's gradients begin in the copy's list; -1: no parameter has this name and size. */
+static int64_t begin_of(const struct model_copies *copies, const char *name, int64_t count)
+{
+    const int i = single_params_find(copies->params, name);
+    return i >= 0 && model_copies_count(&copies->params->spec[i]) == count ? copies->begin[i] : -1;
 }
 
 enum error_code model_copies_fetch(struct model_copies *copies, const char *name, struct tensor out,
@@ -116,11 +126,12 @@ enum error_code model_copies_fetch(struct model_copies *copies, const char *name
     if (copies->grad == NULL || copies->share == NULL)
         return fail(err, ERR_MEMORY, "no memory for the copies of a model");
     /* The gradients are computed when the first of them is asked for; later reads only copy. */
-    const enum error_code e = copies->grad[k] == NULL ? model_copies_compute(copies, k, err) : OK;
+    enum error_code e = find_begins(copies, err);
+    if (!e && copies->grad[k] == NULL) e = model_copies_compute(copies, k, err);
     if (e || copies->grad[k] == NULL) return e;
     const char *what = name + used;
     const int64_t at = strncmp(what, "grad/", 5) == 0
-        ? begin_of(&copies->golden->config, what + 5, tensor_count(out)) : -1;
+        ? begin_of(copies, what + 5, tensor_count(out)) : -1;
     if (strcmp(what, "share") == 0) tensor_set(out, 0, copies->share[k]);
     else if (at >= 0) memcpy(out.data, copies->grad[k] + at, (size_t)tensor_count(out) * sizeof(double));
     else return OK;

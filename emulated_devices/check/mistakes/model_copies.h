@@ -12,14 +12,16 @@
 
 struct model_copies {
     const struct golden *golden;
+    const struct single_params *params; /* of the model */
+    int64_t *begin;                     /* [parameters] where each one's gradients begin in a copy's list; NULL: not yet */
     int n;
     double **grad;                      /* [n] a copy's gradients, one parameter after the other; NULL: not computed */
     double *share;                      /* [n] */
 };
 
 /** Serial.  The copies of a golden file's first batch; nothing is computed until it is asked for.  1 copy, or more than
- *  there are sequences, are none: n is then 0. */
-struct model_copies model_copies_of(const struct golden *, int n);
+ *  there are sequences, are none: n is then 0.  The parameters must live as long as the copies. */
+struct model_copies model_copies_of(const struct golden *, const struct single_params *, int n);
 
 /**
  * Read "copy/K/grad/NAME", K's part of the gradient, or "copy/K/share", its part of the labels that count.

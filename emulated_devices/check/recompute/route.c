@@ -14,6 +14,7 @@
 #include "ref/model/balance.h"
 #include "ref/model/params.h"
 #include "ref/routers/router.h"
+#include "ref/model/config.h"
 #include <string.h>
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
