@@ -289,14 +289,15 @@ static enum error_code make_measure(const struct golden *inputs, const struct go
 }
 
 /* The true results are those of a run in fp64, then the masks of dropout. */
-static enum error_code make_compute(struct golden_tensors *list, const struct golden *inputs, int *tensors,
-                                    struct error *err)
+static enum error_code make_compute(struct golden_tensors *list, const struct golden *inputs,
+                                    const struct golden_request *request, int *tensors, struct error *err)
 {
     struct replay truth;
     enum error_code e = replay_run(&truth, inputs, F64, NULL, err);
     if (e) return e;
     *tensors = truth.records;
     e = check_finite(&truth, err);
+    if (!e && request->computed) request->computed(request->context, &truth);
     for (int i = 0; i < truth.records && !e; i++) e = add_record(list, &truth.record[i], err);
     replay_free(&truth);
     return e ? e : golden_add_masks(list, inputs, err);
@@ -315,7 +316,7 @@ static enum error_code ref_golden_make(const struct golden *golden, const struct
     /* Behind the inputs come the results, which have bounds. */
     const int first = list->count;
     make_say(request, "every tensor in fp64");
-    e = make_compute(list, &inputs, tensors, err);
+    e = make_compute(list, &inputs, request, tensors, err);
     if (!e) e = make_measure(&inputs, request, list->all + first, *tensors, &bounds, err);
     if (!e) e = seal_add(bounds, list->all, list->count, err);
     if (!e) e = write_both(list, notes, request->path, bounds, err);

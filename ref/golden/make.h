@@ -20,8 +20,10 @@ struct golden_request {
     struct hyperparameters hyper[GOLDEN_MOST_OPTIMIZERS];       /* lr: of all steps */
     const char *path;                   /* NAME.safetensors */
     double bound;                       /* of every tensor in every format, for a benchmark; 0: bounds are measured */
-    /* Called before each part of the work, with a few words, and after each twin (bounds.h); may be NULL. */
+    /* Called before each part of the work, with a few words; when the results are computed; and after each twin
+     * (bounds.h); may be NULL. */
     void (*progress)(void *context, const char *what);
+    void (*computed)(void *context, const struct replay *run);
     void (*twin)(void *context, enum dtype, int number);
     void *context;
 };

@@ -86,6 +86,18 @@ static void note_choice(struct replay *replay, struct tensor experts)
     replay->choices += n;
 }
 
+/* Count the experts that no token of a whole batch chose. */
+static void note_idle(struct replay *replay, struct tensor experts)
+{
+    const int32_t *chosen = experts.data;
+    const int64_t n = tensor_count(experts);
+    for (int64_t e = 0; e < replay->model.config.mixture.E && replay->model.B == replay->golden->B; e++) {
+        bool found = false;
+        for (int64_t i = 0; i < n && !found; i++) found = chosen[i] == e;
+        replay->idle += !found;
+    }
+}
+
 static void replay_exchange(struct tensor t, int64_t i, int64_t j)
 {
     const double x = tensor_get(t, i);
@@ -146,7 +158,10 @@ static void replay_see(void *context, const char *name, int layer, bool gradient
     if (!gradient && r->keeping && r->follow && !is_told(r) && strcmp(name, "router.logits") == 0)
         make_choose(t, r->follow->choice + r->choices, r->model.config.mixture.k);
     /* The choices are known when the weights of the chosen experts are. */
-    if (!gradient && strcmp(name, "router.weights") == 0) note_choice(r, r->model.block[layer].experts);
+    if (!gradient && strcmp(name, "router.weights") == 0) {
+        note_choice(r, r->model.block[layer].experts);
+        note_idle(r, r->model.block[layer].experts);
+    }
     if (!r->keeping) return;
     if (in_block) snprintf(full, sizeof full, "%s/h.%d.%s", gradient ? "grad" : "act", layer, name);
     else snprintf(full, sizeof full, "%s/%s", gradient ? "grad" : "act", name);
@@ -396,7 +411,7 @@ static enum error_code run_from_start(struct replay *replay, const struct pertur
 {
     const struct golden *g = replay->golden;
     char optimizer[32];
-    replay->records = 0, replay->choices = 0;
+    replay->records = 0, replay->choices = 0, replay->idle = 0;
     if (disturb) replay->disturbance = *disturb;
     if (disturb) replay->disturb = perturbing_observer(&replay->disturbance);
     enum error_code e = replay_start(replay, err);

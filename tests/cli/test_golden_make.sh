@@ -88,8 +88,8 @@ test_refusals() {
     refused 2 '--out' --batch tokens.safetensors
     refused 2 '--out out/own: must end with \.safetensors' --out out/own --batch tokens.safetensors
     refused 1 '--out none/own\.safetensors: cannot be written' --out none/own.safetensors --batch tokens.safetensors
-    refused 2 'needs --batch FILE or --text FILE$' --out out/own.safetensors
-    refused 2 'not both' "${to[@]}" --text "$text"
+    refused 2 'needs one of --batch FILE, --text FILE and --cover$' --out out/own.safetensors
+    refused 2 ', not two$' "${to[@]}" --text "$text"
     refused 2 "no-such" "${to[@]}" --model no-such
     refused 1 '--batch nowhere: cannot be opened' --out out/own.safetensors --batch nowhere
     make_tokens 2 5 256 >bad.safetensors

@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/golden/golden.h"
 #include "ref/golden/batch.h"
 #include "ref/golden/bounds.h"
+#include "ref/golden/cover.h"
 #include "ref/golden/make.h"
 #include "ref/io/text.h"
 #include <math.h>
@@ -17,6 +18,7 @@ struct make_options {
     int steps, sequences, tokens, micros;
     double lr, weight_decay, clip, eps, dropout;
     uint64_t seed;
+    bool cover;
 };
 
 static enum error_code make_parse(struct make_options *options, int argc, char **argv, bool *help, struct error *err)
@@ -28,21 +30,26 @@ static enum error_code make_parse(struct make_options *options, int argc, char *
         { "--model", "NAME|DIR", OPTION_STRING, &options->model,
           .help = "a preset of `orrery list`, or a Hugging Face folder with weights" },
         { "--seed", "N", OPTION_UINT64, &options->seed,
-          .help = "seed of a preset's weights, of dropout and of a text's batches" },
+          .help = "seed of a preset's weights, of dropout, and of batches that are drawn" },
         { .kind = OPTION_HEADING, .help = "Batches" },
         { "--batch", "FILE", OPTION_STRING, &options->batch,
           .help = "safetensors with ids and labels, integers [sequences, tokens] (the same in every step) or "
                   "[steps, sequences, tokens]; labels -1 and -100 are ignored" },
         { "--text", "FILE", OPTION_STRING, &options->text, .help = "a text; every byte is a token" },
+        { "--cover", NULL, OPTION_SWITCH, &options->cover,
+          .help = "draw tokens and labels that show as many kinds of mistakes as fit; what does not fit is said, with "
+                  "the size that it needs" },
         { "--sequences", "N", OPTION_INT, &options->sequences, .min = 1, .max = 1 << 20,
-          .help = "with --text: sequences in a batch; default: 4" },
+          .help = "with --text and --cover: sequences in a batch; default: 4" },
         { "--tokens", "N", OPTION_INT, &options->tokens, .min = 1, .max = 1 << 20,
-          .help = "with --text: tokens in a sequence; default: 32, or the model's positions if they are fewer" },
+          .help = "with --text and --cover: tokens in a sequence; default: 32, or the model's positions if they are "
+                  "fewer; with --cover one less where that is a multiple of 8" },
         { "--micro", "M", OPTION_INT, &options->micros, .min = 1, .max = 1 << 20,
           .help = "also store what each of M microbatches adds to loss and gradients; default: no microbatches" },
         { .kind = OPTION_HEADING, .help = "Steps" },
         { "--steps", "N", OPTION_INT, &options->steps, .min = 1, .max = GOLDEN_MOST_STEPS,
-          .help = "steps of each optimizer; default: as many as --batch has batches, and 3 with --text" },
+          .help = "steps of each optimizer; default: as many as --batch has batches, and 3 with --text and "
+                  "--cover" },
         { "--optimizer", "LIST", OPTION_STRING, &options->optimizers,
           .help = "optimizers, each from the same start, with commas: adamw, sgd, momentum" },
         { "--lr", "RATE", OPTION_DOUBLE, &options->lr, .min = 0, .max = INFINITY,
@@ -65,7 +72,7 @@ static enum error_code make_parse(struct make_options *options, int argc, char *
         { 0 }
     };
     return parse_command(
-        "golden make", "--out FILE [--model NAME|DIR] --batch FILE|--text FILE [options]",
+        "golden make", "--out FILE [--model NAME|DIR] --batch FILE|--text FILE|--cover [options]",
         "Compute every tensor of your own model and batch in fp64, forward, backward and in the\n"
         "optimizers' steps, and measure the bound of each in fp32, bf16 and fp16. `orrery check FILE YOURS`\n"
         "then names the first tensor of your program that is wrong: docs/checking/backend_authors.md.",
@@ -123,15 +130,31 @@ static enum error_code take_optimizers(struct golden_request *request, const str
 
 /* ---- batches ----------------------------------------------------------------------------------------------------- */
 
+/* The shape of batches that are drawn. */
+static void take_shape(struct golden *golden, const struct make_options *options)
+{
+    golden->steps = options->steps ? options->steps : USUAL_STEPS;
+    golden->B = options->sequences ? options->sequences : USUAL_SEQUENCES;
+    golden->S = options->tokens ? options->tokens : golden->config.S < USUAL_TOKENS ? golden->config.S : USUAL_TOKENS;
+}
+
+static enum error_code take_cover(struct golden *golden, const struct make_options *options, const char *weights,
+                                  struct error *err)
+{
+    take_shape(golden, options);
+    if (options->tokens == 0 && golden->S % 8 == 0) golden->S--;
+    enum error_code e = batch_allocate(golden, err);
+    if (!e) e = cover_draw(golden, weights, err);
+    return e ? fail_about(err, e, "--cover") : batch_check(golden, "--cover", err);
+}
+
 static enum error_code take_text(struct golden *golden, const struct make_options *options, struct error *err)
 {
     struct text text;
     if (golden->config.V < TEXT_VOCABULARY)
         return fail(err, ERR_PLAN, "--text: model %s has V=%lld tokens; text needs %d, one for each byte",
                     golden->config.name, (long long)golden->config.V, TEXT_VOCABULARY);
-    golden->steps = options->steps ? options->steps : USUAL_STEPS;
-    golden->B = options->sequences ? options->sequences : USUAL_SEQUENCES;
-    golden->S = options->tokens ? options->tokens : golden->config.S < USUAL_TOKENS ? golden->config.S : USUAL_TOKENS;
+    take_shape(golden, options);
     enum error_code e = text_load(&text, &options->text, 1, err);
     if (e) return fail_about(err, e, "--text");
     e = text_check_length(&text, golden->S, err);
@@ -144,16 +167,20 @@ static enum error_code take_text(struct golden *golden, const struct make_option
     return fail_about(err, e, "--text");
 }
 
-static enum error_code take_batches(struct golden *golden, const struct make_options *options, struct error *err)
+static enum error_code take_batches(struct golden *golden, const struct make_options *options, const char *weights,
+                                    struct error *err)
 {
-    if (!options->batch == !options->text)
-        return fail(err, ERR_USAGE, "golden make: it needs --batch FILE or --text FILE%s",
-                    options->text ? ", not both" : "");
+    const int sources = (options->batch != NULL) + (options->text != NULL) + options->cover;
+    if (sources != 1)
+        return fail(err, ERR_USAGE, "golden make: it needs one of --batch FILE, --text FILE and --cover%s",
+                    sources ? ", not two" : "");
     if (options->batch && (options->sequences || options->tokens))
         return fail(err, ERR_USAGE, "%s: --batch %s says how many there are",
                     options->sequences ? "--sequences" : "--tokens", printable_path(options->batch).text);
-    enum error_code e = options->text ? take_text(golden, options, err)
-                                : fail_about(err, batch_read(golden, options->batch, options->steps, err), "--batch");
+    enum error_code e = options->text    ? take_text(golden, options, err)
+                        : options->cover ? take_cover(golden, options, weights, err)
+                                         : fail_about(err, batch_read(golden, options->batch, options->steps, err),
+                                                      "--batch");
     if (!e && golden->steps > GOLDEN_MOST_STEPS)
         e = fail(err, ERR_USAGE, "--batch: has %lld steps; at most %d, or fewer by --steps", (long long)golden->steps,
                  GOLDEN_MOST_STEPS);
@@ -179,10 +206,28 @@ static enum error_code take_model(struct golden *golden, const struct make_optio
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
+/* Who is told of the making. */
+struct make_watch { struct time_left line; bool cover; };
+
 static void progress(void *context, const char *what)
 {
-    time_left_end(context);
+    struct make_watch *watch = context;
+    time_left_end(&watch->line);
     printf("%s\n", what);
+    fflush(stdout);
+}
+
+static void make_twin(void *context, enum dtype dtype, int number)
+{
+    struct make_watch *watch = context;
+    golden_show_twin(&watch->line, dtype, number);
+}
+
+/* Before the bounds are measured, which takes longest. */
+static void make_computed(void *context, const struct replay *run)
+{
+    struct make_watch *watch = context;
+    if (golden_show_gaps(run) > 0 && !watch->cover) printf("--cover draws a batch that shows as many as fit\n");
     fflush(stdout);
 }
 
@@ -191,21 +236,22 @@ enum error_code golden_make_command(int argc, char **argv, int *status, struct e
     struct make_options o = { .model = "tiny", .optimizers = "adamw", .kept = "all", .seed = 42, .lr = -1,
                               .weight_decay = -1, .clip = -1, .eps = -1 };
     struct golden g = { 0 };
-    struct time_left line;
-    struct golden_request q = { .progress = progress, .twin = golden_show_twin, .context = &line };
+    struct make_watch watch;
+    struct golden_request q = { .progress = progress, .computed = make_computed, .twin = make_twin,
+                                .context = &watch };
     int tensors = 0;
     bool help;
     (void)status;
     enum error_code e = make_parse(&o, argc, argv, &help, err);
     if (e || help) return e;
-    q.path = o.out;
+    q.path = o.out, watch.cover = o.cover;
     e = take_optimizers(&q, &o, err);
     if (!e) e = take_model(&g, &o, &q.weights, err);
-    if (!e) e = take_batches(&g, &o, err);
+    if (!e) e = take_batches(&g, &o, q.weights, err);
     if (!e) e = check_out(o.out, err);
-    time_left_begin(&line);
+    time_left_begin(&watch.line);
     if (!e) e = golden_make(&g, &q, &tensors, err);
-    time_left_end(&line);
+    time_left_end(&watch.line);
     if (!e)
         printf("%s: %d tensors of model %s, %lld step%s of %lld x %lld tokens; bounds in %s\n", o.out, tensors,
                g.config.name, (long long)g.steps, plural(g.steps), (long long)g.B, (long long)g.S,
