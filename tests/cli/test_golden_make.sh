@@ -77,6 +77,37 @@ test_dropout_and_its_masks() {
     ! grep -q '"mask/1/embedding"' own.safetensors || complain 'a Llama has no dropout of embeddings'
 }
 
+# Rates by a schedule, as `orrery train` has them, or by a list: the checker holds each step to its own.
+rates_of() { od -An -t f8 -j "$(offset_of "$1" "$2/lr")" -N 32 "$1" | tr -s ' \n' ' '; }
+test_rates_of_steps() {
+    small
+    local make=(golden make --batch tokens.safetensors --seed 5 --eps 1e-4 --optimizer adamw,sgd)
+    run "${make[@]}" --out own.safetensors --steps 4 --lr 0.1 --lr-schedule linear --warmup 1 --min-lr 0.01;  expect_status 0; expect_silent
+    [[ "$(rates_of own.safetensors sgd)" =~ ^\ 0\.1\ 0\.0[67][0-9]+\ 0\.0[34][0-9]+\ 0\.01\ $ ]] || complain "rates are $(rates_of own.safetensors sgd)"
+    # the same as a run of its own logs: cosine, a tenth of 20 steps of warm-up
+    run "${make[@]}" --out own.safetensors --steps 4 --lr 0.1 --lr-schedule cosine --lr-steps 20;             expect_status 0
+    train --steps 4 --lr 0.1 --lr-steps 20 --log run;                                                         expect_status 0
+    local want; want=$(grep -oE '"train/lr": ?[0-9.e-]+|"lr": ?[0-9.e-]+' run.jsonl | grep -oE '[0-9.e-]+$' | awk '{ printf " %.6f", $1 }')
+    [ "$(rates_of own.safetensors adamw | awk '{ for (i = 1; i <= NF; i++) printf " %.6f", $i }')" = "$want" ] || complain "rates are $(rates_of own.safetensors adamw), of a run $want"
+    # without a schedule the rate stays after the warm-up
+    run "${make[@]}" --out own.safetensors --steps 4 --lr 0.1 --warmup 2;                                     expect_status 0
+    [ "$(rates_of own.safetensors sgd)" = ' 0.05 0.1 0.1 0.1 ' ] || complain "rates are $(rates_of own.safetensors sgd)"
+
+    printf '0.1\n0.2\n0.3\n' >rates; printf '0.1\n0.1\n0.2\n' >late
+    run "${make[@]}" --out own.safetensors --lr-file rates;     expect_status 0; expect_out '3 steps of 2 x 5 tokens'
+    run "${make[@]}" --out late.safetensors --lr-file late;     expect_status 0
+    run train --check ./own.safetensors --tp 2 --optimizer adamw --dump good/;      expect_status 0
+    run check own.safetensors good;                             expect_status 0; expect_silent
+    run train --check ./late.safetensors --tp 2 --optimizer adamw --dump bad/;      expect_status 0
+    run check own.safetensors bad;                              expect_status 3; expect_error 'adamw/2/weight/.* differs'; expect_out 'the step is 0\.5000 of what it must be, as by another learning rate'
+    refused 2 '--lr: --lr-file has the rate of each step' --out out/own.safetensors --batch tokens.safetensors --lr-file rates --lr 1
+    refused 2 '--lr-file: has rates of 3 steps; --steps asks for 2' --out out/own.safetensors --batch tokens.safetensors --lr-file rates --steps 2
+    refused 2 '--min-lr: needs --lr-schedule' --out out/own.safetensors --batch tokens.safetensors --min-lr 1
+    refused 2 '--lr-decay 1: is for --lr-schedule wsd, not linear' --out out/own.safetensors --batch tokens.safetensors --lr-schedule linear --lr-decay 1
+    echo -1 >>rates;   refused 1 '--lr-file: rates:4: must be the rate of a step, a number from 0 on' --out out/own.safetensors --batch tokens.safetensors --lr-file rates
+    refused 1 '--lr-file: nowhere: cannot be opened' --out out/own.safetensors --batch tokens.safetensors --lr-file nowhere
+}
+
 refused() {                             # refused STATUS MESSAGE OPTIONS...: and nothing is written
     run golden make "${@:3}";           expect_status "$1"; expect_error "$2"
     [ -z "$(ls -A out 2>/dev/null)" ] || complain "it left behind: $(ls -A out)"
@@ -138,4 +169,5 @@ test_an_older_file_stays() {
     [ "$(ls | wc -l)" = 3 ] || complain "it left behind: $(ls)"
 }
 
-run_tests test_of_a_folder_of_weights test_devices_beside_it test_dropout_and_its_masks test_refusals test_an_older_file_stays
+run_tests test_of_a_folder_of_weights test_devices_beside_it test_dropout_and_its_masks test_rates_of_steps test_a_mixture_in_microbatches \
+    test_refusals test_an_older_file_stays

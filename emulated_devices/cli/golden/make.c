@@ -1,10 +1,11 @@
 /* make.c -- `orrery golden make`: a golden file of somebody's own model and batches, with its bounds. */
-#include "emulated_devices/cli/golden/golden.h"
+#include "emulated_devices/cli/golden/make_options.h"
 #include "ref/golden/batch.h"
 #include "ref/golden/bounds.h"
 #include "ref/golden/cover.h"
 #include "ref/golden/make.h"
 #include "ref/io/text.h"
+#include "ref/optim/rates.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +13,6 @@
 
 #define SUFFIX ".safetensors"
 enum { USUAL_STEPS = 3, USUAL_SEQUENCES = 4, USUAL_TOKENS = 32 };
-
-struct make_options {
-    const char *model, *batch, *text, *out, *optimizers, *kept, *as;
-    int steps, sequences, tokens, micros;
-    double lr, weight_decay, clip, eps, dropout;
-    uint64_t seed;
-    bool cover;
-};
 
 static enum error_code make_parse(struct make_options *options, int argc, char **argv, bool *help, struct error *err)
 {
@@ -53,7 +46,20 @@ static enum error_code make_parse(struct make_options *options, int argc, char *
         { "--optimizer", "LIST", OPTION_STRING, &options->optimizers,
           .help = "optimizers, each from the same start, with commas: adamw, sgd, momentum" },
         { "--lr", "RATE", OPTION_DOUBLE, &options->lr, .min = 0, .max = INFINITY,
-          .help = "learning rate of all steps; default: the optimizer's usual one" },
+          .help = "learning rate; default: the optimizer's usual one" },
+        { "--lr-schedule", "NAME", OPTION_CHOICE, &options->schedule, .choices = rate_schedule_names,
+          .help = "course of the learning rate after the warm-up, as in orrery train; default: the rate does not "
+                  "change" },
+        { "--lr-decay", "N", OPTION_INT, &options->lr_decay, .min = 1, .max = 1e9,
+          .help = "for wsd: the last steps, in which the rate falls; default: a fifth of --lr-steps" },
+        { "--min-lr", "RATE", OPTION_DOUBLE, &options->min_lr, .min = 0, .max = 1e6,
+          .help = "with --lr-schedule: learning rate at the end; default: a tenth of --lr" },
+        { "--warmup", "N", OPTION_INT, &options->warmup, .min = 0, .max = 1e9,
+          .help = "steps of linear warm-up; default: none; with --lr-schedule a tenth of --lr-steps" },
+        { "--lr-steps", "N", OPTION_INT, &options->lr_steps, .min = 1, .max = 1e9,
+          .help = "with --lr-schedule: step at which the schedule ends; default: the last step" },
+        { "--lr-file", "FILE", OPTION_STRING, &options->lr_file,
+          .help = "a text with the learning rate of each step, one a line, instead" },
         { "--weight-decay", "X", OPTION_DOUBLE, &options->weight_decay, .min = 0, .max = 1e6,
           .help = "decoupled weight decay of matrices; default: the optimizer's usual one" },
         { "--clip", "NORM", OPTION_DOUBLE, &options->clip, .min = 0, .max = 1e30,
@@ -234,9 +240,10 @@ static void make_computed(void *context, const struct replay *run)
 enum error_code golden_make_command(int argc, char **argv, int *status, struct error *err)
 {
     struct make_options o = { .model = "tiny", .optimizers = "adamw", .kept = "all", .seed = 42, .lr = -1,
-                              .weight_decay = -1, .clip = -1, .eps = -1 };
+                              .weight_decay = -1, .clip = -1, .eps = -1, .min_lr = -1, .warmup = -1 };
     struct golden g = { 0 };
     struct make_watch watch;
+    double rates[GOLDEN_MOST_STEPS];
     struct golden_request q = { .progress = progress, .computed = make_computed, .twin = make_twin,
                                 .context = &watch };
     int tensors = 0;
@@ -247,7 +254,9 @@ enum error_code golden_make_command(int argc, char **argv, int *status, struct e
     q.path = o.out, watch.cover = o.cover;
     e = take_optimizers(&q, &o, err);
     if (!e) e = take_model(&g, &o, &q.weights, err);
+    if (!e) e = golden_read_rates(&o, rates, &q, err);
     if (!e) e = take_batches(&g, &o, q.weights, err);
+    if (!e) e = golden_take_rates(&q, &o, g.steps, err);
     if (!e) e = check_out(o.out, err);
     time_left_begin(&watch.line);
     if (!e) e = golden_make(&g, &q, &tensors, err);
