@@ -117,6 +117,18 @@ static bool lacks_different_sequences(const struct coverage_view *view, struct w
     return false;
 }
 
+static bool is_packed(const struct coverage_view *view) { return view->golden->positions != NULL; }
+static bool is_not_packed(const struct coverage_view *view) { return !is_packed(view); }
+
+static bool lacks_documents(const struct coverage_view *view, struct words *words)
+{
+    const struct golden *g = view->golden;
+    words_add(words, "no sequence has two documents");
+    for (int64_t i = 0; i < coverage_tokens(g); i++)
+        if (g->positions[i] == 0 && i % g->S > 0) return false;
+    return true;
+}
+
 static bool lacks_steps(const struct coverage_view *view, struct words *words)
 {
     words_add(words, "there is one step only");
@@ -312,13 +324,14 @@ static const struct coverage_row rows[] = {
     { NULL, lacks_repeats, "gradients of an embedding that overwrite each other, and are not summed",
       needs_two_tokens },
     { NULL, lacks_ignored, "ignored labels that count, and a mean over all tokens", NULL },
-    { NULL, lacks_last_labels, "a last label that is lost, or shifted to the next sequence", NULL },
+    { is_not_packed, lacks_last_labels, "a last label that is lost, or shifted to the next sequence", NULL },
     { NULL, lacks_uneven_sequences, "a mean of the parts' means", NULL },
     { NULL, lacks_uneven_tokens, "a mean of the parts' means", NULL },
     { NULL, lacks_a_count_beyond_bf16, "a number of labels that is kept in bf16", needs_more_labels },
     { NULL, lacks_sequences, "whatever mixes up sequences: positions that go on, tokens that see each other",
       needs_two_sequences },
     { NULL, lacks_different_sequences, "a sequence in the place of the other", NULL },
+    { is_packed, lacks_documents, "documents that see each other, and positions that go on", NULL },
     { NULL, lacks_pairs_of_tokens, "attention: its mask, scores, softmax and positions", needs_two_tokens },
     { NULL, lacks_a_rest, "a kernel that computes whole tiles of tokens only", needs_a_rest },
     { has_far_positions, lacks_far_positions, "positions that are kept in bf16", needs_far_positions },

@@ -8,6 +8,7 @@
 #include "ref/golden/seal.h"
 #include "ref/io/json.h"
 #include "ref/model/family.h"
+#include "ref/model/sample_mask.h"
 #include "ref/model/weights.h"
 #include <math.h>
 #include <stdio.h>
@@ -168,6 +169,9 @@ static enum error_code add_inputs(struct golden_tensors *list, const struct gold
     ids.data = golden->ids, labels.data = golden->labels;
     enum error_code e = add_copy(list, "ids", ids, err);
     if (!e) e = add_copy(list, "labels", labels, err);
+    struct tensor positions = shape;
+    positions.data = golden->positions;
+    if (!e && positions.data) e = add_copy(list, GOLDEN_POSITIONS, positions, err);
     for (int i = 0; i < request->optimizers && !e; i++) {
         char name[RECORD_NAME];
         snprintf(name, sizeof name, "%s/lr", request->optimizer[i]->name);
@@ -206,6 +210,13 @@ static bool labels_are_even(const struct golden *golden)
     return even;
 }
 
+static bool has_padding(const struct golden *golden)
+{
+    for (int64_t i = 0; golden->positions && i < golden->steps * golden->B * golden->S; i++)
+        if (is_padding(golden->positions[i])) return true;
+    return false;
+}
+
 /* Gradients of microbatches have to add up to those of the batch, and dropped elements need masks.  These models
  * cannot have that. */
 static enum error_code check_request(const struct golden *golden, struct error *err)
@@ -218,6 +229,9 @@ static enum error_code check_request(const struct golden *golden, struct error *
     if (c->mlp == MLP_MIXTURE && golden->micros > 0 && !labels_are_even(golden))
         return fail(err, ERR_PLAN, "model %s: routers' losses count tokens, the cross entropy counts labels; with "
                     "microbatches each must have the same share of both", c->name);
+    if (mixture_layers(c) > 0 && has_padding(golden))
+        return fail(err, ERR_PLAN, "model %s: routers' losses leave out padding, which `orrery check` does not; packed "
+                    "sequences of a mixture must be full", c->name);
     if (c->shortcut && drops(c))
         return fail(err, ERR_PLAN, "model %s: dropout beside a shortcut has no masks here; it must be 0", c->name);
     return OK;

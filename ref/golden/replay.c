@@ -209,10 +209,10 @@ static enum error_code forward_backward(struct replay *replay, int64_t step, dou
     const struct golden *g = replay->golden;
     const int64_t at = step * g->B * g->S;
     replay->model.seed = dropout_seed(g->seed, step);
-    replay->model.micro_of = replay->micro_of;
+    replay->model.micro_of = replay->micro_of, replay->model.packed = golden_positions(g, step, 0);
     const enum error_code e = transformer_forward(&replay->model, g->ids + at, g->labels + at, g->B, g->S, loss, err);
     if (!e) transformer_backward(&replay->model);
-    replay->model.micro_of = NULL;
+    replay->model.micro_of = NULL, replay->model.packed = NULL;
     return e;
 }
 
@@ -273,6 +273,7 @@ static enum error_code microbatches(struct replay *replay, struct error *err)
         char folder[FOLDER];
         const double share = (double)golden_labels(g, first, count) / (double)(all ? all : 1);
         m->first = first, m->loss_scale = scale * share;        /* the forward pass sets slopes of routers' losses */
+        m->packed = golden_positions(g, 0, first);
         e = transformer_forward(m, g->ids + first * g->S, g->labels + first * g->S, count, g->S, &loss[k], err);
         if (e) break;
         loss[k] *= share;
@@ -282,7 +283,7 @@ static enum error_code microbatches(struct replay *replay, struct error *err)
         transformer_zero_gradients(m);
     }
     if (!e) keep_numbers(replay, "micro/loss", loss, g->micros);
-    m->loss_scale = scale, m->first = 0;
+    m->loss_scale = scale, m->first = 0, m->packed = NULL;
     free(loss);
     return e;
 }

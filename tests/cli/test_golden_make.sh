@@ -83,10 +83,10 @@ test_rates_of_steps() {
     small
     local make=(golden make --batch tokens.safetensors --seed 5 --eps 1e-4 --optimizer adamw,sgd)
     run "${make[@]}" --out own.safetensors --steps 4 --lr 0.1 --lr-schedule linear --warmup 1 --min-lr 0.01;  expect_status 0; expect_silent
-    [[ "$(rates_of own.safetensors sgd)" =~ ^\ 0\.1\ 0\.0[67][0-9]+\ 0\.0[34][0-9]+\ 0\.01\ $ ]] || complain "rates are $(rates_of own.safetensors sgd)"
+    [[ "$(rates_of own.safetensors sgd)" =~ ^\ 0\.1\ 0\.07\ 0\.040*1?\ 0\.01\ $ ]] || complain "rates are $(rates_of own.safetensors sgd)"
     # the same as a run of its own logs: cosine, a tenth of 20 steps of warm-up
     run "${make[@]}" --out own.safetensors --steps 4 --lr 0.1 --lr-schedule cosine --lr-steps 20;             expect_status 0
-    train --steps 4 --lr 0.1 --lr-steps 20 --log run;                                                         expect_status 0
+    train --steps 4 --lr 0.1 --lr-steps 20 --log run.jsonl;                                                    expect_status 0
     local want; want=$(grep -oE '"train/lr": ?[0-9.e-]+|"lr": ?[0-9.e-]+' run.jsonl | grep -oE '[0-9.e-]+$' | awk '{ printf " %.6f", $1 }')
     [ "$(rates_of own.safetensors adamw | awk '{ for (i = 1; i <= NF; i++) printf " %.6f", $i }')" = "$want" ] || complain "rates are $(rates_of own.safetensors adamw), of a run $want"
     # without a schedule the rate stays after the warm-up
@@ -104,8 +104,53 @@ test_rates_of_steps() {
     refused 2 '--lr-file: has rates of 3 steps; --steps asks for 2' --out out/own.safetensors --batch tokens.safetensors --lr-file rates --steps 2
     refused 2 '--min-lr: needs --lr-schedule' --out out/own.safetensors --batch tokens.safetensors --min-lr 1
     refused 2 '--lr-decay 1: is for --lr-schedule wsd, not linear' --out out/own.safetensors --batch tokens.safetensors --lr-schedule linear --lr-decay 1
-    echo -1 >>rates;   refused 1 '--lr-file: rates:4: must be the rate of a step, a number from 0 on' --out out/own.safetensors --batch tokens.safetensors --lr-file rates
-    refused 1 '--lr-file: nowhere: cannot be opened' --out out/own.safetensors --batch tokens.safetensors --lr-file nowhere
+    echo -1 >>rates;   refused 1 '--lr-file rates:4: must be the rate of a step, a number from 0 on' --out out/own.safetensors --batch tokens.safetensors --lr-file rates
+    refused 1 '--lr-file nowhere: cannot be opened' --out out/own.safetensors --batch tokens.safetensors --lr-file nowhere
+}
+
+# A batch of 2 sequences of 8 tokens, in documents of 3, 4, 1 and 5, 3 tokens: packed FILE POSITIONS..., none: each sequence is one.
+packed() {
+    local more='' header i
+    [ $# = 1 ] || more=',"positions":{"dtype":"I64","shape":[2,8],"data_offsets":[256,384]}'
+    header='{"ids":{"dtype":"I64","shape":[2,8],"data_offsets":[0,128]},"labels":{"dtype":"I64","shape":[2,8],"data_offsets":[128,256]}'$more'}'
+    {   printf "\\x$(printf %x $((${#header} & 255)))\\x$(printf %x $((${#header} >> 8)))\\0\\0\\0\\0\\0\\0%s" "$header"
+        for ((i = 0; i < 16; i++)); do number64 $((i * 7 % 200)); done
+        for ((i = 0; i < 16; i++)); do number64 $((i % 5 == 2 ? -100 : i * 11 % 200)); done
+        for i in "${@:2}"; do number64 "$i"; done
+    } >"$1"
+}
+
+# Documents that are packed into sequences: devices compute what the file has, and a program that does not mask them is told so.
+test_packed_documents() {
+    local model models=(llama-tiny) make=(--steps 2 --eps 1e-4)
+    [ "$TIER" != verify ] || models=(llama-tiny tiny)
+    make_text; printf '3\n5\n2\n7\n4\n' >lengths
+    run golden make --out own.safetensors --model llama-tiny --text "$text" --pack lengths --sequences 2 --tokens 9 --micro 2 "${make[@]}";     expect_status 0; expect_silent
+    expect_no_out 'no sequence has two documents|the last token of no sequence'
+    run train --check ./own.safetensors --dp 2 --tp 2 --dump devices/;      expect_status 0; expect_silent; expect_out '^OK: '
+    run check own.safetensors devices;                                      expect_status 0; expect_silent; expect_no_out 'cannot be recomputed'
+    run check own.safetensors own.safetensors;                              expect_status 0; expect_silent
+
+    packed documents.safetensors 0 1 2 0 1 2 3 0  0 1 2 3 4 0 1 2; packed whole.safetensors
+    for model in "${models[@]}"; do
+        run golden make --out own.safetensors --model $model --batch documents.safetensors "${make[@]}";    expect_status 0; expect_silent
+        run golden make --out one.safetensors --model $model --batch whole.safetensors "${make[@]}";        expect_status 0
+        run train --check ./own.safetensors --tp 2 --dump good/;    expect_status 0; expect_out '^OK: '
+        run check own.safetensors good;                             expect_status 0; expect_silent
+        run train --check ./one.safetensors --tp 2 --dump bad/;     expect_status 0
+        run check own.safetensors bad;                              expect_status 3
+        expect_out 'positions go on from document to document of a sequence'
+        expect_out 'packed documents see each other: a token sees all before it in its sequence'
+    done
+    mkdir -p out
+    packed hole.safetensors 0 1 2 0 1 2 4 0  0 1 2 3 4 0 1 2
+    refused 2 '--batch hole\.safetensors packed samples: token 6 of sequence 0 has position 4 after 2: a hole' --out out/own.safetensors --batch hole.safetensors
+    packed padded.safetensors 0 1 2 0 1 2 3 -1  0 1 2 3 4 0 1 2
+    refused 2 "routers' losses leave out padding" --out out/own.safetensors --batch padded.safetensors --model mixtral-tiny
+    refused 2 'parallel streams, which run none' --out out/own.safetensors --batch documents.safetensors --model parscale-tiny
+    refused 2 '--pack: needs --text' --out out/own.safetensors --batch documents.safetensors --pack lengths
+    echo 10 >>lengths
+    refused 2 '--text --pack lengths:6: a sample of 10 tokens' --out out/own.safetensors --text "$text" --pack lengths --tokens 9
 }
 
 refused() {                             # refused STATUS MESSAGE OPTIONS...: and nothing is written
@@ -169,5 +214,5 @@ test_an_older_file_stays() {
     [ "$(ls | wc -l)" = 3 ] || complain "it left behind: $(ls)"
 }
 
-run_tests test_of_a_folder_of_weights test_devices_beside_it test_dropout_and_its_masks test_rates_of_steps test_a_mixture_in_microbatches \
+run_tests test_of_a_folder_of_weights test_devices_beside_it test_dropout_and_its_masks test_rates_of_steps test_packed_documents test_a_mixture_in_microbatches \
     test_refusals test_an_older_file_stays

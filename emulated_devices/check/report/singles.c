@@ -269,7 +269,7 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
                                    struct error *err)
 {
     const struct golden *g = checking->golden;
-    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions };
     double lr[GOLDEN_MOST_STEPS];
     char optimizer[32], name[64];
     enum error_code e = single_check_micros(&g->config, g->micros, batch, rounding, source, err);
@@ -298,7 +298,7 @@ static enum error_code report_singles_check(const struct golden *golden, const s
     struct checking c = { .golden = golden, .actual = actual, .format = format, .out = out, .view = view,
                           .copies = model_copies_of(golden, actual->mesh.size[DP]) };
     const struct single_batch batch = { golden->ids, golden->labels, golden->B, golden->S,
-                                       golden_balance_micros(golden) };
+                                       golden_balance_micros(golden), golden->positions };
     *out = (struct singles){ 0 };
     const struct single_source source = { .fetch = singles_fetch, .fetch_rows = fetch_rows, .found = singles_note,
                                          .parts = parts_of,

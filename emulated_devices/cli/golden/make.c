@@ -4,7 +4,7 @@
 #include "ref/golden/bounds.h"
 #include "ref/golden/cover.h"
 #include "ref/golden/make.h"
-#include "ref/io/text.h"
+#include "ref/io/samples.h"
 #include "ref/optim/rates.h"
 #include <math.h>
 #include <stdio.h>
@@ -27,8 +27,12 @@ static enum error_code make_parse(struct make_options *options, int argc, char *
         { .kind = OPTION_HEADING, .help = "Batches" },
         { "--batch", "FILE", OPTION_STRING, &options->batch,
           .help = "safetensors with ids and labels, integers [sequences, tokens] (the same in every step) or "
-                  "[steps, sequences, tokens]; labels -1 and -100 are ignored" },
+                  "[steps, sequences, tokens]; labels -1 and -100 are ignored; with packed documents also positions, each "
+                  "token's place in its document" },
         { "--text", "FILE", OPTION_STRING, &options->text, .help = "a text; every byte is a token" },
+        { "--pack", "FILE", OPTION_STRING, &options->pack,
+          .help = "with --text: cut the text into documents with the lengths in FILE, one on each line, and pack them "
+                  "into sequences, as orrery train does; lognormal draws lengths" },
         { "--cover", NULL, OPTION_SWITCH, &options->cover,
           .help = "draw tokens and labels that show as many kinds of mistakes as fit; what does not fit is said, with "
                   "the size that it needs" },
@@ -154,6 +158,24 @@ static enum error_code take_cover(struct golden *golden, const struct make_optio
     return e ? fail_about(err, e, "--cover") : batch_check(golden, "--cover", err);
 }
 
+static enum error_code pack_text(struct golden *golden, struct text *text, const char *lengths, struct error *err)
+{
+    const enum error_code e = batch_pack(golden, err);
+    return e ? e : fail_about(err, samples_pack(text, lengths, golden->S, golden->seed, err), "--pack");
+}
+
+/* The batch of a step is that of `orrery train` with this text and seed. */
+static void make_fill(struct golden *golden, const struct text *text, int64_t step)
+{
+    const int64_t at = step * golden->B * golden->S;
+    if (golden->positions)
+        samples_batch(text, golden->seed, step, 0, golden->B, golden->ids + at, golden->labels + at,
+                      golden->positions + at);
+    else
+        text_batch(text, TEXT_TRAIN, golden->seed, step, golden->S, 0, golden->B, golden->ids + at,
+                   golden->labels + at);
+}
+
 static enum error_code take_text(struct golden *golden, const struct make_options *options, struct error *err)
 {
     struct text text;
@@ -165,9 +187,8 @@ static enum error_code take_text(struct golden *golden, const struct make_option
     if (e) return fail_about(err, e, "--text");
     e = text_check_length(&text, golden->S, err);
     if (!e) e = batch_allocate(golden, err);
-    for (int64_t t = 0; t < golden->steps && !e; t++)
-        text_batch(&text, TEXT_TRAIN, golden->seed, t, golden->S, 0, golden->B, golden->ids + t * golden->B * golden->S,
-                   golden->labels + t * golden->B * golden->S);
+    if (!e && options->pack) e = pack_text(golden, &text, options->pack, err);
+    for (int64_t t = 0; t < golden->steps && !e; t++) make_fill(golden, &text, t);
     text_free(&text);
     if (!e) e = batch_check(golden, printable_path(options->text).text, err);
     return fail_about(err, e, "--text");
@@ -180,6 +201,7 @@ static enum error_code take_batches(struct golden *golden, const struct make_opt
     if (sources != 1)
         return fail(err, ERR_USAGE, "golden make: it needs one of --batch FILE, --text FILE and --cover%s",
                     sources ? ", not two" : "");
+    if (options->pack && !options->text) return fail(err, ERR_USAGE, "--pack: needs --text, which it cuts into documents");
     if (options->batch && (options->sequences || options->tokens))
         return fail(err, ERR_USAGE, "%s: --batch %s says how many there are",
                     options->sequences ? "--sequences" : "--tokens", printable_path(options->batch).text);
