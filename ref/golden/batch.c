@@ -74,8 +74,8 @@ static enum error_code read_integers(const struct safetensors *file, const char 
 {
     const struct safetensors_entry *entry = safetensors_find(file, name);
     if (entry == NULL || entry->count != n)
-        return fail(err, ERR_FORMAT, "%s: a batch needs tensors ids and labels of one shape, and positions if it has them",
-                    printable_path(file->path).text);
+        return fail(err, ERR_FORMAT, "%s: a batch needs tensors ids and labels of one shape; positions, if there are "
+                    "any, have it, too", printable_path(file->path).text);
     int64_t *wide = malloc((size_t)n * sizeof *wide + 1);
     enum error_code e = wide ? safetensors_read(file, entry, I64, wide, err)
                              : fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)n);

@@ -62,7 +62,7 @@ static void make_odd(const struct golden *golden, int32_t *labels)
     int64_t counted = 0, first = 0;
     for (int64_t i = 0; i < golden->B * golden->S; i++) counted += labels[i] != IGNORE_LABEL;
     while (labels[first] == IGNORE_LABEL) first++;
-    if (counted % 2 == 0 && counted > 1 && coverage_may_be_uneven(golden)) labels[first] = IGNORE_LABEL;
+    if (counted % 2 == 0 && counted > 1) labels[first] = IGNORE_LABEL;
 }
 
 /* stream [B,S+1]: the tokens of a sequence, and the label of its last; rooms [B S] is scratch. */
@@ -86,7 +86,7 @@ static void draw_step(const struct draw *draw, int32_t *ids, int32_t *labels, in
 
 struct expert_count { const struct transformer *model; int64_t idle; };
 
-/* Of a layer whose router has chosen. */
+/* Count the experts that no token of a layer chose, when its router has chosen. */
 static void count_idle(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct expert_count *count = context;

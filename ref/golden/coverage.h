@@ -42,14 +42,11 @@ enum { COVERAGE_MOST_BORDERS = 4 * COVERAGE_MOST_RANKS,
  */
 int coverage_borders(const struct model_config *, int ranks, int64_t token[COVERAGE_MOST_BORDERS]);
 
-/** The same of 1 to coverage_most_ranks ranks. */
+/** Those of 1 to coverage_most_ranks ranks, each once.  Pure.  @return how many. */
 int coverage_all_borders(const struct model_config *, int64_t token[COVERAGE_ALL_BORDERS]);
 
 /** The most ranks along tp that share a vocabulary: no more than 8, and than heads. */
 int coverage_most_ranks(const struct model_config *);
-
-/** Whether the microbatches of a batch may have different numbers of labels; those of a mixture may not (make.h). */
-bool coverage_may_be_uneven(const struct golden *);
 
 /** How many labels of sequence b a drawn batch ignores: those of its first tokens. */
 int64_t coverage_ignored(const struct golden *, int64_t b);

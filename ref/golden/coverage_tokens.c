@@ -202,8 +202,8 @@ static bool lacks_uneven(const struct golden *golden, enum cut one, enum cut oth
 
 bool lacks_uneven_sequences(const struct coverage_view *view, struct words *words)
 {
-    return lacks_uneven(view->golden, CUT_SEQUENCES, CUT_SEQUENCES_IN_TURN, view->golden->B, "along dp or in microbatches, at ",
-                        words);
+    return lacks_uneven(view->golden, CUT_SEQUENCES, CUT_SEQUENCES_IN_TURN, view->golden->B,
+                        "along dp or in microbatches, at ", words);
 }
 
 bool lacks_uneven_tokens(const struct coverage_view *view, struct words *words)
@@ -238,15 +238,9 @@ void needs_more_labels(const struct coverage_view *view, struct words *words)
 
 /* ---- what a drawn batch ignores ---------------------------------------------------------------------------------- */
 
-bool coverage_may_be_uneven(const struct golden *golden)
-{
-    return golden->config.mlp != MLP_MIXTURE || golden->micros == 0;
-}
-
 int64_t coverage_ignored(const struct golden *golden, int64_t b)
 {
     const int64_t some = golden->S / 4 > 1 ? golden->S / 4 : 1;
     if (golden->B * golden->S == 1) return 0;
-    if (!coverage_may_be_uneven(golden)) return golden->S > 1;
     return b == 0 ? some : 0;
 }

@@ -256,6 +256,20 @@ static void keep_parameters(struct replay *replay, const char *folder, const str
     }
 }
 
+/* The losses of routers are means over tokens, the cross entropy is a mean over labels.  A pass over a microbatch is
+ * multiplied by its share of the labels, so the routers' coefficients make that its share of the tokens. */
+static void weigh_routers(struct replay *replay, int64_t sequences, int64_t labels, int64_t all_labels)
+{
+    const struct golden *g = replay->golden;
+    const struct mixture_config *whole = &g->config.mixture;
+    struct mixture_config *now = &replay->model.config.mixture;
+    /* Exactly 1 where the shares are the same. */
+    const double times = labels > 0 ? (double)(sequences * all_labels) / (double)(g->B * labels) : 0;
+    now->balance_coefficient = whole->balance_coefficient * times;
+    now->z_coefficient = whole->z_coefficient * times;
+    now->sequence_coefficient = whole->sequence_coefficient * times;
+}
+
 /* Record the part of the gradients that each microbatch adds.  A label counts the same in every microbatch.  So the
  * parts add up to the gradients of the whole batch, also if labels are ignored unevenly. */
 static enum error_code microbatches(struct replay *replay, struct error *err)
@@ -271,7 +285,9 @@ static enum error_code microbatches(struct replay *replay, struct error *err)
     for (int64_t k = 0; k < g->micros && !e; k++) {
         int64_t count, first = golden_micro(g, k, &count);
         char folder[FOLDER];
-        const double share = (double)golden_labels(g, first, count) / (double)(all ? all : 1);
+        const int64_t labels = golden_labels(g, first, count);
+        const double share = (double)labels / (double)(all ? all : 1);
+        weigh_routers(replay, count, labels, all);
         m->first = first, m->loss_scale = scale * share;        /* the forward pass sets slopes of routers' losses */
         m->packed = golden_positions(g, 0, first);
         e = transformer_forward(m, g->ids + first * g->S, g->labels + first * g->S, count, g->S, &loss[k], err);
@@ -283,7 +299,7 @@ static enum error_code microbatches(struct replay *replay, struct error *err)
         transformer_zero_gradients(m);
     }
     if (!e) keep_numbers(replay, "micro/loss", loss, g->micros);
-    m->loss_scale = scale, m->first = 0, m->packed = NULL;
+    m->loss_scale = scale, m->first = 0, m->packed = NULL, m->config.mixture = g->config.mixture;
     free(loss);
     return e;
 }

@@ -302,7 +302,11 @@ const struct single_mistakes single_soft_cap_mistakes = {
 
 /* These switches describe a mistaken rotation.  on: positions go on from sequence to sequence within each of so
  * many parts of the batch; whole: from document to document of a sequence. */
-struct turned { bool other_pairs, values, back, none, keys, queries, other_layers, whole; int shift, on; double theta; };
+struct turned {
+    bool other_pairs, values, back, none, keys, queries, other_layers, whole;
+    int shift, on;
+    double theta;
+};
 
 #define WITH(...) .with = &(const struct turned){ __VA_ARGS__ }
 
@@ -400,7 +404,8 @@ const struct single_mistakes single_rotary_mistakes = {
 
 /* ---- embeddings -------------------------------------------------------------------------------------------------- */
 
-/* Y = X + W[position]: positions are shifted by `which`, or with 9 not added, with 8 go on from document to document. */
+/* Y = X + W[position]: positions are shifted by `which`; with 9 they are not added, with 8 they go on from document to
+ * document. */
 static struct tensor positions_forward(struct single *single, const struct single_node *node,
                                        const struct single_mistake *mistake)
 {
@@ -412,8 +417,8 @@ static struct tensor positions_forward(struct single *single, const struct singl
     const struct tensor Y = single_new(single, tensor_rows(X.y), D);
     for (int64_t i = 0; !single->failed && i < tensor_count(Y); i++) {
         /* Positions outside the table read its first or last row. */
-        const int64_t at = which == 8 ? i / D % single->cursor.batch.S : single_position(single, i / D) + which, row = at < 0 ? 0 : at < tensor_rows(W) ? at
-                      : tensor_rows(W) - 1;
+        const int64_t at = which == 8 ? i / D % single->cursor.batch.S : single_position(single, i / D) + which,
+                      row = at < 0 ? 0 : at < tensor_rows(W) ? at : tensor_rows(W) - 1;
         numbers(Y)[i] = numbers(X.y)[i] + (which == 9 ? 0 : numbers(W)[row * D + i % D]);
     }
     return Y;

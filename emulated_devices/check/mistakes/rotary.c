@@ -245,7 +245,8 @@ void suspect_rotation(struct suspect *suspect, const struct single_node *node, e
                          .pairs = rotary_table_width(c) / 2, .heads = c->H + c->K,
                          .rotary = model_rotary(c, node->layer) };
     /* A place of a sequence has one position only if no documents are packed. */
-    if (!single_going(s) || suspect->words[0] || s->cursor.batch.positions || t.pairs > PAIRS || s->cursor.batch.S < 2 ||
+    if (s->cursor.batch.positions) return;
+    if (!single_going(s) || suspect->words[0] || t.pairs > PAIRS || s->cursor.batch.S < 2 ||
         tensor_count(X) != suspect->count) return;
     t.x = numbers(X), t.size = rotary_size(&t.rotary);
     for (int64_t i = 0; i < suspect->count; i++) {

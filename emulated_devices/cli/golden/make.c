@@ -27,8 +27,8 @@ static enum error_code make_parse(struct make_options *options, int argc, char *
         { .kind = OPTION_HEADING, .help = "Batches" },
         { "--batch", "FILE", OPTION_STRING, &options->batch,
           .help = "safetensors with ids and labels, integers [sequences, tokens] (the same in every step) or "
-                  "[steps, sequences, tokens]; labels -1 and -100 are ignored; with packed documents also positions, each "
-                  "token's place in its document" },
+                  "[steps, sequences, tokens]; labels -1 and -100 are ignored; with packed documents also "
+                  "positions, each token's place in its document" },
         { "--text", "FILE", OPTION_STRING, &options->text, .help = "a text; every byte is a token" },
         { "--pack", "FILE", OPTION_STRING, &options->pack,
           .help = "with --text: cut the text into documents with the lengths in FILE, one on each line, and pack them "
@@ -201,7 +201,8 @@ static enum error_code take_batches(struct golden *golden, const struct make_opt
     if (sources != 1)
         return fail(err, ERR_USAGE, "golden make: it needs one of --batch FILE, --text FILE and --cover%s",
                     sources ? ", not two" : "");
-    if (options->pack && !options->text) return fail(err, ERR_USAGE, "--pack: needs --text, which it cuts into documents");
+    if (options->pack && !options->text)
+        return fail(err, ERR_USAGE, "--pack: needs --text, which it cuts into documents");
     if (options->batch && (options->sequences || options->tokens))
         return fail(err, ERR_USAGE, "%s: --batch %s says how many there are",
                     options->sequences ? "--sequences" : "--tokens", printable_path(options->batch).text);
