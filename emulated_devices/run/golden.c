@@ -60,7 +60,7 @@ enum error_code train_take_golden(struct train_options *options, bool chosen, st
               : fail(err, ERR_MEMORY, "no memory for %lld rates", (long long)g.steps);
     p->hyper = golden_hyperparameters(&g, p->optimizer->name);
     p->model = g.config;
-    p->B = g.B, p->S = g.S, p->seed = g.seed;
+    p->B = g.B, p->S = g.S, p->seed = g.seed, p->packed = g.positions != NULL;
     if (p->dtype == F16 && p->loss_scale == 0) p->loss_scale = REPLAY_LOSS_SCALE;
     options->steps = g.steps;
     options->golden_micros = golden_balance_micros(&g);
@@ -74,11 +74,11 @@ enum error_code train_take_golden(struct train_options *options, bool chosen, st
 static void golden_fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
                         int32_t *within)
 {
-    (void)within;                       /* golden sequences are samples */
     const struct golden *g = context;
     const size_t bytes = (size_t)(count * g->S) * sizeof *ids;
     memcpy(ids, g->ids + (step * g->B + first) * g->S, bytes);
     memcpy(labels, g->labels + (step * g->B + first) * g->S, bytes);
+    if (within) memcpy(within, golden_positions(g, step, first), bytes);
 }
 
 static enum error_code load_one(struct session *session, const struct parameter *parameter, struct error *err)

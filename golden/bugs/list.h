@@ -128,6 +128,7 @@ BUG(MEAN_OF_MEANS, "mean-of-means", "gpt2", "dp 2", "3bh", "", "grad/logits loss
 BUG(MEAN_OF_MICROS, "mean-of-micros", "llama", "micros 5", "3bh", "", "grad/logits loss", "a mean of means: 5 parts", "each microbatch divides by its own labels, and they are averaged")
 BUG(LOSS_OF_FIRST, "loss-of-first", "llama", "dp 2", "3bh", "", "loss", "the first of 2 parts of the batch only", "the loss of the first copy only")
 BUG(LABEL_NOT_FOUND, "label-not-found", "gpt2", "", "3bh", "", "grad/logits", "nothing is subtracted for the label", "every eighth label, the first of a rank's words, is found on no rank")
+BUG(BORDER_TWICE, "border-twice", "llama", "tp 3", "3bh", "", "grad/logits loss", "only the element in row 13, column 40", "a rank takes its labels, and the first label of the next shard of the vocabulary as its own last one")
 BUG(VOCABULARY_SHIFTED, "vocabulary-shifted", "gpt2", "", "3bh", "", "act/logits", "columns are shifted by one", "columns of the logits are shifted by one")
 
 /* Gradients. */

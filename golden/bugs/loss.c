@@ -2,6 +2,15 @@
 #include "program.h"
 #include <math.h>
 
+/* Ranks along tp share the vocabulary: whether a shard ends before this word, and the next one begins with it. */
+static bool begins_a_shard(int word)
+{
+    const int least = m.V / set.tp, more = m.V % set.tp;
+    for (int r = 1; r < set.tp; r++)
+        if (word == r * least + (r < more ? r : more)) return true;
+    return false;
+}
+
 double loss(float *d, const float *x, const int *label, int rows, int counted)
 {
     double sum = 0;
@@ -16,10 +25,11 @@ double loss(float *d, const float *x, const int *label, int rows, int counted)
         if (right < 0) continue;
         for (int v = 0; v < m.V; v++) term[v] = expf(x[n * m.V + v] - top);
         const float total = add_in_one_part(term, m.V), log_total = top + logf(total), one = IS(LABEL_SMOOTHED) ? 0.9f : 1;
-        sum += (double)(log_total - x[n * m.V + right]) / counted;
+        const bool twice = IS(BORDER_TWICE) && begins_a_shard(right);
+        sum += (double)(log_total - x[n * m.V + right] - (twice ? x[n * m.V + right - 1] : 0)) / counted;
         for (int v = 0; v < m.V; v++) {
             const float p = between(expf(x[n * m.V + v] - log_total));
-            const bool found = v == right && !(IS(LABEL_NOT_FOUND) && v > 0 && v % 8 == 0);
+            const bool found = (v == right || (twice && v == right - 1)) && !(IS(LABEL_NOT_FOUND) && v > 0 && v % 8 == 0);
             d[n * m.V + v] = stored((p - (found ? one : 0) - (IS(LABEL_SMOOTHED) ? 0.1f / (float)m.V : 0)) / (float)counted * set.scale);
         }
     }

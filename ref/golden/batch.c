@@ -19,6 +19,13 @@ enum error_code batch_allocate(struct golden *golden, struct error *err)
     return golden->ids && golden->labels ? OK : fail(err, ERR_MEMORY, "no memory for batches of %zu bytes", bytes);
 }
 
+enum error_code batch_pack(struct golden *golden, struct error *err)
+{
+    const size_t n = (size_t)(golden->steps * golden->B * golden->S);
+    golden->positions = calloc(n + 1, sizeof *golden->positions);
+    return golden->positions ? OK : fail(err, ERR_MEMORY, "no memory for the positions of %zu tokens", n);
+}
+
 static enum error_code outside(const struct golden *golden, const char *where, const char *what, int64_t at,
                                int32_t value, struct error *err)
 {
@@ -56,7 +63,8 @@ enum error_code batch_check(struct golden *golden, const char *where, struct err
         if (golden->labels[i] != IGNORE_LABEL && (golden->labels[i] < 0 || golden->labels[i] >= V))
             return outside(golden, where, "label", i, golden->labels[i], err);
     }
-    const enum error_code e = model_config_check_inputs(&golden->config, golden->ids, n, where, err);
+    enum error_code e = model_config_check_inputs(&golden->config, golden->ids, n, where, err);
+    if (!e) e = golden_check_positions(golden, where, err);
     return e ? e : check_labels(golden, where, err);
 }
 
@@ -66,8 +74,8 @@ static enum error_code read_integers(const struct safetensors *file, const char 
 {
     const struct safetensors_entry *entry = safetensors_find(file, name);
     if (entry == NULL || entry->count != n)
-        return fail(err, ERR_FORMAT, "%s: a batch needs tensors ids and labels of one shape",
-                    printable_path(file->path).text);
+        return fail(err, ERR_FORMAT, "%s: a batch needs tensors ids and labels of one shape; positions, if there are "
+                    "any, have it, too", printable_path(file->path).text);
     int64_t *wide = malloc((size_t)n * sizeof *wide + 1);
     enum error_code e = wide ? safetensors_read(file, entry, I64, wide, err)
                              : fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)n);
@@ -86,14 +94,17 @@ static enum error_code batch_fill(struct golden *golden, const struct safetensor
                                   struct error *err)
 {
     const int64_t tokens = golden->B * golden->S, n = stored * tokens;
-    int32_t *all = malloc((size_t)(2 * n) * sizeof *all + 1);
+    int32_t *all = malloc((size_t)(3 * n) * sizeof *all + 1);
     if (all == NULL) return fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)n);
     enum error_code e = read_integers(file, "ids", n, all, err);
     if (!e) e = read_integers(file, "labels", n, all + n, err);
+    if (!e && golden->positions) e = read_integers(file, GOLDEN_POSITIONS, n, all + 2 * n, err);
     for (int64_t step = 0; step < golden->steps && !e; step++) {
         const int64_t from = stored == 1 ? 0 : step * tokens;
         memcpy(golden->ids + step * tokens, all + from, (size_t)tokens * sizeof *all);
         memcpy(golden->labels + step * tokens, all + n + from, (size_t)tokens * sizeof *all);
+        if (golden->positions)
+            memcpy(golden->positions + step * tokens, all + 2 * n + from, (size_t)tokens * sizeof *all);
     }
     free(all);
     return e;
@@ -122,6 +133,7 @@ enum error_code batch_read(struct golden *golden, const char *path, int64_t step
                      (long long)golden->steps);
     }
     if (!e) e = batch_allocate(golden, err);
+    if (!e && safetensors_find(&file, GOLDEN_POSITIONS)) e = batch_pack(golden, err);
     if (!e) e = batch_fill(golden, &file, stored, err);
     if (!e) e = batch_check(golden, where, err);
     safetensors_close(&file);

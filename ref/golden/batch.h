@@ -24,6 +24,10 @@ enum error_code batch_read(struct golden *golden, const char *path, int64_t step
 /** Check g's batches as batch_read does; ignored labels become IGNORE_LABEL.  @param where  names them in messages. */
 enum error_code batch_check(struct golden *golden, const char *where, struct error *);
 
+/** Memory for the positions of as many packed documents: each a sequence of one until they are filled in.
+ *  @return OK or ERR_MEMORY. */
+enum error_code batch_pack(struct golden *golden, struct error *);
+
 /** Memory for golden->steps x golden->B x golden->S tokens and labels.  @return OK or ERR_MEMORY. */
 enum error_code batch_allocate(struct golden *golden, struct error *);
 

@@ -6,6 +6,7 @@
 #include "ref/golden/seal.h"
 #include "ref/io/json.h"
 #include "ref/model/balance.h"
+#include "ref/model/sample_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
 #include <stdio.h>
@@ -17,7 +18,8 @@ static bool begins(const char *name, const char *with) { return strncmp(name, wi
 /* Everything else in the file is a result, which a run has to compute. */
 bool golden_is_input(const char *name)
 {
-    return strcmp(name, "ids") == 0 || strcmp(name, "labels") == 0 || begins(name, "init/") || begins(name, "start/")
+    return strcmp(name, "ids") == 0 || strcmp(name, "labels") == 0
+           || strcmp(name, GOLDEN_POSITIONS) == 0 || begins(name, "init/") || begins(name, "start/")
            || begins(name, "mask/") || (strlen(name) > 3 && strcmp(name + strlen(name) - 3, "/lr") == 0);
 }
 
@@ -80,6 +82,21 @@ static enum error_code read_tokens(struct golden *golden, const char *name, int3
     return golden_read(golden, name, I32, count, *out, err);
 }
 
+/* Whoever reads a row by its position relies on positions without holes. */
+enum error_code golden_check_positions(const struct golden *golden, const char *where, struct error *err)
+{
+    const int64_t sequences = golden->steps * golden->B;
+    if (golden->positions == NULL) return OK;
+    if (STREAMS(&golden->config) > 1)
+        return fail(err, ERR_PLAN, "%s: packed documents: model %s has parallel streams, which run none", where,
+                    golden->config.name);
+    int32_t *mask = malloc((size_t)(2 * sequences * golden->S) * sizeof *mask + 1);
+    const enum error_code e = mask ? sample_mask(mask, golden->positions, sequences, golden->S, err)
+                                   : fail(err, ERR_MEMORY, "no memory for a mask");
+    free(mask);
+    return fail_about(err, e, where);
+}
+
 /* The shape of ids is that of the batches: steps, sequences, tokens. */
 static enum error_code read_batches(struct golden *golden, struct error *err)
 {
@@ -92,7 +109,12 @@ static enum error_code read_batches(struct golden *golden, struct error *err)
         return fail(err, ERR_FORMAT, "%s: has %lld steps; at most %d", printable_path(golden->file.path).text,
                     (long long)golden->steps, GOLDEN_MOST_STEPS);
     enum error_code e = read_tokens(golden, "ids", &golden->ids, err);
-    return e ? e : read_tokens(golden, "labels", &golden->labels, err);
+    if (!e) e = read_tokens(golden, "labels", &golden->labels, err);
+    if (!e && safetensors_find(&golden->file, GOLDEN_POSITIONS))
+        e = read_tokens(golden, GOLDEN_POSITIONS, &golden->positions, err);
+    if (!e) e = golden_check_positions(golden, printable_path(golden->file.path).text, err);
+    if (e == ERR_USAGE) e = err->code = ERR_FORMAT;     /* the file's positions are nobody's words */
+    return e;
 }
 
 /* A file that does not say over what balance losses are has them over the whole batch. */
@@ -154,7 +176,7 @@ enum error_code golden_open(struct golden *golden, const char *path, struct erro
 
 void golden_close(struct golden *golden)
 {
-    free(golden->ids), free(golden->labels);
+    free(golden->ids), free(golden->labels), free(golden->positions);
     cJSON_Delete(golden->seal);
     if (golden->file.path) safetensors_close(&golden->file);
     *golden = (struct golden){ 0 };

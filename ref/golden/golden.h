@@ -13,6 +13,7 @@
 #include "ref/optim/optimizer.h"
 
 enum { GOLDEN_MOST_STEPS = 64 };
+#define GOLDEN_POSITIONS "positions"    /* the tensor of positions of packed documents */
 
 struct golden {
     struct safetensors file;
@@ -20,6 +21,8 @@ struct golden {
     uint64_t seed;                      /* of the initial weights, and of dropout */
     int64_t steps, B, S;
     int32_t *ids, *labels;              /* [steps,B,S] */
+    int32_t *positions;                 /* [steps,B,S] of packed documents: each token's place in its document, and what
+                                         * is padding (ref/model/sample_mask.h); NULL: a sequence is one document */
     int64_t micros;                     /* microbatches whose gradients are in the file; 0: none are */
     bool every_step;                    /* gradients, weights and states of every step are in the file */
     struct cJSON *seal;                 /* hashes of its tensors, kept with its bounds (seal.h); NULL: none */
@@ -73,6 +76,16 @@ static inline int64_t golden_micro(const struct golden *golden, int64_t k, int64
     const int64_t least = golden->B / golden->micros, more = golden->B % golden->micros;
     *count = least + (k < more);
     return k * least + (k < more ? k : more);
+}
+
+/** Check the positions of packed documents.  @param where  names them in messages.  @return OK, also without any;
+ *  ERR_USAGE: a hole; ERR_PLAN: the model has parallel streams; ERR_MEMORY. */
+enum error_code golden_check_positions(const struct golden *, const char *where, struct error *);
+
+/** The positions of a step's packed documents from sequence `first` on; NULL: they are not packed. */
+static inline const int32_t *golden_positions(const struct golden *golden, int64_t step, int64_t first)
+{
+    return golden->positions ? golden->positions + (step * golden->B + first) * golden->S : NULL;
 }
 
 /** The labels of some sequences of the first batch that are not ignored. */

@@ -8,6 +8,7 @@
 #include "ref/golden/seal.h"
 #include "ref/io/json.h"
 #include "ref/model/family.h"
+#include "ref/model/sample_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
 #include "ref/model/weights.h"
@@ -170,11 +171,15 @@ static enum error_code add_inputs(struct golden_tensors *list, const struct gold
     ids.data = golden->ids, labels.data = golden->labels;
     enum error_code e = add_copy(list, "ids", ids, err);
     if (!e) e = add_copy(list, "labels", labels, err);
+    struct tensor positions = shape;
+    positions.data = golden->positions;
+    if (!e && positions.data) e = add_copy(list, GOLDEN_POSITIONS, positions, err);
     for (int i = 0; i < request->optimizers && !e; i++) {
         char name[RECORD_NAME];
         snprintf(name, sizeof name, "%s/lr", request->optimizer[i]->name);
         e = golden_tensors_add(list, name, tensor_1d(NULL, F64, golden->steps), &rates, err);
-        for (int64_t t = 0; t < golden->steps && !e; t++) tensor_set(rates, t, request->hyper[i].lr);
+        for (int64_t t = 0; t < golden->steps && !e; t++)
+            tensor_set(rates, t, request->rates ? request->rates[t] : learning_rate(&request->hyper[i], t + 1));
     }
     return e ? e : add_start(list, golden, request->weights, err);
 }
@@ -195,16 +200,22 @@ static enum error_code open_inputs(struct golden *inputs, const struct golden_te
 
 /* ---- the results ------------------------------------------------------------------------------------------------- */
 
-/* Whether each microbatch of the first step has the share of the batch's labels that it has of the sequences. */
-static bool labels_are_even(const struct golden *golden)
+/* A microbatch without a label has no mean over labels that its routers' losses could stand beside. */
+static bool lacks_labels(const struct golden *golden)
 {
-    bool even = true;
     for (int64_t k = 0; k < golden->micros; k++) {
         int64_t count;
         const int64_t first = golden_micro(golden, k, &count);
-        even = even && golden_labels(golden, first, count) * golden->B == golden_labels(golden, 0, golden->B) * count;
+        if (golden_labels(golden, first, count) == 0) return true;
     }
-    return even;
+    return false;
+}
+
+static bool has_padding(const struct golden *golden)
+{
+    for (int64_t i = 0; golden->positions && i < golden->steps * golden->B * golden->S; i++)
+        if (is_padding(golden->positions[i])) return true;
+    return false;
 }
 
 /* Gradients of microbatches have to add up to those of the batch, and dropped elements need masks.  These models
@@ -216,9 +227,12 @@ static enum error_code check_request(const struct golden *golden, struct error *
         c->mixture.balance.over == OVER_BATCH)
         return fail(err, ERR_PLAN, "model %s: a balance loss of the whole batch is not a sum over microbatches; "
                     "without microbatches, or with --as %s,balance-over=microbatch", c->name, profile_names[AS_ORRERY]);
-    if (c->mlp == MLP_MIXTURE && golden->micros > 0 && !labels_are_even(golden))
+    if (mixture_layers(c) > 0 && lacks_labels(golden))
         return fail(err, ERR_PLAN, "model %s: routers' losses count tokens, the cross entropy counts labels; with "
-                    "microbatches each must have the same share of both", c->name);
+                    "microbatches each needs a label that counts", c->name);
+    if (mixture_layers(c) > 0 && has_padding(golden))
+        return fail(err, ERR_PLAN, "model %s: routers' losses leave out padding, which `orrery check` does not; packed "
+                    "sequences of a mixture must be full", c->name);
     if (c->shortcut && drops(c))
         return fail(err, ERR_PLAN, "model %s: dropout beside a shortcut has no masks here; it must be 0", c->name);
     return OK;
@@ -291,14 +305,15 @@ static enum error_code make_measure(const struct golden *inputs, const struct go
 }
 
 /* The true results are those of a run in fp64, then the masks of dropout. */
-static enum error_code make_compute(struct golden_tensors *list, const struct golden *inputs, int *tensors,
-                                    struct error *err)
+static enum error_code make_compute(struct golden_tensors *list, const struct golden *inputs,
+                                    const struct golden_request *request, int *tensors, struct error *err)
 {
     struct replay truth;
     enum error_code e = replay_run(&truth, inputs, F64, NULL, err);
     if (e) return e;
     *tensors = truth.records;
     e = check_finite(&truth, err);
+    if (!e && request->computed) request->computed(request->context, &truth);
     for (int i = 0; i < truth.records && !e; i++) e = add_record(list, &truth.record[i], err);
     replay_free(&truth);
     return e ? e : golden_add_masks(list, inputs, err);
@@ -317,7 +332,7 @@ static enum error_code ref_golden_make(const struct golden *golden, const struct
     /* Behind the inputs come the results, which have bounds. */
     const int first = list->count;
     make_say(request, "every tensor in fp64");
-    e = make_compute(list, &inputs, tensors, err);
+    e = make_compute(list, &inputs, request, tensors, err);
     if (!e) e = make_measure(&inputs, request, list->all + first, *tensors, &bounds, err);
     if (!e) e = seal_add(bounds, list->all, list->count, err);
     if (!e) e = write_both(list, notes, request->path, bounds, err);

@@ -17,11 +17,15 @@ struct golden_request {
     const char *weights;                /* folder of the weights (weights.h); NULL: drawn from the seed */
     int optimizers;
     const struct optimizer *optimizer[GOLDEN_MOST_OPTIMIZERS];
-    struct hyperparameters hyper[GOLDEN_MOST_OPTIMIZERS];       /* lr: of all steps */
+    struct hyperparameters hyper[GOLDEN_MOST_OPTIMIZERS];       /* with the schedule of the rate (rates.h); steps = 0:
+                                         * lr in all steps */
+    const double *rates;                /* [steps] of every optimizer, in place of schedules; or NULL */
     const char *path;                   /* NAME.safetensors */
     double bound;                       /* of every tensor in every format, for a benchmark; 0: bounds are measured */
-    /* Called before each part of the work, with a few words, and after each twin (bounds.h); may be NULL. */
+    /* Called before each part of the work, with a few words; when the results are computed; and after each twin
+     * (bounds.h); may be NULL. */
     void (*progress)(void *context, const char *what);
+    void (*computed)(void *context, const struct replay *run);
     void (*twin)(void *context, enum dtype, int number);
     void *context;
 };

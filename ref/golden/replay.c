@@ -88,6 +88,18 @@ static void note_choice(struct replay *replay, struct tensor experts)
     replay->choices += n;
 }
 
+/* Count the experts that no token of a whole batch chose. */
+static void note_idle(struct replay *replay, struct tensor experts)
+{
+    const int32_t *chosen = experts.data;
+    const int64_t n = tensor_count(experts);
+    for (int64_t e = 0; e < replay->model.config.mixture.E && replay->model.B == replay->golden->B; e++) {
+        bool found = false;
+        for (int64_t i = 0; i < n && !found; i++) found = chosen[i] == e;
+        replay->idle += !found;
+    }
+}
+
 static void replay_exchange(struct tensor t, int64_t i, int64_t j)
 {
     const double x = tensor_get(t, i);
@@ -149,7 +161,10 @@ static void replay_see(void *context, const char *name, int layer, bool gradient
     if (!gradient && r->keeping && r->follow && !is_told(r) && strcmp(name, "router.logits") == 0)
         make_choose(t, r->follow->choice + r->choices, r->model.config.mixture.k);
     /* The choices are known when the weights of the chosen experts are. */
-    if (!gradient && strcmp(name, "router.weights") == 0) note_choice(r, r->model.block[layer].experts);
+    if (!gradient && strcmp(name, "router.weights") == 0) {
+        note_choice(r, r->model.block[layer].experts);
+        note_idle(r, r->model.block[layer].experts);
+    }
     if (!r->keeping) return;
     if (in_block) snprintf(full, sizeof full, "%s/h.%d.%s", gradient ? "grad" : "act", layer, name);
     else snprintf(full, sizeof full, "%s/%s", gradient ? "grad" : "act", name);
@@ -211,10 +226,10 @@ static enum error_code forward_backward(struct replay *replay, int64_t step, dou
     const int64_t at = step * g->B * g->S;
     const int32_t *const labels = replay->pass && replay->pass->labels ? replay->pass->labels : g->labels + at;
     replay->model.seed = dropout_seed(g->seed, step);
-    replay->model.micro_of = replay->micro_of;
+    replay->model.micro_of = replay->micro_of, replay->model.packed = golden_positions(g, step, 0);
     const enum error_code e = transformer_forward(&replay->model, g->ids + at, labels, g->B, g->S, loss, err);
     if (!e) transformer_backward(&replay->model);
-    replay->model.micro_of = NULL;
+    replay->model.micro_of = NULL, replay->model.packed = NULL;
     return e;
 }
 
@@ -258,6 +273,20 @@ static void keep_parameters(struct replay *replay, const char *folder, const str
     }
 }
 
+/* The losses of routers are means over tokens, the cross entropy is a mean over labels.  A pass over a microbatch is
+ * multiplied by its share of the labels, so the routers' coefficients make that its share of the tokens. */
+static void weigh_routers(struct replay *replay, int64_t sequences, int64_t labels, int64_t all_labels)
+{
+    const struct golden *g = replay->golden;
+    const struct mixture_config *whole = &g->config.mixture;
+    struct mixture_config *now = &replay->model.config.mixture;
+    /* Exactly 1 where the shares are the same. */
+    const double times = labels > 0 ? (double)(sequences * all_labels) / (double)(g->B * labels) : 0;
+    now->balance_coefficient = whole->balance_coefficient * times;
+    now->z_coefficient = whole->z_coefficient * times;
+    now->sequence_coefficient = whole->sequence_coefficient * times;
+}
+
 /* Record the part of the gradients that each microbatch adds.  A label counts the same in every microbatch.  So the
  * parts add up to the gradients of the whole batch, also if labels are ignored unevenly. */
 static enum error_code microbatches(struct replay *replay, struct error *err)
@@ -273,8 +302,11 @@ static enum error_code microbatches(struct replay *replay, struct error *err)
     for (int64_t k = 0; k < g->micros && !e; k++) {
         int64_t count, first = golden_micro(g, k, &count);
         char folder[FOLDER];
-        const double share = (double)golden_labels(g, first, count) / (double)(all ? all : 1);
+        const int64_t labels = golden_labels(g, first, count);
+        const double share = (double)labels / (double)(all ? all : 1);
+        weigh_routers(replay, count, labels, all);
         m->first = first, m->loss_scale = scale * share;        /* the forward pass sets slopes of routers' losses */
+        m->packed = golden_positions(g, 0, first);
         e = transformer_forward(m, g->ids + first * g->S, g->labels + first * g->S, count, g->S, &loss[k], err);
         if (e) break;
         loss[k] *= share;
@@ -284,7 +316,7 @@ static enum error_code microbatches(struct replay *replay, struct error *err)
         transformer_zero_gradients(m);
     }
     if (!e) keep_numbers(replay, "micro/loss", loss, g->micros);
-    m->loss_scale = scale, m->first = 0;
+    m->loss_scale = scale, m->first = 0, m->packed = NULL, m->config.mixture = g->config.mixture;
     free(loss);
     return e;
 }
@@ -413,7 +445,7 @@ static enum error_code run_from_start(struct replay *replay, const struct pertur
 {
     const struct golden *g = replay->golden;
     char optimizer[32];
-    replay->records = 0, replay->choices = 0;
+    replay->records = 0, replay->choices = 0, replay->idle = 0;
     if (disturb) replay->disturbance = *disturb;
     if (disturb) replay->disturb = perturbing_observer(&replay->disturbance);
     enum error_code e = replay_start(replay, err);

@@ -45,6 +45,7 @@ struct replay {
     uint64_t route;                     /* hash of the choices so far */
     int32_t *choice;                    /* [choices] experts of each layer's tokens in the recorded pass */
     int64_t choices;
+    int64_t idle;                       /* experts of a layer that no token of a whole batch chose, in all passes */
     const struct replay *follow;        /* run whose choices the recorded pass uses; NULL: its own */
     double *apart;                      /* not NULL: of each record only its distance from that of `follow` is kept */
     enum error_code failed;             /* first failure to record a tensor */

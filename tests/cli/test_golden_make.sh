@@ -7,13 +7,13 @@ small() {
     make_tokens 2 5 >tokens.safetensors
 }
 
-# A safetensors file of N x S int64 tokens, of whose labels every third is -100: make_tokens N S [FIRST]
+# A safetensors file of N x S int64 tokens, of whose labels every third is -100: make_tokens N S [FIRST [V]]
 make_tokens() {
     local n=$(($1 * $2)) i header
     header='{"ids":{"dtype":"I64","shape":['$1,$2'],"data_offsets":[0,'$((8 * n))']},"labels":{"dtype":"I64","shape":['$1,$2'],"data_offsets":['$((8 * n)),$((16 * n))']}}'
     printf "\\x$(printf %x ${#header})\0\0\0\0\0\0\0%s" "$header"
-    for ((i = 0; i < n; i++)); do number64 $((i ? i * 7 % 200 : ${3:-0})); done
-    for ((i = 0; i < n; i++)); do number64 $((i % 3 == 2 ? -100 : i * 11 % 200)); done
+    for ((i = 0; i < n; i++)); do number64 $((i ? i * 7 % ${4:-200} : ${3:-0})); done
+    for ((i = 0; i < n; i++)); do number64 $((i % 3 == 2 ? -100 : i * 11 % ${4:-200})); done
 }
 number64() { local i; for i in 0 8 16 24 32 40 48 56; do printf "\\x$(printf %x $(($1 >> i & 255)))"; done; }
 
@@ -77,6 +77,85 @@ test_dropout_and_its_masks() {
     ! grep -q '"mask/1/embedding"' own.safetensors || complain 'a Llama has no dropout of embeddings'
 }
 
+# A GPT-2 and a Llama of the seeded program, whose two layers take a second: seeded gpt2|llama
+seeded() { "${CC:-cc}" -O1 "$top"/golden/bugs/*.c -lm -o buggy && ./buggy model $1 model || complain 'golden/bugs does not build'; }
+
+# Rates by a schedule, as `orrery train` has them, or by a list: the checker holds each step to its own.
+rates_of() { od -An -t f8 -j "$(offset_of "$1" "$2/lr")" -N 32 "$1" | tr -s ' \n' ' '; }
+test_rates_of_steps() {
+    small; seeded gpt2; make_tokens 2 5 0 61 >tokens.safetensors
+    local make=(golden make --model model --batch tokens.safetensors --eps 1e-4 --optimizer adamw,sgd)
+    run "${make[@]}" --out own.safetensors --steps 4 --lr 0.1 --lr-schedule linear --warmup 1 --min-lr 0.01;  expect_status 0; expect_silent
+    [[ "$(rates_of own.safetensors sgd)" =~ ^\ 0\.1\ 0\.07\ 0\.040*1?\ 0\.01\ $ ]] || complain "rates are $(rates_of own.safetensors sgd)"
+    # the same as a run of its own logs: cosine, a tenth of 20 steps of warm-up
+    run "${make[@]}" --out own.safetensors --steps 4 --lr 0.1 --lr-schedule cosine --lr-steps 20;             expect_status 0
+    train --steps 4 --lr 0.1 --lr-steps 20 --log run.jsonl;                                                    expect_status 0
+    local want; want=$(grep -oE '"train/lr": ?[0-9.e-]+|"lr": ?[0-9.e-]+' run.jsonl | grep -oE '[0-9.e-]+$' | awk '{ printf " %.6f", $1 }')
+    [ "$(rates_of own.safetensors adamw | awk '{ for (i = 1; i <= NF; i++) printf " %.6f", $i }')" = "$want" ] || complain "rates are $(rates_of own.safetensors adamw), of a run $want"
+    # without a schedule the rate stays after the warm-up
+    run "${make[@]}" --out own.safetensors --steps 4 --lr 0.1 --warmup 2;                                     expect_status 0
+    [ "$(rates_of own.safetensors sgd)" = ' 0.05 0.1 0.1 0.1 ' ] || complain "rates are $(rates_of own.safetensors sgd)"
+
+    printf '0.1\n0.2\n0.3\n' >rates; printf '0.1\n0.1\n0.2\n' >late
+    run "${make[@]}" --out own.safetensors --lr-file rates;     expect_status 0; expect_out '3 steps of 2 x 5 tokens'
+    run "${make[@]}" --out late.safetensors --lr-file late;     expect_status 0
+    run train --check ./own.safetensors --tp 2 --optimizer adamw --dump good/;      expect_status 0
+    run check own.safetensors good;                             expect_status 0; expect_silent
+    run train --check ./late.safetensors --tp 2 --optimizer adamw --dump bad/;      expect_status 0
+    run check own.safetensors bad;                              expect_status 3; expect_error 'adamw/2/weight/.* differs'; expect_out 'the step is 0\.5000 of what it must be, as by another learning rate'
+    refused 2 '--lr: --lr-file has the rate of each step' --out out/own.safetensors --batch tokens.safetensors --lr-file rates --lr 1
+    refused 2 '--lr-file: has rates of 3 steps; --steps asks for 2' --out out/own.safetensors --batch tokens.safetensors --lr-file rates --steps 2
+    refused 2 '--min-lr: needs --lr-schedule' --out out/own.safetensors --batch tokens.safetensors --min-lr 1
+    refused 2 '--lr-decay 1: is for --lr-schedule wsd, not linear' --out out/own.safetensors --batch tokens.safetensors --lr-schedule linear --lr-decay 1
+    echo -1 >>rates;   refused 1 '--lr-file rates:4: must be the rate of a step, a number from 0 on' --out out/own.safetensors --batch tokens.safetensors --lr-file rates
+    refused 1 '--lr-file nowhere: cannot be opened' --out out/own.safetensors --batch tokens.safetensors --lr-file nowhere
+}
+
+# A batch of 2 sequences of 8 tokens, in documents of 3, 4, 1 and 5, 3 tokens: packed FILE POSITIONS..., none: each sequence is one.
+packed() {
+    local more='' header i
+    [ $# = 1 ] || more=',"positions":{"dtype":"I64","shape":[2,8],"data_offsets":[256,384]}'
+    header='{"ids":{"dtype":"I64","shape":[2,8],"data_offsets":[0,128]},"labels":{"dtype":"I64","shape":[2,8],"data_offsets":[128,256]}'$more'}'
+    {   printf "\\x$(printf %x $((${#header} & 255)))\\x$(printf %x $((${#header} >> 8)))\\0\\0\\0\\0\\0\\0%s" "$header"
+        for ((i = 0; i < 16; i++)); do number64 $((i * 7 % 61)); done
+        for ((i = 0; i < 16; i++)); do number64 $((i % 5 == 2 ? -100 : i * 11 % 61)); done
+        for i in "${@:2}"; do number64 "$i"; done
+    } >"$1"
+}
+
+# Documents that are packed into sequences: devices compute what the file has, and a program that does not mask them is told so.
+test_packed_documents() {
+    local model make=(--steps 2 --eps 1e-4)
+    make_text; printf '3\n5\n2\n7\n4\n' >lengths
+    run golden make --out own.safetensors --model llama-tiny --text "$text" --pack lengths --sequences 2 --tokens 9 --micro 2 "${make[@]}";     expect_status 0; expect_silent
+    expect_no_out 'no sequence has two documents|the last token of no sequence'
+    run train --check ./own.safetensors --dp 2 --tp 2 --dump devices/;      expect_status 0; expect_silent; expect_out '^OK: '
+    run check own.safetensors devices;                                      expect_status 0; expect_silent; expect_no_out 'cannot be recomputed'
+    run check own.safetensors own.safetensors;                              expect_status 0; expect_silent
+
+    packed documents.safetensors 0 1 2 0 1 2 3 0  0 1 2 3 4 0 1 2; packed whole.safetensors
+    for model in llama gpt2; do
+        rm -rf model good bad; seeded $model
+        run golden make --out own.safetensors --model model --batch documents.safetensors "${make[@]}";    expect_status 0; expect_silent
+        run golden make --out one.safetensors --model model --batch whole.safetensors "${make[@]}";        expect_status 0
+        run train --check ./own.safetensors --tp 2 --dump good/;    expect_status 0; expect_out '^OK: '
+        run check own.safetensors good;                             expect_status 0; expect_silent
+        run train --check ./one.safetensors --tp 2 --dump bad/;     expect_status 0
+        run check own.safetensors bad;                              expect_status 3
+        expect_out 'positions go on from document to document of a sequence'
+        expect_out 'packed documents see each other: a token sees all before it in its sequence'
+    done
+    mkdir -p out; rm -rf model
+    packed hole.safetensors 0 1 2 0 1 2 4 0  0 1 2 3 4 0 1 2
+    refused 2 '--batch hole\.safetensors packed samples: token 6 of sequence 0 has position 4 after 2: a hole' --out out/own.safetensors --batch hole.safetensors
+    packed padded.safetensors 0 1 2 0 1 2 3 -1  0 1 2 3 4 0 1 2
+    refused 2 "routers' losses leave out padding" --out out/own.safetensors --batch padded.safetensors --model mixtral-tiny
+    refused 2 'parallel streams, which run none' --out out/own.safetensors --batch documents.safetensors --model parscale-tiny
+    refused 2 '--pack: needs --text' --out out/own.safetensors --batch documents.safetensors --pack lengths
+    echo 10 >>lengths
+    refused 2 '--text --pack lengths:6: a sample of 10 tokens' --out out/own.safetensors --text "$text" --pack lengths --tokens 9
+}
+
 refused() {                             # refused STATUS MESSAGE OPTIONS...: and nothing is written
     run golden make "${@:3}";           expect_status "$1"; expect_error "$2"
     [ -z "$(ls -A out 2>/dev/null)" ] || complain "it left behind: $(ls -A out)"
@@ -88,8 +167,8 @@ test_refusals() {
     refused 2 '--out' --batch tokens.safetensors
     refused 2 '--out out/own: must end with \.safetensors' --out out/own --batch tokens.safetensors
     refused 1 '--out none/own\.safetensors: cannot be written' --out none/own.safetensors --batch tokens.safetensors
-    refused 2 'needs --batch FILE or --text FILE$' --out out/own.safetensors
-    refused 2 'not both' "${to[@]}" --text "$text"
+    refused 2 'needs one of --batch FILE, --text FILE and --cover$' --out out/own.safetensors
+    refused 2 ', not two$' "${to[@]}" --text "$text"
     refused 2 "no-such" "${to[@]}" --model no-such
     refused 1 '--batch nowhere: cannot be opened' --out out/own.safetensors --batch nowhere
     make_tokens 2 5 256 >bad.safetensors
@@ -138,4 +217,5 @@ test_an_older_file_stays() {
     [ "$(ls | wc -l)" = 3 ] || complain "it left behind: $(ls)"
 }
 
-run_tests test_of_a_folder_of_weights test_devices_beside_it test_dropout_and_its_masks test_refusals test_an_older_file_stays
+run_tests test_of_a_folder_of_weights test_devices_beside_it test_dropout_and_its_masks test_rates_of_steps test_packed_documents test_a_mixture_in_microbatches \
+    test_refusals test_an_older_file_stays

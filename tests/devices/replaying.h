@@ -264,7 +264,7 @@ static void found(void *context, const struct single_result *r)
 static void check(struct dump *d)
 {
     const struct golden *g = &d->golden;
-    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions };
     struct error err;
     d->checked = d->stepwise = d->wrong = d->lacking = d->unknown = 0, d->largest = 0, d->most = 0;
     const struct single_source source = { .explainer = &mistakes_explainer, .fetch = fetch,

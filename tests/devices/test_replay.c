@@ -397,7 +397,7 @@ static void golden_files_are_right(void **state)
         d = (struct dump){ 0 };
         if (golden_open(&d.golden, all.gl_pathv[i], &err) != OK) continue;
         const struct golden *g = &d.golden;
-        const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
+        const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions };
         if (replay_check(&g->config, batch, rounding_of(F64, F64, 1),
                          (struct single_source){ .explainer = &mistakes_explainer,
                                                  .fetch = fetch_golden, .found = found, .context = &d }, &err) != OK)
@@ -430,7 +430,7 @@ static void what_is_not_recomputed_is_named(void **state)
                                   { NULL, "a new operation", { 0, -1, -1 }, 1, .weight = -1, .bias = -1 } };
     const struct single_graph graph = { slot, node, 2, 2 };
     if (single_check(&g->config, &graph,
-                     (struct single_batch){ g->ids, g->labels, g->B, g->S, golden_balance_micros(g) },
+                     (struct single_batch){ g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions },
                      rounding_of(F64, F64, 1),
                      (struct single_source){ .explainer = &mistakes_explainer,
                                              .fetch = fetch, .found = found, .context = &d }, &err) != OK)

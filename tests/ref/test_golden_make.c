@@ -260,6 +260,41 @@ static void test_twins_are_runs(void **state)
     golden_close(&made);
 }
 
+/* Routers' losses count tokens, the cross entropy counts labels; the parts of microbatches add up all the same. */
+static void test_parts_of_a_mixture(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "model.layers.0.block_sparse_moe.gate.weight", "model.embed_tokens.weight" };
+    struct golden g = { .seed = 7, .steps = 1, .B = SEQUENCES, .S = TOKENS, .micros = MICROS, .every_step = true };
+    struct golden_request q = { .optimizers = 0, .path = scratch("made.safetensors"), .bound = 1e-9 };
+    struct error err;
+    int64_t usual, n, m;
+    int tensors;
+    assert_int_equal(model_config_preset(&g.config, &usual, "mixtral-tiny", &err), OK);
+    g.config.L = 2, g.config.mixture.z_coefficient = 0.1, g.config.mixture.balance_coefficient = 0.3;
+    assert_int_equal(golden_take_conventions(&g, "torch,balance-over=microbatch", &err), OK);
+    fill_batches(&g);
+    for (int64_t i = 0; i < g.S; i++) if (g.labels[i] == IGNORE_LABEL) g.labels[i] = (int32_t)i * (i % 2);
+    if (golden_make(&g, &q, &tensors, &err) != OK) fail_msg("%s", err.text);
+    if (golden_open(&made, q.path, &err) != OK) fail_msg("%s", err.text);
+    assert_int_not_equal(golden_labels(&made, 0, 3) * 2, golden_labels(&made, 3, 2) * 3);       /* uneven shares */
+    double *loss = get("loss", &n), *parts = get("micro/loss", &m);
+    const double sum = parts[0] + parts[1];
+    expect_equal("micro/loss", &sum, loss, 1);
+    free(loss), free(parts);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char a[128], b[128], whole[128];
+        snprintf(whole, sizeof whole, "grad/%s", names[i]);
+        snprintf(a, sizeof a, "micro/0/grad/%s", names[i]);
+        snprintf(b, sizeof b, "micro/1/grad/%s", names[i]);
+        double *w = get(whole, &n), *x = get(a, &n), *y = get(b, &m);
+        for (int64_t k = 0; k < n; k++) x[k] += y[k];
+        expect_equal(whole, x, w, n);
+        free(w), free(x), free(y);
+    }
+    golden_close(&made), golden_close(&g);
+}
+
 static void test_microbatches_of_any_number(void **state)
 {
     (void)state;
@@ -281,6 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_add_up),
+        cmocka_unit_test(test_parts_of_a_mixture),
         cmocka_unit_test(test_steps_follow),
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_it_is_what_our_model_computes),

@@ -14,6 +14,7 @@ struct attention_switches {
     bool unsharpened;                   /* scores without what YaRN multiplies their scale by */
     int ahead, behind;                  /* keys seen beyond the own one; the last ones only */
     bool all, no_window;                /* every key of the sequence; of those before */
+    bool whole;                         /* packed documents of a sequence see each other */
     bool zeroed;                        /* scores of keys that are not seen are 0, not minus infinity */
     int wider;                          /* the model's window and so many tokens */
     bool windowed;                      /* the window of other layers, where this one has none */
@@ -72,9 +73,10 @@ static double dot(const double *a, const double *b, int64_t n)
 }
 
 /* Whether the token at s sees the token at t.  The causal mask and the model's window apply, changed by the
- * switches.  window: 0 if there is none. */
-static bool sees(const struct attention_switches *switches, int64_t window, int64_t s, int64_t t)
+ * switches.  window: 0 if there is none; first: where the document of s begins. */
+static bool sees(const struct attention_switches *switches, int64_t window, int64_t first, int64_t s, int64_t t)
 {
+    if (t < first && !switches->whole) return false;
     const int64_t last = switches->behind > 0 ? switches->behind : switches->no_window ? 0 : window;
     if (switches->all || (s < switches->prefix && t < switches->prefix)) return true;
     if (switches->no_first && t == 0 && s > 0) return false;
@@ -118,9 +120,9 @@ static double slope_of(const struct model_config *config, const struct attention
 }
 
 /* P [S, S] = softmax(scale Q K^T) of one head of one sequence, with the mistakes.  Row q has the weights with which
- * query q reads the values. */
+ * query q reads the values.  row: where the sequence begins. */
 static void probabilities(const struct single *single, const struct attention_switches *switches, int64_t window,
-                          const double *qkv, struct heads at, double *P)
+                          int64_t row, const double *qkv, struct heads at, double *P)
 {
     const struct model_config *c = single->context->config;
     const int64_t S = single->cursor.batch.S;
@@ -131,7 +133,7 @@ static void probabilities(const struct single *single, const struct attention_sw
         double top = -INFINITY, sum = 0;
         for (int64_t t = 0; t < S; t++) {
             /* A hidden key has the score minus infinity, and exp gives 0. */
-            P[q * S + t] = sees(switches, window, q, t)
+            P[q * S + t] = sees(switches, window, q - single_position(single, row + q), q, t)
                                ? scale * dot(qkv + q * at.width + at.query, qkv + t * at.width + at.key, c->A)
                                : switches->zeroed ? 0 : -INFINITY;
             /* ALiBi subtracts slope (q - t); head h has the slope 2^(-8 (h + 1) / H). */
@@ -165,9 +167,11 @@ static int64_t window_of(const struct model_config *config, const struct single_
 }
 
 /* Whether the mistake changes nothing in this model, or cannot be computed: with dropout no mask is applied here. */
-static bool attention_cannot(const struct model_config *config, const struct single_node *node,
+static bool attention_cannot(const struct single *single, const struct single_node *node,
                              const struct attention_switches *switches)
 {
+    const struct model_config *config = single->context->config;
+    if (switches->whole && !switches->all && single->cursor.batch.positions == NULL) return true;
     if ((switches->wider || switches->windowed)
         && window_of(config, node, switches) == model_window(config, node->layer)) return true;
     return ((switches->values || switches->first_group) && config->K == 1) || node->rate > 0 ||
@@ -181,13 +185,13 @@ static struct tensor forward_with(struct single *single, const struct single_nod
     const struct model_config *c = single->context->config;
     const struct tensor X = single_act(single, node->in[0]);
     const int64_t S = single->cursor.batch.S, V = value_width(c), ld = c->H * V;
-    if (!single_going(single) || attention_cannot(c, node, switches)) return tensor_none;
+    if (!single_going(single) || attention_cannot(single, node, switches)) return tensor_none;
     const struct tensor Y = single_new(single, tensor_rows(X), ld), P = single_new(single, S, S);
     for (int64_t row = 0; !single->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
             const struct heads at = heads_of(single, switches, h);
             const double *qkv = numbers(X) + row * at.width;
-            probabilities(single, switches, window_of(c, node, switches), qkv, at, numbers(P));
+            probabilities(single, switches, window_of(c, node, switches), row, qkv, at, numbers(P));
             /* Row q of Y adds up P[q, t] times the values of key t. */
             for (int64_t i = 0; i < S * S; i++)
                 for (int64_t a = 0; a < V; a++)
@@ -234,12 +238,13 @@ static double scale_back(const struct model_config *config, const struct attenti
 
 /* dX of one head of one sequence: dS = P (dY V^T - mean), where the mean is the sum of P dY V^T over the keys. */
 static void head_backward(const struct single *single, const struct attention_switches *switches,
-                          int64_t window, double *dx, const double *qkv, const double *dy, struct heads at, double *P)
+                          int64_t window, int64_t row, double *dx, const double *qkv, const double *dy,
+                          struct heads at, double *P)
 {
     const struct model_config *c = single->context->config;
     const int64_t S = single->cursor.batch.S, V = value_width(c), ld = c->H * V;
     const double scale = scale_back(c, switches), of_query = switches->query_unscaled ? 1 / scale : 1;
-    probabilities(single, switches, window, qkv, at, P);
+    probabilities(single, switches, window, row, qkv, at, P);
     for (int64_t q = 0; q < S; q++) {
         double mean = 0;
         /* Without the mean softmax is taken for exp. */
@@ -263,7 +268,7 @@ static struct tensor attention_input(struct single *single, const struct single_
     const struct attention_switches *x = mistake->with;
     const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
     const int64_t S = single->cursor.batch.S, group = c->H / c->K;
-    if (!single_going(single) || (x->last_only && group == 1) || attention_cannot(c, node, x)) return tensor_none;
+    if (!single_going(single) || (x->last_only && group == 1) || attention_cannot(single, node, x)) return tensor_none;
     const struct tensor dX = single_new(single, tensor_rows(X), tensor_cols(X)), P = single_new(single, S, S);
     /* A sequence begins every S rows; each head adds dQ, and its group's dK and dV. */
     for (int64_t row = 0; !single->failed && row < tensor_rows(X); row += S)
@@ -271,7 +276,7 @@ static struct tensor attention_input(struct single *single, const struct single_
             const struct heads at = heads_of(single, x, h);
             double *dx = numbers(dX) + row * at.width;
             if (x->last_only && h % group == group - 1) forget_keys(single, dx, at);
-            head_backward(single, x, window_of(c, node, x), dx, numbers(X) + row * at.width,
+            head_backward(single, x, window_of(c, node, x), row, dx, numbers(X) + row * at.width,
                           numbers(dY) + (row * c->H + h) * value_width(c), at, numbers(P));
         }
     return dX;
@@ -289,7 +294,7 @@ static double off_in_head(const struct suspect *suspect, const struct single_nod
     const int64_t S = s->cursor.batch.S, V = value_width(s->context->config), ld = s->context->config->H * V;
     const struct heads at = heads_of(s, switches, h);
     double off = 0;
-    probabilities(s, switches, window_of(s->context->config, node, switches), qkv + row * at.width, at, P);
+    probabilities(s, switches, window_of(s->context->config, node, switches), row, qkv + row * at.width, at, P);
     for (int64_t q = 0; q < S; q++)
         for (int64_t a = 0; a < V; a++) {
             /* y becomes what the mistake gives, less what the program has. */
@@ -427,7 +432,9 @@ static const struct single_mistake attention_rows[] = {
     { "the gradient of scores lacks the slope of their cap", INPUT, WITH(.no_slope = true) },
     { "the mask is off by one: a token does not see itself", FORWARD | INPUT, WITH(.ahead = -1) },
     { "the mask is off by one: a token sees the next one", FORWARD | INPUT, WITH(.ahead = 1) },
-    { "there is no mask: a token sees its whole sequence", FORWARD | INPUT, WITH(.all = true) },
+    { "there is no mask: a token sees its whole sequence", FORWARD | INPUT, WITH(.all = true, .whole = true) },
+    { "packed documents see each other: a token sees all before it in its sequence",
+      FORWARD | INPUT, WITH(.whole = true) },
     { "the mask makes scores 0, not minus infinity", FORWARD, WITH(.zeroed = true) },
     { "its window is off by one: a token sees one more", FORWARD | INPUT, WITH(.wider = 1) },
     { "its window is off by one: a token sees one less", FORWARD | INPUT, WITH(.wider = -1) },

@@ -302,15 +302,20 @@ const struct single_mistakes single_soft_cap_mistakes = {
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
 
 /* These switches describe a mistaken rotation.  on: positions go on from sequence to sequence within each of so
- * many parts of the batch. */
-struct turned { bool other_pairs, values, back, none, keys, queries, other_layers; int shift, on; double theta; };
+ * many parts of the batch; whole: from document to document of a sequence. */
+struct turned {
+    bool other_pairs, values, back, none, keys, queries, other_layers, whole;
+    int shift, on;
+    double theta;
+};
 
 #define WITH(...) .with = &(const struct turned){ __VA_ARGS__ }
 
 /* This is the position of a row's token, with the mistake. */
 static int64_t position_of(const struct single *single, const struct turned *turned, int64_t row)
 {
-    if (turned->on == 0) return row % single->cursor.batch.S + turned->shift;
+    if (turned->whole) return row % single->cursor.batch.S;
+    if (turned->on == 0) return single_position(single, row) + turned->shift;
     const int part = part_with(single->cursor.batch.B, turned->on, row / single->cursor.batch.S);
     return row - part_begin(single->cursor.batch.B, turned->on, part) * single->cursor.batch.S;
 }
@@ -324,6 +329,7 @@ static struct tensor rotate(struct single *single, struct tensor X, int layer, c
     struct rotary rotary = local ? model_local_rotary(c) : c->rotary;
     /* The model has one theta for all layers, so the mistake is impossible. */
     if (t->other_layers && c->local_theta == 0) return tensor_none;
+    if (t->whole && single->cursor.batch.positions == NULL) return tensor_none;
     if (t->theta > 0) rotary.theta = t->theta;
     const int64_t width = tensor_cols(X), R = rotary_table_width(c), half = R / 2,
                   heads = c->H + (t->values ? 2 : 1) * c->K;
@@ -378,6 +384,7 @@ static const struct single_mistake rotary_rows[] = {
     { "it is not turned", FORWARD | INPUT, WITH(.none = true) },
     { "keys are not turned", FORWARD | INPUT, WITH(.keys = true) },
     { "queries are not turned", FORWARD | INPUT, WITH(.queries = true) },
+    { "positions go on from document to document of a sequence", FORWARD | INPUT, WITH(.whole = true) },
     { GO_ON "the whole batch", FORWARD | INPUT, WITH(.on = 1) },
     { GO_ON "2 parts of the batch", FORWARD | INPUT, WITH(.on = 2) },
     { GO_ON "3 parts of the batch", FORWARD | INPUT, WITH(.on = 3) },
@@ -398,20 +405,21 @@ const struct single_mistakes single_rotary_mistakes = {
 
 /* ---- embeddings -------------------------------------------------------------------------------------------------- */
 
-/* Y = X + W[position]: positions are shifted by `which`, or with 9 not added. */
+/* Y = X + W[position]: positions are shifted by `which`; with 9 they are not added, with 8 they go on from document to
+ * document. */
 static struct tensor positions_forward(struct single *single, const struct single_node *node,
                                        const struct single_mistake *mistake)
 {
     const int which = mistake->which;
     const struct single_value X = single_value_of(single, node->in[0]);
     const struct tensor W = single_param(single, node->weight);
-    if (!single_going(single)) return tensor_none;
+    if (!single_going(single) || (which == 8 && single->cursor.batch.positions == NULL)) return tensor_none;
     const int64_t D = tensor_cols(X.y);
     const struct tensor Y = single_new(single, tensor_rows(X.y), D);
     for (int64_t i = 0; !single->failed && i < tensor_count(Y); i++) {
         /* Positions outside the table read its first or last row. */
-        const int64_t at = i / D % single->cursor.batch.S + which, row = at < 0 ? 0 : at < tensor_rows(W) ? at
-                      : tensor_rows(W) - 1;
+        const int64_t at = which == 8 ? i / D % single->cursor.batch.S : single_position(single, i / D) + which,
+                      row = at < 0 ? 0 : at < tensor_rows(W) ? at : tensor_rows(W) - 1;
         numbers(Y)[i] = numbers(X.y)[i] + (which == 9 ? 0 : numbers(W)[row * D + i % D]);
     }
     return Y;
@@ -422,6 +430,7 @@ static const struct single_mistake positions_rows[] = {
     { "positions are shifted by two: they begin at 2", FORWARD, .which = 2 },
     { "positions are shifted by one: they begin at -1", FORWARD, .which = -1 },
     { "positions are not added", FORWARD, .which = 9 },
+    { "positions go on from document to document of a sequence", FORWARD, .which = 8 },
     { 0 }
 };
 

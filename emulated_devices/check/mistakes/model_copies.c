@@ -77,6 +77,7 @@ static enum error_code model_copies_compute(struct model_copies *copies, int k, 
     enum error_code e = copies->share[k] > 0 ? transformer_open(&m, &g->config, F64, g->seed, err) : ERR_CHECK;
     if (!e) {
         e = model_copies_start(&m, g, err);
+        m.packed = golden_positions(g, 0, 0);
         if (!e) e = transformer_forward(&m, g->ids, labels, g->B, g->S, &loss, err);
         if (!e) {
             transformer_backward(&m);

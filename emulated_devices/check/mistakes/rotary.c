@@ -245,6 +245,8 @@ void suspect_rotation(struct suspect *suspect, const struct single_node *node, e
     struct turning t = { .p = suspect, .sign = pass == SINGLE_FORWARD ? 1 : -1, .width = suspect->cols,
                          .pairs = rotary_table_width(c) / 2, .heads = c->H + c->K,
                          .rotary = model_rotary(c, node->layer) };
+    /* A place of a sequence has one position only if no documents are packed. */
+    if (s->cursor.batch.positions) return;
     if (!single_going(s) || suspect->words[0] || t.pairs > PAIRS || s->cursor.batch.S < 2 ||
         tensor_count(X) != suspect->count) return;
     t.x = numbers(X), t.size = rotary_size(&t.rotary);

@@ -80,13 +80,18 @@ static enum error_code weights_before(const struct stale *stale, struct transfor
     return complete ? OK : fail(err, ERR_CHECK, "ACTUAL has not all weights before step %d", k);
 }
 
+/* The tokens of a pass; positions: NULL: they are not packed. */
+struct stale_batch { const int32_t *ids, *labels, *positions; };
+
 /* Run the model on a batch with the masks of dropout that this step draws. */
-static enum error_code stale_forward(struct transformer *model, const struct golden *golden, const int32_t *ids,
-                                     const int32_t *labels, int step, struct error *err)
+static enum error_code stale_forward(struct transformer *model, const struct golden *golden,
+                                     const struct stale_batch *batch, int step, struct error *err)
 {
     double loss;
-    model->seed = dropout_seed(golden->seed, step);
-    return transformer_forward(model, ids, labels, golden->B, golden->S, &loss, err);
+    model->seed = dropout_seed(golden->seed, step), model->packed = batch->positions;
+    const enum error_code e = transformer_forward(model, batch->ids, batch->labels, golden->B, golden->S, &loss, err);
+    model->packed = NULL;
+    return e;
 }
 
 /* Set the corrections of routers after so many steps.  Files have those of the start; the rest follows from the
@@ -98,14 +103,15 @@ static enum error_code biases_after(const struct stale *stale, struct transforme
     const bool moves = model->config.mlp == MLP_MIXTURE && model->config.mixture.router.biased;
     enum error_code e = golden_read_biases(g, model->router_bias, err);
     for (int k = 0; k < steps && moves && !e; k++) {
+        const struct stale_batch own = { g->ids + k * n, g->labels + k * n, golden_positions(g, k, 0) };
         e = weights_before(stale, model, k + 1, err);
-        if (!e) e = stale_forward(model, g, g->ids + k * n, g->labels + k * n, k, err);
+        if (!e) e = stale_forward(model, g, &own, k, err);
         if (!e) transformer_move_biases(model);
     }
     return e;
 }
 
-/* Fill the tokens of a step as the hypothesis has them: [2 n] ids, then labels. */
+/* Fill the tokens of a step as the hypothesis has them: [3 n] ids, labels, then positions of packed documents. */
 static void stale_fill(const struct golden *golden, const struct other *other, int copies, int step, int32_t *to)
 {
     const int64_t n = golden->B * golden->S, at = step * n;
@@ -113,6 +119,7 @@ static void stale_fill(const struct golden *golden, const struct other *other, i
         const int64_t turned = other->turn
             ? part_turned(golden->B, copies, other->turn, i / golden->S) * golden->S + i % golden->S : i;
         to[i] = golden->ids[at + turned], to[n + i] = golden->labels[at + (other->labels ? turned : i)];
+        if (golden->positions) to[2 * n + i] = golden->positions[at + turned];
     }
 }
 
@@ -122,12 +129,13 @@ static enum error_code stale_run(const struct stale *stale, struct transformer *
 {
     const struct golden *g = stale->golden;
     const int64_t n = g->B * g->S;
-    int32_t *tokens = malloc(2 * (size_t)n * sizeof *tokens + 1);
+    int32_t *tokens = malloc(3 * (size_t)n * sizeof *tokens + 1);
     if (tokens == NULL) return fail(err, ERR_MEMORY, "no memory for a batch");
     stale_fill(g, other, stale->copies, other->batch ? step - 1 : step, tokens);
+    const struct stale_batch batch = { tokens, tokens + n, g->positions ? tokens + 2 * n : NULL };
     enum error_code e = biases_after(stale, model, step, err);
     if (!e) e = weights_before(stale, model, other->weights ? step : step + 1, err);
-    if (!e) e = stale_forward(model, g, tokens, tokens + n, step, err);
+    if (!e) e = stale_forward(model, g, &batch, step, err);
     if (!e) transformer_backward(model);
     free(tokens);
     return e;

@@ -34,6 +34,7 @@ struct rows {
     int64_t tokens, each;               /* rows of the batch, and of one stream */
     struct tensor mask;                 /* of probabilities, [sequences H S, S]; none: all are kept */
     double kept;                        /* 1/(1-rate) */
+    const int32_t *positions;           /* of the batch's packed documents; NULL: a sequence is one */
     const double *sink;                 /* [H] of each head the logit of its sink; NULL: none has one */
 };
 
@@ -44,7 +45,8 @@ static struct rows rows_new(struct single *single, const struct single_node *nod
                         prefix = single->context->config->sinks ? tensor_none : own;
     struct rows r = { .S = single->cursor.batch.S, .window = model_window(single->context->config, node->layer),
                      .each = single->cursor.N,
-                      .kept = 1 / (1 - node->rate), .mask = single_mask(single, node) };
+                      .kept = 1 / (1 - node->rate), .mask = single_mask(single, node),
+                     .positions = single->cursor.batch.positions };
     if (!single_going(single)) return r;
     /* A prefix row has keys and values only; they go behind q columns of zeros. */
     const int64_t width = tensor_cols(X), more = tensor_rows(prefix),
@@ -61,10 +63,10 @@ static struct rows rows_new(struct single *single, const struct single_node *nod
     return r;
 }
 
-/* This is the row of the first token that the query of row n sees: the sequence's first, or the window's. */
+/* This is the row of the first token that the query of row n sees: its document's first, or the window's. */
 static int64_t first_row(const struct rows *rows, int64_t n)
 {
-    const int64_t at = n % rows->S;
+    const int64_t at = rows->positions ? sample_position(rows->positions[n]) : n % rows->S;
     return n - (rows->window > 0 && rows->window <= at ? rows->window - 1 : at);
 }
 

@@ -177,10 +177,10 @@ static struct single_value rotate(struct single *single, struct tensor X, int la
     for (int64_t n = 0; !single->failed && n < tensor_rows(X); n++)
         for (int64_t h = 0; h < c->H + c->K; h++)
             for (int64_t p = 0; p < half; p++) {
-                /* A token's position is its place in the sequence; half of R pairs turn, further columns of a head
+                /* A token's position is its place in its document; half of R pairs turn, further columns of a head
                  * do not. */
                 const double turned = rotary_frequency(&rotary, R, p, single->cursor.batch.S),
-                             angle = (double)(n % single->cursor.batch.S) * turned;
+                             angle = (double)single_position(single, n) * turned;
                 const int64_t at = n * width + h * c->A, i = rotary.neighbours ? 2 * p : p,
                               j = rotary.neighbours ? 2 * p + 1 : p + half;
                 elementwise_turn(single, v, X, at + i, at + j, sign * angle, size);

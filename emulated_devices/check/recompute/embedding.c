@@ -37,7 +37,7 @@ static struct single_value embed(struct single *single, const struct single_node
     return single_going(single) ? v : single_stop(single);
 }
 
-/* Y = X + W[position]: each sequence begins at position 0. */
+/* Y = X + W[position]: each document begins at position 0. */
 static struct single_value embedding_place(struct single *single, const struct single_node *node)
 {
     const struct single_value X = single_value_of(single, node->in[0]);
@@ -47,7 +47,7 @@ static struct single_value embedding_place(struct single *single, const struct s
     /* Y [N, D] = X + W[position], and the bounds of X are passed on. */
     for (int64_t i = 0; !single->failed && i < tensor_count(v.y); i++) {
         const int64_t D = tensor_cols(X.y);
-        const double x = numbers(X.y)[i], w = numbers(W)[i / D % single->cursor.batch.S * D + i % D],
+        const double x = numbers(X.y)[i], w = numbers(W)[single_position(single, i / D) * D + i % D],
                      off = single->rounding.sum * (fabs(x) + fabs(w));
         numbers(v.y)[i] = x + w;
         numbers(v.fused)[i] = numbers(X.fused)[i] + off, numbers(v.steps)[i] = numbers(X.steps)[i] + off;
@@ -65,7 +65,7 @@ static void add_gradients(const struct single *single, struct scattered *to, str
     const int64_t D = tensor_cols(dY.y);
     const struct single_value v = to->v;
     for (int64_t i = 0; !single->failed && i < tensor_count(dY.y); i++) {
-        const int64_t row = (tokens ? token(single, i / D) : i / D % single->cursor.batch.S) - to->block.first,
+        const int64_t row = (tokens ? token(single, i / D) : single_position(single, i / D)) - to->block.first,
                       at = row * D + i % D;
         /* Tokens outside this block add nothing. */
         if (row < 0 || row >= to->block.rows) continue;

@@ -12,6 +12,7 @@
 #ifndef ORRERY_SINGLE_PARTS_H
 #define ORRERY_SINGLE_PARTS_H
 
+#include "ref/model/sample_mask.h"
 #include "ref/ops/ops.h"
 #include "emulated_devices/check/recompute/graph.h"
 #include "ref/model/config.h"
@@ -152,6 +153,13 @@ struct tensor single_mask(struct single *, const struct single_node *);
 
 static inline const struct single_slot *single_slot(const struct single *single,
                                                     int slot) { return &single->context->graph->slot[slot]; }
+
+/* The position of a row's token in its document, or in its sequence. */
+static inline int64_t single_position(const struct single *single, int64_t row)
+{
+    const int32_t *positions = single->cursor.batch.positions;
+    return positions ? sample_position(positions[row % single->cursor.N]) : row % single->cursor.batch.S;
+}
 
 /* Why a pass that has read so much cannot go on; SINGLE_DONE: it can. */
 static inline enum single_status single_status(const struct single *single)

@@ -127,7 +127,11 @@ struct single_source {
 
 /* This is a batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses
  * are of microbatches, into how many they divide the batch (balance.h); 0: the batch is one. */
-struct single_batch { const int32_t *ids, *labels; int64_t B, S, micros; };
+struct single_batch {
+    const int32_t *ids, *labels;
+    int64_t B, S, micros;
+    const int32_t *positions;           /* [B*S] of packed documents (ref/model/sample_mask.h); NULL: of sequences */
+};
 
 /** How wrong numbers follow from right ones: "expected times 1.1000; 399 of 441 elements outside the bound".
  *  @return out. */

@@ -168,6 +168,7 @@ void single_take(struct single *single, int64_t first, int64_t tokens)
     single->cursor.first = first, single->cursor.N = tokens;
     single->cursor.batch = single->context->all;
     single->cursor.batch.ids += first, single->cursor.batch.labels += first;
+    if (single->cursor.batch.positions) single->cursor.batch.positions += first;
     single->cursor.batch.B = sequences ? tokens / S : 1, single->cursor.batch.S = sequences ? S : tokens;
 }
 

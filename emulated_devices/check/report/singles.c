@@ -351,7 +351,8 @@ static enum error_code check_later_pass(struct checking *checking, const char *o
 {
     const struct golden *g = checking->golden;
     const int64_t at = step * g->B * g->S;
-    const struct single_batch batch = { g->ids + at, g->labels + at, g->B, g->S, golden_balance_micros(g) };
+    const struct single_batch batch = { g->ids + at, g->labels + at, g->B, g->S, golden_balance_micros(g),
+                                        golden_positions(g, step, 0) };
     struct single_notes *notes = NULL;          /* those of the first pass are of its gradients */
     enum error_code e = OK;
     checking->optimizer = optimizer, checking->step = step, source.copies = 0, source.notes = &notes;
@@ -368,7 +369,7 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
                                    struct error *err)
 {
     const struct golden *g = checking->golden;
-    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions };
     double lr[GOLDEN_MOST_STEPS];
     char optimizer[32], name[64];
     enum error_code e = OK;
@@ -423,7 +424,7 @@ static enum error_code check_all(struct checking *checking, struct rounding roun
                                  struct error *err)
 {
     const struct golden *g = checking->golden;
-    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions };
     enum error_code e = OK;
     if (source.only == NULL || is_of_pass(source.only)) e = replay_check(&g->config, batch, rounding, source, err);
     /* A model without a table of operations is checked against the golden file only; why_none says so. */

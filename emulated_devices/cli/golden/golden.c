@@ -17,7 +17,7 @@ enum { FIRST_CLEAN_SEED = 1000 };       /* seeds from this one on were not used 
 
 struct golden_options {
     const char *where;
-    bool measure;
+    bool measure, one;                  /* one: PATH is a file, whose batch is described */
     int runs;
 };
 
@@ -40,7 +40,7 @@ static enum error_code golden_parse(struct golden_options *options, int argc, ch
         "Compare the one-device model with golden files: in fp64 within 1e-12, in fp32, bf16 and fp16 within\n"
         "half the bound stored beside each tensor; files of `orrery golden make` within the stored bounds, in\n"
         "all formats. Shown are the largest error/bound and its tensor; in fp64 also how many tensors have\n"
-        "the file's bits, which another machine need not give.",
+        "the file's bits, which another machine need not give. Of one file also what its batch cannot show.",
         argc - 2, argv + 2, table, help, err);
 }
 
@@ -233,6 +233,7 @@ static enum error_code do_file(const char *path, const struct golden_options *op
         static const enum dtype sharpest_first[] = { F64, F32, BF16, F16 };
         for (int f = 0; f < BOUND_FORMATS && !e; f++)
             e = check_format(&truth, name, sharpest_first[f], options->runs, err);
+        if (!e && options->one) golden_show_gaps(&truth);
         replay_free(&truth);
     }
     golden_close(&g);
@@ -251,8 +252,8 @@ enum error_code command_golden(int argc, char **argv, int *status, struct error 
     enum error_code e = golden_parse(&o, argc, argv, &help, err);
     if (e || help) return e;
     o.where = golden_path(o.where, room, sizeof room);
-    const bool file = stat(o.where, &st) == 0 && !S_ISDIR(st.st_mode);
-    snprintf(pattern, sizeof pattern, file ? "%s" : "%s/*-*.safetensors", o.where);
+    o.one = stat(o.where, &st) == 0 && !S_ISDIR(st.st_mode);
+    snprintf(pattern, sizeof pattern, o.one ? "%s" : "%s/*-*.safetensors", o.where);
     if (glob(pattern, 0, NULL, &found) != 0)
         return fail(err, ERR_FILE, "%s: there are no golden models (FAMILY-SHAPE.safetensors) in this folder",
                     printable_path(o.where).text);

@@ -12,4 +12,8 @@ command_fn golden_make_command;
 /** Say how far the measuring of all bounds is; for struct bounds_watch.  @param line  a struct time_left that began. */
 void golden_show_twin(void *line, enum dtype, int number);
 
+/** Print what the batch of a file cannot show, a line for each kind of mistake (coverage.h).
+ *  @param run  the file's run in fp64.  @return how many lines. */
+int golden_show_gaps(const struct replay *run);
+
 #endif

@@ -1,9 +1,11 @@
 /* make.c -- `orrery golden make`: a golden file of somebody's own model and batches, with its bounds. */
-#include "emulated_devices/cli/golden/golden.h"
+#include "emulated_devices/cli/golden/make_options.h"
 #include "ref/golden/batch.h"
 #include "ref/golden/bounds.h"
+#include "ref/golden/cover.h"
 #include "ref/golden/make.h"
-#include "ref/io/text.h"
+#include "ref/io/samples.h"
+#include "ref/optim/rates.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +13,6 @@
 
 #define SUFFIX ".safetensors"
 enum { USUAL_STEPS = 3, USUAL_SEQUENCES = 4, USUAL_TOKENS = 32 };
-
-struct make_options {
-    const char *model, *batch, *text, *out, *optimizers, *kept, *as;
-    int steps, sequences, tokens, micros;
-    double lr, weight_decay, clip, eps, dropout;
-    uint64_t seed;
-};
 
 static enum error_code make_parse(struct make_options *options, int argc, char **argv, bool *help, struct error *err)
 {
@@ -28,25 +23,47 @@ static enum error_code make_parse(struct make_options *options, int argc, char *
         { "--model", "NAME|DIR", OPTION_STRING, &options->model,
           .help = "a preset of `orrery list`, or a Hugging Face folder with weights" },
         { "--seed", "N", OPTION_UINT64, &options->seed,
-          .help = "seed of a preset's weights, of dropout and of a text's batches" },
+          .help = "seed of a preset's weights, of dropout, and of batches that are drawn" },
         { .kind = OPTION_HEADING, .help = "Batches" },
         { "--batch", "FILE", OPTION_STRING, &options->batch,
           .help = "safetensors with ids and labels, integers [sequences, tokens] (the same in every step) or "
-                  "[steps, sequences, tokens]; labels -1 and -100 are ignored" },
+                  "[steps, sequences, tokens]; labels -1 and -100 are ignored; with packed documents also "
+                  "positions, each token's place in its document" },
         { "--text", "FILE", OPTION_STRING, &options->text, .help = "a text; every byte is a token" },
+        { "--pack", "FILE", OPTION_STRING, &options->pack,
+          .help = "with --text: cut the text into documents with the lengths in FILE, one on each line, and pack them "
+                  "into sequences, as orrery train does; lognormal draws lengths" },
+        { "--cover", NULL, OPTION_SWITCH, &options->cover,
+          .help = "draw tokens and labels that show as many kinds of mistakes as fit; what does not fit is said, with "
+                  "the size that it needs" },
         { "--sequences", "N", OPTION_INT, &options->sequences, .min = 1, .max = 1 << 20,
-          .help = "with --text: sequences in a batch; default: 4" },
+          .help = "with --text and --cover: sequences in a batch; default: 4" },
         { "--tokens", "N", OPTION_INT, &options->tokens, .min = 1, .max = 1 << 20,
-          .help = "with --text: tokens in a sequence; default: 32, or the model's positions if they are fewer" },
+          .help = "with --text and --cover: tokens in a sequence; default: 32, or the model's positions if they are "
+                  "fewer; with --cover one less where that is a multiple of 8" },
         { "--micro", "M", OPTION_INT, &options->micros, .min = 1, .max = 1 << 20,
           .help = "also store what each of M microbatches adds to loss and gradients; default: no microbatches" },
         { .kind = OPTION_HEADING, .help = "Steps" },
         { "--steps", "N", OPTION_INT, &options->steps, .min = 1, .max = GOLDEN_MOST_STEPS,
-          .help = "steps of each optimizer; default: as many as --batch has batches, and 3 with --text" },
+          .help = "steps of each optimizer; default: as many as --batch has batches, and 3 with --text and "
+                  "--cover" },
         { "--optimizer", "LIST", OPTION_STRING, &options->optimizers,
           .help = "optimizers, each from the same start, with commas: adamw, sgd, momentum" },
         { "--lr", "RATE", OPTION_DOUBLE, &options->lr, .min = 0, .max = INFINITY,
-          .help = "learning rate of all steps; default: the optimizer's usual one" },
+          .help = "learning rate; default: the optimizer's usual one" },
+        { "--lr-schedule", "NAME", OPTION_CHOICE, &options->schedule, .choices = rate_schedule_names,
+          .help = "course of the learning rate after the warm-up, as in orrery train; default: the rate does not "
+                  "change" },
+        { "--lr-decay", "N", OPTION_INT, &options->lr_decay, .min = 1, .max = 1e9,
+          .help = "for wsd: the last steps, in which the rate falls; default: a fifth of --lr-steps" },
+        { "--min-lr", "RATE", OPTION_DOUBLE, &options->min_lr, .min = 0, .max = 1e6,
+          .help = "with --lr-schedule: learning rate at the end; default: a tenth of --lr" },
+        { "--warmup", "N", OPTION_INT, &options->warmup, .min = 0, .max = 1e9,
+          .help = "steps of linear warm-up; default: none; with --lr-schedule a tenth of --lr-steps" },
+        { "--lr-steps", "N", OPTION_INT, &options->lr_steps, .min = 1, .max = 1e9,
+          .help = "with --lr-schedule: step at which the schedule ends; default: the last step" },
+        { "--lr-file", "FILE", OPTION_STRING, &options->lr_file,
+          .help = "a text with the learning rate of each step, one a line, instead" },
         { "--weight-decay", "X", OPTION_DOUBLE, &options->weight_decay, .min = 0, .max = 1e6,
           .help = "decoupled weight decay of matrices; default: the optimizer's usual one" },
         { "--clip", "NORM", OPTION_DOUBLE, &options->clip, .min = 0, .max = 1e30,
@@ -65,7 +82,7 @@ static enum error_code make_parse(struct make_options *options, int argc, char *
         { 0 }
     };
     return parse_command(
-        "golden make", "--out FILE [--model NAME|DIR] --batch FILE|--text FILE [options]",
+        "golden make", "--out FILE [--model NAME|DIR] --batch FILE|--text FILE|--cover [options]",
         "Compute every tensor of your own model and batch in fp64, forward, backward and in the\n"
         "optimizers' steps, and measure the bound of each in fp32, bf16 and fp16. `orrery check FILE YOURS`\n"
         "then names the first tensor of your program that is wrong: docs/checking/backend_authors.md.",
@@ -123,37 +140,76 @@ static enum error_code take_optimizers(struct golden_request *request, const str
 
 /* ---- batches ----------------------------------------------------------------------------------------------------- */
 
+/* The shape of batches that are drawn. */
+static void take_shape(struct golden *golden, const struct make_options *options)
+{
+    golden->steps = options->steps ? options->steps : USUAL_STEPS;
+    golden->B = options->sequences ? options->sequences : USUAL_SEQUENCES;
+    golden->S = options->tokens ? options->tokens : golden->config.S < USUAL_TOKENS ? golden->config.S : USUAL_TOKENS;
+}
+
+static enum error_code take_cover(struct golden *golden, const struct make_options *options, const char *weights,
+                                  struct error *err)
+{
+    take_shape(golden, options);
+    if (options->tokens == 0 && golden->S % 8 == 0) golden->S--;
+    enum error_code e = batch_allocate(golden, err);
+    if (!e) e = cover_draw(golden, weights, err);
+    return e ? fail_about(err, e, "--cover") : batch_check(golden, "--cover", err);
+}
+
+static enum error_code pack_text(struct golden *golden, struct text *text, const char *lengths, struct error *err)
+{
+    const enum error_code e = batch_pack(golden, err);
+    return e ? e : fail_about(err, samples_pack(text, lengths, golden->S, golden->seed, err), "--pack");
+}
+
+/* The batch of a step is that of `orrery train` with this text and seed. */
+static void make_fill(struct golden *golden, const struct text *text, int64_t step)
+{
+    const int64_t at = step * golden->B * golden->S;
+    if (golden->positions)
+        samples_batch(text, golden->seed, step, 0, golden->B, golden->ids + at, golden->labels + at,
+                      golden->positions + at);
+    else
+        text_batch(text, TEXT_TRAIN, golden->seed, step, golden->S, 0, golden->B, golden->ids + at,
+                   golden->labels + at);
+}
+
 static enum error_code take_text(struct golden *golden, const struct make_options *options, struct error *err)
 {
     struct text text;
     if (golden->config.V < TEXT_VOCABULARY)
         return fail(err, ERR_PLAN, "--text: model %s has V=%lld tokens; text needs %d, one for each byte",
                     golden->config.name, (long long)golden->config.V, TEXT_VOCABULARY);
-    golden->steps = options->steps ? options->steps : USUAL_STEPS;
-    golden->B = options->sequences ? options->sequences : USUAL_SEQUENCES;
-    golden->S = options->tokens ? options->tokens : golden->config.S < USUAL_TOKENS ? golden->config.S : USUAL_TOKENS;
+    take_shape(golden, options);
     enum error_code e = text_load(&text, &options->text, 1, err);
     if (e) return fail_about(err, e, "--text");
     e = text_check_length(&text, golden->S, err);
     if (!e) e = batch_allocate(golden, err);
-    for (int64_t t = 0; t < golden->steps && !e; t++)
-        text_batch(&text, TEXT_TRAIN, golden->seed, t, golden->S, 0, golden->B, golden->ids + t * golden->B * golden->S,
-                   golden->labels + t * golden->B * golden->S);
+    if (!e && options->pack) e = pack_text(golden, &text, options->pack, err);
+    for (int64_t t = 0; t < golden->steps && !e; t++) make_fill(golden, &text, t);
     text_free(&text);
     if (!e) e = batch_check(golden, printable_path(options->text).text, err);
     return fail_about(err, e, "--text");
 }
 
-static enum error_code take_batches(struct golden *golden, const struct make_options *options, struct error *err)
+static enum error_code take_batches(struct golden *golden, const struct make_options *options, const char *weights,
+                                    struct error *err)
 {
-    if (!options->batch == !options->text)
-        return fail(err, ERR_USAGE, "golden make: it needs --batch FILE or --text FILE%s",
-                    options->text ? ", not both" : "");
+    const int sources = (options->batch != NULL) + (options->text != NULL) + options->cover;
+    if (sources != 1)
+        return fail(err, ERR_USAGE, "golden make: it needs one of --batch FILE, --text FILE and --cover%s",
+                    sources ? ", not two" : "");
+    if (options->pack && !options->text)
+        return fail(err, ERR_USAGE, "--pack: needs --text, which it cuts into documents");
     if (options->batch && (options->sequences || options->tokens))
         return fail(err, ERR_USAGE, "%s: --batch %s says how many there are",
                     options->sequences ? "--sequences" : "--tokens", printable_path(options->batch).text);
-    enum error_code e = options->text ? take_text(golden, options, err)
-                                : fail_about(err, batch_read(golden, options->batch, options->steps, err), "--batch");
+    enum error_code e = options->text    ? take_text(golden, options, err)
+                        : options->cover ? take_cover(golden, options, weights, err)
+                                         : fail_about(err, batch_read(golden, options->batch, options->steps, err),
+                                                      "--batch");
     if (!e && golden->steps > GOLDEN_MOST_STEPS)
         e = fail(err, ERR_USAGE, "--batch: has %lld steps; at most %d, or fewer by --steps", (long long)golden->steps,
                  GOLDEN_MOST_STEPS);
@@ -179,33 +235,55 @@ static enum error_code take_model(struct golden *golden, const struct make_optio
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
+/* Who is told of the making. */
+struct make_watch { struct time_left line; bool cover; };
+
 static void progress(void *context, const char *what)
 {
-    time_left_end(context);
+    struct make_watch *watch = context;
+    time_left_end(&watch->line);
     printf("%s\n", what);
+    fflush(stdout);
+}
+
+static void make_twin(void *context, enum dtype dtype, int number)
+{
+    struct make_watch *watch = context;
+    golden_show_twin(&watch->line, dtype, number);
+}
+
+/* Before the bounds are measured, which takes longest. */
+static void make_computed(void *context, const struct replay *run)
+{
+    struct make_watch *watch = context;
+    if (golden_show_gaps(run) > 0 && !watch->cover) printf("--cover draws a batch that shows as many as fit\n");
     fflush(stdout);
 }
 
 enum error_code golden_make_command(int argc, char **argv, int *status, struct error *err)
 {
     struct make_options o = { .model = "tiny", .optimizers = "adamw", .kept = "all", .seed = 42, .lr = -1,
-                              .weight_decay = -1, .clip = -1, .eps = -1 };
+                              .weight_decay = -1, .clip = -1, .eps = -1, .min_lr = -1, .warmup = -1 };
     struct golden g = { 0 };
-    struct time_left line;
-    struct golden_request q = { .progress = progress, .twin = golden_show_twin, .context = &line };
+    struct make_watch watch;
+    double rates[GOLDEN_MOST_STEPS];
+    struct golden_request q = { .progress = progress, .computed = make_computed, .twin = make_twin,
+                                .context = &watch };
     int tensors = 0;
     bool help;
     (void)status;
     enum error_code e = make_parse(&o, argc, argv, &help, err);
     if (e || help) return e;
-    q.path = o.out;
+    q.path = o.out, watch.cover = o.cover;
     e = take_optimizers(&q, &o, err);
     if (!e) e = take_model(&g, &o, &q.weights, err);
-    if (!e) e = take_batches(&g, &o, err);
+    if (!e) e = golden_read_rates(&o, rates, &q, err);
+    if (!e) e = take_batches(&g, &o, q.weights, err);
+    if (!e) e = golden_take_rates(&q, &o, g.steps, err);
     if (!e) e = check_out(o.out, err);
-    time_left_begin(&line);
+    time_left_begin(&watch.line);
     if (!e) e = golden_make(&g, &q, &tensors, err);
-    time_left_end(&line);
+    time_left_end(&watch.line);
     if (!e)
         printf("%s: %d tensors of model %s, %lld step%s of %lld x %lld tokens; bounds in %s\n", o.out, tensors,
                g.config.name, (long long)g.steps, plural(g.steps), (long long)g.B, (long long)g.S,

@@ -429,7 +429,7 @@ static enum error_code take_parts(struct train_options *options, const struct ru
         p->model.dropout_embedding = p->model.dropout_residual = p->model.dropout_attention = words->dropout;
     p->B = words->batch ? words->batch : usual_batch;
     p->S = words->seq ? words->seq : p->model.S;
-    p->packed = options->pack != NULL;
+    if (!options->golden) p->packed = options->pack != NULL;
     return take_load(options, words->batches != NULL, err);
 }
 
