@@ -87,6 +87,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_float16.py --check
 	$(Q)$(PYTHON) golden/make_galore.py --check
 	$(Q)$(PYTHON) golden/make_galore_codes.py --check
+	$(Q)$(PYTHON) golden/make_optimizers.py --check
 	$(Q)$(PYTHON) golden/make_profiles.py --check
 	$(Q)$(PYTHON) golden/make_quantised.py --check
 	$(Q)$(PYTHON) golden/make_fp8.py --check

@@ -2,6 +2,7 @@
 #ifndef ORRERY_CLI_H
 #define ORRERY_CLI_H
 
+#include "emulated_devices/cli/commands.h"
 #include "emulated_devices/launch/launch.h"
 #include "ref/numeric/dtype.h"
 #include "ref/error.h"
@@ -25,10 +26,11 @@ struct command {
     command_fn *run;                    /* does the work; returns the exit status */
 };
 
-command_fn command_train, command_plan, command_search, command_infer, command_verify, command_check, command_show,
-    command_bench, command_list, command_golden, command_dump, command_affinity, command_kernel, command_report,
-    command_sweep, command_learn, command_grade, command_course, command_manual, command_sample,
-    command_tokenize, command_calibrate;
+#define HEADING(words)
+#define COMMAND(name, words) command_fn command_##name;
+COMMANDS(HEADING, COMMAND)
+#undef HEADING
+#undef COMMAND
 extern const struct command commands[];             /* of main.c; ends with { 0 } */
 /* of command_show */
 command_fn show_attention, show_cluster, show_collective, show_data, show_dispatch, show_elastic, show_memory,

@@ -12,34 +12,11 @@
 #include <unistd.h>
 
 const struct command commands[] = {
-    { NULL, "Train, and plan", NULL },
-    { "train", "train a model on a mesh of emulated devices, and compare it with one device", command_train },
-    { "sweep", "train once for each combination of settings; tabulate", command_sweep },
-    { "infer", "run a model's forward passes on a mesh, and compare them with one device", command_infer },
-    { "plan", "what a training step would take on up to 16384 devices, without running it", command_plan },
-    { "search", "the best plans of a number of devices: all schemes, within a device's memory", command_search },
-    { NULL, "Check", NULL },
-    { "check", "compare another program's tensors with a golden file; name the first wrong one", command_check },
-    { "golden", "compare the one-device model with golden files; measure the bounds beside them", command_golden },
-    { "dump", "write every tensor of the one-device model on one batch to a file", command_dump },
-    { "verify", "run every registered scheme on every mesh that fits, and compare it with one device", command_verify },
-    { "kernel", "run a CUDA kernel without a GPU, and watch each of its accesses", command_kernel },
-    { NULL, "Look, and measure", NULL },
-    { "list", "list everything registered: name, requirements, cost, source", command_list },
-    { "show", "draw a pipeline schedule, a collective or a matrix product, without training", command_show },
-    { "bench", "measure steps, schedules, collectives, beside a limit, a published figure or MPI", command_bench },
-    { "sample", "let a model, or a checkpoint of training, go on with a text", command_sample },
-    { "calibrate", "measure this machine as a cluster file; hold the virtual clock against it", command_calibrate },
-    { "tokenize", "texts as tokens of a model's own tokenizer, and back", command_tokenize },
-    { "affinity", "group experts and tokens of a mixture, for speculative dispatch", command_affinity },
-    { "report", "draw runs side by side on a page: losses, timeline, memory, messages, verdicts", command_report },
-    { NULL, "Learn, and teach", NULL },
-    { "learn", "exercises on emulated devices: where you are, and what is wrong first", command_learn },
-    { "grade", "points for exercises, for a person, Gradescope or JUnit", command_grade },
-#ifndef WITHOUT_TEACHER                 /* a student's program has no solutions, and nothing that makes them */
-    { "course", "make the folders of a course, and prove its grader", command_course },
-#endif
-    { "manual", "the man page, and completion for bash, zsh and fish", command_manual },
+#define HEADING(words) { NULL, words, NULL },
+#define COMMAND(name, words) { #name, words, command_##name },
+    COMMANDS(HEADING, COMMAND)
+#undef HEADING
+#undef COMMAND
     { 0 }
 };
 

@@ -27,6 +27,7 @@
     X(attention_scheme, attention_scheme_ring)         \
     X(attention_scheme, attention_scheme_ring_striped) \
     X(attention_scheme, attention_scheme_ring_zigzag)  \
+    X(attention_scheme, attention_scheme_ring_ptrr)    \
     X(attention_scheme, attention_scheme_allgather_kv) \
     X(attention_scheme, attention_scheme_tokenring)    \
     X(attention_scheme, attention_scheme_usp)          \

@@ -202,6 +202,7 @@ BUG(NESTEROV, "nesterov", "gpt2", "", "3bh", "", "OPT/1/weight/", "the step is N
 BUG(CORRECTION_STEP_EARLY, "correction-step", "gpt2", "", "3bh", "", "OPT/1/weight/", "the correction of the moments is a step too far", "the correction counts steps from 2")
 BUG(ADAM_EPS_INSIDE, "adam-eps-inside", "llama", "", "3bh", "", "OPT/1/weight/", "eps is added inside the root", "eps is added inside the root")
 BUG(ADAM_EPS_BEFORE, "adam-eps-before", "llama", "", "3bh", "", "OPT/1/weight/", "eps is added before the correction", "eps is added before the correction")
+BUG(AMSGRAD, "amsgrad", "gpt2", "", "3bh", "", "OPT/2/weight/", "AMSGrad's", "AMSGrad in place of Adam: a step is divided by the largest second moment so far")
 BUG(MASTER_ROUNDED, "master-rounded", "gpt2", "", "bh", "", "OPT/2/weight/", "begins at the rounded weight", "a step begins at the rounded weight, not at its master; fp32 has none")
 BUG(MOMENTS_NARROW, "moments-in-16-bits", "gpt2", "", "bh", "", "OPT/2/exp_avg/ OPT/2/exp_avg_sq/", "step 2 goes on from rounded numbers", "both moments are kept in 16 bits; fp32 has none")
 BUG(MASTERS_NARROW, "no-masters", "llama", "", "bh", "", "OPT/weight/", "step 3 goes on from rounded numbers", "weights are kept in 16 bits, without masters; fp32 has none")

@@ -68,6 +68,7 @@ struct param {
     bool matrix;
     float *start, *w, *old;             /* [rows,cols]: master in fp32, what is computed with, that of the step before */
     float *first, *second;              /* the optimizer's states */
+    float *most;                        /* the largest second state so far: AMSGrad's */
     float *g, *g_before;                /* the whole gradient, and that of the step before */
 };
 extern struct param param[MOST_PARAMS];

@@ -50,10 +50,12 @@ static void adam(struct param *p, size_t i, int t, float lr, float decay)
     const int step = IS(CORRECTION_STEP_EARLY) ? t + 1 : t;
     p->first[i] = b1 * p->first[i] + (IS(MOMENT_NOT_WEIGHED) ? 1 : 1 - b1) * g;
     p->second[i] = b2 * p->second[i] + (1 - b2) * g * g;
+    if (p->second[i] > p->most[i]) p->most[i] = p->second[i];
     const float c1 = IS(CORRECTION_MISSING) || IS(FIRST_NOT_CORRECTED) ? 1 : 1 - powf(b1, (float)step),
                 c2 = IS(CORRECTION_MISSING) || IS(SECOND_NOT_CORRECTED) ? 1 : 1 - powf(b2, (float)step),
                 first = IS(NESTEROV) ? b1 * p->first[i] + (1 - b1) * g : p->first[i];
     float root = sqrtf(p->second[i] / c2) + eps;
+    if (IS(AMSGRAD)) root = sqrtf(p->most[i] / c2) + eps;
     if (IS(ADAM_EPS_INSIDE)) root = sqrtf(p->second[i] / c2 + eps);
     if (IS(ADAM_EPS_BEFORE)) root = sqrtf(p->second[i]) / sqrtf(c2) + eps / sqrtf(c2);
     if (!IS(DECAY_BEHIND)) p->start[i] -= lr * decay * p->start[i];

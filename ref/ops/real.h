@@ -4,6 +4,7 @@
  *   real          the C type               R(2.5)        a constant of that type
  *   FN(name)      name_f32 or name_f64     REAL_FN(exp)  expf or exp
  *   BLAS(gemm)    cblas_sgemm or dgemm     DATA(X)       X.data as real *
+ *   ONCE(text)    text, in the compilation for F32 alone: what a file defines for both formats
  */
 #ifndef ORRERY_REAL_H
 #define ORRERY_REAL_H
@@ -26,12 +27,14 @@ typedef float real;
 #define R(x) x##f
 #define REAL_FN(name) name##f
 #define BLAS(name) cblas_s##name
+#define ONCE(...) __VA_ARGS__
 #else
 typedef double real;
 #define FN(name) name##_f64
 #define R(x) x
 #define REAL_FN(name) name
 #define BLAS(name) cblas_d##name
+#define ONCE(...)
 #endif
 
 #define DATA(X) ((real *)(X).data)

@@ -12,7 +12,13 @@
 #include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/optim/factors.h"
-#include "ref/optim/table.h"
+#include "ref/optim/registry.h"
+
+OPTIMIZER(adamw, adamw_step,
+    .name = "adamw", .description = "Adam with decoupled weight decay and bias correction",
+    .source = "I. Loshchilov, F. Hutter, arXiv:1711.05101; D. Kingma, J. Ba, arXiv:1412.6980",
+    .states = 2, .state_name = { "exp_avg", "exp_avg_sq" }, .operations = 15,
+    .usual = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1 })
 
 void FN(adamw_step)(struct tensor w, struct tensor g, const struct tensor state[], struct step s)
 {

@@ -12,8 +12,29 @@
 #include "ref/ops/gemm.h"
 #include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
+#include "ref/optim/registry.h"
 #include "ref/optim/table.h"
 #include <string.h>
+
+/* From the authors' code: betas and eps from its optimizer, the rest from its scripts. */
+#define GALORE_USUAL .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6, .refresh = 200, .galore_scale = 0.25
+
+OPTIMIZER(galore, galore_adamw_step,
+    .name = "galore", .description = "AdamW in the r directions of a matrix's gradient that are largest, found anew "
+                                     "every T steps",
+    .source = "J. Zhao et al., arXiv:2403.03507; the authors' code, galore-torch 1.0",
+    .memory = "a r + 2 b r numbers for a linear layer's matrix of sides a <= b, r <= a; 2 for each other parameter",
+    .states = 3, .state_name = { "exp_avg", "exp_avg_sq", "projection" }, .low_rank = true,
+    .usual = { GALORE_USUAL })
+
+OPTIMIZER(natural_galore, galore_adamw_step,
+    .name = "natural-galore",
+    .description = "galore with natural gradients: the inverse Fisher matrix of the last s projected ones",
+    .source = "A. Das, arXiv:2410.16029, algorithm 1; the released code projects both sides of a matrix instead of one",
+    .memory = "a r + (2 + s) b r numbers for a linear layer's matrix of sides a <= b, r <= a; 2 for each other "
+              "parameter",
+    .states = 4, .state_name = { "exp_avg", "exp_avg_sq", "projection", "history" }, .low_rank = true, .natural = true,
+    .usual = { GALORE_USUAL, .history = 20, .damping = 1e-3 })
 
 void FN(galore_project)(struct low_rank p, struct tensor G, struct tensor P, void *scratch)
 {

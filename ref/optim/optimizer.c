@@ -6,69 +6,20 @@
 #include "ref/optim/optimizer.h"
 #include "ref/io/options.h"
 #include "ref/numeric/convert.h"
-#include "ref/optim/table.h"
+#include "ref/optim/registry.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-static const struct optimizer adamw = {
-    .name = "adamw", .description = "Adam with decoupled weight decay and bias correction",
-    .source = "I. Loshchilov, F. Hutter, arXiv:1711.05101; D. Kingma, J. Ba, arXiv:1412.6980",
-    .states = 2, .state_name = { "exp_avg", "exp_avg_sq" }, .operations = 15,
-    .usual = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1 },
-    .step_f32 = adamw_step_f32, .step_f64 = adamw_step_f64,
-};
-
-static const struct optimizer sgd = {
-    .name = "sgd", .description = "stochastic gradient descent, plain",
-    .source = "H. Robbins, S. Monro, doi:10.1214/aoms/1177729586", .operations = 4,
-    .usual = { .lr = 0.1 },
-    .step_f32 = sgd_step_f32, .step_f64 = sgd_step_f64,
-};
-
-static const struct optimizer momentum = {
-    .name = "momentum", .description = "stochastic gradient descent with heavy-ball momentum",
-    .source = "B. Polyak, doi:10.1016/0041-5553(64)90137-5",
-    .states = 1, .state_name = { "momentum_buffer" }, .operations = 6,
-    .usual = { .lr = 0.05, .momentum = 0.9 },
-    .step_f32 = momentum_step_f32, .step_f64 = momentum_step_f64,
-};
-
-/* From the authors' code: betas and eps from its optimizer, the rest from its scripts. */
-#define GALORE_USUAL .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6, .refresh = 200, .galore_scale = 0.25
-
-static const struct optimizer galore = {
-    .name = "galore", .description = "AdamW in the r directions of a matrix's gradient that are largest, found anew "
-                                     "every T steps",
-    .source = "J. Zhao et al., arXiv:2403.03507; the authors' code, galore-torch 1.0",
-    .memory = "a r + 2 b r numbers for a linear layer's matrix of sides a <= b, r <= a; 2 for each other parameter",
-    .states = 3, .state_name = { "exp_avg", "exp_avg_sq", "projection" }, .low_rank = true,
-    .usual = { GALORE_USUAL },
-    .step_f32 = galore_adamw_step_f32, .step_f64 = galore_adamw_step_f64,
-};
-
-static const struct optimizer natural_galore = {
-    .name = "natural-galore",
-    .description = "galore with natural gradients: the inverse Fisher matrix of the last s projected ones",
-    .source = "A. Das, arXiv:2410.16029, algorithm 1; the released code projects both sides of a matrix instead of one",
-    .memory = "a r + (2 + s) b r numbers for a linear layer's matrix of sides a <= b, r <= a; 2 for each other "
-              "parameter",
-    .states = 4, .state_name = { "exp_avg", "exp_avg_sq", "projection", "history" }, .low_rank = true, .natural = true,
-    .usual = { GALORE_USUAL, .history = 20, .damping = 1e-3 },
-    .step_f32 = galore_adamw_step_f32, .step_f64 = galore_adamw_step_f64,
-};
-
-static const struct optimizer mezo = {
-    .name = "mezo", .description = "SGD along a drawn direction, by the difference of two losses: no backward pass",
-    .source = "S. Malladi et al., arXiv:2305.17333",
-    .usual = { .lr = 1e-3, .distance = 1e-3 }, .forward_only = true, .operations = 4,
-    .step_f32 = sgd_step_f32, .step_f64 = sgd_step_f64,
-};
-
 const struct optimizer no_optimizer = { .name = "none", .description = "inference: forward passes only",
                                         .forward_only = true, .infers = true };
 
-const struct optimizer *optimizers[OPTIMIZERS_MOST] = { &adamw, &sgd, &momentum, &galore, &natural_galore, &mezo };
+/* The rest of the list is NULL: room for plug-ins. */
+const struct optimizer *optimizers[OPTIMIZERS_MOST] = {
+#define X(name) &optimizer_##name,
+    OPTIMIZERS(X)
+#undef X
+};
 
 /* An optimizer of a plug-in steps element by element; those with projections have code of their own. */
 static const char *optimizer_lacks(const struct optimizer *optimizer)

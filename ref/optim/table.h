@@ -1,21 +1,12 @@
-/* table.h -- prototypes of the optimizers' step functions, one per number format.
+/* table.h -- prototypes of GaLore's functions, one per number format.
  *
- * The files of this folder, and the CUDA backend, which knows optimizers by these functions, include this file.
+ * GaLore's files in this folder, and their tests, include this file.
  */
 #ifndef ORRERY_OPTIM_TABLE_H
 #define ORRERY_OPTIM_TABLE_H
 
 #include "ref/numeric/dynamic_code.h"
 #include "ref/optim/galore.h"
-
-#define STEP(name)                                                                                          \
-    void name##_step_f32(struct tensor w, struct tensor g, const struct tensor state[], struct step s);     \
-    void name##_step_f64(struct tensor w, struct tensor g, const struct tensor state[], struct step s);
-STEP(adamw)
-STEP(galore_adamw)
-STEP(sgd)
-STEP(momentum)
-#undef STEP
 
 /* For galore.h.  natural_gradient stores R of step t as a row of the history H [s, count], then sets
  * R = (damping I + H^T H)^-1 R.  With moments as codes (galore_codes.c) galore_coded_moments makes N of R, and

@@ -132,6 +132,7 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "bench-step", "bench step --model tiny --runs 1 --rounds 1 --json -", 0, true },
     { "list", "list --json -", 0, false },
     { "list", "list ring --json -", 0, false },
+    { "document", "tensors " GOLDEN " --only \"act/*\" --numbers --metadata --json -", 0, false },
     { "show-schedule", "show schedule zb-h1 --pp 3 --micro 4 --json -", 0, false },
     { "show-collective", "show allreduce ring --devices 3 --json -", 0, false },
     { "show-collective", "show alltoall --devices 2 --json -", 0, true },

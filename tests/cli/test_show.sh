@@ -133,6 +133,8 @@ test_attention_schemes() {
     run show attention ring;                            expect_out '^  0000111122223333$'; expect_out ' 2 6 10 14 of 32; the most is 1\.75 times the mean$'
     expect_out '^3 \.{16}  3 \.{16}  3 \.{16}  3 4444333322221111$'
     run show attention ring-zigzag;                     expect_out '^  0011223333221100$'; expect_out ' 8 8 8 8 of 32; the most is 1 times the mean$'
+    # Blocks of two tokens on two devices, as torch's ptrr_scheduling deals eight tasks of 1 to 8.
+    run show attention ring-ptrr --devices 2;           expect_out '^  0011110000111100$'; expect_out ' 4 4 of 8; the most is 1 times the mean$'
     run show attention ring-striped;                    expect_out '^  0123012301230123$'; expect_out '^2 \.{11}  +2 \.{11}  +2 32143214321  +2 \.{11}$'
     run show attention ulysses;                         expect_out '^head 0 +head 1 +head 2 +head 3$'; expect_out '^3 1{16}  3 1{16}  3 1{16}  3 1{16}$'
     run show attention usp --head-parallel 2;           expect_out '^heads 0-1 +heads 2-3 +heads 0-1 +heads 2-3$'

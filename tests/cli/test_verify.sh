@@ -84,5 +84,18 @@ test_refusals() {
     run verify --help;                                  expect_status 0; expect_out '^usage: orrery verify'; expect_columns 100
 }
 
-run_tests test_schemes test_pipeline_and_json test_collectives test_tiles_of_the_sphere test_parts test_from test_under_a_launcher \
+# One scheme alone, or one algorithm, and a name that nothing has.
+test_only() {
+    local part=''
+    [ "$TIER" = verify ] || part='--part 1/40'
+    run verify attention --only ring-ptrr --from 2 --devices 2 $part --json only.json;  expect_status 0; expect_silent
+    grep -q '"scheme":[[:space:]]*"ring-ptrr"' only.json || complain 'no case of ring-ptrr'
+    ! grep -E '"scheme"' only.json | grep -qv '"ring-ptrr"' || complain 'a case of another scheme'
+    run verify spatial --only convolution-halo --devices 1;     expect_status 0; expect_out ' convolution-halo '; expect_no_out ' transforms '
+    run verify collectives --only ring --from 2 --devices 2;    expect_status 0; expect_out 'ring'; expect_no_out ' tree'
+    run verify spatial --only halo --devices 1;         expect_status 2; expect_error '--only halo: no case of spatial on 1 to 1 devices has it'
+    expect_no_out ' ok$'
+}
+
+run_tests test_schemes test_pipeline_and_json test_collectives test_tiles_of_the_sphere test_parts test_only test_from test_under_a_launcher \
     test_digests test_refusals

@@ -124,9 +124,9 @@ static void ulysses(struct attention_shape s, enum dtype t, int P)
 
 static void rings(struct attention_shape s, enum dtype t, int P)
 {
-    static const char *const names[] = { "ring", "ring-striped", "ring-zigzag" };
+    static const char *const names[] = { "ring", "ring-striped", "ring-zigzag", "ring-ptrr" };
     const struct context_split none = { 0 };
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         expect(hops(s.K, P, 1, P - 1, 0), s, t, names[i], none, P, FORWARD_PASS);
         expect(hops(s.K, P, 1, P - 1, P > 1 ? P : 0), s, t, names[i], none, P, INPUT_PASS);
     }
@@ -226,12 +226,12 @@ static void test_work_in_a_row(void **state)
     }
 }
 
-static void test_work_of_zigzag_is_even(void **state)
+static void test_work_is_even(void **state)
 {
-    static const char *const names[] = { "ring-zigzag", "allgather-kv" };
+    static const char *const names[] = { "ring-zigzag", "allgather-kv", "ring-ptrr" };
     (void)state;
     FOR_SIZES(P)
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 3; i++) {
             int64_t pairs[8][8];
             pairs_of(names[i], P, pairs);
             for (int r = 0; r < P; r++)
@@ -307,7 +307,7 @@ int main(void)
         cmocka_unit_test(test_ulysses), cmocka_unit_test(test_rings), cmocka_unit_test(test_gathered),
         cmocka_unit_test(test_stored_scores),
         cmocka_unit_test(test_two_dimensions), cmocka_unit_test(test_ulysses_with_both_doubled),
-        cmocka_unit_test(test_work_in_a_row), cmocka_unit_test(test_work_of_zigzag_is_even),
+        cmocka_unit_test(test_work_in_a_row), cmocka_unit_test(test_work_is_even),
         cmocka_unit_test(test_work_of_stripes), cmocka_unit_test(test_pairs_of_drawn_masks),
     };
     return cmocka_run_group_tests_name("attention volumes", tests, NULL, NULL);

@@ -1,7 +1,8 @@
-/* Optimizers: each step compared with its published formula in long double, pieces with the whole bit for bit; the
- * learning rate and clipping.
+/* Optimizers: each step compared with its published formula in long double, or with torch.optim
+ * (golden/make_optimizers.py); pieces with the whole bit for bit; the learning rate and clipping.
  * tier: check
  */
+#include "ref/io/safetensors.h"
 #include "ref/optim/optimizer.h"
 #include "ref/ops/reduce.h"
 #include "tests/ref/test_ops.h"
@@ -166,6 +167,92 @@ static void steps_follow_their_formula(void **state)
     }
 }
 
+/* ---- steps of torch.optim ---------------------------------------------------------------------------------------- */
+
+static struct safetensors golden;
+
+static double golden_number(const char *key)
+{
+    const char *text = safetensors_metadata(&golden, key);
+    if (text == NULL) fail_msg("%s: no %s", golden.path, key);
+    return strtod(text, NULL);
+}
+
+static struct tensor golden_tensor(enum dtype t, const char *fmt, ...)
+{
+    char name[96];
+    struct error err;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    const struct safetensors_entry *e = safetensors_find(&golden, name);
+    if (e == NULL) fail_msg("%s: no %s", golden.path, name);
+    const struct tensor x = vector(t, e->count);
+    if (safetensors_read(&golden, e, t, x.data, &err) != OK) fail_msg("%s", err.text);
+    return x;
+}
+
+/* Each step rounds at most 32 times, by at most the largest element. */
+static void expect_golden(const char *what, struct tensor got, struct tensor want, int64_t step)
+{
+    double largest = 0;
+    for (int64_t i = 0; i < tensor_count(want); i++) largest = fmax(largest, fabs(tensor_get(want, i)));
+    for (int64_t i = 0; i < tensor_count(want); i++) {
+        const double off = fabs(tensor_get(got, i) - tensor_get(want, i)),
+                     bound = 32 * (double)step * dtype_unit(got.dtype) * largest;
+        if (!(off <= bound))
+            fail_msg("%s, %s after step %lld, element %lld is %.17g; torch has %.17g, %.2g off; the bound is %.2g",
+                     case_name, what, (long long)step, (long long)i, tensor_get(got, i), tensor_get(want, i), off,
+                     bound);
+    }
+}
+
+static void follow_golden(const struct optimizer *o, enum dtype t)
+{
+    const struct hyperparameters h = { .lr = golden_number("lr"), .beta1 = golden_number("beta1"),
+                                       .beta2 = golden_number("beta2"), .eps = golden_number("eps"),
+                                       .weight_decay = golden_number("weight_decay") };
+    const int64_t steps = (int64_t)golden_number("steps");
+    struct tensor w = golden_tensor(t, "start"), states[OPTIMIZER_MAX_STATES] = { 0 };
+    make_states(o, w, states);
+    CASE("%s, %s", o->name, dtype_name(t));
+    for (int64_t k = 1; k <= steps; k++) {
+        const struct step s = { .lr = h.lr, .weight_decay = h.weight_decay, .gradient_scale = 1, .t = k, .hyper = &h };
+        optimizer_step(o, w, golden_tensor(t, "gradient.%lld", (long long)k), states, s);
+        expect_golden("weight", w, golden_tensor(F64, "%s.weight.%lld", o->name, (long long)k), k);
+    }
+    for (int k = 0; k < o->states; k++)
+        expect_golden(o->state_name[k], states[k], golden_tensor(F64, "%s.%s", o->name, o->state_name[k]), steps);
+    check_guards_and_free();
+}
+
+static bool has_formula(const struct optimizer *o)
+{
+    for (size_t i = 0; i < sizeof formulas / sizeof *formulas; i++)
+        if (strcmp(formulas[i].name, o->name) == 0) return true;
+    return false;
+}
+
+/* Those that step whole matrices, or without gradients, have tests of their own. */
+static void others_step_as_torch_does(void **state)
+{
+    struct error err;
+    (void)state;
+    if (safetensors_open(&golden, "golden/optimizers.safetensors", &err) != OK) fail_msg("%s", err.text);
+    for (int i = 0; optimizers[i]; i++) {
+        char name[96];
+        const struct optimizer *o = optimizers[i];
+        snprintf(name, sizeof name, "%s.weight.1", o->name);
+        if (has_formula(o) || o->low_rank || o->forward_only) continue;
+        if (safetensors_find(&golden, name) == NULL)
+            fail_msg("%s: nothing holds its steps to a truth that is not ours: give it a row in CASES of "
+                     "golden/make_optimizers.py, or in `formulas` of this test", o->name);
+        for (int f = 0; f < 2; f++) follow_golden(o, formats[f]);
+    }
+    safetensors_close(&golden);
+}
+
 /* ---- what holds for every optimizer in the registry -------------------------------------------------------------- */
 
 enum { MANY = 2 * PARALLEL_FROM + 37 };     /* the whole is stepped by several threads */
@@ -267,7 +354,8 @@ static void nan_stays_nan(void **state)
             optimizer_step(o, w, g, states, step_at(1, 1));
             for (int e = 0; e < ELEMENTS; e++)
                 if (isnan(tensor_get(w, e)) != (e == BROKEN))
-                    fail_msg("%s, %s: weight %d is %g", o->name, dtype_name(op->dtype), e, tensor_get(w, e));
+                    fail_msg("%s, %s: gradient %d is NaN, and weight %d becomes %g: a step must neither hide a NaN "
+                             "nor spread it", o->name, dtype_name(op->dtype), BROKEN, e, tensor_get(w, e));
             check_guards_and_free();
         }
 }
@@ -329,6 +417,7 @@ int main(void)
         cmocka_unit_test(rate_without_warmup_or_cosine),
         cmocka_unit_test(clipping_limits_the_norm),
         cmocka_unit_test(steps_follow_their_formula),
+        cmocka_unit_test(others_step_as_torch_does),
         cmocka_unit_test(pieces_equal_the_whole),
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(narrow_gradients_step_as_wide_ones),

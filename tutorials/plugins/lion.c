@@ -24,7 +24,7 @@
         for (int64_t i = 0; i < n; i++) {                                                                              \
             const real x = G[i] * scale, u = beta1 * m[i] + (1 - beta1) * x;                                           \
             m[i] = beta2 * m[i] + (1 - beta2) * x;                                                                     \
-            W[i] = keep * W[i] - lr * (real)((u > 0) - (u < 0));                                                       \
+            W[i] = keep * W[i] - lr * (u > 0 ? 1 : u < 0 ? -1 : u);     /* NaN stays NaN */                            \
         }                                                                                                              \
     }
 DEFINE_STEP(step_f32, float)

@@ -9,6 +9,7 @@
 struct read {
     const struct stepping *t;
     const double *old, *g, *first, *second;     /* weight before it; gradient; the states after it, or before */
+    const double *largest;                      /* of a weight of adam: the largest second moment of all steps so far */
     double clip, lr, decay;                     /* decay: of this parameter, times lr */
     int64_t n;
 };
@@ -34,7 +35,8 @@ enum {
     FIRST_PLAIN,
     SECOND_PLAIN,
     NESTEROV,
-    NO_MOMENT
+    NO_MOMENT,
+    AMSGRAD
 };
 
 #define NESTEROVS "the step is Nesterov's: it looks ahead by the gradient"
@@ -59,6 +61,7 @@ static const struct { const char *words; int which; } of_weights[] = {
     { "the second moment is not corrected for its start at zero", SECOND_PLAIN },
     { NESTEROVS, NESTEROV },
     { "the gradient is in place of the first moment", NO_MOMENT },
+    { "the second moment is the largest of all steps so far: AMSGrad's", AMSGRAD },
 };
 
 /* The weight loses this part of itself by decay, with the mistake. */
@@ -91,7 +94,8 @@ static double steps_moved(const struct read *read, int64_t i, int which)
     double c[2];
     if (read->second) {
         correct(read, which, c);
-        const double v = read->second[i] / c[1], root = which == EPS_INSIDE ? sqrt(v + h->eps)
+        const double *const second = which == AMSGRAD ? read->largest : read->second;
+        const double v = second[i] / c[1], root = which == EPS_INSIDE ? sqrt(v + h->eps)
                                                    : which == EPS_BEFORE ? sqrt(v) + h->eps / sqrt(c[1])
                                                    : which == NO_ROOT ? v + h->eps : sqrt(v) + h->eps;
         const double g = times * read->g[i], m = which == NESTEROV ? h->beta1 * read->first[i] + (1 - h->beta1) * g
@@ -225,7 +229,7 @@ static void try_weights(struct suspect *suspect, const struct read *read, double
     for (size_t k = 0; k < sizeof of_weights / sizeof *of_weights; k++) {
         const int which = of_weights[k].which;
         /* In the first step a correction a step behind would divide by 0. */
-        if (which == LATE && read->t->k == 0) continue;
+        if ((which == LATE && read->t->k == 0) || (which == AMSGRAD && read->largest == NULL)) continue;
         if (suspect_made(suspect, steps_weight_at, &(struct weight_row){ read, which }, y))
             suspect_explained(suspect, y, "%s", of_weights[k].words);
     }
@@ -431,6 +435,24 @@ static enum shown steps_show(struct suspect *suspect, const struct moment *momen
     return sqrt(by_right) * SHOWS_CLEARLY < sqrt(by_wrong) ? GRADIENT_IS_RIGHT : NOTHING_IS_SHOWN;
 }
 
+/* AMSGrad divides by the largest second moment of steps 0 to k.  NULL: the step is the first, or the program does not
+ * have the moments of all steps. */
+static const double *largest_second(const struct stepping *stepping)
+{
+    const struct tensor most = single_new(stepping->s, stepping->rows, stepping->cols);
+    const int used = stepping->s->memory.used;
+    if (stepping->is->states != 2 || stepping->k == 0) return NULL;
+    for (int64_t k = 0; k <= stepping->k && single_going(stepping->s); k++) {
+        const double *second = state(stepping, k, 1);
+        for (int64_t i = 0; second && i < tensor_count(most); i++) numbers(most)[i] = fmax(numbers(most)[i], second[i]);
+        single_release(stepping->s, used);
+    }
+    /* A moment that is missing is no reason to say nothing of the step itself. */
+    const bool all = single_going(stepping->s);
+    if (!stepping->s->failed) single_read_anew(stepping->s);
+    return all ? most.data : NULL;
+}
+
 /* A weight is made from the states after the step, a state from the states before it. */
 void suspect_step(struct suspect *suspect, const struct stepping *stepping)
 {
@@ -448,6 +470,8 @@ void suspect_step(struct suspect *suspect, const struct stepping *stepping)
     /* Without the old weight or the gradient no mistake can be made. */
     if (!single_going(stepping->s) || r.old == NULL || r.g == NULL) return;
     if (of_weight) {
+        r.largest = largest_second(stepping);
+        if (stepping->s->failed) return;
         try_weights(suspect, &r, numbers(y));
         return;
     }

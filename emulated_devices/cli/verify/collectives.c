@@ -54,7 +54,7 @@ static enum error_code run_choice(struct job *job, struct group *group, enum ope
     struct algorithm_outcome o;
     const struct algorithm named = { .name = ALGORITHM_AUTO, .operation = op };
     const bool sparse = op == SPARSE_ALLGATHER || op == SPARSE_REDUCE_SCATTER;
-    if (sparse || group->size == 1 || !verify_takes(job)) return OK;
+    if (sparse || group->size == 1 || !verify_takes(job, ALGORITHM_AUTO)) return OK;
     const enum error_code e = verify_choice(group, op, &o, err);
     if (!e && job->speaks) record_algorithm(job, &named, &o, tally);
     return e;
@@ -90,7 +90,7 @@ enum error_code verify_collectives(struct job *job, struct error *err)
     }
     struct tally t = { .calls = 0 };
     for (int i = 0; algorithms[i] && !e; i++) {
-        if (verify_takes(job)) e = run_algorithm(job, &g, algorithms[i], &t, err);
+        if (verify_takes(job, algorithms[i]->name)) e = run_algorithm(job, &g, algorithms[i], &t, err);
         if (e || (algorithms[i + 1] && algorithms[i + 1]->operation == algorithms[i]->operation)) continue;
         e = run_choice(job, &g, algorithms[i]->operation, &t, err);
         if (e) break;

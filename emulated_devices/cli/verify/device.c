@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-bool verify_takes(struct job *job)
+bool verify_takes(struct job *job, const char *name)
 {
+    /* A case of "zero3 /2" is of zero3. */
+    const size_t n = job->only ? strlen(job->only) : 0;
+    if (n > 0 && (strncmp(name, job->only, n) != 0 || (name[n] != '\0' && name[n] != ' '))) return false;
     return job->place++ % job->part.of == job->part.number - 1;
 }
 
@@ -103,7 +106,7 @@ enum error_code verify_device(struct comm *world, const void *asked, struct erro
 {
     const struct verify_options *o = asked;
     struct job j = { .world = world, .speaks = world->rank == 0, .prints = world->rank == 0 && !o->quiet,
-                     .part = o->part };
+                     .only = o->only, .part = o->part };
     struct cases c;
     if (world->size > VERIFY_MOST_DEVICES)
         return fail(err, ERR_PLAN, "verify: %d devices are too many; at most %d", world->size, VERIFY_MOST_DEVICES);

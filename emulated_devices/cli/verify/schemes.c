@@ -140,7 +140,7 @@ static enum error_code run_drawn(struct job *job, enum scheme_kind kind, struct 
     for (int i = 0; (s = scheme_at(kind, i)) != NULL && !e; i++) {
         struct invariant_counts c;
         struct error found = { 0 };
-        if (s->invariants == NULL || !verify_takes(job)) continue;
+        if (s->invariants == NULL || !verify_takes(job, s->name)) continue;
         e = adaptation_drawn(s, job->world, &c, &found);
         if (e && e != ERR_CHECK) return fail(err, e, "%s", found.text);
         schemes_add_counts(job, tally, &c);
@@ -196,7 +196,10 @@ enum error_code verify_schemes(struct job *job, struct cases *cases, enum scheme
         printf("\n%d device%s, %-*s %7s %5s %-5s %-5s bits\n", P, plural(P), P > 9 ? 27 : 29 - (P > 1),
                scheme_kind_info(kind)->family, "error", "ratio", "sent", "mem");
     while ((e = cases_next(cases, &n, err)) == OK && n.result != COVERING_DONE) {
-        if (!verify_takes(job)) continue;
+        struct value_name own = { "" };         /* of a pair that no plan can have: of no scheme */
+        if (n.result != COVERING_REFUSED)
+            own = space_value(&cases->space, space_of_kind(kind), n.choice.value[space_of_kind(kind)]);
+        if (!verify_takes(job, own.text)) continue;
         if (n.result == COVERING_REFUSED) refuse_pair(job, cases, &n);
         else if ((e = run_case(job, cases, &n.choice, &tally, err)) != OK) break;
     }

@@ -60,7 +60,7 @@ enum error_code verify_tiles(struct job *job, struct error *err)
     for (int i = 0; (s = spatial_scheme_at(i)) != NULL; i++)
         for (int n = 1; n <= P && !e; n++)
             for (int h = 1; n * h <= P && !e; h++)
-                if (P % (n * h) == 0 && (n == 1 || s->operation == SCORE) && verify_takes(job))
+                if (P % (n * h) == 0 && (n == 1 || s->operation == SCORE) && verify_takes(job, s->head.name))
                     e = run_case(job, s, (const int[]){ n, h, P / (n * h) }, err);
     return e;
 }

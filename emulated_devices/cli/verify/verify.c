@@ -30,6 +30,8 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
     for (int i = 0; verify_family(i); i++) families[i] = verify_family(i);
     const struct option table[] = {
         { "WHAT", NULL, OPTION_CHOICE, &options->what, .choices = families, .help = "one family; default: all" },
+        { "--only", "NAME", OPTION_STRING, &options->only,
+          .help = "only cases of this scheme or algorithm, in its own family" },
         { "--devices", "N", OPTION_INT, &options->devices, .min = 1, .max = VERIFY_MOST_DEVICES,
           .help = "try all meshes of 1 to N devices" },
         { "--from", "N", OPTION_INT, &options->from, .min = 1, .max = VERIFY_MOST_DEVICES,
@@ -91,9 +93,10 @@ static enum error_code add_job(cJSON *root, const char *path, struct verify_coun
 static enum error_code run_job(const struct verify_options *options, int devices, char *program, const char *path,
                                int *status, struct error *err)
 {
-    const char *words[11] = { program, "verify", "--json", path, "--cluster", options->cluster_name };
+    const char *words[13] = { program, "verify", "--json", path, "--cluster", options->cluster_name };
     int n = 6;
     if (options->what) words[n++] = options->what;
+    if (options->only) words[n++] = "--only", words[n++] = options->only;
     if (options->part_text) words[n++] = "--part", words[n++] = options->part_text;
     if (options->quiet) words[n++] = "--quiet";
     return launch_devices(devices, n, (char **)words, status, err);     /* which does not write to them */
@@ -153,6 +156,10 @@ static enum error_code verify_report(const struct verify_options *options, cJSON
         printf("    (%.0f s)\n", seconds);
         fflush(stdout);
     }
+    if (options->only && all.cases == 0)
+        return fail(err, ERR_USAGE, "--only %s: no case of %s on %d to %d devices has it; `orrery list` shows names",
+                    printable(options->only).text, options->what ? options->what : "any family", options->from,
+                    options->devices);
     cJSON_AddNumberToObject(root, "run", all.cases);
     cJSON_AddNumberToObject(root, "passed", all.passed);
     cJSON_AddNumberToObject(root, "refused", all.refused);

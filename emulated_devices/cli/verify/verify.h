@@ -13,7 +13,7 @@ enum { VERIFY_MOST_DEVICES = 64 };
 struct verify_part { int number, of; };
 
 struct verify_options {
-    const char *what;                   /* a family; NULL: all */
+    const char *what, *only;            /* a family; a scheme or algorithm; NULL: all */
     int from, devices;                  /* at least, and at most */
     const char *part_text;              /* as typed; NULL: all cases */
     struct verify_part part;            /* the cases that this run takes */
@@ -47,14 +47,16 @@ device_fn verify_device;
 struct job {
     struct comm *world;                 /* all devices of the job */
     bool speaks, prints;                /* whether this is rank 0; whether it prints lines */
+    const char *only;                   /* this run takes cases of this scheme or algorithm; NULL: of all */
     struct verify_part part;            /* the cases that this run takes */
     int place;                          /* of the next case, over all families */
     cJSON *cases;                       /* rank 0: list of results, for --json */
     struct verify_count count;          /* cases so far by result */
 };
 
-/** Whether the next case, or the next that is refused, is of this run's part.  The same on every device. */
-bool verify_takes(struct job *);
+/** Whether the next case, or the next that is refused, is of this run's part.  The same on every device.
+ *  @param name  of the scheme or algorithm; "": of none. */
+bool verify_takes(struct job *, const char *name);
 
 /** Write a line of digests for each case that trains.  @return OK or ERR_FILE. */
 enum error_code verify_write_digests(const char *path, const cJSON *cases, struct error *);

@@ -13,7 +13,7 @@
 #include "emulated_devices/device/cuda/parts.h"
 #include "ref/numeric/exact_bins.h"
 #include "ref/optim/factors.h"
-#include "ref/optim/table.h"
+#include "ref/optim/registry.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -126,10 +126,11 @@ static void optimizer_steps(struct device *device, const struct optimizer *optim
                             struct step step)
 {
     /* Optimizers are known by their step function; a plug-in's is none of these. */
-    const bool adam = optimizer->step_f32 == adamw_step_f32, plain = optimizer->step_f32 == sgd_step_f32;
+    const bool adam = optimizer->step_f32 == optimizer_adamw.step_f32,
+               plain = optimizer->step_f32 == optimizer_sgd.step_f32;
     const bool here = tensor_count(w) > 0 && on_gpu(w.data) && on_gpu(g.data);
     if (tensor_count(w) == 0) return;
-    if (!here || !(adam || plain || optimizer->step_f32 == momentum_step_f32))
+    if (!here || !(adam || plain || optimizer->step_f32 == optimizer_momentum.step_f32))
         return generic_optimizer_step(device, optimizer, w, g, state, step);
     struct cuda_step f = { .scale = step.gradient_scale, .lr = step.lr };
     if (adam) {
