@@ -5,6 +5,8 @@
  */
 #include "ref/golden/cover.h"
 #include "ref/golden/coverage.h"
+#include "ref/model/config.h"
+#include "ref/model/kinds.h"
 #include "ref/model/transformer.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/philox.h"

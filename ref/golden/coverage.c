@@ -4,6 +4,7 @@
  * file has every tensor.
  */
 #include "ref/golden/coverage_rows.h"
+#include "ref/model/kinds.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "emulated_devices/check/recompute/turns.h"
 #include "ref/model/config.h"
 #include "ref/model/params.h"
+#include "ref/model/kinds.h"
 #include <stdlib.h>
 
 /* Parameters outside the blocks, such as embeddings, have a layer of -1 or L. */

@@ -3,6 +3,7 @@
  * single_spec.  Only single_params_make can fail: without memory there is nothing to free. */
 #include "emulated_devices/check/recompute/parts.h"
 #include "ref/model/config.h"
+#include "ref/model/params.h"
 #include <stdlib.h>
 #include <string.h>
 
