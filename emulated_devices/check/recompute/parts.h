@@ -212,6 +212,14 @@ static inline double tiny_terms(double tiny, int64_t count)
     return rounding_of_terms(tiny, (double)count, sqrt((double)count));
 }
 
+/* Whether it is known which rows make each of the parts of a gradient that are stored. */
+static inline bool single_knows_parts(const struct single *single)
+{
+    const struct single_source *source = &single->context->source;
+    return source->part && source->parts_of_batch > 1 && single->rounding.gradient_parts >= source->parts_of_batch &&
+           dtype_is_narrow(single->rounding.results);
+}
+
 /* Round the value to the format. */
 struct single_value single_settled(struct single *, struct single_value);
 

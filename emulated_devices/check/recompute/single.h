@@ -104,6 +104,12 @@ struct single_source {
     /* Copies of the model, of each of which fetch also gives "copy/K/grad/NAME", its part of the first step's gradient,
      * and "copy/K/share", its part of the labels; 0: of none. */
     int copies;
+    /* [all tokens] which part of the batch each is in: the tokens of a rank's microbatch, whose gradients of weights are
+     * stored before those of all parts are added.  NULL: nobody knows.  parts_are_scaled: each is then multiplied by
+     * its share of the labels, and stored again. */
+    const int32_t *part;
+    int parts_of_batch;
+    bool parts_are_scaled;
 };
 
 /* This is a batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses

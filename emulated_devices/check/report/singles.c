@@ -2,6 +2,7 @@
  * emulated_devices/cli/check.c calls singles_check once for a dump, and singles_find_parts or singles_check_copy
  * for single results.  Files are read each time a tensor is asked for. */
 #include "emulated_devices/check/report/singles.h"
+#include "emulated_devices/check/report/batch_parts.h"
 #include "emulated_devices/check/report/diagnose.h"
 #include "emulated_devices/check/mistakes/explainer.h"
 #include "emulated_devices/check/mistakes/model_copies.h"
@@ -299,9 +300,11 @@ static enum error_code report_singles_check(const struct golden *golden, const s
                           .copies = model_copies_of(golden, actual->mesh.size[DP]) };
     const struct single_batch batch = { golden->ids, golden->labels, golden->B, golden->S,
                                        golden_balance_micros(golden) };
+    const struct batch_parts parts = batch_parts_of(golden, actual);
     *out = (struct singles){ 0 };
     const struct single_source source = { .fetch = singles_fetch, .fetch_rows = fetch_rows, .found = singles_note,
-                                         .parts = parts_of,
+                                         .parts = parts_of, .part = parts.part, .parts_of_batch = parts.count,
+                                         .parts_are_scaled = parts.scaled,
                                           .context = &c, .copies = c.copies.n, .only = view.only,
                                           .explainer = &mistakes_explainer,
                                           .some = view.last != NULL };
@@ -316,7 +319,7 @@ static enum error_code report_singles_check(const struct golden *golden, const s
     if (!e && view.only == NULL) e = judge_copies(&c, rounding, err);
     if (!e) e = singles_sort(out, err);
     model_copies_free(&c.copies);
-    free(c.apart), free(c.mixed);
+    free(c.apart), free(c.mixed), free(parts.part);
     if (e) singles_free(out);
     return e;
 }

@@ -28,7 +28,7 @@ struct singles {
  *  but pp if these are more. */
 int singles_parts(const struct actual *);
 
-/** Parts of a gradient of weights: as singles_parts, or the microbatches of ACTUAL, if these are more. */
+/** Parts of a gradient of weights: as singles_parts, or the microbatches of all copies in ACTUAL, if these are more. */
 int singles_gradient_parts(const struct golden *, const struct actual *);
 
 /**

@@ -2,6 +2,7 @@
  * emulated_devices/cli/check.c asks for the parts that explain a wrong sum; checked_kinds.c and copies.c look up
  * results. */
 #include "emulated_devices/check/report/singles.h"
+#include "emulated_devices/check/report/batch_parts.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,13 +77,17 @@ int singles_parts(const struct actual *actual)
     return tp > others ? tp : others;
 }
 
-/* Each microbatch stores a part of a gradient, too. */
+/* Each microbatch of each copy of the model stores a part of a gradient, too.  Without a layout that says which these
+ * are, the highest number of a microbatch counts. */
 int singles_gradient_parts(const struct golden *golden, const struct actual *actual)
 {
     const int parts = singles_parts(actual);
     if (actual->parts > 0) return parts;
-    const int of_layout = actual_micros(actual), of_golden = actual_has(actual, "micro/loss") ? (int)golden->micros : 0,
+    const struct batch_parts batch = batch_parts_of(golden, actual);
+    const int of_layout = batch.count > 0 ? batch.count : actual_micros(actual),
+              of_golden = actual_has(actual, "micro/loss") ? (int)golden->micros : 0,
               micros = of_layout > of_golden ? of_layout : of_golden;
+    free(batch.part);
     return micros > parts ? micros : parts;
 }
 
