@@ -14,7 +14,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-enum { ROWS = 24, IN = 8, OUT = 4, PARTS = 2, VOCABULARY = 5 };
+enum { ROWS = 24, ALIKE = 240, IN = 8, OUT = 4, PARTS = 2, VOCABULARY = 5 };
 
 static struct model_config config;
 static int matrix;                      /* number of the parameter */
@@ -72,8 +72,8 @@ static enum single_verdict judged(struct program *p, const struct single_operati
                                   struct single_batch batch, const int32_t *part, int gradient_parts)
 {
     struct single_slot slot[] = {
-        { .name = "in", .rows = ROWS, .cols = in, .maker = -1, .route = -1 },
-        { .name = "out", .rows = ROWS, .cols = out, .maker = 0, .route = -1 },
+        { .name = "in", .rows = batch.B * batch.S, .cols = in, .maker = -1, .route = -1 },
+        { .name = "out", .rows = batch.B * batch.S, .cols = out, .maker = 0, .route = -1 },
     };
     if (is == &single_loss) strcpy(slot[1].name, "loss"), slot[1].rows = 1, slot[1].number = true;
     struct single_node node[] = { { is, "", { 0, -1, -1 }, 1, .weight = is == &single_matrix ? matrix : -1, .bias = -1,
@@ -93,9 +93,9 @@ static enum single_verdict judged(struct program *p, const struct single_operati
 /* ---- parts of a gradient ----------------------------------------------------------------------------------------- */
 
 /* All tokens of a part are alike, so its gradient is larger than a random walk; the other part's has the other sign. */
-static void compute(double x[ROWS][IN], double dy[ROWS][OUT], double dw[OUT][IN], int32_t part[ROWS])
+static void compute(double x[ALIKE][IN], double dy[ALIKE][OUT], double dw[OUT][IN], int32_t part[ALIKE])
 {
-    for (int row = 0; row < ROWS; row++) {
+    for (int row = 0; row < ALIKE; row++) {
         part[row] = row % PARTS;
         for (int i = 0; i < IN; i++) x[row][i] = stored(1 + 0.1 * drawn((uint32_t)(row * IN + i)));
         for (int o = 0; o < OUT; o++)
@@ -104,27 +104,29 @@ static void compute(double x[ROWS][IN], double dy[ROWS][OUT], double dw[OUT][IN]
     for (int o = 0; o < OUT; o++)
         for (int i = 0; i < IN; i++) {
             double sum[PARTS] = { 0 };
-            for (int row = 0; row < ROWS; row++) sum[part[row]] += dy[row][o] * x[row][i];
+            for (int row = 0; row < ALIKE; row++) sum[part[row]] += dy[row][o] * x[row][i];
             dw[o][i] = stored(stored(sum[0]) + stored(sum[1]));
         }
 }
 
 static void parts_that_cancel_are_right(void **state)
 {
-    static double x[ROWS][IN], dy[ROWS][OUT], dw[OUT][IN];
-    static const int32_t ids[ROWS], labels[ROWS];
-    int32_t part[ROWS];
+    static double x[ALIKE][IN], dy[ALIKE][OUT], dw[OUT][IN];
+    static const int32_t ids[ALIKE], labels[ALIKE];
+    int32_t part[ALIKE];
     struct program p = { { { "act/in", *x }, { "grad/out", *dy }, { "grad/h.0.mlp.c_fc.weight", *dw } },
                          "grad/h.0.mlp.c_fc.weight", { .cols = 0 } };
-    const struct single_batch batch = { ids, labels, 1, ROWS, 0 };
+    const struct single_batch batch = { ids, labels, 1, ALIKE, 0 };
     (void)state;
     configure();
     compute(x, dy, dw, part);
     assert_true(judged(&p, &single_matrix, IN, OUT, batch, part, PARTS) < SINGLE_WRONG);
+    /* If nobody knows which tokens make a part, a random walk does not explain the gradient. */
+    assert_int_equal(judged(&p, &single_matrix, IN, OUT, batch, NULL, PARTS), SINGLE_WRONG);
     /* Who says that nothing is stored in parts is held to that. */
     assert_int_equal(judged(&p, &single_matrix, IN, OUT, batch, part, 1), SINGLE_WRONG);
     /* Two units of both parts are more than the storing of each. */
-    dw[1][2] += 2 * 24 * 0x1p-8;
+    dw[1][2] += 2 * ALIKE * 0x1p-8;
     assert_int_equal(judged(&p, &single_matrix, IN, OUT, batch, part, PARTS), SINGLE_WRONG);
     assert_int_equal(p.result.worst, IN + 2);
 }
