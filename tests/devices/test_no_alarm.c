@@ -1,11 +1,12 @@
-/* Right results that were once called wrong: a gradient whose stored parts cancel, and a loss of stored losses that a
- * mistake explains by chance.
+/* Right results that were once called wrong: a gradient whose stored parts cancel, a loss of stored losses that a
+ * mistake explains by chance, and subnormal numbers that are further from the golden ones than twins are.
  *
  * tier: check
  */
 #include "ref/numeric/philox.h"
 #include "emulated_devices/check/mistakes/explainer.h"
 #include "emulated_devices/check/recompute/graph.h"
+#include "emulated_devices/check/report/copies.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -168,9 +169,40 @@ static void losses_of_tokens_may_be_stored(void **state)
     assert_non_null(strstr(p.result.mistake, "a mean of means: 2 parts"));
 }
 
+/* ---- as a whole -------------------------------------------------------------------------------------------------- */
+
+/* A tensor is `error` bounds from the golden one, and has numbers of this size. */
+static enum finding found_as_a_whole(double error, double size, enum dtype format, enum single_verdict by_itself)
+{
+    struct single_result r = { .name = "grad/h.0.ln_2.bias", .rows = 1, .cols = 64, .verdict = by_itself,
+                               .squares = { 64 * size * size } };
+    struct checked c = { .name = "grad/h.0.ln_2.bias", .finding = DIFFERS, .error = error * 0.01, .bound = 0.01 };
+    bool each = false;
+    int by_name = 0;
+    struct singles singles = { .count = 1, .all = &r, .each = &each, .by_name = &by_name, .format = format };
+    struct check_result result = { .count = 1, .all = &c };
+    copies_explain(&result, &singles);
+    assert_int_equal(result.found[c.finding], 1);
+    assert_int_equal(result.first, c.finding == DIFFERS ? 0 : -1);
+    return c.finding;
+}
+
+/* Only if its own inputs give it; and no more than twice the bound. */
+static void subnormal_numbers_have_twice_the_bound(void **state)
+{
+    (void)state;
+    assert_int_equal(found_as_a_whole(1.4, 0x1p-16, F16, SINGLE_STEPWISE), HOLDS);
+    assert_int_equal(found_as_a_whole(2.1, 0x1p-16, F16, SINGLE_STEPWISE), DIFFERS);
+    assert_int_equal(found_as_a_whole(1.4, 0x1p-13, F16, SINGLE_STEPWISE), DIFFERS);
+    assert_int_equal(found_as_a_whole(1.4, 0x1p-16, BF16, SINGLE_STEPWISE), DIFFERS);
+    assert_int_equal(found_as_a_whole(1.4, 0x1p-16, F16, SINGLE_WRONG), DIFFERS);
+    assert_int_equal(found_as_a_whole(1.4, 0x1p-16, F16, SINGLE_LACKS), DIFFERS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(parts_that_cancel_are_right),
-                                        cmocka_unit_test(losses_of_tokens_may_be_stored) };
+                                        cmocka_unit_test(losses_of_tokens_may_be_stored),
+                                        cmocka_unit_test(subnormal_numbers_have_twice_the_bound) };
     return cmocka_run_group_tests_name("no alarm", tests, NULL, NULL);
 }

@@ -301,7 +301,7 @@ static enum error_code report_singles_check(const struct golden *golden, const s
     const struct single_batch batch = { golden->ids, golden->labels, golden->B, golden->S,
                                        golden_balance_micros(golden) };
     const struct batch_parts parts = batch_parts_of(golden, actual);
-    *out = (struct singles){ 0 };
+    *out = (struct singles){ .format = format };
     const struct single_source source = { .fetch = singles_fetch, .fetch_rows = fetch_rows, .found = singles_note,
                                          .parts = parts_of, .part = parts.part, .parts_of_batch = parts.count,
                                          .parts_are_scaled = parts.scaled,

@@ -5,7 +5,7 @@ import subprocess
 
 import numpy as np
 
-from program import write
+from files import write
 
 FAMILIES = ("llama", "gpt2", "qwen2", "llama", "qwen3", "gpt2", "mixtral", "qwen3_moe")
 KINDS = {"llama": "LlamaForCausalLM", "gpt2": "GPT2LMHeadModel", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
