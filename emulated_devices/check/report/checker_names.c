@@ -1,6 +1,7 @@
 /* checker_names.c -- golden tensors that a program does not have, and its tensors that are not golden.
  * checker.c calls both functions of checker.h once, after all tensors are compared. */
 #include "emulated_devices/check/report/checker.h"
+#include "emulated_devices/check/report/expert_rows.h"
 #include "ref/optim/optimizer.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +14,20 @@ static bool checker_names_ends(const char *name, const char *with)
     return n >= m && strcmp(name + n - m, with) == 0;
 }
 
-/* Whether two names are of one kind.  A program that dumps one tensor of a kind must dump all of them.  Kinds are
- * "act", "grad" of activations, "grad" of weights, "adamw/weight", and so on. */
-static bool same_kind(const char *a, const char *b)
+/* Only a mixture has these results of its experts. */
+static bool has_experts(const struct check_result *result)
 {
+    for (int i = 0; i < result->count; i++)
+        if (checker_names_ends(result->all[i].name, ".experts.out")) return true;
+    return false;
+}
+
+/* Whether two names are of one kind.  A program that dumps one tensor of a kind must dump all of them.  Kinds are
+ * "act", "grad" of activations, "grad" of weights, "adamw/weight", and so on.  experts: rows of experts are kinds of
+ * their own, since programs that compute all experts at once do not show them. */
+static bool same_kind(const char *a, const char *b, bool experts)
+{
+    if (experts && expert_rows_has(a) != expert_rows_has(b)) return false;
     const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
     const size_t n = slash_a ? (size_t)(slash_a - a) : 0, m = slash_b ? (size_t)(slash_b - b) : 0;
     const bool weight_a = checker_names_ends(a, ".weight") || checker_names_ends(a, ".bias"),
@@ -28,12 +39,13 @@ static bool same_kind(const char *a, const char *b)
 /* A missing tensor is left out if ACTUAL has no tensor of its kind. */
 void checker_forgive_left_out(struct check_result *result)
 {
+    const bool experts = has_experts(result);
     for (int i = 0; i < result->count; i++) {
         bool given = false;
         if (result->all[i].finding != MISSING) continue;
         for (int j = 0; j < result->count && !given; j++)
             given = result->all[j].finding != MISSING && result->all[j].finding != LEFT_OUT &&
-                    same_kind(result->all[i].name, result->all[j].name);
+                    same_kind(result->all[i].name, result->all[j].name, experts);
         if (!given) result->all[i].finding = LEFT_OUT;
     }
 }

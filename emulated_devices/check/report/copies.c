@@ -31,10 +31,18 @@ static bool is_subnormal(const struct singles *singles, const struct single_resu
     return singles->format == F16 && result->squares[0] < least * least * count;
 }
 
+/* What the tensor's own inputs give.  A later pass may show no inputs; then its gradient in the first pass stands for
+ * it. */
+static const struct single_result *by_own_inputs(const struct singles *singles, const struct checked *checked)
+{
+    const struct single_result *r = singles_find(singles, checked->name);
+    return r || !is_later_gradient(checked) ? r : singles_find(singles, strstr(checked->name, "/grad/") + 1);
+}
+
 /* A tensor of subnormal numbers may be off by twice its bound (copies.h). */
 static void explain_subnormal(const struct singles *singles, struct checked *checked)
 {
-    const struct single_result *r = singles_find(singles, checked->name);
+    const struct single_result *r = by_own_inputs(singles, checked);
     if (checked->finding != DIFFERS || !(checked->error <= SUBNORMAL * checked->bound) || r == NULL ||
         r->verdict >= SINGLE_WRONG || !is_subnormal(singles, r))
         return;
