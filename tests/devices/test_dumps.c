@@ -2,7 +2,6 @@
  * them and several files for a rank, sums, copies, microbatches; and everything that such a folder should not have.
  * tier: check
  */
-#include "emulated_devices/check/report/batch_parts.h"
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/singles.h"
 #include "ref/io/output.h"

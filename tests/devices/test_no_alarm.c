@@ -191,7 +191,8 @@ static enum finding found_as_a_whole(const char *name, double error, double size
 /* Only if its own inputs give it; and no more than twice the bound. */
 static void subnormal_numbers_have_twice_the_bound(void **state)
 {
-    static const char *const name[] = { "grad/h.0.ln_2.bias", "adamw/2/grad/h.0.ln_2.bias", "adamw/2/weight/h.0.ln_2.bias" };
+    static const char *const name[] = { "grad/h.0.ln_2.bias", "adamw/2/grad/h.0.ln_2.bias",
+                                        "adamw/2/weight/h.0.ln_2.bias" };
     (void)state;
     assert_int_equal(found_as_a_whole(name[0], 1.4, 0x1p-16, F16, SINGLE_STEPWISE), HOLDS);
     assert_int_equal(found_as_a_whole(name[1], 1.4, 0x1p-16, F16, SINGLE_STEPWISE), HOLDS);

@@ -259,7 +259,8 @@ static void layernorm_forward(const double *x, double *y, int64_t row)
 static void stored_norm_forward(const double *x, double *y, int64_t row)
 {
     const struct moments m = moments(x);
-    const double variance = stored(1 / (m.root * m.root) - config.eps), root = stored(1 / sqrt(stored(variance + config.eps)));
+    const double variance = stored(1 / (m.root * m.root) - config.eps),
+                 root = stored(1 / sqrt(stored(variance + config.eps)));
     (void)row;
     for (int i = 0; i < WIDTH; i++)
         y[i] = stored(times(times(stored(x[i] - stored(m.mean)), root), norm_weight(i)) + norm_bias(i));
@@ -412,8 +413,8 @@ static void check(struct run *r)
         fail_msg("%s", err.text);
 }
 
-/* Inputs of usual size, for norms also of a size whose squares are subnormal in fp16, or, of every second sample, some that are subnormal, of every fourth all; gradients that all
- * are: up to 60 steps. */
+/* Inputs of usual size, for norms also of a size whose squares are subnormal in fp16; or, of every second sample, some
+ * that are subnormal, of every fourth all.  All gradients are subnormal: up to 60 steps. */
 static void compute(struct run *r, uint32_t sample)
 {
     const double step = dtype_step(format), usual = r->program->is == &single_norm && sample % 4 == 0 ? 0.002 : 3;
@@ -438,7 +439,8 @@ static void configure(void)
     struct error err;
     int64_t batch;
     assert_int_equal(model_config_preset(&config, &batch, "tiny", &err), OK);
-    config.L = 1, config.D = WIDTH, config.H = 2, config.K = 1, config.A = 8, config.F = F, config.V = 8, config.S = ROWS;
+    config.L = 1, config.D = WIDTH, config.H = 2, config.K = 1, config.A = 8, config.F = F, config.V = 8;
+    config.S = ROWS;
     config.positions = POSITIONS_ROTARY, config.logit_cap = 30, config.rotary.theta = 10000;
     config.mixture.clamped.limit = 2.5, config.mixture.clamped.alpha = 1.702;
 }

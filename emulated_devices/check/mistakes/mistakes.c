@@ -520,8 +520,9 @@ static void try_all(struct suspect *suspect, double *y)
     }
 }
 
-/* How many times its bound as a sum a number must be off, if only steps of 16 bits explain it.  With 20 a loss of stored
- * losses was now and then, by chance, a mean of means (golden/clean/); with 100 a norm of norms is not found. */
+/* How many times its bound as a sum a number must be off, if only steps of 16 bits explain it.  With 20 a loss of
+ * stored losses was now and then, by chance, a mean of means (golden/clean/); with 100 a norm of norms is not
+ * found. */
 static const double CLEARLY = 20, CLEARLY_A_LOSS = 100;
 
 /* A loss or norm that steps of 16 bits explain.  Bounds are taken as if sums were exact to fp32, and only an error

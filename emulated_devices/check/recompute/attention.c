@@ -592,7 +592,8 @@ static struct single_value sink_weight(struct single *single, const struct singl
     for (int64_t h = 0; h < H && single_going(single); h++) {
         const double all = numbers(sums.all)[h], sum = rounding_of_sum(single->rounding.sum, single->cursor.N) * all,
                      stored = rounding_of_terms(single->rounding.store, all, sqrt(numbers(sums.square)[h]));
-        const double fused = sum + tiny_terms(single->rounding.sum_tiny, single->cursor.N) + unit_off_parts(single, all);
+        const double fused = sum + tiny_terms(single->rounding.sum_tiny, single->cursor.N) +
+                             unit_off_parts(single, all);
         numbers(sums.v.fused)[h] += fused;
         numbers(sums.v.steps)[h] += fused + 3 * (stored + tiny_terms(single->rounding.tiny, single->cursor.N));
     }

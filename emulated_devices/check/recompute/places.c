@@ -1,5 +1,7 @@
 /* places.c -- where a result is wrong: elements, rows, columns, heads, an expert.
- * verdict.c calls single_note_expert for a wrong result; the reports print single_describe. */
+ * verdict.c calls single_note_expert for a wrong result; the reports print single_describe, and
+ * checker_names.c asks which names experts have. */
+#include "emulated_devices/model/program.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include <stdio.h>
 
@@ -111,4 +113,14 @@ const char *single_describe(const struct single_result *result, char *out, size_
     if (result->wrong == 0) snprintf(out, size, "%s", result->mistake);
     else snprintf(out, size, "%s%s%s outside the bound", result->mistake, result->mistake[0] ? "; " : "", place);
     return out;
+}
+
+/* "act/h.3.mlp.up": the own name begins behind the layer. */
+bool single_is_of_experts(const char *name)
+{
+    const char *slash = strrchr(name, '/'), *layer = slash ? strchr(slash, '.') : NULL,
+               *own = layer ? strchr(layer + 1, '.') : NULL;
+    for (int i = 0; own && sorted_by_expert[i]; i++)
+        if (strcmp(own + 1, sorted_by_expert[i]) == 0) return true;
+    return false;
 }

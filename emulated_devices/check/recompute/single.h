@@ -104,9 +104,9 @@ struct single_source {
     /* Copies of the model, of each of which fetch also gives "copy/K/grad/NAME", its part of the first step's gradient,
      * and "copy/K/share", its part of the labels; 0: of none. */
     int copies;
-    /* [all tokens] which part of the batch each is in: the tokens of a rank's microbatch, whose gradients of weights are
-     * stored before those of all parts are added.  NULL: nobody knows.  parts_are_scaled: each is then multiplied by
-     * its share of the labels, and stored again. */
+    /* [all tokens] which part of the batch each is in: the tokens of a rank's microbatch, whose gradients of weights
+     * are stored before those of all parts are added.  NULL: nobody knows.  parts_are_scaled: each is then multiplied
+     * by its share of the labels, and stored again. */
     const int32_t *part;
     int parts_of_batch;
     bool parts_are_scaled;
@@ -115,6 +115,10 @@ struct single_source {
 /* This is a batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses
  * are of microbatches, into how many they divide the batch (balance.h); 0: the batch is one. */
 struct single_batch { const int32_t *ids, *labels; int64_t B, S, micros; };
+
+/** Whether an activation or its gradient has rows that experts compute, if its model is a mixture: "act/h.3.mlp.up".
+ *  A program that computes all experts at once has no such rows; our own devices show none, either. */
+bool single_is_of_experts(const char *name);
 
 /** How wrong numbers follow from right ones: "expected times 1.1000; 399 of 441 elements outside the bound".
  *  @return out. */

@@ -1,7 +1,7 @@
 /* checker_names.c -- golden tensors that a program does not have, and its tensors that are not golden.
  * checker.c calls both functions of checker.h once, after all tensors are compared. */
 #include "emulated_devices/check/report/checker.h"
-#include "emulated_devices/check/report/expert_rows.h"
+#include "emulated_devices/check/recompute/single.h"
 #include "ref/optim/optimizer.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static bool has_experts(const struct check_result *result)
  * their own, since programs that compute all experts at once do not show them. */
 static bool same_kind(const char *a, const char *b, bool experts)
 {
-    if (experts && expert_rows_has(a) != expert_rows_has(b)) return false;
+    if (experts && single_is_of_experts(a) != single_is_of_experts(b)) return false;
     const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
     const size_t n = slash_a ? (size_t)(slash_a - a) : 0, m = slash_b ? (size_t)(slash_b - b) : 0;
     const bool weight_a = checker_names_ends(a, ".weight") || checker_names_ends(a, ".bias"),

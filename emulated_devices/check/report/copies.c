@@ -31,8 +31,8 @@ static bool is_subnormal(const struct singles *singles, const struct single_resu
     return singles->format == F16 && result->squares[0] < least * least * count;
 }
 
-/* What the tensor's own inputs give.  A later pass may show no inputs; then its gradient in the first pass stands for
- * it. */
+/* This is the result that the tensor's own inputs give.  A later pass may show no inputs; then its gradient in the
+ * first pass stands for it. */
 static const struct single_result *by_own_inputs(const struct singles *singles, const struct checked *checked)
 {
     const struct single_result *r = singles_find(singles, checked->name);

@@ -2,7 +2,6 @@
  * emulated_devices/cli/check.c calls singles_check once for a dump, and singles_find_parts or singles_check_copy
  * for single results.  Files are read each time a tensor is asked for. */
 #include "emulated_devices/check/report/singles.h"
-#include "emulated_devices/check/report/batch_parts.h"
 #include "emulated_devices/check/report/diagnose.h"
 #include "emulated_devices/check/mistakes/explainer.h"
 #include "emulated_devices/check/mistakes/model_copies.h"
