@@ -107,6 +107,10 @@ frameworks: all
 	$(Q)$(B)/frameworks-venv/bin/python -m unittest discover -q -s golden/frameworks/tests
 	$(Q)$(B)/frameworks-venv/bin/python golden/frameworks/run.py --orrery ./$(ORRERY) --work $(B)/frameworks $(if $(BUGS),--bugs $(BUGS)) $(NAMES)
 
+## make clean-dumps let right programs train, and count what is called wrong (COUNT=300; needs Python with numpy)
+clean-dumps: all
+	$(Q)$(PYTHON) golden/clean/campaign.py $(or $(COUNT),300) --orrery ./$(ORRERY) --place $(B)/clean
+
 ## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
 faults: DEPS_FOR := faults
 faults: deps
@@ -419,5 +423,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always ready place simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks faults fuzz fuzzers docs install uninstall clean help deps
+.PHONY: always ready place simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzzers docs install uninstall clean help deps
 .SECONDARY:

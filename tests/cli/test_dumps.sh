@@ -14,6 +14,7 @@ dump_and_check() {                                      # dump_and_check NAME N 
 test_meshes() {
     dump_and_check gpt2-tied 162 76 --dtype fp64 --dp 3 --tp 2 --zero 3
     dump_and_check gpt2-tied 162 76 --dtype fp64 --pp 2 --tp 2 --micro 3
+    dump_and_check mixtral-top2 186 59 --dtype fp64 --dp 3 --ep 3       # which shows no rows of experts
     [ "$TIER" = verify ] || return 0
     dump_and_check gpt2-tied 162 76 --dtype fp64
     dump_and_check gpt2-tied 162 76 --dtype fp64 --dp 2

@@ -255,31 +255,65 @@ static void test_coordinates(void **state)
     actual_close(&a);
 }
 
-/* Parts of a gradient of weights: what the dump says; else the microbatches of its layout, or ranks, if they are
- * more. */
+/* Parts of a gradient of weights: what the dump says; else the microbatches of all ranks in its layout, whether each
+ * rank numbers its own or the batch's; else ranks. */
 static void test_parts_of_gradients(void **state)
 {
-    static const struct { const char *mesh, *parts; int micros, gradient, other; } of[] = {
-        { "{\"dp\": 1}", NULL, 1, 1, 1 },  { "{\"dp\": 1}", NULL, 4, 4, 1 },      { "{\"dp\": 1}", "3", 4, 3, 3 },
-        { "{\"dp\": 1}", NULL, 0, 1, 1 },
+    static const char EMBEDDING[] = "act/embedding";
+    static const struct { const char *mesh, *parts, *name; int ranks, micros, gradient, other; bool of_batch; } of[] = {
+        { "{\"dp\": 1}", NULL, MID, 1, 1, 1, 1, false },       { "{\"dp\": 1}", NULL, MID, 1, 4, 4, 1, false },
+        { "{\"dp\": 1}", "3", MID, 1, 4, 3, 3, false },        { "{\"dp\": 1}", NULL, MID, 1, 0, 1, 1, false },
+        { "{\"dp\": 3}", NULL, EMBEDDING, 3, 2, 6, 3, false }, { "{\"dp\": 3}", NULL, EMBEDDING, 3, 2, 6, 3, true },
     };
     (void)state;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         struct actual a;
-        struct file f = begin("0", of[i].mesh);
-        if (of[i].micros == 0) add(&f, MID, N, D, values(MID), NULL);
-        for (int m = 0; m < of[i].micros; m++) {
-            char key[64], entry[96];
-            const int first = N * m / of[i].micros, count = N * (m + 1) / of[i].micros - first;
-            snprintf(key, sizeof key, "%s#%d", MID, m);
-            snprintf(entry, sizeof entry, "{\"rows\": [[%d, %d]], \"micro\": %d}", first, count, m);
-            add(&f, key, count, D, cut(MID, D, first, count, 0, D, 1), entry);
+        const int all = of[i].ranks * of[i].micros;
+        for (int r = 0; r < of[i].ranks; r++) {
+            char number[16], file[32];
+            snprintf(number, sizeof number, "%d", r), snprintf(file, sizeof file, "%d.safetensors", r);
+            struct file f = begin(number, of[i].mesh);
+            if (of[i].micros == 0) add(&f, MID, N, D, values(MID), NULL);
+            for (int m = 0; m < of[i].micros; m++) {
+                char key[64], entry[96];
+                const int k = r * of[i].micros + m, first = N * k / all, count = N * (k + 1) / all - first;
+                snprintf(key, sizeof key, "%s#%d", of[i].name, m);
+                snprintf(entry, sizeof entry, "{\"rows\": [[%d, %d]], \"micro\": %d}", first, count,
+                         of[i].of_batch ? k : m);
+                add(&f, key, count, D, cut(of[i].name, D, first, count, 0, D, 1), entry);
+            }
+            if (of[i].parts) say(&f, "parts", of[i].parts);
+            put(&f, file);
         }
-        if (of[i].parts) say(&f, "parts", of[i].parts);
-        put(&f, "0.safetensors");
         assert_int_equal(actual_open(&a, folder, NULL, &err), OK);
         assert_int_equal(singles_gradient_parts(&golden, &a), of[i].gradient);
         assert_int_equal(singles_parts(&a), of[i].other);
+        actual_close(&a);
+        clear(NULL);
+    }
+}
+
+/* Ranks along tp have the same tokens, and copies of tokens along dp are nobody's part. */
+static void test_parts_of_a_batch(void **state)
+{
+    (void)state;
+    for (int copies = 0; copies < 2; copies++) {
+        struct actual a;
+        for (int r = 0; r < 4; r++) {
+            char number[16], file[32], entry[96];
+            const int first = copies ? 0 : r / 2 * (N / 2), count = copies ? N : r < 2 ? N / 2 : N - N / 2;
+            snprintf(number, sizeof number, "%d", r), snprintf(file, sizeof file, "%d.safetensors", r);
+            struct file f = begin(number, "{\"dp\": 2, \"tp\": 2}");
+            snprintf(entry, sizeof entry, "{\"rows\": [[%d, %d]], \"times\": %s}", first, count, r ? "3" : "2");
+            add(&f, "act/embedding", count, D, cut("act/embedding", D, first, count, 0, D, 1), entry);
+            put(&f, file);
+        }
+        assert_int_equal(actual_open(&a, folder, NULL, &err), OK);
+        const struct batch_parts parts = batch_parts_of(&golden, &a);
+        assert_int_equal(parts.count, copies ? 0 : 2);
+        for (int i = 0; i < N && !copies; i++) assert_int_equal(parts.part[i], i >= N / 2);
+        assert_int_equal(parts.scaled, !copies);
+        free(parts.part);
         actual_close(&a);
         clear(NULL);
     }
@@ -538,6 +572,7 @@ int main(void)
         cmocka_unit_test_teardown(test_pieces, clear),
         cmocka_unit_test_teardown(test_kinds_of_pieces, clear),
         cmocka_unit_test_teardown(test_coordinates, clear),
+        cmocka_unit_test_teardown(test_parts_of_a_batch, clear),
         cmocka_unit_test_teardown(test_microbatches, clear),
         cmocka_unit_test_teardown(test_parts_of_gradients, clear),
         cmocka_unit_test_teardown(test_copies, clear),

@@ -232,6 +232,101 @@ static void rotary_input(const double *dy, const double *x, double *dx, int64_t 
     turn(dy, dx, row, -1);
 }
 
+/* ---- with weights, and over rows --------------------------------------------------------------------------------- */
+
+static double norm_weight(int64_t i) { return 1 + 0.25 * drawn(7000 + (uint32_t)i); }
+static double norm_bias(int64_t i) { return 0.1 * drawn(7100 + (uint32_t)i); }
+
+/* These are the statistics of a row. */
+struct moments { double mean, root; };
+
+static struct moments moments(const double *x)
+{
+    double sum = 0, squares = 0;
+    for (int i = 0; i < WIDTH; i++) sum += x[i] / WIDTH;
+    for (int i = 0; i < WIDTH; i++) squares += (x[i] - sum) * (x[i] - sum) / WIDTH;
+    return (struct moments){ sum, 1 / sqrt(squares + config.eps) };
+}
+
+static void layernorm_forward(const double *x, double *y, int64_t row)
+{
+    const struct moments m = moments(x);
+    (void)row;
+    for (int i = 0; i < WIDTH; i++)
+        y[i] = stored(times(stored((x[i] - m.mean) * m.root), norm_weight(i)) + norm_bias(i));
+}
+
+/* Mean, variance, its sum with eps, and root are stored (--stored-norms); a small row's variance is subnormal. */
+static void stored_norm_forward(const double *x, double *y, int64_t row)
+{
+    const struct moments m = moments(x);
+    const double variance = stored(1 / (m.root * m.root) - config.eps),
+                 root = stored(1 / sqrt(stored(variance + config.eps)));
+    (void)row;
+    for (int i = 0; i < WIDTH; i++)
+        y[i] = stored(times(times(stored(x[i] - stored(m.mean)), root), norm_weight(i)) + norm_bias(i));
+}
+
+/* Backward, mean and root are stored, too. */
+static void layernorm_input(const double *dy, const double *x, double *dx, int64_t row)
+{
+    const struct moments m = moments(x);
+    const double mean = stored(m.mean), root = stored(m.root);
+    double h[WIDTH], unit[WIDTH], of_h = 0, of_both = 0;
+    (void)row;
+    for (int i = 0; i < WIDTH; i++) {
+        h[i] = times(dy[i], norm_weight(i)), unit[i] = stored((x[i] - mean) * root);
+        of_h += h[i] / WIDTH, of_both += times(h[i], unit[i]) / WIDTH;
+    }
+    of_h = stored(of_h), of_both = stored(of_both);
+    for (int i = 0; i < WIDTH; i++) dx[i] = times(stored(stored(h[i] - of_h) - times(unit[i], of_both)), root);
+}
+
+/* Rows of a result or of a gradient of attention need all rows, so these two write rows of the whole. */
+static void attend(const double (*x)[WIDTH], double (*y)[WIDTH], const double (*dy)[WIDTH], double (*dx)[WIDTH])
+{
+    const int A = (int)config.A, H = (int)config.H, K = (int)config.K;
+    static double sum[ROWS][WIDTH];
+    memset(sum, 0, sizeof sum);
+    for (int h = 0; h < H; h++)
+        for (int n = 0; n < ROWS; n++) {
+            const int q = h * A, k = (H + h / (H / K)) * A, v = k + K * A;
+            double p[ROWS], a[ROWS], top = -INFINITY, all = 0, d = 0;
+            for (int j = 0; j <= n; j++) {
+                p[j] = 0;
+                for (int i = 0; i < A; i++) p[j] += x[n][q + i] * x[j][k + i];
+                p[j] = times(stored(p[j]), 1 / sqrt(A)), top = fmax(top, p[j]);
+            }
+            for (int j = 0; j <= n; j++) all += exp(p[j] - top);
+            for (int j = 0; j <= n; j++) p[j] = stored(exp(p[j] - top) / all);
+            for (int i = 0; i < A && y; i++) {
+                double out = 0;
+                for (int j = 0; j <= n; j++) out += p[j] * x[j][v + i];
+                y[n][q + i] = stored(out);
+            }
+            /* d is the sum of stored products of probabilities and their gradients. */
+            for (int j = 0; j <= n && dx; j++) {
+                a[j] = 0;
+                for (int i = 0; i < A; i++) a[j] += dy[n][q + i] * x[j][v + i];
+                a[j] = stored(a[j]), d += times(p[j], a[j]);
+            }
+            d = stored(d);
+            for (int j = 0; j <= n && dx; j++) {
+                const double of_score = times(times(p[j], stored(a[j] - d)), 1 / sqrt(A));
+                for (int i = 0; i < A; i++) {
+                    sum[n][q + i] += of_score * x[j][k + i];
+                    sum[j][k + i] += of_score * x[n][q + i], sum[j][v + i] += p[j] * dy[n][q + i];
+                }
+            }
+            /* Heads that share keys add one after another, and each sum is stored. */
+            for (int j = 0; j < ROWS && n == ROWS - 1; j++)
+                for (int i = 0; i < A; i++)
+                    sum[j][k + i] = stored(sum[j][k + i]), sum[j][v + i] = stored(sum[j][v + i]);
+        }
+    for (int n = 0; n < ROWS && dx; n++)
+        for (int i = 0; i < WIDTH; i++) dx[n][i] = stored(sum[n][i]);
+}
+
 static const struct program programs[] = {
     { "swiglu", &single_swiglu, WIDTH, F, swiglu_forward, swiglu_input },
     { "silu", &single_silu, WIDTH, WIDTH, silu_forward, silu_backward },
@@ -242,6 +337,9 @@ static const struct program programs[] = {
     { "clamped swiglu", &single_clamped_swiglu, WIDTH, F, clamped_forward, clamped_input },
     { "soft cap", &single_soft_cap, WIDTH, WIDTH, cap_forward, cap_input },
     { "rotation", &single_rotary, WIDTH, WIDTH, rotary_forward, rotary_input },
+    { "layernorm", &single_norm, WIDTH, WIDTH, layernorm_forward, layernorm_input },
+    { "stored statistics", &single_norm, WIDTH, WIDTH, stored_norm_forward, layernorm_input },
+    { "attention", &single_attention, WIDTH, F, NULL, NULL },
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
@@ -264,6 +362,12 @@ static enum error_code fetch(void *context, const char *name, struct tensor out,
     };
     (void)err;
     *found = SINGLE_HAS_NOT;
+    const char *const kind = strrchr(name, '.');
+    if (strncmp(name, "start/", 6) == 0 && kind) {
+        for (int64_t i = 0; i < WIDTH; i++)
+            ((double *)out.data)[i] = strcmp(kind, ".bias") == 0 ? norm_bias(i) : norm_weight(i);
+        *found = SINGLE_HAS;
+    }
     for (int k = 0; k < 4; k++) {
         if (strcmp(has[k].name, name) != 0) continue;
         for (int64_t i = 0; i < ROWS * has[k].cols; i++)
@@ -281,6 +385,15 @@ static void found(void *context, const struct single_result *result)
     if (result->verdict == SINGLE_WRONG && r->wrong++ == 0) r->first = *result;
 }
 
+/* The number of a vector of the model. */
+static int vector_of(const char *name)
+{
+    for (int i = 0; i < model_param_count(&config); i++)
+        if (strcmp(model_param(&config, i).name, name) == 0) return i;
+    fail_msg("no %s", name);
+    return -1;
+}
+
 static void check(struct run *r)
 {
     struct single_slot slot[] = {
@@ -288,9 +401,11 @@ static void check(struct run *r)
         { .name = "out", .rows = ROWS, .cols = r->program->out, .maker = 0, .route = -1 },
     };
     struct single_node node[] = { { r->program->is, "", { 0, -1, -1 }, 1, .weight = -1, .bias = -1 } };
+    if (r->program->is == &single_norm) node->weight = vector_of("ln_f.weight"), node->bias = vector_of("ln_f.bias");
     const struct single_graph graph = { slot, node, 2, 1 };
     static const int32_t ids[ROWS], labels[ROWS];
-    const struct rounding rounding = rounding_of(format, DTYPE_COUNT, 1);
+    struct rounding rounding = rounding_of(format, DTYPE_COUNT, 1);
+    rounding.stored_norms = r->program->forward == stored_norm_forward;
     struct error err;
     r->results = r->wrong = 0;
     if (single_check(&config, &graph, (struct single_batch){ ids, labels, 1, ROWS, 0 }, rounding,
@@ -299,30 +414,36 @@ static void check(struct run *r)
         fail_msg("%s", err.text);
 }
 
-/* Inputs of usual size, or, of every second sample, some that are subnormal; gradients that all are: up to 60 steps. */
+/* Inputs of usual size, for norms also of a size whose squares are subnormal in fp16; or, of every second sample, some
+ * that are subnormal, of every fourth all.  All gradients are subnormal: up to 60 steps. */
 static void compute(struct run *r, uint32_t sample)
 {
-    const double step = dtype_step(format);
+    const double step = dtype_step(format), usual = r->program->is == &single_norm && sample % 4 == 0 ? 0.002 : 3;
     const int64_t in = r->program->in, out = r->program->out;
     for (int64_t row = 0; row < ROWS; row++) {
         for (int64_t i = 0; i < in; i++) {
             const double d = drawn((uint32_t)((sample * ROWS + (uint32_t)row) * WIDTH + (uint32_t)i));
-            r->x[row][i] = stored(sample % 2 && i >= in / 2 ? 60 * step * d : 3 * d);
+            r->x[row][i] = stored(sample % 4 == 3 || (sample % 2 && i >= in / 2) ? 60 * step * d : usual * d);
         }
         for (int64_t i = 0; i < out; i++)
             r->dy[row][i] = stored(60 * step * drawn((uint32_t)((sample * ROWS + (uint32_t)row) * WIDTH + (uint32_t)i) +
                                                      1000003));
+        if (r->program->forward == NULL) continue;
         r->program->forward(r->x[row], r->y[row], row);
         r->program->input(r->dy[row], r->x[row], r->dx[row], row);
     }
+    if (r->program->forward == NULL) attend(r->x, r->y, r->dy, r->dx);
 }
 
 static void configure(void)
 {
-    config = (struct model_config){ .L = 1, .D = WIDTH, .H = 2, .K = 1, .A = 8, .F = F, .V = 8, .S = ROWS,
-                                    .positions = POSITIONS_ROTARY, .logit_cap = 30,
-                                    .mixture.clamped = { .limit = 2.5, .alpha = 1.702 } };
-    config.rotary.theta = 10000;
+    struct error err;
+    int64_t batch;
+    assert_int_equal(model_config_preset(&config, &batch, "tiny", &err), OK);
+    config.L = 1, config.D = WIDTH, config.H = 2, config.K = 1, config.A = 8, config.F = F, config.V = 8;
+    config.S = ROWS;
+    config.positions = POSITIONS_ROTARY, config.logit_cap = 30, config.rotary.theta = 10000;
+    config.mixture.clamped.limit = 2.5, config.mixture.clamped.alpha = 1.702;
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
@@ -356,7 +477,7 @@ static void more_than_steps_is_wrong(void **state)
         for (int p = 0; p < PROGRAMS; p++) {
             static struct run r;
             r.program = &programs[p], format = formats[t];
-            compute(&r, 0);
+            compute(&r, 2);
             r.dx[3][5] += 40 * dtype_step(format);
             check(&r);
             if (r.wrong != 1) fail_msg("%s in %s: an error is not found", programs[p].what, dtype_name(format));

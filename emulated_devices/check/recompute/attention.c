@@ -155,12 +155,6 @@ static struct single_value attention_finish(struct single *single, const struct 
     return (struct single_value){ .y = gathered->y, .fused = gathered->off[FUSED], .steps = gathered->off[STEPS] };
 }
 
-/* Parts of a parameter's gradient that are stored and then added move the sum by this. */
-static double off_parts(const struct single *single, double absolute)
-{
-    return (single->rounding.gradient_parts - 1) * 2 * (single->rounding.store * absolute + single->rounding.tiny);
-}
-
 /* Compute (a, b) of n numbers, and the sum of absolute products. */
 static double dot(const double *a, const double *b, int64_t n, double *absolute)
 {
@@ -364,7 +358,8 @@ static void slopes(const struct single *single, const struct rows *rows, struct 
     /* The error of d: its own sum, the result that is stored, and errors of scores and of a_j. */
     for (int way = 0; way < WAYS; way++) {
         double off = (rounding_of_sum(r->sum, V + query->keys) + 3 * r->sum) * absolute_d + fabs(d_of_result) +
-                     tiny_terms(r->sum_tiny, V + query->keys) + (way == STEPS ? r->tiny : 0);
+                     tiny_terms(r->sum_tiny, V + query->keys) +
+                     (way == STEPS ? tiny_terms(r->tiny, query->keys) + r->tiny : 0);
         for (int64_t j = 0; j < query->keys; j++) {
             const double apart = fabs(query->x[j] - d), own = query->off_x[way][j];
             off += query->p[j] * (query->off[way][j] * apart + (way == STEPS ? own : g * fabs(query->x[j]))) +
@@ -551,7 +546,7 @@ static struct single_value attention_weight(struct single *single, const struct 
                                                    single->context->all.S * (c->H / c->K) * single->context->all.B);
     /* Ranks along dp and microbatches store parts of this gradient. */
     for (int64_t i = 0; single_going(single) && i < tensor_count(v.y); i++) {
-        const double off = off_parts(single, numbers(all.absolute)[i]);
+        const double off = unit_off_parts(single, numbers(all.absolute)[i]);
         numbers(v.fused)[i] += off, numbers(v.steps)[i] += off;
     }
     return attention_part_of(single, v, 0, rows, q);
@@ -600,7 +595,8 @@ static struct single_value sink_weight(struct single *single, const struct singl
     for (int64_t h = 0; h < H && single_going(single); h++) {
         const double all = numbers(sums.all)[h], sum = rounding_of_sum(single->rounding.sum, single->cursor.N) * all,
                      stored = rounding_of_terms(single->rounding.store, all, sqrt(numbers(sums.square)[h]));
-        const double fused = sum + tiny_terms(single->rounding.sum_tiny, single->cursor.N) + off_parts(single, all);
+        const double fused = sum + tiny_terms(single->rounding.sum_tiny, single->cursor.N) +
+                             unit_off_parts(single, all);
         numbers(sums.v.fused)[h] += fused;
         numbers(sums.v.steps)[h] += fused + 3 * (stored + tiny_terms(single->rounding.tiny, single->cursor.N));
     }

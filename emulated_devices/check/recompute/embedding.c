@@ -73,7 +73,7 @@ static void add_gradients(const struct single *single, struct scattered *to, str
         numbers(v.y)[at] += numbers(dY.y)[i], numbers(to->absolute)[at] += fabs(numbers(dY.y)[i]);
         numbers(v.fused)[at] += numbers(dY.fused)[i];
         numbers(v.steps)[at] += numbers(dY.steps)[i] - numbers(dY.fused)[i] +
-                                single->rounding.store * fabs(numbers(v.y)[at]);
+                                unit_off(unit_stored(single), numbers(v.y)[at]);
     }
 }
 
@@ -101,9 +101,7 @@ static struct single_value embedding_scatter(struct single *single, const struct
     for (int64_t i = 0; !single->failed && i < rows * D; i++) {
         const int64_t terms = (int64_t)numbers(count)[i / D];
         const double off = rounding_of_sum(single->rounding.sum, terms) * numbers(absolute)[i],
-                     parts = single->rounding.gradient_parts > 1
-                         ? single->rounding.gradient_parts * single->rounding.store *
-                                                                  numbers(absolute)[i] : 0;
+                     parts = unit_off_parts(single, numbers(absolute)[i]);
         single_put(v, i, (struct element){ numbers(v.y)[i], numbers(v.fused)[i] + (terms > 0 ? off + parts : 0) },
                    numbers(v.steps)[i]);
         v.terms = terms > v.terms ? terms : v.terms;

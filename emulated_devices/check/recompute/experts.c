@@ -31,6 +31,15 @@ static struct tensor experts_rows_of(struct single *single, const struct routing
     return out;
 }
 
+/* These are the tokens of one expert's rows. */
+static struct tensor experts_tokens_of(struct single *single, const struct routing *routing, int64_t expert)
+{
+    const int64_t first = first_row(routing, expert), n = routing_count(routing, expert);
+    const struct tensor out = single_new(single, n, 1);
+    for (int64_t i = 0; !single->failed && i < n; i++) numbers(out)[i] = (double)routing_token(routing, first + i);
+    return out;
+}
+
 /* Write rows from `first` on. */
 static void put_rows(struct tensor to, int64_t first, struct tensor from)
 {
@@ -79,7 +88,8 @@ static struct single_value experts_weight_of(struct single *single, const struct
         /* dW [out, in] += dY_e^T X_e with the rows of this tile that choose the expert. */
         if (single_going(single))
             product_weight_add(single, &a, experts_rows_of(single, &r, single->cursor.expert, dY, false),
-                               experts_rows_of(single, &r, single->cursor.expert, X, tokens));
+                               experts_rows_of(single, &r, single->cursor.expert, X, tokens),
+                               experts_tokens_of(single, &r, single->cursor.expert));
         single_release(single, used);
     }
     single_take_all(single);
@@ -99,7 +109,8 @@ static struct single_value experts_bias(struct single *single, const struct sing
         const struct tensor dY = single_grad(single, node->out);
         /* db [out] += the sum over this tile's rows of dY that choose the expert. */
         if (single_going(single))
-            product_bias_add(single, &a, experts_rows_of(single, &r, single->cursor.expert, dY, false));
+            product_bias_add(single, &a, experts_rows_of(single, &r, single->cursor.expert, dY, false),
+                             experts_tokens_of(single, &r, single->cursor.expert));
         single_release(single, used);
     }
     single_take_all(single);

@@ -5,9 +5,10 @@
  * A product in P parts (rounding.parts, of a gradient rounding.gradient_parts; by steps also the parts of a matrix:
  * queries, keys, values) stores each part
  * and each sum of parts.  A product that is subnormal, and a stored part that is, are off by half the smallest step.
- * Which terms are in which part is not known, so their sizes are estimated: a sum of some of
+ * Where it is not known which terms are in which part, their sizes are estimated: a sum of some of
  * the terms is a random walk, and seldom larger than |y| + 3 sqrt(sum of squared terms); all P parts together than
- * |y| + 3 sqrt(P sum of squares).
+ * |y| + 3 sqrt(P sum of squares).  Terms of a gradient of weights are no random walk where tokens are alike.  A dump's
+ * layout says whose each token is (single_source.part), so there the parts themselves are added up.
  * walk.c runs the passes; experts.c uses products.h.  A matrix larger than a block is read some rows at a time.
  */
 #include "emulated_devices/check/recompute/products.h"
@@ -28,7 +29,31 @@ static double parts_stored(double y, double absolute, double square, int parts)
 {
     const double walk = 3 * sqrt(square), all = fabs(y) + sqrt(parts) * walk + (parts - 2) * (fabs(y) + walk),
                  most = (parts - 1) * absolute;
-    return parts < 2 ? 0 : all < most ? all : most;
+    return all < most ? all : most;
+}
+
+/* This is the size of known parts of element i, and of the sums of some of them, in any order. */
+static double known_parts_stored(const struct single *single, const struct product_sum *product_sum, int64_t i)
+{
+    const int parts = single->context->source.parts_of_batch, stored = 1 + single->context->source.parts_are_scaled;
+    const int64_t count = tensor_count(product_sum->sum);
+    double size[2] = { 0, 0 };                                      /* of the negative parts, and of the others */
+    for (int p = 0; p < parts; p++) {
+        const double part = numbers(product_sum->each)[p * count + i];
+        size[part >= 0] += fabs(part);
+    }
+    return stored * (size[0] + size[1]) + (parts - 2) * fmax(size[0], size[1]);
+}
+
+/* This is the size of all that is stored on the way to element i. */
+static double parts_of_element(const struct single *single, const struct product_sum *product_sum, int64_t i,
+                               int parts)
+{
+    const double known = tensor_present(product_sum->each) ? known_parts_stored(single, product_sum, i) : 0;
+    /* The program may store more parts than its layout shows. */
+    if (parts < 2 || (known > 0 && parts == single->context->source.parts_of_batch)) return known;
+    return fmax(known, parts_stored(numbers(product_sum->sum)[i], numbers(product_sum->absolute)[i],
+                                    numbers(product_sum->square)[i], parts));
 }
 
 /* b = how far each element is off: by its sum, by stored parts, and by a sum stored before the bias. */
@@ -41,10 +66,9 @@ static void bound(struct single *single, const struct product_sum *product_sum, 
                  tiny = tiny_terms(r->sum_tiny, terms) + (parts > 1 ? 2 * parts * r->tiny : 0) + (stored ? r->tiny : 0);
     #pragma omp parallel for schedule(static) if (tensor_count(b) > SINGLE_PARALLEL_FROM)
     for (int64_t i = 0; i < (single->failed ? 0 : tensor_count(b)); i++) {
-        const double y = numbers(product_sum->sum)[i], absolute = numbers(product_sum->absolute)[i],
-                     on_the_way = (parts > 1 ? parts_stored(y, absolute, numbers(product_sum->square)[i], parts) : 0) +
+        const double on_the_way = parts_of_element(single, product_sum, i, parts) +
                                   (stored ? numbers(product_sum->stored)[i] : 0);
-        numbers(b)[i] = sum * absolute + r->store * on_the_way + tiny;
+        numbers(b)[i] = sum * numbers(product_sum->absolute)[i] + r->store * on_the_way + tiny;
     }
 }
 
@@ -213,10 +237,14 @@ static struct single_value recompute_matrix_input(struct single *single, const s
 
 /* ---- gradients: sums over rows ----------------------------------------------------------------------------------- */
 
-/* These functions build a gradient from any rows in any order; walk.c's tiles and experts.c need that. */
+/* These functions build a gradient from any rows in any order; walk.c's tiles and experts.c need that.  The parts of
+ * the batch take as many matrices, so a block of a large matrix is first held to the estimate. */
 struct product_sum product_weight_begin(struct single *single, int64_t out, int64_t in)
 {
-    return adding_new(single, out, in, single->rounding.gradient_parts);
+    const int parts = single->rounding.gradient_parts;
+    struct product_sum a = adding_new(single, out, in, parts);
+    if (single_knows_parts(single) && single->cursor.block.rows == 0) a.each = single_new(single, parts * out, in);
+    return a;
 }
 
 struct product_sum product_bias_begin(struct single *single, int64_t out)
@@ -224,13 +252,47 @@ struct product_sum product_bias_begin(struct single *single, int64_t out)
     return product_weight_begin(single, 1, out);
 }
 
-void product_weight_add(struct single *single, struct product_sum *sum, struct tensor dY, struct tensor X)
+/* This is the part of the batch that a row's token is in. */
+static int32_t part_of_row(const struct single *single, struct tensor tokens, int64_t row)
+{
+    const int64_t token = tensor_present(tokens) ? (int64_t)numbers(tokens)[row] : row % single->cursor.N;
+    return single->context->source.part[single->cursor.first + token];
+}
+
+/* Take the rows of one part of the batch. */
+static struct tensor rows_of_part(struct single *single, struct tensor t, struct tensor tokens, int32_t part)
+{
+    const int64_t cols = tensor_cols(t);
+    struct tensor some = single_new(single, tensor_rows(t), cols);
+    int64_t n = 0;
+    for (int64_t row = 0; !single->failed && row < tensor_rows(t); row++)
+        if (part_of_row(single, tokens, row) == part)
+            memcpy(numbers(some) + n++ * cols, numbers(t) + row * cols, (size_t)cols * sizeof(double));
+    return single->failed ? some : tensor_rows_of(some, 0, n);
+}
+
+/* Add each part's product to that part's own sum. */
+static void add_each(struct single *single, struct product_sum *sum, struct tensor dY, struct tensor X,
+                     struct tensor tokens)
+{
+    const int64_t out = tensor_rows(sum->sum);
+    for (int32_t p = 0; p < single->context->source.parts_of_batch && !single->failed; p++) {
+        const int used = single->memory.used;
+        const struct tensor dy = rows_of_part(single, dY, tokens, p), x = rows_of_part(single, X, tokens, p);
+        if (!single->failed && tensor_rows(dy) > 0) over_rows(single, tensor_rows_of(sum->each, p * out, out), dy, x);
+        single_release(single, used);
+    }
+}
+
+void product_weight_add(struct single *single, struct product_sum *sum, struct tensor dY, struct tensor X,
+                        struct tensor tokens)
 {
     add_product(single, sum, over_rows, dY, X);
+    if (tensor_present(sum->each)) add_each(single, sum, dY, X, tokens);
     sum->terms += tensor_rows(dY);
 }
 
-void product_bias_add(struct single *single, struct product_sum *sum, struct tensor dY)
+void product_bias_add(struct single *single, struct product_sum *sum, struct tensor dY, struct tensor tokens)
 {
     const int64_t cols = tensor_cols(dY);
     sum->terms += tensor_rows(dY);
@@ -238,6 +300,7 @@ void product_bias_add(struct single *single, struct product_sum *sum, struct ten
         const double y = numbers(dY)[i];
         numbers(sum->sum)[i % cols] += y, numbers(sum->absolute)[i % cols] += fabs(y);
         if (tensor_present(sum->square)) numbers(sum->square)[i % cols] += y * y;
+        if (tensor_present(sum->each)) numbers(sum->each)[part_of_row(single, tokens, i / cols) * cols + i % cols] += y;
     }
 }
 
@@ -256,7 +319,8 @@ static struct single_value matrix_weight(struct single *single, const struct sin
     for (struct single_tiles t = single_tiles_weight(single, node);
          single_going(single) && single_next_tile(single, &t);) {
         const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
-        if (single_going(single)) product_weight_add(single, &a, matrix_columns_of(single, dY, block), X);
+        if (single_going(single))
+            product_weight_add(single, &a, matrix_columns_of(single, dY, block), X, tensor_none);
         single_release(single, used);
     }
     /* The cursor is on the whole batch again before anybody else reads. */
@@ -272,7 +336,7 @@ static struct single_value matrix_bias(struct single *single, const struct singl
     for (struct single_tiles t = single_tiles_weight(single, node);
          single_going(single) && single_next_tile(single, &t);) {
         const struct tensor dY = single_grad(single, node->out);
-        if (single_going(single)) product_bias_add(single, &a, dY);
+        if (single_going(single)) product_bias_add(single, &a, dY, tensor_none);
         single_release(single, used);
     }
     single_take_all(single);

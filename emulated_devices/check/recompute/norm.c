@@ -95,6 +95,13 @@ static struct row recompute_norm_row_of(const struct single *single, const struc
     return w;
 }
 
+/* Mean and root are stored.  A mean that is subnormal is off by more than a part of itself. */
+static void store_row(const struct pieces *pieces, struct unit unit, struct row *row)
+{
+    row->off_mean += pieces->has_mean ? unit_off(unit, row->mean) : 0;
+    row->off_r += unit_off(unit, row->r) / row->r;
+}
+
 /* How far xhat = (x - m) r is off. */
 static double off_xhat(const struct single *single, const struct row *row, double x)
 {
@@ -139,7 +146,7 @@ static int norm_rounded(const struct single *single, double x, double off, doubl
     int n = 0;
     const struct tensor one = tensor_1d(&buffer, single->rounding.results, 1);
     /* Each step goes a little further than the last number, to its neighbour. */
-    for (double at = x - off; n < MOST_ROUNDED; at = to[n - 1] + 1.01 * single->rounding.store * fabs(to[n - 1])) {
+    for (double at = x - off; n < MOST_ROUNDED; at = to[n - 1] + 1.01 * unit_off(unit_stored(single), to[n - 1])) {
         tensor_set(one, 0, fmin(at, x + off));
         const double y = tensor_get(one, 0);
         if (n > 0 && y <= to[n - 1]) break;
@@ -163,7 +170,7 @@ static double apart(const struct single *single, const struct pieces *pieces, co
 }
 
 /* Find the stored statistics that explain a piece best.  Variance, its sum with eps, and r are each rounded, so r
- * is off by two units. */
+ * is off by two units; if variance and sum are subnormal, by half of what both are off by. */
 static struct row stored_row(const struct single *single, const struct pieces *pieces,
                              const struct one_piece *one_piece, int64_t at)
 {
@@ -172,7 +179,8 @@ static struct row stored_row(const struct single *single, const struct pieces *p
     double mean[MOST_ROUNDED], r[MOST_ROUNDED], least = apart(single, pieces, one_piece, exact, at);
     struct row best = exact;
     const int means = pieces->has_mean ? norm_rounded(single, exact.mean, exact.off_mean, mean) : (mean[0] = 0, 1),
-              roots = norm_rounded(single, exact.r, exact.r * (1.01 * u + exact.off_r + moved * moved / 2), r);
+              roots = norm_rounded(single, exact.r, exact.r * (1.01 * u + exact.off_r + moved * moved / 2 +
+                                                            exact.r * exact.r * single->rounding.tiny), r);
     /* All pairs of a mean and a root; k = -1 is the exact root beside a rounded mean. */
     for (int i = 0; i < means; i++)
         for (int k = -1; k < roots; k++) {
@@ -215,7 +223,7 @@ static void piece_input(const struct single *single, const struct pieces *pieces
         more = pieces->roundings,
                  u = stored.u, tiny = stored.tiny + single->rounding.sum_tiny;
     struct row row = recompute_norm_row_of(single, pieces, x);
-    row.off_mean += u * fabs(row.mean), row.off_r += u;
+    store_row(pieces, stored, &row);
     double h = 0, abs_h = 0, hx = 0, abs_hx = 0, h_off = 0;
     /* mean(h) and mean(h xhat), their absolute sums, and what xhat's errors add. */
     for (int64_t i = 0; i < pieces->width; i++) {
@@ -268,7 +276,7 @@ struct sums { struct single_value v; struct tensor absolute, square; int64_t ter
 static void add_term(const struct single *single, struct sums *sums, int64_t c, double term, double off, double more)
 {
     const double blocks = sums->terms > BLOCKS ? (double)BLOCKS / (double)sums->terms : 1;
-    numbers(sums->v.steps)[c] += more + blocks * single->rounding.store * fabs(numbers(sums->v.y)[c] + term);
+    numbers(sums->v.steps)[c] += more + blocks * unit_off(unit_stored(single), numbers(sums->v.y)[c] + term);
     numbers(sums->v.y)[c] += term, numbers(sums->absolute)[c] += fabs(term), numbers(sums->square)[c] += term * term;
     numbers(sums->v.fused)[c] += off;
 }
@@ -279,7 +287,7 @@ static void piece_weight(const struct single *single, const struct pieces *piece
 {
     const struct row exact = recompute_norm_row_of(single, pieces, x);
     struct row row = exact;
-    row.off_mean += single->rounding.store * fabs(row.mean), row.off_r += single->rounding.store;
+    store_row(pieces, unit_stored(single), &row);
     for (int64_t i = 0; i < pieces->width; i++) {
         const double off = off_xhat(single, &exact, x[i]);
         add_term(single, sums, first + i, dy[i] * (x[i] - exact.mean) * exact.r, fabs(dy[i]) * off,
@@ -295,7 +303,7 @@ static struct single_value summed(struct single *single, struct sums *sums)
         const double absolute = numbers(sums->absolute)[c];
         double *const f = &numbers(sums->v.fused)[c];
         *f += rounding_of_sum(r->sum, sums->terms + 2) * absolute + tiny_terms(r->sum_tiny, sums->terms);
-        *f += (r->gradient_parts - 1) * 2 * (r->store * absolute + r->tiny);
+        *f += unit_off_parts(single, absolute);
         numbers(sums->v.steps)[c] += *f + 2 * rounding_of_terms(r->store, absolute, sqrt(numbers(sums->square)[c])) +
                                   tiny_terms(r->tiny, sums->terms);
     }

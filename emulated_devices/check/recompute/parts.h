@@ -219,10 +219,28 @@ static inline struct unit unit_stored(const struct single *single)
     return (struct unit){ single->rounding.store, single->rounding.tiny };
 }
 
+/* How far a number is off that a step has rounded. */
+static inline double unit_off(struct unit unit, double x) { return unit.u * fabs(x) + unit.tiny; }
+
+/* Parts of a parameter's gradient that are stored and then added move the sum by this: each part, and each sum of
+ * them.  absolute: of the terms of all parts. */
+static inline double unit_off_parts(const struct single *single, double absolute)
+{
+    return (single->rounding.gradient_parts - 1) * 2 * unit_off(unit_stored(single), absolute);
+}
+
 /* `count` terms of a sum, each off by as much as a subnormal number, move the sum by this. */
 static inline double tiny_terms(double tiny, int64_t count)
 {
     return rounding_of_terms(tiny, (double)count, sqrt((double)count));
+}
+
+/* Whether it is known which rows make each of the parts of a gradient that are stored. */
+static inline bool single_knows_parts(const struct single *single)
+{
+    const struct single_source *source = &single->context->source;
+    return source->part && source->parts_of_batch > 1 && single->rounding.gradient_parts >= source->parts_of_batch &&
+           dtype_is_narrow(single->rounding.results);
 }
 
 /* Round the value to the format. */

@@ -1,5 +1,7 @@
 /* places.c -- where a result is wrong: elements, rows, columns, heads, an expert.
- * verdict.c calls single_note_expert for a wrong result; the reports print single_describe. */
+ * verdict.c calls single_note_expert for a wrong result; the reports print single_describe, and
+ * checker_names.c asks which names experts have. */
+#include "emulated_devices/model/program.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include <stdio.h>
 

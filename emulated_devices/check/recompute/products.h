@@ -9,17 +9,18 @@
 struct single_value product(struct single *, struct tensor X, struct tensor W, struct tensor b);
 struct single_value product_input(struct single *, struct tensor dY, struct tensor W, int matrices);
 
-/* These are added up: the sum, the sums of absolute and squared terms, and what is stored on the way.  The last two
- * are tensor_none where no bound needs them. */
-struct product_sum { struct tensor sum, absolute, square, stored; int64_t terms; };
+/* These are added up: the sum, the sums of absolute and squared terms, and what is stored on the way.  each: the sums
+ * of the batch's parts, below each other.  The last three are tensor_none where no bound needs them. */
+struct product_sum { struct tensor sum, absolute, square, stored, each; int64_t terms; };
 
-/* Add up dY^T X [out, in] over rows: any rows, after any others. */
+/* Add up dY^T X [out, in] over rows: any rows, after any others.  tokens: [rows] of the tile; tensor_none: a row is the
+ * next token, of each stream. */
 struct product_sum product_weight_begin(struct single *, int64_t out, int64_t in);
-void product_weight_add(struct single *, struct product_sum *, struct tensor dY, struct tensor X);
+void product_weight_add(struct single *, struct product_sum *, struct tensor dY, struct tensor X, struct tensor tokens);
 struct single_value product_weight_end(struct single *, const struct product_sum *);
 
 /* Add up dY [out] over rows; product_weight_end ends it. */
 struct product_sum product_bias_begin(struct single *, int64_t out);
-void product_bias_add(struct single *, struct product_sum *, struct tensor dY);
+void product_bias_add(struct single *, struct product_sum *, struct tensor dY, struct tensor tokens);
 
 #endif

@@ -123,6 +123,12 @@ struct single_source {
     const struct single_params *params; /* of the model; NULL: they are looked up again for each result */
     struct single_notes **notes;        /* the explainer's notes live on here for further checks of the same tensors;
                                          * the owner forgets them; NULL: they end with the check */
+    /* [all tokens] which part of the batch each is in: the tokens of a rank's microbatch, whose gradients of weights
+     * are stored before those of all parts are added.  NULL: nobody knows.  parts_are_scaled: each is then multiplied
+     * by its share of the labels, and stored again. */
+    const int32_t *part;
+    int parts_of_batch;
+    bool parts_are_scaled;
 };
 
 /* This is a batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses

@@ -413,12 +413,13 @@ static bool right_in_blocks(struct single *single, int v, int param, const char 
     const struct param_spec p = single_spec(single, param);
     const int64_t rows = p.dim[0], step = p.ndim > 1 ? single_block(single, p.dim[1]) : rows;
     struct single_result sum = { 0 };
-    bool right = p.ndim > 1 && step < rows && has_blocks(single, v, param);
+    /* Known parts are added up only if their estimate does not hold. */
+    bool right = p.ndim > 1 && (step < rows || single_knows_parts(single)) && has_blocks(single, v, param);
     for (int64_t first = 0; first < rows && right; first += step) {
         /* The cursor's block tells each summand which rows of the gradient are asked for. */
         single->cursor.block = (struct single_block){ first, rows - first < step ? rows - first : step };
         right = single_begin_block(single, single_param_name(single, "grad/", param), words, single->cursor.block,
-                                   rows, p.dim[1]) &&
+                                   step < rows ? rows : 0, p.dim[1]) &&
                 single_end_tile(single, gradient_of_param(single, v, param), first, &sum);
     }
     single->cursor.block = (struct single_block){ 0, 0 };

@@ -1,6 +1,7 @@
 /* checker_names.c -- golden tensors that a program does not have, and its tensors that are not golden.
  * checker.c calls the three functions of checker.h once, after all tensors are compared. */
 #include "emulated_devices/check/report/checker.h"
+#include "emulated_devices/check/recompute/single.h"
 #include "ref/optim/optimizer.h"
 #include "ref/model/kinds.h"
 #include <math.h>
@@ -30,7 +31,8 @@ static bool has_expert_rows(const struct golden *golden, const char *name)
 }
 
 /* Whether two names are of one kind.  A program that dumps one tensor of a kind must dump all of them.  Kinds are
- * "act", "grad" of activations, "grad" of weights, "adamw/weight", and so on. */
+ * "act", "grad" of activations, "grad" of weights, "adamw/weight", and so on.  Rows of experts are kinds of their own,
+ * since programs that compute all experts at once do not show them. */
 static bool same_kind(const struct golden *golden, const char *a, const char *b)
 {
     const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');

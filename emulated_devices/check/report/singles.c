@@ -443,9 +443,11 @@ static enum error_code report_singles_check(const struct golden *golden, const s
 {
     struct checking c = { .golden = golden, .actual = actual, .format = format, .out = out, .view = view,
                           .shared = shared };
-    *out = (struct singles){ 0 };
+    const struct batch_parts parts = batch_parts_of(golden, actual);
+    *out = (struct singles){ .format = format };
     const struct single_source source = { .fetch = singles_fetch, .fetch_rows = fetch_rows, .found = singles_note,
-                                          .parts = parts_of, .context = &c, .copies = shared->copies.n,
+                                          .parts = parts_of, .part = parts.part, .parts_of_batch = parts.count,
+                                          .parts_are_scaled = parts.scaled, .context = &c, .copies = shared->copies.n,
                                           .only = view.only, .explainer = &mistakes_explainer,
                                           .some = view.last != NULL, .params = &shared->params,
                                           .notes = notes_of(shared, &view),
@@ -455,7 +457,7 @@ static enum error_code report_singles_check(const struct golden *golden, const s
     if (!e && c.failed) e = fail(err, c.failed, "no memory for the results of all operations");
     if (!e && view.only == NULL) e = judge_copies(&c, rounding, err);
     if (!e) e = singles_sort(out, err);
-    free(c.apart), free(c.mixed);
+    free(c.apart), free(c.mixed), free(parts.part);
     if (e) singles_free(out);
     return e;
 }

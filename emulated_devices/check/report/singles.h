@@ -21,15 +21,28 @@ struct singles {
     int found[SINGLE_VERDICTS];        /* of each verdict */
     int parts;                          /* that wrong sums must have to be right, each of them stored; 0: unknown */
     int64_t read;                       /* how often a tensor of ACTUAL was put together, for each of its readers */
+    enum dtype format;                  /* of the computation */
     bool golden_weights;                /* some weights are the golden file's */
     char why_none[200];                 /* if the model's operations are not recomputed: why; else empty */
 };
+
+/* The parts of a batch: the tokens of each microbatch on each copy of the model.  A program makes a gradient of weights
+ * from each, and in 16 bits it may store that before all are added up. */
+struct batch_parts {
+    int count;                          /* 0: they are not known */
+    int32_t *part;                      /* [B S] each token's, from 0; NULL: they are not known */
+    bool scaled;                        /* some have a mean of their own, so their gradients are multiplied */
+};
+
+/** Find each token's part in the layout of a dump.  The caller frees `part`.
+ *  @return none if the dump does not say it, or if there is no memory. */
+struct batch_parts batch_parts_of(const struct golden *, const struct actual *);
 
 /** Parts of a product that are stored and then added: what a dump says; else devices along tp, or along all other axes
  *  but pp if these are more. */
 int singles_parts(const struct actual *);
 
-/** Parts of a gradient of weights: as singles_parts, or the microbatches of ACTUAL, if these are more. */
+/** Parts of a gradient of weights: as singles_parts, or the microbatches of all copies in ACTUAL, if these are more. */
 int singles_gradient_parts(const struct golden *, const struct actual *);
 
 /**
