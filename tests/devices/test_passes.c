@@ -7,6 +7,7 @@
 #include "ref/model/operands.h"
 #include "ref/numeric/distance.h"
 #include "tests/ref/scratch.h"
+#include "ref/model/params.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,6 +9,7 @@
 #include "ref/numeric/philox.h"
 #include "emulated_devices/check/mistakes/explainer.h"
 #include "emulated_devices/check/recompute/graph.h"
+#include "ref/model/params.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

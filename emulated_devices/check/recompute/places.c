@@ -1,7 +1,5 @@
 /* places.c -- where a result is wrong: elements, rows, columns, heads, an expert.
- * verdict.c calls single_note_expert for a wrong result; the reports print single_describe, and
- * checker_names.c asks which names experts have. */
-#include "emulated_devices/model/program.h"
+ * verdict.c calls single_note_expert for a wrong result; the reports print single_describe. */
 #include "emulated_devices/check/recompute/routing.h"
 #include <stdio.h>
 
