@@ -58,9 +58,7 @@ static void print_help_of(const char *command, const char *usage, const char *wh
         return;
     }
     say(stdout, 0, "%s", what);
-    printf("\n");
-    say(stdout, 7, "usage: orrery %s%s%s", command, *usage ? " " : "", usage);
-    printf("\n");
+    say(stdout, 7, "\nusage: orrery %s%s%s\n", command, *usage ? " " : "", usage);
     options_print_help(stdout, table);
 }
 
@@ -102,12 +100,8 @@ enum error_code find_model(struct model_config *config, const char *word, const 
 
 cJSON *add_worst(cJSON *to, const char *name, const struct worst *worst)
 {
-    cJSON *o = cJSON_AddObjectToObject(to, name);
-    cJSON_AddStringToObject(o, "tensor", worst->tensor);
-    cJSON_AddNumberToObject(o, "device", worst->rank);
-    cJSON_AddNumberToObject(o, "step", (double)worst->step);
-    cJSON_AddNumberToObject(o, "error", worst->error);
-    cJSON_AddNumberToObject(o, "bound", worst->bound);
+    cJSON *o = json_add(cJSON_AddObjectToObject(to, name), "tensor %s device %d step %g error %g bound %g",
+                        worst->tensor, worst->rank, (double)worst->step, worst->error, worst->bound);
     return o;
 }
 

@@ -4,12 +4,12 @@
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "emulated_devices/search/planner.h"
 #include "ref/io/figures.h"
+#include "ref/io/json.h"
 #include "ref/optim/conventions.h"
 #include "ref/optim/loss_scale.h"
 #include "ref/routers/router.h"
 #include "ref/io/document.h"
 #include "ref/io/terminal.h"
-#include <cjson/cJSON.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,9 +61,7 @@ static void entry(const char *name, const char *description)
     now.found++;
     if (document_table("entries")) {
         now.row = document_row();
-        cJSON_AddStringToObject(now.row, "part", now.part);
-        cJSON_AddStringToObject(now.row, "name", name);
-        cJSON_AddStringToObject(now.row, "description", description);
+        json_add(now.row, "part %s name %s description %s", now.part, name, description);
         now.fields = cJSON_AddArrayToObject(now.row, "fields");
     }
     if (description[0] == '\0') printf("  %s\n", name);

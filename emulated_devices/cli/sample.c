@@ -1,5 +1,6 @@
 /* sample.c -- `orrery sample`: a model goes on with a text, on one device. */
 #include "emulated_devices/cli/cli.h"
+#include "ref/io/json.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
@@ -187,18 +188,12 @@ static void add_summary(const struct speaker *speaker, const struct token_ids *i
     if (data == NULL) return;
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->how.seed);
     char *text = sample_text_of(speaker, ids, prompt);
-    cJSON_AddStringToObject(data, "model", speaker->model.config.name);
-    cJSON_AddStringToObject(data, "prompt", o->prompt);
+    json_add(data, "model %s prompt %s", speaker->model.config.name, o->prompt);
     add_list(data, "prompt_ids", ids->id, prompt);
     add_list(data, "ids", ids->id + prompt, ids->count - prompt);
-    cJSON_AddStringToObject(data, "continuation", text ? text : "");
-    cJSON_AddNumberToObject(data, "temperature", o->how.temperature);
-    cJSON_AddNumberToObject(data, "top_k", (double)o->how.top_k);
-    cJSON_AddNumberToObject(data, "top_p", o->how.top_p);
-    cJSON_AddStringToObject(data, "seed", seed);
-    cJSON_AddBoolToObject(data, "ended", ids->count - prompt < o->tokens);
-    cJSON_AddNumberToObject(data, "seconds", seconds);
-    cJSON_AddNumberToObject(data, "tokens_per_second", (double)(ids->count - prompt) / seconds);
+    json_add(data, "continuation %s temperature %g top_k %g top_p %g seed %s ended %hhd seconds %g"
+             " tokens_per_second %g", text ? text : "", o->how.temperature, (double)o->how.top_k, o->how.top_p, seed,
+             ids->count - prompt < o->tokens, seconds, (double)(ids->count - prompt) / seconds);
     free(text);
 }
 

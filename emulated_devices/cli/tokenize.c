@@ -46,9 +46,7 @@ static void add_summary(size_t bytes, const struct token_ids *ids, int64_t wrong
     if (data == NULL) return;
     cJSON *list = cJSON_AddArrayToObject(data, "ids");
     for (int64_t i = 0; i < ids->count; i++) cJSON_AddItemToArray(list, cJSON_CreateNumber(ids->id[i]));
-    cJSON_AddNumberToObject(data, "bytes", (double)bytes);
-    cJSON_AddNumberToObject(data, "replaced", (double)wrong);
-    cJSON_AddNumberToObject(data, "seconds", seconds);
+    json_add(data, "bytes %g replaced %g seconds %g", (double)bytes, (double)wrong, seconds);
 }
 
 static enum error_code tokenize_encode(struct tokenizer *tokenizer, const struct tokenize_options *options,

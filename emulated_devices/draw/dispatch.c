@@ -7,8 +7,8 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/hops.h"
 #include "ref/io/document.h"
+#include "ref/io/json.h"
 #include "ref/io/options.h"
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,8 +271,7 @@ static void document_choices(const struct dispatch_trace *trace)
     for (int r = 0; r < trace->P; r++)
         for (int64_t i = 0; i < s->tokens; i++) {
             cJSON *row = document_row(), *experts;
-            cJSON_AddNumberToObject(row, "device", r);
-            cJSON_AddNumberToObject(row, "token", (double)i);
+            json_add(row, "device %d token %g", r, (double)i);
             experts = cJSON_AddArrayToObject(row, "experts");
             for (int64_t c = 0; c < s->k; c++)
                 cJSON_AddItemToArray(experts, cJSON_CreateNumber(expert_layer_choice(s, r, i, c)));
@@ -288,10 +287,7 @@ static void document_sends(const struct dispatch_trace *trace)
             for (int to = 0; to < trace->P; to++) {
                 const int64_t *e = event_of(&trace->record[r], DISPATCH_SENDS + hop);
                 if (!has(e, to)) continue;
-                cJSON *row = document_row();
-                cJSON_AddNumberToObject(row, "hop", hop + 1);
-                cJSON_AddNumberToObject(row, "from", r);
-                cJSON_AddNumberToObject(row, "to", to);
+                cJSON *row = json_add(document_row(), "hop %d from %d to %d", hop + 1, r, to);
                 add_tokens(row, e, to);
             }
 }
@@ -305,10 +301,8 @@ static void document_computed(const struct dispatch_trace *trace)
         for (int64_t x = 0; x < trace->layer->shape.E; x++) {
             const int64_t *e = event_of(&trace->record[r], DISPATCH_COMPUTED);
             if (!has(e, x)) continue;
-            cJSON *row = document_row();
-            cJSON_AddNumberToObject(row, "device", r);
-            cJSON_AddNumberToObject(row, "expert", (double)x);
-            cJSON_AddBoolToObject(row, "copy", routing->held && routing->owner[x] != r);
+            cJSON *row = json_add(document_row(), "device %d expert %g copy %hhd", r, (double)x,
+                                  routing->held && routing->owner[x] != r);
             add_tokens(row, e, x);
         }
 }
@@ -318,12 +312,9 @@ static void document_devices(const struct dispatch_trace *trace)
 {
     document_table("devices");
     for (int r = 0; r < trace->P; r++) {
-        cJSON *row = document_row();
-        cJSON_AddNumberToObject(row, "device", r);
-        cJSON_AddNumberToObject(row, "messages", (double)trace->outcome[r].messages);
-        cJSON_AddNumberToObject(row, "bytes", (double)trace->outcome[r].bytes);
-        cJSON_AddBoolToObject(row, "as_formula", trace->outcome[r].as_cost);
-        cJSON_AddBoolToObject(row, "right", trace->outcome[r].right);
+        json_add(document_row(), "device %d messages %g bytes %g as_formula %hhd right %hhd", r,
+                 (double)trace->outcome[r].messages, (double)trace->outcome[r].bytes, trace->outcome[r].as_cost,
+                 trace->outcome[r].right);
     }
 }
 
@@ -333,17 +324,14 @@ static void fill_document(const struct dispatch_trace *trace)
     const struct expert_shape *s = &trace->layer->shape;
     cJSON *data = document_data();
     if (data == NULL) return;
-    cJSON_AddStringToObject(data, "scheme", trace->layer->ep.scheme->head.name);
-    cJSON_AddNumberToObject(data, "devices", trace->P);
-    cJSON_AddNumberToObject(data, "experts", (double)s->E);
-    cJSON_AddNumberToObject(data, "tokens", (double)s->tokens);
-    cJSON_AddNumberToObject(data, "choices", (double)s->k);
+    json_add(data, "scheme %s devices %d experts %g tokens %g choices %g", trace->layer->ep.scheme->head.name, trace->P,
+             (double)s->E, (double)s->tokens, (double)s->k);
     /* Each hop has its operation and the number of members. */
     cJSON *hops = cJSON_AddArrayToObject(data, "hops");
     for (int i = 0; i < trace->layer->routing.hops; i++) {
-        cJSON *hop = cJSON_CreateObject();
-        cJSON_AddStringToObject(hop, "operation", operation_name(trace->layer->routing.hop[i].operation));
-        cJSON_AddNumberToObject(hop, "members", trace->layer->routing.hop[i].group->size);
+        cJSON *hop = json_add(cJSON_CreateObject(), "operation %s members %d",
+                              operation_name(trace->layer->routing.hop[i].operation),
+                              trace->layer->routing.hop[i].group->size);
         cJSON_AddItemToArray(hops, hop);
     }
     document_choices(trace), document_sends(trace), document_computed(trace), document_devices(trace);

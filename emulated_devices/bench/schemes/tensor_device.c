@@ -124,9 +124,7 @@ static enum error_code open_lanes(struct layer_bench *bench, struct error *err)
 
 static cJSON *tensor_device_row_of(const struct layer_bench *bench, const struct lane *lane)
 {
-    cJSON *row = cJSON_CreateObject();
-    cJSON_AddNumberToObject(row, "devices", bench->world->size);
-    cJSON_AddStringToObject(row, "scheme", lane->trainer.plan.tensor);
+    cJSON *row = json_add(cJSON_CreateObject(), "devices %d scheme %s", bench->world->size, lane->trainer.plan.tensor);
     for (int i = 0; i < TENSOR_COUNTS; i++) cJSON_AddNumberToObject(row, tensor_count_name[i], lane->count[i]);
     cJSON_AddItemToObject(row, "seconds", cJSON_CreateDoubleArray(lane->seconds, bench->asked->runs));
     return row;

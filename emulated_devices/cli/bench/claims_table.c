@@ -2,6 +2,7 @@
  * cli/bench/offload.c and tables of cli/bench/schemes print.  Only cli/bench/published.c adds claims to a document.
  * No function reports errors. */
 #include "emulated_devices/cli/bench/claims_table.h"
+#include "ref/io/json.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
 #include <math.h>
@@ -36,8 +37,7 @@ void claims_print(const struct claims *claims, bool every)
     const bool bounds = has_bounds(claims);
     say(stdout, 0, "%s", claims->title);
     say(stdout, 2, "  %s", claims->source);
-    say(stdout, 2, "  %s; calibrated on %s", claims->unit, claims->calibrated);
-    printf("\n");
+    say(stdout, 2, "  %s; calibrated on %s\n", claims->unit, claims->calibrated);
     struct table table = table_start(claims->name, 1, bounds ? "what\tpublished\tours\terror %\tmust be\tholds\tclaim"
                                                              : "what\tpublished\tours\terror %");
     for (int i = 0; i < claims->count; i++)
@@ -55,22 +55,13 @@ void claims_print(const struct claims *claims, bool every)
 
 void claims_add(const struct claims *claims, cJSON *sections)
 {
-    cJSON *section = cJSON_CreateObject();
-    cJSON_AddItemToArray(sections, section);
-    cJSON_AddStringToObject(section, "title", claims->title);
-    cJSON_AddStringToObject(section, "source", claims->source);
-    cJSON_AddStringToObject(section, "calibrated_on", claims->calibrated);
-    cJSON_AddStringToObject(section, "unit", claims->unit);
+    cJSON *section = json_add(json_row(sections), "title %s source %s calibrated_on %s unit %s", claims->title,
+                              claims->source, claims->calibrated, claims->unit);
     cJSON *rows = cJSON_AddArrayToObject(section, "rows");
     for (int i = 0; i < claims->count; i++) {
         const struct claim *claim = &claims->claim[i];
         if (!claim->computed) continue;
-        cJSON *row = cJSON_CreateObject();
-        cJSON_AddItemToArray(rows, row);
-        cJSON_AddStringToObject(row, "what", claim->what);
-        cJSON_AddNumberToObject(row, "published", claim->published);
-        cJSON_AddNumberToObject(row, "ours", claim->ours);
-        cJSON_AddNumberToObject(row, "error_percent", claim->error);
-        cJSON_AddBoolToObject(row, "holds", claim->holds);
+        json_add(json_row(rows), "what %s published %g ours %g error_percent %g holds %hhd", claim->what,
+                 claim->published, claim->ours, claim->error, claim->holds);
     }
 }

@@ -102,8 +102,7 @@ static enum error_code plan_print_all(const struct wanted *wanted, struct error 
                      PARTS * PARTS, PARTS, PARTS);
     if (e) return e;
     say(stdout, 0, "A step of %s without its numbers: %d microbatches of a sequence, 1f1b, tp %d x pp %d x dp,\n"
-        "bf16, on %s", wanted->model, wanted->micro, PARTS, PARTS, wanted->cluster.name);
-    printf("\n");
+        "bf16, on %s\n", wanted->model, wanted->micro, PARTS, PARTS, wanted->cluster.name);
     struct table t = table_start("plans", 1, "devices\tfolded\tran\tevents\tswitches\tseconds\tns/event\tMB"
                                              "\tvirtual ms");
     struct time_left line;
@@ -116,8 +115,8 @@ static enum error_code plan_print_all(const struct wanted *wanted, struct error 
     }
     time_left_end(&line);
     table_end(&t);
-    printf("\n");
-    say(stdout, 0, "Events: messages sent and received by the devices that ran. Seconds of a processor. MB: the most\n"
+    say(stdout, 0,
+        "\nEvents: messages sent and received by the devices that ran. Seconds of a processor. MB: the most\n"
         "that the process held.");
     return e;
 }

@@ -66,9 +66,8 @@ static void segments_print_all(struct wanted *wanted)
 {
     say(stdout, 0, "Pipelined collectives of fp32 vectors on %s: the segment that is chosen; the best of\n"
         "1, 2, .. 10 segments and then each tenth more; the chosen time over the best; that of %d KB over\n"
-        "the chosen.",
+        "the chosen.\n",
         wanted->cluster.name, USUAL_SEGMENT >> 10);
-    printf("\n");
     struct table t = table_start("segments", 2, "collective\talgorithm\tP\tvector\tsegment\tus\tbest\tits us"
                                                 "\tover best\t32K");
     for (int i = 0; algorithms[i] != NULL; i++)
@@ -76,8 +75,7 @@ static void segments_print_all(struct wanted *wanted)
             for (int n = 0; n < wanted->sizes; n++)
                 segments_add_row(&t, wanted, algorithms[i], wanted->P[p], wanted->size[n]);
     table_end(&t);
-    printf("\n");
-    say(stdout, 0, "The chosen segments take at most %.2f %% longer than the best ones.", 100 * (wanted->worst - 1));
+    say(stdout, 0, "\nThe chosen segments take at most %.2f %% longer than the best ones.", 100 * (wanted->worst - 1));
 }
 
 static enum error_code take_sizes(struct wanted *wanted, struct error *err)

@@ -77,8 +77,7 @@ static void print_report(const struct result *result)
         say(stdout, 0, "the devices share the cores: times of work are of a whole core, multiplied by devices / cores");
     printf("\n");
     print_rows(result);
-    printf("\n");
-    say(stdout, 8, "device  %s in products, half of it at depth %lld, tiles of %lld x %lld",
+    say(stdout, 8, "\ndevice  %s in products, half of it at depth %lld, tiles of %lld x %lld",
         flop_rate_format(rate * (double)k->matrix_permille / 1000).text, (long long)k->half_depth,
         (long long)k->tile_rows, (long long)k->tile_columns);
     say(stdout, 8, "        %s in attention, half of it in heads of %lld; memory %s; %s a call",
@@ -98,14 +97,8 @@ static void print_report(const struct result *result)
 
 static void calibrate_add_row(cJSON *rows, const char *what, const char *kind, const struct rounds *took, double clock)
 {
-    cJSON *row = cJSON_CreateObject();
-    cJSON_AddItemToArray(rows, row);
-    cJSON_AddStringToObject(row, "what", what);
-    cJSON_AddStringToObject(row, "kind", kind);
-    cJSON_AddNumberToObject(row, "least_seconds", took->least);
-    cJSON_AddNumberToObject(row, "median_seconds", took->median);
-    cJSON_AddNumberToObject(row, "clock_seconds", clock);
-    cJSON_AddNumberToObject(row, "error_percent", percent(clock, took->least));
+    json_add(json_row(rows), "what %s kind %s least_seconds %g median_seconds %g clock_seconds %g error_percent %g",
+             what, kind, took->least, took->median, clock, percent(clock, took->least));
 }
 
 static enum error_code calibrate_write_json(const char *path, const struct result *result, struct error *err)
@@ -113,12 +106,8 @@ static enum error_code calibrate_write_json(const char *path, const struct resul
     static const char *const kind[] = { "product", "attention", "memory" };
     cJSON *root = document_start("orrery calibrate");
     const struct calibration *m = result->m;
-    cJSON_AddNumberToObject(root, "devices", m->devices);
-    cJSON_AddNumberToObject(root, "cores", m->cores);
-    cJSON_AddNumberToObject(root, "threads", m->threads);
-    cJSON_AddNumberToObject(root, "rounds", m->rounds);
-    cJSON_AddStringToObject(root, "dtype", dtype_name(m->dtype));
-    cJSON_AddNumberToObject(root, "noise", noise(m));
+    json_add(root, "devices %d cores %d threads %d rounds %d dtype %s noise %g", m->devices, m->cores, m->threads,
+             m->rounds, dtype_name(m->dtype), noise(m));
     cJSON *rows = cJSON_AddArrayToObject(root, "measured");
     for (int i = 0; i < m->works; i++)
         calibrate_add_row(rows, m->work[i].name, kind[m->work[i].kind], &m->work[i].took,
@@ -130,7 +119,7 @@ static enum error_code calibrate_write_json(const char *path, const struct resul
     }
     cJSON *far = cJSON_AddObjectToObject(root, "misfit");
     for (enum work_kind k = 0; k <= WORK_MEMORY; k++) cJSON_AddNumberToObject(far, kind[k], result->far->kind[k]);
-    cJSON_AddNumberToObject(far, "messages", result->far->volleys);
+    json_add(far, "messages %g", result->far->volleys);
     cJSON_AddItemToObject(root, "cluster", cluster_document(result->c));
     const enum error_code e = fail_about(err, json_write(path, root, err), "--json");
     cJSON_Delete(root);

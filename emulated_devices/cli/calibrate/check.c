@@ -123,9 +123,8 @@ static void print_report(const struct check *check)
                   1e3 * r->took.median, error_of(r));
     }
     say(stdout, 0, "A training step: virtual time, and the wall clock's on %d core%s (least and median of %d run%s "
-        "of %d steps)", cores_usable(), plural(cores_usable()), check->asked->rounds, plural(check->asked->rounds),
+        "of %d steps)\n", cores_usable(), plural(cores_usable()), check->asked->rounds, plural(check->asked->rounds),
         check->asked->steps - 1);
-    printf("\n");
     table_end(&t);
     printf("\n");
     print_mean(check, false, "a core for each device:");
@@ -134,21 +133,14 @@ static void print_report(const struct check *check)
 
 static enum error_code calibrate_check_write_json(const struct check *check, struct error *err)
 {
-    cJSON *root = document_start("orrery calibrate --check");
-    cJSON_AddNumberToObject(root, "cores", cores_usable());
-    cJSON_AddStringToObject(root, "dtype", check->asked->dtype);
+    cJSON *root = json_add(document_start("orrery calibrate --check"), "cores %d dtype %s", cores_usable(),
+                           check->asked->dtype);
     cJSON *rows = cJSON_AddArrayToObject(root, "rows");
     for (int i = 0; i < check->rows; i++) {
         const struct row *r = &check->row[i];
-        cJSON *o = cJSON_CreateObject();
-        cJSON_AddItemToArray(rows, o);
-        cJSON_AddStringToObject(o, "model", r->model);
-        cJSON_AddStringToObject(o, "mesh", r->mesh->name);
-        cJSON_AddNumberToObject(o, "devices", r->mesh->devices);
-        cJSON_AddNumberToObject(o, "virtual_seconds", r->clock);
-        cJSON_AddNumberToObject(o, "least_seconds", r->took.least);
-        cJSON_AddNumberToObject(o, "median_seconds", r->took.median);
-        cJSON_AddNumberToObject(o, "error_percent", error_of(r));
+        json_add(json_row(rows), "model %s mesh %s devices %d virtual_seconds %g least_seconds %g median_seconds %g"
+                 " error_percent %g", r->model, r->mesh->name, r->mesh->devices, r->clock, r->took.least,
+                 r->took.median, error_of(r));
     }
     const enum error_code e = fail_about(err, json_write(check->asked->json, root, err), "--json");
     cJSON_Delete(root);

@@ -6,8 +6,8 @@
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
+#include "ref/io/json.h"
 #include "ref/io/terminal.h"
-#include <cjson/cJSON.h>
 
 static const uint64_t sizes[] = { 0, 4096, 65536, 1 << 20, 16 << 20, 256 << 20 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -20,11 +20,8 @@ static picoseconds cluster_takes(const struct link *link, uint64_t bytes)
 
 static void cluster_add_row(const struct link *link, uint64_t bytes)
 {
-    cJSON *row = document_row();
-    cJSON_AddStringToObject(row, "level", link->level);
-    cJSON_AddNumberToObject(row, "bytes", (double)bytes);
-    cJSON_AddNumberToObject(row, "picoseconds", (double)cluster_takes(link, bytes));
-    cJSON_AddBoolToObject(row, "waits_for_receiver", bytes > link->eager);
+    json_add(document_row(), "level %s bytes %g picoseconds %g waits_for_receiver %hhd", link->level, (double)bytes,
+             (double)cluster_takes(link, bytes), bytes > link->eager);
 }
 
 /* A column of times has one unit, that of its longest. */

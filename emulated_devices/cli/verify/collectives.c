@@ -1,6 +1,7 @@
 /* collectives.c -- `orrery verify collectives`: every algorithm of every operation; rank 0 prints. */
 #include "emulated_devices/verify/cases/collectives.h"
 #include "emulated_devices/cli/verify/verify.h"
+#include "ref/io/json.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
 #include <string.h>
@@ -39,8 +40,7 @@ static void record_algorithm(struct job *job, const struct algorithm *algorithm,
         return;
     }
     cJSON *c = verify_begin_case(job, "collectives", scheme, &outcome->verdict);
-    cJSON_AddNumberToObject(c, "calls", outcome->calls);
-    cJSON_AddNumberToObject(c, "elements", (double)outcome->elements);
+    json_add(c, "calls %d elements %g", outcome->calls, (double)outcome->elements);
     tally->calls += outcome->calls;
     tally->failed = tally->failed || outcome->verdict.code != OK;
     add_name(tally->names, sizeof tally->names, algorithm->name);
@@ -84,9 +84,8 @@ enum error_code verify_collectives(struct job *job, struct error *err)
     if (e) return e;
     const struct cluster *m = &job->world->device->clock.cluster;
     if (job->prints) {
-        printf("\n");
-        say(stdout, 0, "%d device%s of %s, collectives: exact results, messages, bytes and additions", job->world->size,
-            plural(job->world->size), m->name);
+        say(stdout, 0, "\n%d device%s of %s, collectives: exact results, messages, bytes and additions",
+            job->world->size, plural(job->world->size), m->name);
     }
     struct tally t = { .calls = 0 };
     for (int i = 0; algorithms[i] && !e; i++) {

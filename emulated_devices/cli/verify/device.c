@@ -1,6 +1,7 @@
 /* device.c -- one device of a verifying job: runs families of cases one after another; rank 0 prints. */
 #include "emulated_devices/cli/verify/verify.h"
 #include "emulated_devices/verify/cases/cases.h"
+#include "ref/io/json.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -11,13 +12,9 @@ bool verify_takes(struct job *job)
 
 cJSON *verify_begin_case(struct job *job, const char *family, const char *scheme, const struct error *verdict)
 {
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddItemToArray(job->cases, o);
-    cJSON_AddStringToObject(o, "family", family);
-    cJSON_AddStringToObject(o, "scheme", scheme);
-    cJSON_AddNumberToObject(o, "devices", job->world->size);
-    cJSON_AddBoolToObject(o, "passed", verdict->code == OK);
-    if (verdict->code) cJSON_AddStringToObject(o, "why", verdict->text);
+    cJSON *o = json_add(json_row(job->cases), "family %s scheme %s devices %d passed %hhd", family, scheme,
+                        job->world->size, verdict->code == OK);
+    if (verdict->code) json_add(o, "why %s", verdict->text);
     job->count.cases++;
     job->count.passed += verdict->code == OK;
     return o;
@@ -27,12 +24,8 @@ void verify_refuse(struct job *job, const char *family, const char *what, const 
 {
     job->count.refused++;
     if (!job->speaks) return;
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddItemToArray(job->cases, o);
-    cJSON_AddStringToObject(o, "family", family);
-    cJSON_AddStringToObject(o, "scheme", what);
-    cJSON_AddNumberToObject(o, "devices", job->world->size);
-    cJSON_AddStringToObject(o, "refused", why->text);
+    json_add(json_row(job->cases), "family %s scheme %s devices %d refused %s", family, what, job->world->size,
+             why->text);
 }
 
 /* ---- families ---------------------------------------------------------------------------------------------------- */
@@ -54,12 +47,9 @@ const char *verify_family(int place)
 
 static enum error_code write_job(struct job *job, const char *path, struct error *err)
 {
-    cJSON *root = cJSON_CreateObject();
-    cJSON_AddNumberToObject(root, "devices", job->world->size);
-    cJSON_AddNumberToObject(root, "run", job->count.cases);
-    cJSON_AddNumberToObject(root, "passed", job->count.passed);
-    cJSON_AddNumberToObject(root, "refused", job->count.refused);
-    cJSON_AddNumberToObject(root, "invariants", (double)job->count.invariants);
+    cJSON *root = json_add(cJSON_CreateObject(), "devices %d run %d passed %d refused %d invariants %g",
+                           job->world->size, job->count.cases, job->count.passed, job->count.refused,
+                           (double)job->count.invariants);
     cJSON_AddItemReferenceToObject(root, "cases", job->cases);
     enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);

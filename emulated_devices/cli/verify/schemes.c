@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/verify/verify.h"
 #include "emulated_devices/verify/cases/cases.h"
 #include "emulated_devices/verify/cases/drawn.h"
+#include "ref/io/json.h"
 #include "ref/io/terminal.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -116,17 +117,13 @@ static void record_case(struct job *job, const struct cases *cases, const struct
         if (choice->value[d] && d != DIM_MESH && d != (int)own)
             cJSON_AddStringToObject(with, dimension_name((enum dimension)d),
                                     space_value(&cases->space, (enum dimension)d, choice->value[d]).text);
-    cJSON_AddNumberToObject(to, "micro", plan->micros);
-    cJSON_AddNumberToObject(to, "chunks", plan->chunks);
-    cJSON_AddStringToObject(to, "bits", bits_word(outcome));
-    cJSON_AddNumberToObject(to, "compared", (double)r->compared);
-    cJSON_AddNumberToObject(to, "largest_error", r->largest.error);
-    cJSON_AddNumberToObject(to, "largest_ratio", comparison_ratio(r));
+    json_add(to, "micro %d chunks %d bits %s compared %g largest_error %g largest_ratio %g", plan->micros, plan->chunks,
+             bits_word(outcome), (double)r->compared, r->largest.error, comparison_ratio(r));
     add_worst(to, "loss", &r->loss);
     add_worst(to, "gradients", &r->gradient);
     add_worst(to, "weights", &r->weight);
-    cJSON_AddBoolToObject(to, "traffic_equals_formulas", outcome->outcome.traffic.code == OK);
-    cJSON_AddBoolToObject(to, "memory_equals_formulas", outcome->outcome.memory.code == OK);
+    json_add(to, "traffic_equals_formulas %hhd memory_equals_formulas %hhd", outcome->outcome.traffic.code == OK,
+             outcome->outcome.memory.code == OK);
     record_digest(cJSON_AddObjectToObject(to, "digest"), &outcome->outcome.digest);
     cJSON *invariants = cJSON_AddObjectToObject(to, "invariants");
     for (int i = 0; i < ADAPTING; i++) record_counts(invariants, &outcome->outcome.adapted[i]);
@@ -147,7 +144,7 @@ static enum error_code run_drawn(struct job *job, enum scheme_kind kind, struct 
         e = OK;
         if (!job->speaks) continue;
         cJSON *to = verify_begin_case(job, scheme_kind_info(kind)->family, s->name, &found);
-        cJSON_AddStringToObject(cJSON_AddObjectToObject(to, "with"), "inputs", "drawn");
+        json_add(cJSON_AddObjectToObject(to, "with"), "inputs %s", "drawn");
         record_counts(cJSON_AddObjectToObject(to, "invariants"), &c);
         if (job->prints)
             printf("  %-14s %-14s %s\n", "drawn inputs", s->name, found.code ? "FAILED" : "ok");

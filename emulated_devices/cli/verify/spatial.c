@@ -1,6 +1,7 @@
 /* spatial.c -- `orrery verify spatial`: every operation on every tiling of the devices; rank 0 prints. */
 #include "emulated_devices/verify/cases/spatial.h"
 #include "emulated_devices/cli/verify/verify.h"
+#include "ref/io/json.h"
 #include <stdio.h>
 
 /* The largest error of all devices, and what all send, on rank 0. */
@@ -23,9 +24,7 @@ static void record(struct job *job, const struct spatial_scheme *scheme, const s
     cJSON *to = verify_begin_case(job, scheme_kind_info(SPATIAL_SCHEME)->family, scheme->head.name, &outcome->verdict);
     cJSON *tiles = cJSON_AddObjectToObject(to, "tiling");
     for (int a = 0; a < TILE_AXES; a++) cJSON_AddNumberToObject(tiles, name[a], tiling->size[a]);
-    cJSON_AddNumberToObject(to, "calls", outcome->calls);
-    cJSON_AddNumberToObject(to, "bytes_sent", (double)outcome->bytes);
-    cJSON_AddNumberToObject(to, "largest_error", outcome->error);
+    json_add(to, "calls %d bytes_sent %g largest_error %g", outcome->calls, (double)outcome->bytes, outcome->error);
     if (!job->prints) return;
     printf("  %2d x %-2d x %-2d  %-22s %8.1e %6d %9llu  %s\n", tiling->size[ENSEMBLE], tiling->size[POLAR],
            tiling->size[AZIMUTH],

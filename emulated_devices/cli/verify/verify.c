@@ -153,10 +153,8 @@ static enum error_code verify_report(const struct verify_options *options, cJSON
         printf("    (%.0f s)\n", seconds);
         fflush(stdout);
     }
-    cJSON_AddNumberToObject(root, "run", all.cases);
-    cJSON_AddNumberToObject(root, "passed", all.passed);
-    cJSON_AddNumberToObject(root, "refused", all.refused);
-    cJSON_AddNumberToObject(root, "invariants", (double)all.invariants);
+    json_add(root, "run %d passed %d refused %d invariants %g", all.cases, all.passed, all.refused,
+             (double)all.invariants);
     enum error_code e = options->json ? json_write(options->json, root, err) : OK;
     if (!e && options->digests) e = verify_write_digests(options->digests, cJSON_GetObjectItem(root, "cases"), err);
     if (e || all.passed == all.cases) return e;
@@ -169,9 +167,8 @@ static enum error_code verify_all(const struct verify_options *options, char *pr
     const double start = measure_now();
     const char *path = handover_file(err);
     if (path == NULL) return err->code;
-    cJSON *root = document_start("orrery verify");
-    cJSON_AddStringToObject(root, "what", options->what ? options->what : "all");
-    cJSON_AddNumberToObject(root, "devices", options->devices);
+    cJSON *root = json_add(document_start("orrery verify"), "what %s devices %d", options->what ? options->what : "all",
+                           options->devices);
     cJSON_AddArrayToObject(root, "cases");
     enum error_code e = run_jobs(options, program, path, root, &all, status, err);
     if (!e && *status == 0) e = verify_report(options, root, all, measure_now() - start, err);

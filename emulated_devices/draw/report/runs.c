@@ -118,7 +118,7 @@ static enum error_code read_checkpoint(struct told_run *told_run, struct error *
     enum error_code e = checkpoint_open(&c, path, err);
     if (e) return e;
     told_run->root = cJSON_CreateObject();
-    cJSON_AddNumberToObject(told_run->root, "saved_step", (double)c.step);
+    json_add(told_run->root, "saved_step %g", (double)c.step);
     cJSON_AddItemToObject(told_run->root, "run", cJSON_Duplicate(c.run, true));
     e = read_origin(told_run, &c, err);
     checkpoint_close(&c);

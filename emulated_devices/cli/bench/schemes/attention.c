@@ -94,10 +94,10 @@ static void attention_print_head(const struct asked *asked, const struct cluster
     say(stdout, 0, "Attention of one layer, forward and backward: %d sequence%s of %d tokens, %d query heads,\n"
         "%d key/value heads, width %d, %s, on %s%s.\n"
         "Virtual time, and how many times faster than one device; of the device with most: what it sends,\n"
-        "MB of this to other nodes, and memory at the peak.", asked->B, plural(asked->B), asked->S, asked->H, asked->K,
+        "MB of this to other nodes, and memory at the peak.\n",
+        asked->B, plural(asked->B), asked->S, asked->H, asked->K,
         asked->A, asked->dtype,
         cluster->name, nodes);
-    printf("\n");
 }
 
 static void say_rows(struct table *table, const struct attention_rows *rows, int P, double *one)
@@ -119,10 +119,7 @@ static void say_rows(struct table *table, const struct attention_rows *rows, int
 static void attention_add_rows(cJSON *list, const struct attention_rows *rows, int P)
 {
     for (int i = 0; i < rows->used; i++) {
-        cJSON *row = cJSON_CreateObject();
-        cJSON_AddItemToArray(list, row);
-        cJSON_AddNumberToObject(row, "devices", P);
-        cJSON_AddStringToObject(row, "scheme", rows->row[i].scheme->head.name);
+        cJSON *row = json_add(json_row(list), "devices %d scheme %s", P, rows->row[i].scheme->head.name);
         for (int k = 0; k < ATTENTION_COUNTS; k++)
             cJSON_AddNumberToObject(row, attention_count_name[k], rows->row[i].count[k]);
     }
@@ -197,12 +194,10 @@ static enum error_code compare_by_wall_clock(const struct asked *asked, char *pr
     if (!e) e = time_it(asked, "whole", 1, program, &one, status, err);
     if (!e && *status == 0) e = time_it(asked, "ring-zigzag", WALL_DEVICES, program, &all, status, err);
     if (e || *status != 0) return e;
-    cJSON_AddNumberToObject(root, "wall_seconds_one_device", one);
-    cJSON_AddNumberToObject(root, "wall_seconds_ring_zigzag", all);
+    json_add(root, "wall_seconds_one_device %g wall_seconds_ring_zigzag %g", one, all);
     if (!asked->quiet)
-        printf("\n"),
-            say(stdout, 0,
-               "By the wall clock, on %d cores, median of %d: %d tokens, 2 heads of width 32, fp32.  ring-zigzag\n"
+        say(stdout, 0,
+            "\nBy the wall clock, on %d cores, median of %d: %d tokens, 2 heads of width 32, fp32.  ring-zigzag\n"
                "on %d devices takes %.3f s, one device takes %.3f s: %.2f times as long (goal: at most 1.5).",
                cores_usable(), asked->job.runs, asked->wall, WALL_DEVICES, all, one, all / one);
     return OK;

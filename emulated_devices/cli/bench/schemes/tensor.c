@@ -166,10 +166,9 @@ static void tensor_print_head(const struct bench_tensor *tensor)
            "%s. By formula: sends of the device that sends most, MB of weights and of what is\n"
            "kept for backward, and the transfers' time one after another on %s.\n"
            "Counted, where the layer was computed: virtual time, the compute time in it, buffers, and\n"
-           "wall time on %d cores, median of %d.",
+           "wall time on %d cores, median of %d.\n",
            (long long)shape_tokens(s), (long long)s->B, (long long)s->D, (long long)s->H, dtype_name(tensor->dtype),
            tensor->cluster.name, cores_usable(), tensor->runs);
-    printf("\n");
 }
 
 static double one_device(const struct counted *all)
@@ -199,19 +198,15 @@ static void tensor_add_row(cJSON *rows, int P, const char *scheme, const struct 
 {
     cJSON *row = cJSON_CreateObject(), *said = cJSON_AddObjectToObject(row, "formulas");
     cJSON_AddItemToArray(rows, row);
-    cJSON_AddNumberToObject(row, "devices", P);
-    cJSON_AddStringToObject(row, "scheme", scheme);
-    cJSON_AddNumberToObject(said, "messages", (double)figures->messages);
-    cJSON_AddNumberToObject(said, "bytes", (double)figures->bytes);
-    cJSON_AddNumberToObject(said, "mean_bytes", figures->mean);
-    cJSON_AddNumberToObject(said, "weight_bytes", (double)figures->weights);
-    cJSON_AddNumberToObject(said, "kept_bytes", (double)figures->kept);
-    cJSON_AddNumberToObject(said, "transfer_picoseconds", (double)figures->transfers);
+    json_add(row, "devices %d scheme %s", P, scheme);
+    json_add(said, "messages %g bytes %g mean_bytes %g weight_bytes %g kept_bytes %g transfer_picoseconds %g",
+             (double)figures->messages, (double)figures->bytes, figures->mean, (double)figures->weights,
+             (double)figures->kept, (double)figures->transfers);
     if (r == NULL) return;
     cJSON *counted = cJSON_AddObjectToObject(row, "counted");
     for (int i = 0; i < TENSOR_COUNTS; i++) cJSON_AddNumberToObject(counted, tensor_count_name[i], r->count[i]);
-    cJSON_AddNumberToObject(counted, "median_seconds", r->median);
-    if (one > 0) cJSON_AddNumberToObject(counted, "times_one_device", r->median / one);
+    json_add(counted, "median_seconds %g", r->median);
+    if (one > 0) json_add(counted, "times_one_device %g", r->median / one);
 }
 
 /* Check that the counts equal the predictions on every device. */
@@ -260,14 +255,9 @@ static enum error_code compare_schemes(const struct bench_tensor *tensor, const 
 
 static cJSON *document(const struct bench_tensor *tensor)
 {
-    cJSON *root = document_start("orrery bench tensor");
-    cJSON_AddNumberToObject(root, "D", (double)tensor->shape.D);
-    cJSON_AddNumberToObject(root, "H", (double)tensor->shape.H);
-    cJSON_AddNumberToObject(root, "S", (double)tensor->shape.S);
-    cJSON_AddNumberToObject(root, "B", (double)tensor->shape.B);
-    cJSON_AddStringToObject(root, "dtype", dtype_name(tensor->dtype));
-    cJSON_AddStringToObject(root, "cluster", tensor->cluster.name);
-    cJSON_AddNumberToObject(root, "cores", cores_usable());
+    cJSON *root = json_add(document_start("orrery bench tensor"), "D %g H %g S %g B %g dtype %s cluster %s cores %d",
+                           (double)tensor->shape.D, (double)tensor->shape.H, (double)tensor->shape.S,
+                           (double)tensor->shape.B, dtype_name(tensor->dtype), tensor->cluster.name, cores_usable());
     cJSON_AddArrayToObject(root, "rows");
     return root;
 }

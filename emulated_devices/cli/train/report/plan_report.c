@@ -5,6 +5,7 @@
 #include "emulated_devices/device/streams.h"
 #include "ref/io/columns.h"
 #include "ref/io/figures.h"
+#include "ref/io/json.h"
 #include "ref/io/terminal.h"
 #include <stdlib.h>
 #include <string.h>
@@ -138,8 +139,7 @@ void plan_report_path(const struct train_record *record)
         say(record->out, 8, "path    not kept: the step has too many events");
         return;
     }
-    fprintf(record->out, "\n");
-    say(record->out, 0, "critical path of %s: work and messages that follow each other",
+    say(record->out, 0, "\ncritical path of %s: work and messages that follow each other",
         record->steps == 1 ? "the step" : "all steps");
     do {
         columns_add(&t, LEFT_ALIGNED, "  what");
@@ -206,51 +206,41 @@ static void add_path(cJSON *to, const struct cluster *cluster, const struct plan
     cJSON *path = cJSON_AddArrayToObject(to, "critical_path");
     for (int i = 0; i < plan_path->rows; i++) {
         const struct path_row *r = &plan_path->row[i];
-        cJSON *o = cJSON_CreateObject();
-        cJSON_AddItemToArray(path, o);
-        cJSON_AddStringToObject(o, "kind", kind[r->like.kind]);
-        if (r->like.kind == PATH_WORK) cJSON_AddStringToObject(o, "what", r->like.what);
-        if (r->like.kind != PATH_IDLE)
-            cJSON_AddStringToObject(o, "stream", stream_name((enum stream)r->like.stream));
-        if (r->like.kind == PATH_MESSAGE) cJSON_AddStringToObject(o, "what", traffic_kind_name(r->like.traffic));
-        if (r->like.kind == PATH_MESSAGE) cJSON_AddStringToObject(o, "level", cluster->link[r->level].level);
-        cJSON_AddNumberToObject(o, "ps", (double)r->takes);
-        cJSON_AddNumberToObject(o, "pieces", r->pieces);
-        cJSON_AddNumberToObject(o, "devices", r->devices);
+        cJSON *o = json_add(json_row(path), "kind %s", kind[r->like.kind]);
+        if (r->like.kind == PATH_WORK) json_add(o, "what %s", r->like.what);
+        if (r->like.kind != PATH_IDLE) json_add(o, "stream %s", stream_name((enum stream)r->like.stream));
+        if (r->like.kind == PATH_MESSAGE) json_add(o, "what %s", traffic_kind_name(r->like.traffic));
+        if (r->like.kind == PATH_MESSAGE) json_add(o, "level %s", cluster->link[r->level].level);
+        json_add(o, "ps %g pieces %d devices %d", (double)r->takes, r->pieces, r->devices);
     }
 }
 
 static void add_shares(cJSON *to, const struct plan_path *plan_path)
 {
     cJSON *o = cJSON_AddObjectToObject(to, "mean_device_ps"), *waits;
-    cJSON_AddNumberToObject(o, "computing", (double)plan_path->share.computing);
+    json_add(o, "computing %g", (double)plan_path->share.computing);
     waits = cJSON_AddObjectToObject(o, "waiting");
     for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++)
         cJSON_AddNumberToObject(waits, traffic_kind_name(k), (double)plan_path->share.waiting[k]);
-    cJSON_AddNumberToObject(o, "engines", (double)plan_path->share.engines);
-    cJSON_AddNumberToObject(o, "ended", (double)plan_path->share.ended);
-    cJSON_AddNumberToObject(to, "bubble", percent(step_share_bubble(&plan_path->share), plan_path) / 100);
-    cJSON_AddNumberToObject(to, "exposed_communication",
-                            percent(step_share_exposed(&plan_path->share), plan_path) / 100);
+    json_add(o, "engines %g ended %g", (double)plan_path->share.engines, (double)plan_path->share.ended);
+    json_add(to, "bubble %g exposed_communication %g", percent(step_share_bubble(&plan_path->share), plan_path) / 100,
+             percent(step_share_exposed(&plan_path->share), plan_path) / 100);
 }
 
 static void add_peak(cJSON *to, int device, const struct plan_peak *plan_peak)
 {
     cJSON *o = cJSON_AddObjectToObject(to, "peak"), *tags;
-    cJSON_AddNumberToObject(o, "device", device);
-    cJSON_AddNumberToObject(o, "bytes", (double)plan_peak->use.total);
-    cJSON_AddStringToObject(o, "pass", plan_peak->doing.pass ? plan_peak->doing.pass : "before the first pass");
-    if (plan_peak->doing.pass && plan_peak->doing.micro >= 0)
-        cJSON_AddNumberToObject(o, "microbatch", plan_peak->doing.micro);
-    if (plan_peak->doing.part) cJSON_AddStringToObject(o, "part", plan_peak->doing.part);
+    json_add(o, "device %d bytes %g pass %s", device, (double)plan_peak->use.total,
+             plan_peak->doing.pass ? plan_peak->doing.pass : "before the first pass");
+    if (plan_peak->doing.pass && plan_peak->doing.micro >= 0) json_add(o, "microbatch %d", plan_peak->doing.micro);
+    if (plan_peak->doing.part) json_add(o, "part %s", plan_peak->doing.part);
     if (plan_peak->doing.part && strcmp(plan_peak->doing.part, "layer") == 0)
-        cJSON_AddNumberToObject(o, "layer", plan_peak->doing.layer);
-    if (plan_peak->doing.what) cJSON_AddStringToObject(o, "tensor", plan_peak->doing.what);
+        json_add(o, "layer %d", plan_peak->doing.layer);
+    if (plan_peak->doing.what) json_add(o, "tensor %s", plan_peak->doing.what);
     tags = cJSON_AddObjectToObject(o, "held");
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) {
-        cJSON *t = cJSON_AddObjectToObject(tags, arena_tag_name(tag));
-        cJSON_AddNumberToObject(t, "bytes", (double)plan_peak->use.tag[tag]);
-        cJSON_AddNumberToObject(t, "tensors", plan_peak->blocks[tag]);
+        json_add(cJSON_AddObjectToObject(tags, arena_tag_name(tag)), "bytes %g tensors %u",
+                 (double)plan_peak->use.tag[tag], plan_peak->blocks[tag]);
     }
 }
 
@@ -259,15 +249,11 @@ static void add_folding(cJSON *to, const struct train_record *record)
     const struct folding *f = &record->folded.folding;
     cJSON *o = cJSON_AddObjectToObject(to, "folding"), *list;
     char text[80];
-    cJSON_AddStringToObject(o, "axes", folding_describe(f, text, sizeof text));
-    cJSON_AddStringToObject(o, "why_not_more", record->folded.why);
+    json_add(o, "axes %s why_not_more %s", folding_describe(f, text, sizeof text), record->folded.why);
     list = cJSON_AddArrayToObject(o, "classes");
     for (int d = 0; d < f->mesh.devices; d++) {
         if (folding_stands_for(f, d) != d) continue;
-        cJSON *class = cJSON_CreateObject();
-        cJSON_AddItemToArray(list, class);
-        cJSON_AddNumberToObject(class, "first", d);
-        cJSON_AddNumberToObject(class, "devices", f->mesh.devices / folding_lives(f));
+        json_add(json_row(list), "first %d devices %d", d, f->mesh.devices / folding_lives(f));
     }
 }
 

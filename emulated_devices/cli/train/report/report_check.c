@@ -88,11 +88,9 @@ static void print_all_worst(FILE *out, const struct comparison *comparison)
 static void print_choices(FILE *out, const struct comparison *comparison)
 {
     if (comparison->choices_differ == 0 || comparison->choice.ratio > 1) return;
-    fprintf(out, "\n");
-    say(out, 9, "routing: %lld of %lld choices differ from the one-device run, each within the rounding of its logits "
-        "(largest margin %.1e, bound %.1e)", (long long)comparison->choices_differ, (long long)comparison->choices,
-        comparison->choice.error,
-        comparison->choice.bound);
+    say(out, 9, "\nrouting: %lld of %lld choices differ from the one-device run, each within the rounding of its "
+        "logits (largest margin %.1e, bound %.1e)", (long long)comparison->choices_differ,
+        (long long)comparison->choices, comparison->choice.error, comparison->choice.bound);
 }
 
 void report_check(const struct train_record *record)
@@ -103,8 +101,7 @@ void report_check(const struct train_record *record)
     if (c->diverged)
         say(record->out, 0, "the one-device run is not finite either; first, in order of execution: %s, step %lld",
             spread_name(text, sizeof text, &c->divergence), (long long)c->divergence.step);
-    fprintf(record->out, "\n");
-    say(record->out, 0, "largest differences from %s, norm over norm, of %lld tensors compared", record->truth,
+    say(record->out, 0, "\nlargest differences from %s, norm over norm, of %lld tensors compared", record->truth,
         (long long)c->compared);
     print_all_worst(record->out, c);
     print_choices(record->out, c);
@@ -122,7 +119,7 @@ void report_check(const struct train_record *record)
 static cJSON *add_worst_ratio(cJSON *to, const char *name, const struct worst *worst)
 {
     cJSON *o = add_worst(to, name, worst);
-    cJSON_AddNumberToObject(o, "ratio", worst->ratio);
+    json_add(o, "ratio %g", worst->ratio);
     return o;
 }
 
@@ -130,11 +127,9 @@ static void add_first(cJSON *check, const struct comparison *comparison, const s
 {
     char text[160];
     cJSON *first = add_worst_ratio(check, "first", &comparison->first);
-    cJSON_AddStringToObject(first, "kind", comparison->first_kind);
-    cJSON_AddStringToObject(first, "before", comparison->before);
-    cJSON_AddStringToObject(first, "wrong_on", diagnose_place(text, sizeof text, &plan->mesh, &comparison->where.on));
-    cJSON_AddStringToObject(first, "scale", diagnose_scale(text, sizeof text, &plan->mesh, plan->micros,
-                                                           &comparison->where.on));
+    json_add(first, "kind %s before %s wrong_on %s", comparison->first_kind, comparison->before,
+             diagnose_place(text, sizeof text, &plan->mesh, &comparison->where.on));
+    json_add(first, "scale %s", diagnose_scale(text, sizeof text, &plan->mesh, plan->micros, &comparison->where.on));
     cJSON *devices = cJSON_AddArrayToObject(first, "devices");
     for (int d = 0; d < plan->mesh.devices; d++)
         if (devices_have(&comparison->where.on.failing, d)) cJSON_AddItemToArray(devices, cJSON_CreateNumber(d));
@@ -145,27 +140,20 @@ void report_check_json(const struct train_record *record, cJSON *root)
     const struct comparison *c = &record->comparison;
     const struct worst *w;
     const char *name;
-    cJSON *check = cJSON_AddObjectToObject(root, "check");
-    cJSON_AddBoolToObject(check, "holds", comparison_holds(c) && !c->diverged);
-    cJSON_AddNumberToObject(check, "compared", (double)c->compared);
-    cJSON_AddNumberToObject(check, "wrong", (double)c->wrong);
-    cJSON_AddNumberToObject(check, "cannot_be_judged", (double)c->unjudged);
-    cJSON_AddNumberToObject(check, "warned", (double)c->warned);
-    if (c->unjudged > 0)
-        cJSON_AddStringToObject(add_worst_ratio(check, "first_unjudged", &c->open), "kind", c->open_kind);
-    if (c->warned > 0) cJSON_AddStringToObject(add_worst_ratio(check, "widest", &c->wide), "kind", c->wide_kind);
+    cJSON *check = json_add(cJSON_AddObjectToObject(root, "check"), "holds %hhd compared %g wrong %g"
+                            " cannot_be_judged %g warned %g", comparison_holds(c) && !c->diverged, (double)c->compared,
+                            (double)c->wrong, (double)c->unjudged, (double)c->warned);
+    if (c->unjudged > 0) json_add(add_worst_ratio(check, "first_unjudged", &c->open), "kind %s", c->open_kind);
+    if (c->warned > 0) json_add(add_worst_ratio(check, "widest", &c->wide), "kind %s", c->wide_kind);
     for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
         add_worst_ratio(check, strcmp(name, "their gradients") == 0 ? "activation_gradients"
                                : strcmp(name, "as quantised") == 0  ? "as_quantised" : name, w);
     if (c->choices > 0) {
         cJSON *routing = add_worst_ratio(check, "routing", &c->choice);
-        cJSON_AddNumberToObject(routing, "choices", (double)c->choices);
-        cJSON_AddNumberToObject(routing, "differ", (double)c->choices_differ);
+        json_add(routing, "choices %g differ %g", (double)c->choices, (double)c->choices_differ);
     }
     if (c->failed) add_first(check, c, &record->options->plan);
     if (!c->diverged) return;
-    cJSON *diverged = cJSON_AddObjectToObject(check, "reference_diverged");
-    cJSON_AddNumberToObject(diverged, "step", (double)c->divergence.step);
-    cJSON_AddStringToObject(diverged, "kind", c->divergence.kind);
-    cJSON_AddStringToObject(diverged, "tensor", c->divergence.tensor);
+    json_add(cJSON_AddObjectToObject(check, "reference_diverged"), "step %g kind %s tensor %s",
+             (double)c->divergence.step, c->divergence.kind, c->divergence.tensor);
 }

@@ -1,6 +1,7 @@
 /* report_speed.c -- virtual time of a step, and what follows for each device: tokens, operations, utilization. */
 #include "emulated_devices/cli/train/report/report_speed.h"
 #include "ref/io/figures.h"
+#include "ref/io/json.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
 
@@ -111,17 +112,15 @@ void report_virtual_time(const struct train_record *record)
 
 static void report_speed_add_counts(cJSON *to, const char *key, const double *count)
 {
-    cJSON *o = cJSON_AddObjectToObject(to, key);
-    cJSON_AddNumberToObject(o, "attention_by_half", count[ATTENTION_BY_HALF]);
-    cJSON_AddNumberToObject(o, "attention_whole", count[ATTENTION_WHOLE]);
+    json_add(cJSON_AddObjectToObject(to, key), "attention_by_half %g attention_whole %g", count[ATTENTION_BY_HALF],
+             count[ATTENTION_WHOLE]);
 }
 
 void report_speed_json(cJSON *root, const struct train_record *record)
 {
     const struct virtual_speed s = virtual_speed_of(record);
     if (!(s.tokens > 0)) return;
-    cJSON *o = cJSON_AddObjectToObject(root, "virtual_speed");
-    cJSON_AddNumberToObject(o, "tokens_per_second_per_device", s.tokens);
+    cJSON *o = json_add(cJSON_AddObjectToObject(root, "virtual_speed"), "tokens_per_second_per_device %g", s.tokens);
     report_speed_add_counts(o, "flops_per_second_per_device", s.flops);
     if (s.utilization[ATTENTION_BY_HALF] > 0) report_speed_add_counts(o, "model_flops_utilization", s.utilization);
 }
