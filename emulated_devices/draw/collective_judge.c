@@ -1,4 +1,4 @@
-/* judge.c -- checks every device's result and messages at the end of a collective. */
+/* collective_judge.c -- checks every device's result and messages at the end of a collective. */
 #include "emulated_devices/draw/collective.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
