@@ -1,5 +1,5 @@
 /* build.h -- a student's file becomes a worker's program.  judge.c builds and runs with it.
- * emulated_devices/cli/course/ and cli/teacher/ ask for the lessons' folder and for a compiler; cli/kernel.c and
+ * emulated_devices/cli/course/ and course/teacher/ ask for the lessons' folder and for a compiler; cli/kernel.c and
  * cli/plugin.c ask for the folder of Orrery's headers.  Nothing that a student wrote wrong is an error: ERR_FILE
  * means that this machine cannot build. */
 #ifndef ORRERY_COURSE_BUILD_H

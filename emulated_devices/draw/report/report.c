@@ -1,5 +1,5 @@
-/* report.c -- `orrery report`: runs side by side, on one page that needs nothing else. */
-#include "emulated_devices/cli/cli.h"
+/* report.c -- the page about runs: verdicts, results, what differs, and the charts of each.
+ * cli/report.c reads the words, and calls page_write. */
 #include "emulated_devices/draw/report/page.h"
 #include "emulated_devices/device/arena.h"
 #include "ref/io/output.h"
@@ -290,7 +290,7 @@ static void one_run(FILE *file, const struct told_run *told_run)
         titled(file, told_run, "peaks of memory", false), peaks(file, devices), page_part_end(file);
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------------- */
+/* ---- the page ---------------------------------------------------------------------------------------------------- */
 
 static void write_page(FILE *file, const struct told_run *run, int runs)
 {
@@ -308,37 +308,14 @@ static void write_page(FILE *file, const struct told_run *run, int runs)
     page_end(file);
 }
 
-static enum error_code report_make(const char *out, const struct told_run *run, int runs, struct error *err)
+enum error_code page_write(const char *path, const struct told_run *run, int runs, struct error *err)
 {
     char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
     if (f) write_page(f, run, runs);
     enum error_code e = f && fclose(f) == 0 ? OK : fail(err, ERR_MEMORY, "no memory for the page");
-    if (!e) e = fail_about(err, file_write_all(out, text, bytes, err), "--out");
+    if (!e) e = fail_about(err, file_write_all(path, text, bytes, err), "--out");
     free(text);
-    return e;
-}
-
-enum error_code command_report(int argc, char **argv, int *status, struct error *err)
-{
-    const char *path[MOST_RUNS] = { NULL }, *out = "report.html";
-    struct option table[MOST_RUNS + 2] = { { 0 } };
-    struct told_run run[MOST_RUNS];
-    bool help;
-    int runs = 0;
-    (void)status;
-    for (int i = 0; i < MOST_RUNS; i++)
-        table[i] = (struct option){ "RUN", NULL, OPTION_STRING, &path[i], .required = i == 0,
-                                    .help = i ? NULL : "what --json or --log FILE.jsonl has written, or a checkpoint's "
-                                                       "folder; at most 12 of them" };
-    table[MOST_RUNS] = (struct option){ "--out", "FILE", OPTION_STRING, &out, .help = "the page: one file of HTML" };
-    enum error_code e = parse_command("report", "RUN... [--out FILE]",
-                                      "Draw runs: losses, plan, timeline, memory, messages, roofline, what differs.",
-                                      argc - 2, argv + 2, table, &help, err);
-    if (e || help) return e;
-    for (; runs < MOST_RUNS && path[runs] && !e; runs++) e = run_read(&run[runs], path[runs], err);
-    if (!e) e = report_make(out, run, runs, err);
-    for (int i = 0; i < runs; i++) run_free(&run[i]);
     return e;
 }

@@ -1,5 +1,5 @@
 /* trees.c -- the teacher's folder, and the lessons as students' programs have them. */
-#include "emulated_devices/cli/teacher/teacher.h"
+#include "emulated_devices/course/teacher/teacher.h"
 #include "emulated_devices/course/annotated.h"
 #include "emulated_devices/course/build.h"
 #include <stdio.h>

@@ -13,7 +13,7 @@
  * named.  `loses compile`: the file must be refused.  says (optional): words of the text of one of them.  page
  * (optional): the words of the page or of a contract that it breaks, which must stand there in this variant.
  */
-#include "emulated_devices/cli/teacher/teacher.h"
+#include "emulated_devices/course/teacher/teacher.h"
 #include "emulated_devices/course/annotated.h"
 #include "emulated_devices/course/build.h"
 #include "ref/io/output.h"
@@ -32,6 +32,7 @@ struct proof {
     char *page;                         /* letters and digits of what students read of it */
     struct proof_part part;
     bool has_name;                      /* a lesson has the wrong solution of part.name */
+    proof_listener *said;               /* who is told */
     int wrong;                          /* that were not as they must be */
 };
 
@@ -51,7 +52,7 @@ static enum error_code judge_text(struct proof *proof, const char *text, struct 
 
 static void is_wrong(struct proof *proof, const char *name, const char *why)
 {
-    printf("  WRONG  %-36s %s\n", name, why);
+    proof->said("WRONG", name, why);
     proof->wrong++;
 }
 
@@ -111,13 +112,11 @@ static void prove_compare(struct proof *proof, const struct mutant *mutant)
     char why[700] = "";
     if (!stands_there(proof->page, mutant->page)) {
         snprintf(why, sizeof why, "its page does not say \"%.300s\"", mutant->page);
-        is_wrong(proof, mutant->name, why);
-        return;
+        return is_wrong(proof, mutant->name, why);
     }
     if (!proof->score->compiled && strcmp(mutant->loses, "compile") != 0) {
         snprintf(why, sizeof why, "does not compile: %.300s", proof->score->why_not);
-        is_wrong(proof, mutant->name, why);
-        return;
+        return is_wrong(proof, mutant->name, why);
     }
     if (!proof->score->compiled) said |= strstr(proof->score->why_not, mutant->says) != NULL, any = true;
     for (const struct check *c = proof->lesson->check; c->run; c++) {
@@ -141,7 +140,10 @@ static void prove_compare(struct proof *proof, const struct mutant *mutant)
                          proof->score->outcome[i].said);
     }
     if (why[0]) is_wrong(proof, mutant->name, why);
-    else printf("  ok     %-36s loses %s\n", mutant->name, mutant->loses);
+    else {
+        snprintf(why, sizeof why, "loses %s", mutant->loses);
+        proof->said("ok", mutant->name, why);
+    }
 }
 
 /* ---- mutants.txt ------------------------------------------------------------------------------------------------- */
@@ -238,8 +240,9 @@ static enum error_code expect_points(struct proof *proof, const char *name, cons
                 break;
             }
     }
-    if (why[0]) is_wrong(proof, name, why);
-    else printf("  ok     %-36s %s of %s points\n", name, points_text(s->tenths).text, points_text(s->of).text);
+    if (why[0]) return is_wrong(proof, name, why), OK;
+    snprintf(why, sizeof why, "%s of %s points", points_text(s->tenths).text, points_text(s->of).text);
+    proof->said("ok", name, why);
     return OK;
 }
 
@@ -250,10 +253,10 @@ static enum error_code prove_lesson(struct proof *proof, struct error *err)
     char *skeleton = solution ? lesson_text(l, l->file, false, proof->how.variant, err) : NULL;
     proof->page = skeleton ? page_of(l, proof->how.variant, err) : NULL;
     enum error_code e = proof->page ? OK : err->code;
-    printf("%s\n", l->folder);
+    proof->said(NULL, l->folder, "");
     if (!e) e = expect_points(proof, "skeleton", skeleton, false, err);
     const bool skipped = e == ERR_FILE && lesson_has_kernels(l) && strstr(err->text, "there is no C++ compiler");
-    if (skipped) printf("  skip   %s\n", err->text);
+    if (skipped) proof->said("skip", "", err->text);
     if (!e) e = expect_points(proof, "solution", solution, true, err);
     if (!e && proof->score->tenths == proof->score->of) e = try_mutants(proof, solution, err);
     free(solution), free(skeleton), free(proof->page);
@@ -261,9 +264,9 @@ static enum error_code prove_lesson(struct proof *proof, struct error *err)
 }
 
 enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant, struct proof_part part, bool sanitize,
-                              struct error *err)
+                              proof_listener *said, struct error *err)
 {
-    struct proof p = { .part = part,
+    struct proof p = { .part = part, .said = said,
                        .how = { .variant = variant, .seed = PUBLIC_SEED, .secret = 7, .sanitize = sanitize } };
     enum error_code e = OK;
     p.score = malloc(sizeof *p.score);
@@ -271,7 +274,6 @@ enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant,
     for (int i = 0; lessons[i] && !e; i++) {
         p.lesson = lessons[i];
         if (chosen[i]) e = prove_lesson(&p, err);
-        fflush(stdout);
     }
     free(p.score);
     if (!e && part.name && !p.has_name)
