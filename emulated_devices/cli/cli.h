@@ -103,13 +103,4 @@ void print_commands(const struct command *table);
 enum error_code run_topic(const char *what, const struct command *topics, bool has_default, int argc, char **argv,
                           int *status, struct error *);
 
-/* ---- plugin.c ---------------------------------------------------------------------------------------------------- */
-
-/**
- * Load the plug-ins of the environment, then those of the words `--plugin FILE`, which are taken out.  Call before
- * anything reads a registry.  Devices that this process starts load the same ones.
- * @return OK; ERR_USAGE, ERR_FILE, ERR_FORMAT as plugin_load, or if FILE does not compile.
- */
-enum error_code load_plugins(int *argc, char **argv, struct error *);
-
 #endif

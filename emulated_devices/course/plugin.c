@@ -1,15 +1,14 @@
 /* plugin.c -- --plugin FILE: compiles plug-ins, and loads them in every process of a job. */
-#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/course/plugin.h"
 #include "emulated_devices/course/build.h"
+#include "emulated_devices/launch/launch.h"
 #include "emulated_devices/schemes/plugin.h"
-#include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define LOADED "ORRERY_PLUGINS"         /* paths of shared objects, with colons between: what devices load */
@@ -20,55 +19,27 @@ static bool has_ending(const char *name, const char *ending)
     return n > m && strcmp(name + n - m, ending) == 0;
 }
 
-/* ---- compiling --------------------------------------------------------------------------------------------------- */
-
-/* Words of a text, cut at spaces.  @return how many. */
-static int cut_words(char *text, char *word[], int most)
-{
-    int n = 0;
-    for (char *rest = NULL, *w = strtok_r(text, " ", &rest); w && n < most; w = strtok_r(NULL, " ", &rest))
-        word[n++] = w;
-    return n;
-}
-
-static void become_compiler(const char *headers, const char *source, const char *object)
+/* Compile a source to an object.  @return OK; ERR_FORMAT: the compiler has said why it does not compile. */
+static enum error_code compile(const char *source, const char *object, struct error *err)
 {
     enum { MOST = 32 };
     const char *asked = getenv("CC");
-    char compiler[1024], include[PATH_MAX + 2], *words[MOST + 16];
+    char headers[PATH_MAX], compiler[1024], include[PATH_MAX + 2], *words[MOST + 16];
+    int n = 0, status;
+    enum error_code e = build_headers(headers, sizeof headers, err);
+    if (e) return e;
     snprintf(compiler, sizeof compiler, "%s", asked && asked[0] ? asked : ORRERY_CC);
     snprintf(include, sizeof include, "-I%s", headers);
-    int n = cut_words(compiler, words, MOST);
-    const char *const rest[] = { "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O2", "-g", "-Wall", "-Wextra",
-                                 "-fopenmp", "-fPIC", "-shared", include, "-o", object, source,
-                                 "-lm", NULL };
+    for (char *rest = NULL, *w = strtok_r(compiler, " ", &rest); w && n < MOST; w = strtok_r(NULL, " ", &rest))
+        words[n++] = w;
+    const char *const rest[] = { "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O2", "-g", "-Wall", "-Wextra", "-fopenmp",
+                                 "-fPIC", "-shared", include, "-o", object, source, "-lm", NULL };
     for (int i = 0; rest[i]; i++) words[n++] = (char *)rest[i];
     words[n] = NULL;
-    execvp(words[0], words);
-    fprintf(stderr, "%s: %s\n", words[0], strerror(errno));
-    _exit(127);
-}
-
-/* @return OK; ERR_FORMAT: the compiler has said why it does not compile. */
-static enum error_code compile(const char *source, const char *object, struct error *err)
-{
-    char headers[PATH_MAX];
-    struct child_end end;
-    if (!source_folder(headers, sizeof headers))
-        return fail(err, ERR_FILE,
-                    "cannot be compiled: Orrery's headers are not found; ORRERY_INCLUDE names their folder");
-    fflush(NULL);
-    const pid_t child = child_start();
-    if (child == 0) become_compiler(headers, source, object);
-    if (child < 0) return fail(err, ERR_MEMORY, "cannot be compiled: %s", strerror(errno));
-    if (!child_wait(child, COMPILE_SECONDS, &end)) {
-        child_stop(child, &end);
-        return fail(err, ERR_FILE, "cannot be compiled: the compiler had not ended after %d s", COMPILE_SECONDS);
-    }
-    const int how = end.how;
-    if (WIFEXITED(how) && WEXITSTATUS(how) == 127)
-        return fail(err, ERR_FILE, "cannot be compiled: there is no compiler; CC names one, or give a shared object");
-    return WIFEXITED(how) && WEXITSTATUS(how) == 0 ? OK : fail(err, ERR_FORMAT, "does not compile");
+    e = build_aside(words, &status, err);
+    if (!e && status == 127)
+        e = fail(err, ERR_FILE, "cannot be compiled: there is no compiler; CC names one, or give a shared object");
+    return e || status == 0 ? e : fail(err, ERR_FORMAT, "does not compile");
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
