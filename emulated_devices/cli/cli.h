@@ -11,9 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct worst;
 struct model_config;
-struct cJSON;
 struct yaml;
 
 /* A subcommand; without a name, its description is the heading of those that follow.  argv: all words, argv[0] the
@@ -84,9 +82,6 @@ void listen_to_help(const struct help_listener *);
 /** The shape of --model: of a folder's config.json, or else of a preset.
  *  @param[out] dir  the folder; NULL for a preset.  @return OK or the first problem. */
 enum error_code find_model(struct model_config *, const char *word, const char **dir, struct error *);
-
-/** Add the worst of a kind of tensors to a report.  @return its object. */
-struct cJSON *add_worst(struct cJSON *to, const char *name, const struct worst *);
 
 /** Whether `orrery train --config` would take a setting.
  *  @param file  names it in messages.  @return as settings_check. */

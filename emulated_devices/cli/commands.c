@@ -1,7 +1,6 @@
-/* commands.c -- finds a command by its name, reads its words, runs commands that have topics; words and JSON that they
+/* commands.c -- finds a command by its name, reads its words, runs commands that have topics; words that they
  * share. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/verify/reference/comparison.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -96,13 +95,6 @@ enum error_code find_model(struct model_config *config, const char *word, const 
     if (*dir == NULL) return model_config_preset(config, &batch, word, err);
     snprintf(path, sizeof path, "%s/config.json", *dir);
     return fail_about(err, model_config_read(config, path, err), "--model");
-}
-
-cJSON *add_worst(cJSON *to, const char *name, const struct worst *worst)
-{
-    cJSON *o = json_add(cJSON_AddObjectToObject(to, name), "tensor %s device %d step %g error %g bound %g",
-                        worst->tensor, worst->rank, (double)worst->step, worst->error, worst->bound);
-    return o;
 }
 
 const struct command *command_find(const struct command *table, const char *of, const char *word, struct error *err)

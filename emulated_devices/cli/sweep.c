@@ -12,7 +12,7 @@
  */
 #include "emulated_devices/cli/cli.h"
 #include "ref/machine/measure.h"
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include "emulated_devices/model/checkpoint/series.h"
 #include "ref/io/child.h"
 #include "ref/io/columns.h"

@@ -1,11 +1,12 @@
 /* log.c -- the log of a run's steps as JSON lines or CSV, and its events for TensorBoard.
  *
- * run/session.c, run/golden.c and run/between.c write a log with these functions; cli/train/take.c checks its name.
+ * run/session.c, run/golden.c and run/between.c write a log with these functions; run/words/take.c checks its name.
  * Errors are ERR_USAGE, ERR_FILE, ERR_MEMORY, and ERR_FORMAT for an earlier log above 1 GiB.
  */
 #include "emulated_devices/run/log.h"
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/launch/stopping.h"
+#include "emulated_devices/run/report/report.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/version.h"
@@ -239,7 +240,7 @@ enum error_code run_log_end(struct run_log *run_log, struct error *err)
     if (r->stopped) json_add(o, "signal %s", stopping_name(r->stopped));
     if (r->options->check) json_add(o, "equal %hhd", !r->comparison.failed);
     if (r->has_numbers && !r->options->infers && !r->divergence.what) json_add(o, "validation_loss %g", r->validation);
-    cJSON *report = r->options->listener->object(r, r->options->infers ? "orrery infer" : "orrery train", false, err);
+    cJSON *report = report_object(r, r->options->infers ? "orrery infer" : "orrery train", false, err);
     if (report) cJSON_AddItemToObject(o, "report", report);
     else {
         cJSON_Delete(o);

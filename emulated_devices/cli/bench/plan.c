@@ -1,6 +1,6 @@
 /* plan.c -- `orrery bench plan`: what a plan takes of this machine, for each of its messages. */
 #include "emulated_devices/cli/bench/bench.h"
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"

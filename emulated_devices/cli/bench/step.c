@@ -2,7 +2,7 @@
 #include "emulated_devices/bench/steal.h"
 #include "emulated_devices/bench/step.h"
 #include "emulated_devices/cli/bench/bench.h"
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include "emulated_devices/device/backend.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"

@@ -14,21 +14,8 @@ static const char *const of_training[] = {
     "--unfolded", "--dry-run", NULL
 };
 
-static enum error_code infer_take(struct train_options *options, struct error *err)
-{
-    struct model_config *c = &options->plan.model;
-    if (options->golden)
-        return fail(err, ERR_USAGE, "--check %s: golden files are of training; --check ref compares forward passes",
-                    options->check);
-    options->infers = true;
-    options->plan.optimizer = &no_optimizer;
-    options->plan.hyper = no_optimizer.usual;
-    c->dropout_embedding = c->dropout_residual = c->dropout_attention = 0;
-    return OK;
-}
-
 const struct run_kind run_infer = {
-    .command = "infer", .without = of_training, .steps = 100, .take = infer_take,
+    .command = "infer", .without = of_training, .steps = 100, .infers = true,
     .what = "Run the forward passes of a model on a mesh of emulated devices, on held-out text.\n"
             "Its weights do not change; --model DIR says which they are.",
 };

@@ -1,10 +1,11 @@
 /* search.c -- `orrery search`: the best plans of a number of devices. */
 #include "emulated_devices/cli/train/train.h"
-#include "emulated_devices/cli/train/report/report_changes.h"
+#include "emulated_devices/run/report/report.h"
+#include "emulated_devices/run/report/report_changes.h"
 #include "emulated_devices/search/planner.h"
 #include "ref/io/json.h"
 #include "ref/machine/measure.h"
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"

@@ -119,9 +119,9 @@ static void record_case(struct job *job, const struct cases *cases, const struct
                                     space_value(&cases->space, (enum dimension)d, choice->value[d]).text);
     json_add(to, "micro %d chunks %d bits %s compared %g largest_error %g largest_ratio %g", plan->micros, plan->chunks,
              bits_word(outcome), (double)r->compared, r->largest.error, comparison_ratio(r));
-    add_worst(to, "loss", &r->loss);
-    add_worst(to, "gradients", &r->gradient);
-    add_worst(to, "weights", &r->weight);
+    worst_add(to, "loss", &r->loss);
+    worst_add(to, "gradients", &r->gradient);
+    worst_add(to, "weights", &r->weight);
     json_add(to, "traffic_equals_formulas %hhd memory_equals_formulas %hhd", outcome->outcome.traffic.code == OK,
              outcome->outcome.memory.code == OK);
     record_digest(cJSON_AddObjectToObject(to, "digest"), &outcome->outcome.digest);

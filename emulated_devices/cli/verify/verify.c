@@ -1,6 +1,6 @@
 /* verify.c -- `orrery verify`: runs jobs of 1, 2, .. N devices, one after another, and adds up their results. */
 #include "ref/machine/measure.h"
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include "emulated_devices/cli/verify/verify.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

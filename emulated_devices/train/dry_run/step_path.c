@@ -1,5 +1,5 @@
 /* step_path.c -- follows the critical path of recorded events, and adds up each device's waits.
- * cli/train/report/plan_report.c and search/search.c call after a dry run.  Times are in picoseconds.  No function
+ * run/report/plan_report.c and search/search.c call after a dry run.  Times are in picoseconds.  No function
  * reports errors. */
 #include "emulated_devices/train/dry_run/step_path.h"
 #include <stdlib.h>

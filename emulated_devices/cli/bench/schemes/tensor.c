@@ -3,7 +3,7 @@
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/schemes/tensor_tables.h"
 #include "ref/machine/measure.h"
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"

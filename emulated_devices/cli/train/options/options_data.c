@@ -1,5 +1,5 @@
 /* options_data.c -- options of data parallelism: which device keeps what. */
-#include "emulated_devices/cli/train/options/words.h"
+#include "emulated_devices/cli/train/options/options.h"
 
 static const char *const codes[] = { "int8", "int4", NULL };
 

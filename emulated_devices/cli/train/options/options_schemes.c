@@ -1,5 +1,5 @@
 /* options_schemes.c -- options of `orrery train` that say how devices share the work. */
-#include "emulated_devices/cli/train/options/words.h"
+#include "emulated_devices/cli/train/options/options.h"
 
 static const char *const placements[] = { "even", "speed", NULL };
 static const char *const encoder_places[] = { "everywhere", "apart", NULL };

@@ -1,9 +1,24 @@
-/* words.h -- what the command line of `orrery train` says, before it is understood; shared by options.c, which reads
- * it, by the tables options_*.c, and by take.c, which makes a plan of it. */
-#ifndef ORRERY_TRAIN_WORDS_H
-#define ORRERY_TRAIN_WORDS_H
+/* words.h -- what the command line of a run says, before it is understood.  cli/train/options/ fills it from its tables;
+ * take.c makes a plan of it. */
+#ifndef ORRERY_RUN_WORDS_H
+#define ORRERY_RUN_WORDS_H
 
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/run.h"
+
+/* Options that change the model. */
+struct model_flags {
+    const char *router;                 /* rule of a mixture's router; NULL: the model's */
+    double speed, top_p;                /* of its bias, -1: the rule's; of its choice, 0: the model's */
+    double z_loss;                      /* coefficient of the routers' z loss; -1: the model's */
+    int zero;                           /* experts without computation; 0: the model's */
+    int shared;                         /* shared experts; -1: the model's */
+    bool shared_gate;                   /* --shared-gate: a token weighs the shared experts' result itself */
+    int streams, prefix;                /* parallel streams, tokens of a prefix; 0: the model's */
+};
+
+/* The flags of the slow tier; NULL and 0: not given. */
+struct offload_flags { const char *classes, *to; int slice, stride; bool chosen; uint64_t cache; };
+enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, by default */
 
 /* Flags of data parallelism that are not stored in the request directly. */
 struct data_flags {
@@ -35,25 +50,23 @@ struct train_words {
     double limit;                       /* of waiting, in seconds */
     uint64_t bucket;                    /* bytes */
     bool untied, chunks_given;
+    bool infers;                        /* `orrery infer`: forward passes alone */
     struct offload_flags offload;
     struct model_flags changed;
     struct data_flags data;
     struct low_rank_flags low_rank;
 };
 
-/* A table of options that is put together from parts. */
-struct option_list { struct option of[OPTIONS_MOST + 1]; size_t count; };
-
-/** Append options; those of the four parts below write to the two structs. */
-void option_list_add(struct option_list *, const struct option *, size_t n);
-void scheme_options(struct option_list *, struct train_options *, struct train_words *);
-void data_options(struct option_list *, struct train_options *, struct train_words *);
-void training_options(struct option_list *, struct train_options *, struct train_words *);
-void output_options(struct option_list *, struct train_options *, struct train_words *);
-
 /** Make a plan of what was read: add a checkpoint's settings and then defaults, and check it.
  *  @param table  of all options, to take a checkpoint's settings.  @return OK or the first problem. */
-enum error_code train_take(struct train_options *, const struct run_kind *, struct train_words *,
-                           const struct option *table, struct error *);
+enum error_code train_take(struct train_options *, struct train_words *, const struct option *table, struct error *);
+
+/* ---- shared by the files of this folder -------------------------------------------------------------------------- */
+
+/** Change a model as its options say.  @return OK; ERR_USAGE if the model has nothing of the kind. */
+enum error_code take_changes(struct model_config *, const struct model_flags *, struct error *);
+
+/** Take what is kept where, and in which format.  @return OK or ERR_USAGE. */
+enum error_code take_storage(struct train_options *, const struct train_words *, struct error *);
 
 #endif

@@ -1,5 +1,5 @@
-/* model.c -- options of `orrery train` that change the model. */
-#include "emulated_devices/cli/train/train.h"
+/* take_model.c -- changes a model as options of a run say.  take.c calls take_changes. */
+#include "emulated_devices/run/words/words.h"
 #include "ref/io/output.h"
 #include "ref/routers/router.h"
 
@@ -66,7 +66,7 @@ static enum error_code take_streams(struct model_config *config, const struct mo
     return OK;
 }
 
-enum error_code train_change_model(struct model_config *config, const struct model_flags *flags, struct error *err)
+enum error_code take_changes(struct model_config *config, const struct model_flags *flags, struct error *err)
 {
     enum error_code e = take_router(config, flags, err);
     if (!e) e = take_shared(config, flags->shared, flags->shared_gate, err);

@@ -1,6 +1,6 @@
 /* report_changes.c -- prints what would make a plan fit, as a list.  cli/train/plan.c and cli/train/search.c call.
  * The input is an array of n changes.  The function reports no errors. */
-#include "emulated_devices/cli/train/report/report_changes.h"
+#include "emulated_devices/run/report/report_changes.h"
 #include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 

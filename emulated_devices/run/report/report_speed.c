@@ -1,5 +1,5 @@
 /* report_speed.c -- virtual time of a step, and what follows for each device: tokens, operations, utilization. */
-#include "emulated_devices/cli/train/report/report_speed.h"
+#include "emulated_devices/run/report/report_speed.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/terminal.h"

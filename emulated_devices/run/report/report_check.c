@@ -1,6 +1,6 @@
 /* report_check.c -- the comparison with the reference: the first failure, its place and size, then the worst of each
  * kind. */
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/report/report.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"
 #include "ref/io/pair.h"
@@ -118,7 +118,7 @@ void report_check(const struct train_record *record)
 
 static cJSON *add_worst_ratio(cJSON *to, const char *name, const struct worst *worst)
 {
-    cJSON *o = add_worst(to, name, worst);
+    cJSON *o = worst_add(to, name, worst);
     json_add(o, "ratio %g", worst->ratio);
     return o;
 }

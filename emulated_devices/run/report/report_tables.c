@@ -1,5 +1,5 @@
 /* report_tables.c -- the tables of `orrery train`: memory and messages, one line for all devices that are alike. */
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/report/report.h"
 #include "ref/io/columns.h"
 #include "ref/io/figures.h"
 #include <math.h>

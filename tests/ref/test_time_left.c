@@ -1,5 +1,5 @@
 /* What progress lines say of the time that is left: nothing before it is known, whole units after. */
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
-/* time_left.c -- shows a bar and the time left in one line of the terminal.  cli/train/search.c,
+/* time_left.c -- shows a bar and the time left in one line of the terminal.  run/report, cli/train/search.c,
  * cli/check_progress.c and several commands of cli/bench and cli/golden call.  Nothing is shown unless standard
  * error is a terminal.  No function reports errors. */
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include "ref/machine/measure.h"
 #include "ref/io/document.h"
 #include "ref/io/terminal.h"

@@ -1,7 +1,7 @@
 /* report_json.c -- the report of `orrery train` as JSON (docs/using/json.md). */
 #include "emulated_devices/run/origin.h"
-#include "emulated_devices/cli/train/report/plan_report.h"
-#include "emulated_devices/cli/train/report/report_speed.h"
+#include "emulated_devices/run/report/plan_report.h"
+#include "emulated_devices/run/report/report_speed.h"
 #include "emulated_devices/launch/stopping.h"
 #include "emulated_devices/model/charged.h"
 #include "ref/io/document.h"

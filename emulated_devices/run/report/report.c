@@ -1,6 +1,6 @@
 /* report.c -- what `orrery train` prints as a run starts, and of each step. */
-#include "emulated_devices/cli/time_left.h"
-#include "emulated_devices/cli/train/train.h"
+#include "ref/io/time_left.h"
+#include "emulated_devices/run/report/report.h"
 #include "ref/io/figures.h"
 #include "ref/io/terminal.h"
 #include <math.h>
@@ -157,9 +157,3 @@ void report_evaluation(const struct train_record *record, int64_t step, double l
     fprintf(record->out, "%sheld-out text, after step %lld  loss %8.5f\n", live ? "\n" : "", (long long)step, loss);
     fflush(record->out);
 }
-
-const struct run_listener run_reports = {
-    .begins = report_start, .stepped = report_step, .evaluated = report_evaluation, .exceeds_memory = report_memory,
-    .ends = report_end, .copied = report_copies, .compared = report_check, .object = report_object,
-    .write = report_json,
-};

@@ -1,8 +1,8 @@
-/* plan_report.h -- what `orrery plan` says besides what a run does: the critical path, waits, the peak's moment. */
-#ifndef ORRERY_TRAIN_PLAN_REPORT_H
-#define ORRERY_TRAIN_PLAN_REPORT_H
+/* plan_path.h -- what the time of a planned step consists of, and what its devices hold at their peaks. */
+#ifndef ORRERY_PLAN_PATH_H
+#define ORRERY_PLAN_PATH_H
 
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/model/trainer.h"
 #include "emulated_devices/train/dry_run/step_path.h"
 
 /* Pieces of the path of one sort: work of one name, or messages of one kind over one level of links. */
@@ -32,12 +32,5 @@ enum error_code plan_path_of(struct plan_path *, const struct cluster *, const s
                              struct events *const *events, struct error *);
 
 struct plan_peak plan_peak_of(const struct trainer *);
-
-void plan_report_path(const struct train_record *);
-void plan_report_waits(const struct train_record *);
-void plan_report_peak(const struct train_record *);
-
-/** Everything of these, and the folding, as one object. */
-void plan_report_json(cJSON *root, const struct train_record *);
 
 #endif

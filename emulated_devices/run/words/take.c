@@ -1,7 +1,7 @@
 /* take.c -- makes a plan of what the command line of `orrery train` says. */
-#include "emulated_devices/run/log.h"
+#include "emulated_devices/run/words/words.h"
 #include "emulated_devices/model/checkpoint/series.h"
-#include "emulated_devices/cli/train/options/words.h"
+#include "emulated_devices/run/log.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
@@ -146,42 +146,6 @@ static enum error_code take_batches(struct train_options *options, const char *f
     return OK;
 }
 
-static int bits_of(const char *code) { return code == NULL ? 0 : strcmp(code, "int8") == 0 ? 8 : 4; }
-
-static enum error_code take_data(struct data_request *request, const struct data_flags *flags, struct error *err)
-{
-    static const char *const stage[] = { "ddp", "zero1", "zero2", "zero3" };
-    int used = 0;
-    if (flags->zero >= 0 && flags->scheme && strcmp(flags->scheme, stage[flags->zero]) != 0)
-        return fail(err, ERR_USAGE, "--zero %d: is %s; --data-parallel says %s", flags->zero, stage[flags->zero],
-                    flags->scheme);
-    if (flags->zero >= 0) request->scheme = stage[flags->zero];
-    else if (flags->scheme) request->scheme = flags->scheme;
-    else if (flags->shards) request->scheme = "chain";
-    request->outer.every = flags->local_steps;
-    const struct outer outer = data_outer(request);
-    const bool apart = outer.every > 0;
-    if (flags->momentum_given && request->outer.momentum == 0 && outer_has_momentum(&outer))
-        return fail(err, ERR_USAGE, "--outer-momentum 0: without momentum %s is --data-parallel local-sgd",
-                    request->scheme);
-    if (flags->shards && strcmp(request->scheme, "chain") != 0 && strcmp(request->scheme, "buff") != 0 && !apart)
-        return fail(err, ERR_USAGE, "--shards %s: is for --data-parallel chain, buff and copies that train apart, not "
-                    "%s", flags->shards, request->scheme);
-    if (flags->shards && (sscanf(flags->shards, "%4d,%4d,%4d%n", &request->shards[0], &request->shards[1],
-                                 &request->shards[2], &used) != 3 ||
-                          flags->shards[used] != '\0' || request->shards[0] < 1 || request->shards[1] < 1
-                              || request->shards[2] < 1))
-        return fail(err, ERR_USAGE, "--shards %s: must be three numbers of devices, such as 2,4,8", flags->shards);
-    request->keep = !flags->reshard;
-    request->no_prefetch = !flags->prefetch;
-    request->quantise_weights = (struct block_format){ bits_of(flags->weights), flags->block };
-    request->quantise_gradients = (struct block_format){ bits_of(flags->gradients), flags->block };
-    if (flags->block_given && !data_quantises(request))
-        return fail(err, ERR_USAGE, "--quantize-block %d: is for --quantize-weights and --quantize-gradients",
-                    flags->block);
-    return OK;
-}
-
 /* Defaults: the optimizer's numbers, and a quarter of the model's width as rank. */
 static enum error_code take_low_rank(struct plan *plan, const struct low_rank_flags *flags, struct error *err)
 {
@@ -201,22 +165,6 @@ static enum error_code take_low_rank(struct plan *plan, const struct low_rank_fl
     if (flags->scale >= 0) h->galore_scale = flags->scale;
     if (flags->history) h->history = flags->history;
     if (flags->damping >= 0) h->damping = flags->damping;
-    return OK;
-}
-
-/* Gradients have the model's format; with 16-bit weights they may be fp32. */
-static enum error_code take_formats(struct train_options *options, const char *gradients, struct error *err)
-{
-    const enum dtype own = options->plan.dtype, wide = dtype_wide(own), asked = gradients
-        ? dtype_by_name(gradients) : wide;
-    if (asked != own && asked != wide)
-        return fail(err, ERR_USAGE, "--grad-dtype %s: gradients of a model in %s are kept in %s%s", gradients,
-                    dtype_name(own), dtype_name(wide), own == wide ? " too" : " or in its own format");
-    if (options->golden && data_quantises(&options->plan.data))
-        return fail(err, ERR_USAGE,
-                    "--check %s: golden files are not quantised; use --check ref, which quantises as the devices do",
-                    printable_path(options->check).text);
-    options->plan.data.narrow_gradients = asked != wide;
     return OK;
 }
 
@@ -404,9 +352,22 @@ static enum error_code take_backend(const struct train_options *options, const s
            ? refuse_numbers(options, words->backend, err) : e;
 }
 
+/* Forward passes alone: no optimizer, no dropout. */
+static enum error_code take_inference(struct train_options *options, struct error *err)
+{
+    struct model_config *c = &options->plan.model;
+    if (options->golden)
+        return fail(err, ERR_USAGE, "--check %s: golden files are of training; --check ref compares forward passes",
+                    options->check);
+    options->infers = true;
+    options->plan.optimizer = &no_optimizer;
+    options->plan.hyper = no_optimizer.usual;
+    c->dropout_embedding = c->dropout_residual = c->dropout_attention = 0;
+    return OK;
+}
+
 /* The model, the mesh and how devices share the model. */
-static enum error_code take_parts(struct train_options *options, const struct run_kind *kind, struct train_words *words,
-                                  struct error *err)
+static enum error_code take_parts(struct train_options *options, struct train_words *words, struct error *err)
 {
     struct plan *const p = &options->plan;
     int64_t usual_batch;
@@ -414,8 +375,8 @@ static enum error_code take_parts(struct train_options *options, const struct ru
     take_experts(p, words->dispatch, words->size);
     if (!e) e = mesh_make(&p->mesh, words->size, err);
     if (!e) e = optimizer_find(&p->optimizer, words->optimizer, err);
-    if (!e && kind->take) e = kind->take(options, err);
-    if (!e) e = train_change_model(&p->model, &words->changed, err);
+    if (!e && words->infers) e = take_inference(options, err);
+    if (!e) e = take_changes(&p->model, &words->changed, err);
     if (!e) p->attention = words->attention ? words->attention : usual_attention(p);
     if (!e) e = take_affinity(options, words->affinity, err);
     if (!e) e = take_owners(options, words->owners, err);
@@ -428,22 +389,6 @@ static enum error_code take_parts(struct train_options *options, const struct ru
     p->S = words->seq ? words->seq : p->model.S;
     p->packed = options->pack != NULL;
     return take_load(options, words->batches != NULL, err);
-}
-
-/* Take what is kept where, and in which format. */
-static enum error_code take_storage(struct train_options *options, const struct train_words *words, struct error *err)
-{
-    struct plan *const p = &options->plan;
-    p->dtype = dtype_by_name(words->dtype);
-    p->data.bucket = (int64_t)words->bucket;
-    enum error_code e = take_data(&p->data, &words->data, err);
-    if (!e && options->golden && data_outer(&p->data).every > 0)
-        e = fail(err, ERR_USAGE,
-                 "--data-parallel %s: a golden file's run adds up the gradients of every step; --check ref trains "
-                 "copies apart",
-                 p->data.scheme);
-    if (!e) e = take_formats(options, words->grad_dtype, err);
-    return e ? e : train_take_offload(p, &words->offload, err);
 }
 
 /* The conventions as typed, or of a run that goes on; then --balance-over, which is one of them. */
@@ -527,14 +472,14 @@ static enum error_code take_cluster(struct train_options *options, const struct 
     return e ? e : cluster_check(&options->cluster, p->mesh.devices, p->dtype, err);
 }
 
-enum error_code train_take(struct train_options *options, const struct run_kind *kind, struct train_words *words,
-                           const struct option *table, struct error *err)
+enum error_code train_take(struct train_options *options, struct train_words *words, const struct option *table,
+                           struct error *err)
 {
     enum error_code e = take_backend(options, words, err);
     if (!e) e = take_output(options, words, err);
     if (!e) e = take_earlier(options, table, words, err);
     if (!e) e = take_check(options, words, err);
-    if (!e) e = take_parts(options, kind, words, err);
+    if (!e) e = take_parts(options, words, err);
     options->steps = words->steps;
     if (!e) e = take_storage(options, words, err);
     if (!e) e = take_rule(options, words, err);

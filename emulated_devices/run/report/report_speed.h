@@ -2,7 +2,7 @@
 #ifndef ORRERY_TRAIN_REPORT_SPEED_H
 #define ORRERY_TRAIN_REPORT_SPEED_H
 
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/report/report.h"
 #include <cjson/cJSON.h>
 
 /* How the operations of attention are counted: only pairs of tokens that see each other, which with a causal mask is

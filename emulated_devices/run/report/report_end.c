@@ -1,6 +1,6 @@
 /* report_end.c -- the lines after a run: memory, messages, speed, verdicts. */
 #include "ref/machine/measure.h"
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/report/report.h"
 #include "emulated_devices/model/charged.h"
 #include "ref/io/figures.h"
 #include "ref/io/terminal.h"
