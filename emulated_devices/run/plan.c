@@ -213,6 +213,6 @@ enum error_code train_plan(const struct train_options *options, struct error *er
                            : options->plan.encoders.kinds > 0 ? "--modalities" : NULL;
     if (flag)
         return fail(err, ERR_USAGE, "--dry-run: with %s, what is sent and held is known only in a run", flag);
-    once.plans = true, once.steps = 1, once.plan.cluster = &once.cluster;
+    once.steps = 1, once.plan.cluster = &once.cluster;
     return plan_step(&once, err);
 }

@@ -20,7 +20,6 @@ struct plan_findings;
 struct train_options {
     struct plan plan;                   /* mesh, schemes, model, batch and optimizer */
     bool infers;                        /* `orrery infer`: forward passes alone */
-    bool plans;                         /* `orrery plan`: a step without its numbers */
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
     const char *data, *eval_data, *tokenizer;   /* texts or tokens to train on; to validate with; a tokenizer.json or

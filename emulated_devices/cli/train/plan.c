@@ -21,7 +21,7 @@ static const char *const of_numbers[] = { OF_NUMBERS, NULL };
 static const char *const of_reports[] = { OF_NUMBERS, "--json", NULL };
 
 const struct run_kind run_plan = {
-    .command = "plan", .without = of_numbers, .steps = 1, .plans = true,
+    .command = "plan", .without = of_numbers, .steps = 1,
     .what = "What a training step would take on a mesh of up to 16384 devices, without running it: memory,\n"
             "messages and virtual time of every device, and whether it fits.\n"
             "Takes the options of `orrery train` that say what is trained where. The numbers are those of a run,\n"
@@ -32,7 +32,7 @@ const struct run_kind run_plan = {
 
 /* `orrery show data`, `memory` and `plan`: a plan that is drawn. */
 #define SHOWS(topic, about)                                                                         \
-    { .command = "show " topic, .without = of_reports, .steps = 1, .plans = true,               \
+    { .command = "show " topic, .without = of_reports, .steps = 1,                                      \
       .what = about "\nTakes the options of `orrery plan`, and --svg FILE.  Without any of a mesh it " \
                     "is --dp 4,\nwithout a model tiny." }
 

@@ -11,7 +11,7 @@ struct run_kind {
     const char *const *without;         /* options of training that it does not have; ends with NULL */
     int steps;                          /* by default */
     const struct option *more;          /* options that it has besides; NULL: none */
-    bool plans, infers;                 /* a step without its numbers; forward passes alone */
+    bool infers;                        /* forward passes alone */
 };
 extern const struct run_kind run_train, run_infer, run_plan, run_show_data, run_show_memory, run_show_plan;
 

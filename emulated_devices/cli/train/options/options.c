@@ -106,7 +106,7 @@ enum error_code train_parse(struct train_options *options, const struct run_kind
     struct option_list all, own;
     char *shown = NULL;
     *options = usual_options();
-    options->plans = kind->plans, options->command = kind->command, options->argc = argc, options->argv = argv;
+    options->command = kind->command, options->argc = argc, options->argv = argv;
     all_options(&all, options, &w);
     own_options(&own, kind, &all);
     enum error_code e = options_options_parse(options, kind, &w, &own, &all, err);
