@@ -226,9 +226,8 @@ enum error_code command_calibrate(int argc, char **argv, int *status, struct err
     e = calibrate_take(&a, err);
     if (e) return e;
     if (a.check) {
-        const struct calibrate_check c = { argv[0], a.models, a.cluster, a.dtype, a.json, a.devices, a.rounds, a.steps,
-                                           a.quick, a.quiet };
-        return calibrate_check(&c, err);
+        const struct steps_request r = { argv[0], a.models, a.cluster, a.dtype, a.devices, a.rounds, a.steps, a.quick };
+        return calibrate_check(&r, a.json, a.quiet, err);
     }
     return under_launcher() ? be_a_device(dtype_by_name(a.dtype), NULL, calibrate_measure, &a, err)
                             : launch_devices(a.devices, argc, argv, status, err);
