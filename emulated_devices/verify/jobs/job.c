@@ -1,5 +1,5 @@
-/* device.c -- one device of a verifying job: runs families of cases one after another; rank 0 prints. */
-#include "emulated_devices/cli/verify/verify.h"
+/* job.c -- one device of a verifying job: runs families of cases one after another; rank 0 prints. */
+#include "emulated_devices/verify/jobs/job.h"
 #include "emulated_devices/verify/cases/cases.h"
 #include "ref/io/json.h"
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* collectives.c -- `orrery verify collectives`: every algorithm of every operation; rank 0 prints. */
 #include "emulated_devices/verify/cases/collectives.h"
-#include "emulated_devices/cli/verify/verify.h"
+#include "emulated_devices/verify/jobs/job.h"
 #include "ref/io/json.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>

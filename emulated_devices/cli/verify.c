@@ -1,7 +1,8 @@
 /* verify.c -- `orrery verify`: runs jobs of 1, 2, .. N devices, one after another, and adds up their results. */
 #include "ref/machine/measure.h"
 #include "ref/io/time_left.h"
-#include "emulated_devices/cli/verify/verify.h"
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/verify/jobs/job.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"

@@ -1,11 +1,13 @@
-/* verify.h -- the parts of `orrery verify`: its options, and the results of one job. */
-#ifndef ORRERY_VERIFY_VERIFY_H
-#define ORRERY_VERIFY_VERIFY_H
+/* job.h -- a job of `orrery verify`: all cases of families of schemes on its devices.  Rank 0 prints a line for each. */
+#ifndef ORRERY_VERIFY_JOB_H
+#define ORRERY_VERIFY_JOB_H
 
-#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/comm/comm.h"
 #include "emulated_devices/device/cluster.h"
 #include "emulated_devices/schemes/scheme.h"
+#include "ref/io/figures.h"
 #include "ref/io/json.h"
+#include "ref/io/options.h"
 
 enum { VERIFY_MOST_DEVICES = 64 };
 
@@ -39,7 +41,7 @@ void verify_print_count(struct verify_count);
  * { "devices", "cases": [..] } and the counts.
  * @return OK, or on every device ERR_CHECK if a case failed, or the error that ended the job.
  */
-device_fn verify_device;
+enum error_code verify_device(struct comm *world, const void *asked, struct error *);
 
 /* ---- shared by the files of this folder -------------------------------------------------------------------------- */
 

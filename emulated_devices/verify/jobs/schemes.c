@@ -1,6 +1,6 @@
 /* schemes.c -- `orrery verify tensor`, data, ..: the cases of a kind of schemes, as lines and as JSON; rank 0
  * prints. */
-#include "emulated_devices/cli/verify/verify.h"
+#include "emulated_devices/verify/jobs/job.h"
 #include "emulated_devices/verify/cases/cases.h"
 #include "emulated_devices/verify/cases/drawn.h"
 #include "ref/io/json.h"

@@ -1,6 +1,6 @@
 /* spatial.c -- `orrery verify spatial`: every operation on every tiling of the devices; rank 0 prints. */
 #include "emulated_devices/verify/cases/spatial.h"
-#include "emulated_devices/cli/verify/verify.h"
+#include "emulated_devices/verify/jobs/job.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 

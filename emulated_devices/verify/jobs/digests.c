@@ -1,5 +1,5 @@
 /* digests.c -- `orrery verify --digests FILE`: a line for each case that trains, to compare two builds by `diff`. */
-#include "emulated_devices/cli/verify/verify.h"
+#include "emulated_devices/verify/jobs/job.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
