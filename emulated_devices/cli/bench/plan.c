@@ -1,88 +1,14 @@
 /* plan.c -- `orrery bench plan`: what a plan takes of this machine, for each of its messages. */
+#include "emulated_devices/bench/plan_speed.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "ref/io/time_left.h"
-#include "emulated_devices/train/dry_run/dry_run.h"
-#include "ref/io/child.h"
-#include "ref/io/output.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
-enum { PARTS = 8, ROWS = 8 };           /* along tp and pp */
+enum { PARTS = PLAN_SPEED_PARTS, ROWS = 8 };
 
-struct wanted { const char *model, *devices; int micro, streams; bool unfolded; struct cluster cluster; };
-
-/* This holds what a process that ran a plan says of it. */
-struct row {
-    enum error_code code;
-    struct error err;
-    struct dry_run run;
-    double seconds;                     /* of a processor */
-    picoseconds step;
-    long kilobytes;
-};
-
-static enum error_code plan_of(struct plan *plan, const struct wanted *wanted, int devices, struct error *err)
-{
-    const int size[AXIS_COUNT] = { [PP] = PARTS, [DP] = devices / PARTS / PARTS, [CP] = 1, [EP] = 1, [TP] = PARTS };
-    int64_t batch;
-    *plan = (struct plan){
-        .micros = wanted->micro, .chunks = 1, .dtype = BF16, .cluster = &wanted->cluster, .degree = -1,
-        .comm_streams = wanted->streams,
-        .data = { .scheme = data_scheme_at(0)->head.name, .bucket = 25 << 20, .offload_slice = 1 << 16 },
-        .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
-        .dispatch = expert_scheme_at(0)->head.name, .schedule = schedule_generator_at(0)->head.name,
-        .optimizer = optimizers[0], .hyper = optimizers[0]->usual,
-    };
-    enum error_code e = model_config_preset(&plan->model, &batch, wanted->model, err);
-    if (!e) e = mesh_make(&plan->mesh, size, err);
-    plan->S = plan->model.S, plan->B = (int64_t)size[DP] * wanted->micro;
-    return e ? e : plan_check(plan, err);
-}
-
-static enum error_code note_time(struct trainer *trainer, void *step, struct error *err)
-{
-    (void)err;
-    if (trainer->device->clock.now > *(picoseconds *)step) *(picoseconds *)step = trainer->device->clock.now;
-    return OK;
-}
-
-static struct row run_plan_of(const struct wanted *wanted, int devices)
-{
-    struct row r = { .code = OK };
-    struct plan p;
-    r.code = plan_of(&p, wanted, devices, &r.err);
-    if (!r.code) r.code = dry_run(&p, 1, wanted->unfolded, NULL, NULL, note_time, &r.step, &r.run, &r.err);
-    return r;
-}
-
-/* In a process of its own, whose peak of memory is the plan's. */
-static enum error_code plan_measure(const struct wanted *wanted, int devices, struct row *row, struct error *err)
-{
-    int ends[2];
-    struct child_end end = { 0 };
-    fflush(NULL);
-    if (pipe(ends) != 0) return fail(err, ERR_MEMORY, "no pipe to a process");
-    const pid_t child = child_start();
-    if (child == 0) {
-        const struct row own = run_plan_of(wanted, devices);
-        _exit(write(ends[1], &own, sizeof own) == (ssize_t)sizeof own ? 0 : 1);
-    }
-    close(ends[1]);
-    const bool got = child > 0 && read(ends[0], row, sizeof *row) == (ssize_t)sizeof *row;
-    close(ends[0]);
-    if (child > 0) child_wait(child, 0, &end);
-    const struct rusage used = end.used;
-    if (!got) return fail(err, ERR_MEMORY, "the process for a plan of %d devices has ended", devices);
-    row->kilobytes = used.ru_maxrss;
-    row->seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-                 1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
-    return row->code ? fail(err, row->code, "%d devices: %s", devices, row->err.text) : OK;
-}
-
-static void plan_add_row(struct table *table, int devices, const struct row *row)
+static void plan_add_row(struct table *table, int devices, const struct plan_speed_row *row)
 {
     char folded[40];
     const struct crew_outcome *o = &row->run.crew;
@@ -92,7 +18,7 @@ static void plan_add_row(struct table *table, int devices, const struct row *row
            (double)row->kilobytes / 1024, 1e-9 * (double)row->step);
 }
 
-static enum error_code plan_print_all(const struct wanted *wanted, struct error *err)
+static enum error_code plan_print_all(const struct plan_speed *wanted, struct error *err)
 {
     int devices[ROWS], count = 0;
     enum error_code e = bench_devices(wanted->devices, MESH_MOST_DEVICES, ROWS, devices, &count, err);
@@ -108,9 +34,9 @@ static enum error_code plan_print_all(const struct wanted *wanted, struct error 
     struct time_left line;
     time_left_begin(&line);
     for (int i = 0; i < count && !e; i++) {
-        struct row r = { .code = OK };
+        struct plan_speed_row r = { .code = OK };
         time_left_show(&line, (double)i / count, "planning", "");
-        e = plan_measure(wanted, devices[i], &r, err);
+        e = plan_speed_measure(wanted, devices[i], &r, err);
         if (!e) plan_add_row(&t, devices[i], &r);
     }
     time_left_end(&line);
@@ -123,7 +49,7 @@ static enum error_code plan_print_all(const struct wanted *wanted, struct error 
 
 enum error_code bench_plan_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct wanted w = { .model = "gpt3-175b", .devices = "512,4096,16384", .micro = 8, .streams = USUAL_COMM_STREAMS };
+    struct plan_speed w = { .model = "gpt3-175b", .devices = "512,4096,16384", .micro = 8, .streams = USUAL_COMM_STREAMS };
     const char *cluster = BENCH_CLUSTER;
     bool help;
     (void)status;

@@ -2,8 +2,6 @@
  * compute it, and the papers' figures. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/schemes/tensor_tables.h"
-#include "ref/machine/measure.h"
-#include "ref/io/time_left.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -66,96 +64,6 @@ static enum error_code tensor_take(struct bench_tensor *tensor, struct asked *as
     return e;
 }
 
-/* ---- jobs -------------------------------------------------------------------------------------------------------- */
-
-/* The counts of one scheme on one number of devices; seconds are of all jobs. */
-struct row {
-    int P;
-    const char *scheme;
-    double count[TENSOR_COUNTS], seconds[BENCH_TENSOR_RUNS], median;
-    int runs;
-};
-struct counted { struct row *row; int used; cJSON *document; };
-
-static enum error_code run_job(const struct bench_tensor *tensor, const struct asked *asked, int P, char *program,
-                               const char *path, int *status, struct error *err)
-{
-    enum { WORDS = 6 };
-    char number[WORDS][16];
-    const int value[WORDS] = { asked->D, asked->H, asked->S, asked->B, P, 1 };
-    for (int i = 0; i < WORDS; i++) snprintf(number[i], sizeof number[i], "%d", value[i]);
-    const char *words[] = { program, "bench", "tensor", "--width", number[0], "--heads", number[1], "--seq", number[2],
-                            "--batch", number[3], "--devices", number[4], "--runs", number[5], "--dtype",
-                            dtype_name(tensor->dtype), "--cluster", asked->cluster, "--json", path, NULL };
-    /* which does not write to them */
-    return launch_devices(P, (int)(sizeof words / sizeof *words) - 1, (char **)words, status, err);
-}
-
-static struct row *find_row(const struct counted *all, int P, const char *scheme)
-{
-    for (int i = 0; i < all->used; i++)
-        if (all->row[i].P == P && strcmp(all->row[i].scheme, scheme) == 0) return &all->row[i];
-    return NULL;
-}
-
-static enum error_code take_row(struct counted *all, const cJSON *from, const char *path, struct error *err)
-{
-    const char *scheme;
-    const struct tensor_scheme *known;
-    int64_t P;
-    enum error_code e = json_int(from, path, "devices", 1, BENCH_TENSOR_DEVICES, &P, err);
-    if (!e) e = json_string(from, path, "scheme", &scheme, err);
-    if (!e) e = tensor_scheme_find(&known, scheme, err);
-    if (e) return e;
-    struct row *r = find_row(all, (int)P, scheme);
-    if (r == NULL) r = &all->row[all->used++];
-    r->P = (int)P, r->scheme = known->head.name;
-    for (int i = 0; i < TENSOR_COUNTS && !e; i++) e = json_double(from, path, tensor_count_name[i], &r->count[i], err);
-    const cJSON *seconds = cJSON_GetObjectItem(from, "seconds");
-    for (int i = 0; i < cJSON_GetArraySize(seconds) && r->runs < BENCH_TENSOR_RUNS; i++)
-        r->seconds[r->runs++] = cJSON_GetArrayItem(seconds, i)->valuedouble;
-    return e;
-}
-
-static enum error_code take_job(struct counted *all, const char *path, struct error *err)
-{
-    cJSON *job;
-    const cJSON *row, *list;
-    enum error_code e = json_read(path, &job, err);
-    if (e) return e;
-    e = json_array(job, path, "rows", &list, err);
-    if (!e) cJSON_ArrayForEach(row, list)
-        if (!e) e = take_row(all, row, path, err);
-    cJSON_Delete(job);
-    return e;
-}
-
-/* Run jobs of all sizes in turn, so that other load of the machine slows all of them. */
-static enum error_code run_jobs(const struct bench_tensor *tensor, const struct asked *asked, struct counted *all,
-                                char *program, int *status, struct error *err)
-{
-    int schemes = 0, most = 0, done = 0;
-    enum error_code e = OK;
-    const char *path = handover_file(err);
-    while (tensor_scheme_at(schemes)) schemes++;
-    all->row = calloc((size_t)(schemes * tensor->sizes), sizeof *all->row);
-    if (all->row == NULL) return fail(err, ERR_MEMORY, "no memory for the rows of %d schemes", schemes);
-    if (path == NULL) return err->code;
-    struct time_left line;
-    time_left_begin(&line);
-    for (int i = 0; i < tensor->sizes; i++) most += tensor->devices[i] <= tensor->run;
-    for (int run = 0; run < tensor->runs && most > 0; run++)
-        for (int i = 0; i < tensor->sizes && !e && *status == 0; i++) {
-            if (tensor->devices[i] > tensor->run) continue;
-            e = run_job(tensor, asked, tensor->devices[i], program, path, status, err);
-            if (!e && *status == 0) e = take_job(all, path, err);
-            time_left_show(&line, (double)++done / (tensor->runs * most), "measuring", "");
-        }
-    time_left_end(&line);
-    for (int i = 0; i < all->used; i++) all->row[i].median = measure_median(all->row[i].seconds, all->row[i].runs);
-    return e;
-}
-
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static void tensor_print_head(const struct bench_tensor *tensor)
@@ -171,14 +79,14 @@ static void tensor_print_head(const struct bench_tensor *tensor)
            tensor->cluster.name, cores_usable(), tensor->runs);
 }
 
-static double one_device(const struct counted *all)
+static double one_device(const struct tensor_counted *all)
 {
-    const struct row *r = find_row(all, 1, tensor_scheme_at(0)->head.name);
+    const struct tensor_row *r = tensor_row_of(all, 1, tensor_scheme_at(0)->head.name);
     return r ? r->median : NAN;
 }
 
 static void say_row(struct table *table, int P, const char *scheme, const struct tensor_figures *figures,
-                    const struct row *row, double one)
+                    const struct tensor_row *row, double one)
 {
     char counted[120] = "";
     int used = 0;
@@ -194,7 +102,7 @@ static void say_row(struct table *table, int P, const char *scheme, const struct
 }
 
 static void tensor_add_row(cJSON *rows, int P, const char *scheme, const struct tensor_figures *figures,
-                           const struct row *r, double one)
+                           const struct tensor_row *r, double one)
 {
     cJSON *row = cJSON_CreateObject(), *said = cJSON_AddObjectToObject(row, "formulas");
     cJSON_AddItemToArray(rows, row);
@@ -210,7 +118,7 @@ static void tensor_add_row(cJSON *rows, int P, const char *scheme, const struct 
 }
 
 /* Check that the counts equal the predictions on every device. */
-static enum error_code check_row(const struct tensor_figures *figures, const struct row *row, struct error *err)
+static enum error_code check_row(const struct tensor_figures *figures, const struct tensor_row *row, struct error *err)
 {
     if (row->count[COUNT_OTHER] == 0 && row->count[COUNT_MESSAGES] == (double)figures->messages &&
         row->count[COUNT_BYTES] == (double)figures->bytes)
@@ -223,7 +131,7 @@ static enum error_code check_row(const struct tensor_figures *figures, const str
 }
 
 static enum error_code compare_schemes(const struct bench_tensor *tensor, const struct asked *asked,
-                                       const struct counted *all, struct error *err)
+                                       const struct tensor_counted *all, cJSON *rows, struct error *err)
 {
     enum error_code e = OK, unlike = OK;
     struct table t = table_start(NULL, 2, "P\tscheme\tmessages\tsent MB\tweights MB\tkept MB\ttransfers us\tvirtual us"
@@ -242,10 +150,9 @@ static enum error_code compare_schemes(const struct bench_tensor *tensor, const 
                 continue;
             }
             if (e) return table_drop(&t), fail(err, e, "%s", why.text);
-            const struct row *r = find_row(all, P, name);
+            const struct tensor_row *r = tensor_row_of(all, P, name);
             say_row(&t, P, name, &f, r, one_device(all));
-            if (all->document) tensor_add_row(cJSON_GetObjectItem(all->document, "rows"), P, name, &f, r,
-                                              one_device(all));
+            if (rows) tensor_add_row(rows, P, name, &f, r, one_device(all));
             if (r && !unlike) unlike = check_row(&f, r, err);
         }
     if (asked->quiet) table_drop(&t);
@@ -265,15 +172,16 @@ static cJSON *document(const struct bench_tensor *tensor)
 static enum error_code tensor_compare(const struct bench_tensor *tensor, const struct asked *asked,
                                       char *program, int *status, struct error *err)
 {
-    struct counted all = { .document = tensor->json ? document(tensor) : NULL };
-    enum error_code e = run_jobs(tensor, asked, &all, program, status, err);
+    struct tensor_counted all = { 0 };
+    cJSON *root = tensor->json ? document(tensor) : NULL;
+    enum error_code e = tensor_jobs_run(&all, tensor, asked->cluster, program, status, err);
     if (!e && *status == 0) {
-        e = compare_schemes(tensor, asked, &all, err);
+        e = compare_schemes(tensor, asked, &all, cJSON_GetObjectItem(root, "rows"), err);
         if (!e && !asked->quiet) e = print_claims(tensor, err);
         if (!e && !asked->quiet) e = print_layer_memory(&tensor->shape, err);
-        if (!e && tensor->json) e = json_write(tensor->json, all.document, err);
+        if (!e && tensor->json) e = json_write(tensor->json, root, err);
     }
-    cJSON_Delete(all.document);
+    cJSON_Delete(root);
     free(all.row);
     return e;
 }
