@@ -1,5 +1,6 @@
 /* plan_speed.c -- what a plan takes of this machine: runs it in a process of its own.  cli/bench/plan.c prints. */
 #include "emulated_devices/bench/plan_speed.h"
+#include "emulated_devices/train/dry_run/dry_run.h"
 #include "ref/io/child.h"
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +8,8 @@
 
 static enum error_code plan_of(struct plan *plan, const struct plan_speed *wanted, int devices, struct error *err)
 {
-    const int size[AXIS_COUNT] = { [PP] = PLAN_SPEED_PARTS, [DP] = devices / PLAN_SPEED_PARTS / PLAN_SPEED_PARTS, [CP] = 1, [EP] = 1, [TP] = PLAN_SPEED_PARTS };
+    enum { PARTS = PLAN_SPEED_PARTS };
+    const int size[AXIS_COUNT] = { [PP] = PARTS, [DP] = devices / PARTS / PARTS, [CP] = 1, [EP] = 1, [TP] = PARTS };
     int64_t batch;
     *plan = (struct plan){
         .micros = wanted->micro, .chunks = 1, .dtype = BF16, .cluster = &wanted->cluster, .degree = -1,
@@ -35,7 +37,9 @@ static struct plan_speed_row run_plan_of(const struct plan_speed *wanted, int de
     struct plan_speed_row r = { .code = OK };
     struct plan p;
     r.code = plan_of(&p, wanted, devices, &r.err);
-    if (!r.code) r.code = dry_run(&p, 1, wanted->unfolded, NULL, NULL, note_time, &r.step, &r.run, &r.err);
+    struct dry_run run;
+    if (!r.code) r.code = dry_run(&p, 1, wanted->unfolded, NULL, NULL, note_time, &r.step, &run, &r.err);
+    if (!r.code) folding_describe(&run.folding, r.folded, sizeof r.folded), r.crew = run.crew;
     return r;
 }
 

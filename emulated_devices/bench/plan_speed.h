@@ -2,7 +2,8 @@
 #ifndef ORRERY_BENCH_PLAN_SPEED_H
 #define ORRERY_BENCH_PLAN_SPEED_H
 
-#include "emulated_devices/train/dry_run/dry_run.h"
+#include "emulated_devices/comm/crew.h"
+#include "emulated_devices/device/cluster.h"
 
 enum { PLAN_SPEED_PARTS = 8 };          /* along tp and along pp */
 
@@ -13,7 +14,8 @@ struct plan_speed { const char *model, *devices; int micro, streams; bool unfold
 struct plan_speed_row {
     enum error_code code;
     struct error err;
-    struct dry_run run;
+    char folded[40];                    /* over which axes devices stood for others */
+    struct crew_outcome crew;           /* what it took */
     double seconds;                     /* of a processor */
     picoseconds step;
     long kilobytes;

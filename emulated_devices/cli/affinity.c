@@ -3,8 +3,7 @@
 #include "emulated_devices/model/group_experts.h"
 #include "ref/io/output.h"
 #include "ref/io/text.h"
-#include "ref/model/transformer.h"
-#include "ref/model/weights.h"
+#include "ref/model/config.h"
 #include <stdio.h>
 
 struct asked { const char *model, *data; struct grouping how; };
@@ -22,7 +21,8 @@ static enum error_code affinity_parse(struct asked *asked, int argc, char **argv
         { "--batches", "N", OPTION_INT, &asked->how.batches, .min = 1, .max = 1e6,
           .help = "how many batches to look at; a quarter as many, of the text for validation, are for the check" },
         { "--batch", "N", OPTION_INT, &asked->how.batch, .min = 1, .max = 1e6, .help = "sequences of a batch" },
-        { "--seq", "N", OPTION_INT, &asked->how.seq, .min = 0, .max = 1e6, .help = "tokens of a sequence; 0: the model's" },
+        { "--seq", "N", OPTION_INT, &asked->how.seq, .min = 0, .max = 1e6,
+          .help = "tokens of a sequence; 0: the model's" },
         { "--seed", "N", OPTION_UINT64, &asked->how.seed, .help = "seed of the batches, and of a preset's weights" },
         THREADS_OPTION,
         { 0 }
@@ -59,7 +59,6 @@ enum error_code command_affinity(int argc, char **argv, int *status, struct erro
 {
     struct asked a = { .model = "mixtral-tiny", .how = { .batch = 8, .batches = 32, .seed = 42 } };
     struct model_config config;
-    struct transformer m;
     struct text text = { 0 };
     const char *dir;
     bool help;
@@ -70,14 +69,8 @@ enum error_code command_affinity(int argc, char **argv, int *status, struct erro
     if (!e) e = group_check(&config, &a.how, err);
     if (!e) e = text_load_named(&text, a.data, err);
     if (!e) e = fail_about(err, text_check_length(&text, a.how.seq, err), "--data");
-    config.dropout_embedding = config.dropout_residual = config.dropout_attention = 0;
-    if (!e) e = transformer_open(&m, &config, F32, a.how.seed, err);
-    if (!e) {
-        e = dir ? weights_load(&m, dir, err) : OK;
-        if (!e) e = group_experts(&m, &text, &a.how, err);
-        if (!e) print_result(&config, &a.how);
-        transformer_close(&m);
-    }
+    if (!e) e = group_experts(&config, dir, &text, &a.how, err);
+    if (!e) print_result(&config, &a.how);
     text_free(&text);
     return e;
 }

@@ -6,7 +6,7 @@
 #include "ref/io/terminal.h"
 #include <stdlib.h>
 
-static void print_line(const char *text) { say(stdout, 6, "      %s", text); }
+static void print_note(const char *text) { say(stdout, 6, "      %s", text); }
 
 static void print_row(const char *row, int cases, double worst, const char *word)
 {
@@ -28,7 +28,7 @@ static enum error_code list_operations(const struct kernel_file *file, const str
 
 enum error_code command_kernel(int argc, char **argv, int *status, struct error *err)
 {
-    struct kernel_request q = { .limit = 60, .line = print_line, .row = print_row };
+    struct kernel_request q = { .limit = 60, .line = print_note, .row = print_row };
     struct kernel_file f = { 0 };
     const char *file = NULL;
     bool check = false, help;

@@ -4,7 +4,7 @@
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/terminal.h"
-#include <stdlib.h>
+#include <stdio.h>
 
 static enum error_code sample_parse(struct speaker_request *options, int *top_k, int argc, char **argv,
                                     bool *help, struct error *err)
@@ -45,42 +45,39 @@ static void add_list(cJSON *to, const char *name, const int32_t *id, int64_t n)
     for (int64_t i = 0; i < n; i++) cJSON_AddItemToArray(list, cJSON_CreateNumber(id[i]));
 }
 
-static void add_summary(const struct speaker *speaker)
+static void add_summary(const struct speaker_request *asked, const struct spoken *spoken)
 {
     cJSON *data = document_data();
-    const struct speaker_request *o = speaker->request;
-    const struct token_ids *ids = &speaker->ids;
-    const int64_t prompt = speaker->prompt;
+    const struct sampling *how = &asked->how;
+    const int64_t written = spoken->ids.count - spoken->prompt;
     char seed[24];
     if (data == NULL) return;
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->how.seed);
-    char *text = speaker_text(speaker, ids, prompt);
-    json_add(data, "model %s prompt %s", speaker->model.config.name, o->prompt);
-    add_list(data, "prompt_ids", ids->id, prompt);
-    add_list(data, "ids", ids->id + prompt, ids->count - prompt);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)how->seed);
+    json_add(data, "model %s prompt %s", spoken->model, asked->prompt);
+    add_list(data, "prompt_ids", spoken->ids.id, spoken->prompt);
+    add_list(data, "ids", spoken->ids.id + spoken->prompt, written);
     json_add(data, "continuation %s temperature %g top_k %g top_p %g seed %s ended %hhd seconds %g"
-             " tokens_per_second %g", text ? text : "", o->how.temperature, (double)o->how.top_k, o->how.top_p, seed,
-             ids->count - prompt < o->tokens, speaker->seconds, (double)(ids->count - prompt) / speaker->seconds);
-    free(text);
+             " tokens_per_second %g",
+             spoken->text ? spoken->text : "", how->temperature, (double)how->top_k, how->top_p, seed,
+             written < asked->tokens, spoken->seconds, (double)written / spoken->seconds);
 }
 
 enum error_code command_sample(int argc, char **argv, int *status, struct error *err)
 {
     struct speaker_request o = { .tokens = 100, .dtype = "fp32", .how = { .temperature = 1, .top_p = 1, .seed = 42 } };
-    struct speaker s;
+    struct spoken s;
     int top_k = 0;
     bool help;
     (void)status;
     enum error_code e = sample_parse(&o, &top_k, argc, argv, &help, err);
     if (e || help) return e;
     o.how.top_k = top_k;
-    e = speaker_open(&s, &o, err);
-    if (!e) e = speaker_speak(&s, stdout, err), printf("\n");
+    e = speak(&o, stdout, &s, err);
     const int64_t written = s.ids.count - s.prompt;
-    if (!e) add_summary(&s);
+    if (!e) add_summary(&o, &s);
     if (!e && terminal_columns(stdout) > 0)
         say(stdout, 0, "\n%lld tokens in %.1f s: %.1f a second", (long long)written, s.seconds,
             (double)written / s.seconds);
-    speaker_close(&s);
+    spoken_free(&s);
     return e;
 }

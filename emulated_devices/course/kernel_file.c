@@ -207,7 +207,8 @@ static enum error_code kernel_verdict(int how, int limit, const struct shared *s
                 shared->faults, plural(shared->faults));
 }
 
-enum error_code kernel_file_check(const struct kernel_file *file, const struct kernel_request *request, struct error *err)
+enum error_code kernel_file_check(const struct kernel_file *file, const struct kernel_request *request,
+                                  struct error *err)
 {
     struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct child_end end = { 0 };

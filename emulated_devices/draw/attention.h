@@ -5,7 +5,7 @@
  * backend reads them from the tensors that it is given, so that the drawing shows what was really computed, for any
  * scheme.  A result has two numbers: the query's symbol, and how many keys it has seen so far.
  *
- * attention_show.c runs the pass on the devices and then draws on rank 0. A device notes what is wrong in its
+ * attention_symbols.c runs the pass on the devices and then draws on rank 0. A device notes what is wrong in its
  * attention_outcome; the drawing turns the first note into ERR_CHECK.
  */
 #ifndef ORRERY_DRAW_ATTENTION_H

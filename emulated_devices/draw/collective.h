@@ -6,7 +6,8 @@
  * number, so the place is high half / numbers.  Adding two elements of the same place adds both halves.  A number that
  * is added twice is detected.
  *
- * collective_show.c runs the collective and gathers events; collective_judge.c has show_judge and show_verdict_print.  Sets of devices limit the drawing to SHOW_MOST_DEVICES.
+ * collective_show.c runs the collective and gathers events; collective_judge.c has show_judge and
+ * show_verdict_print.  Sets of devices limit the drawing to SHOW_MOST_DEVICES.
  */
 #ifndef ORRERY_DRAW_COLLECTIVE_H
 #define ORRERY_DRAW_COLLECTIVE_H

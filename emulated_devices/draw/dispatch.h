@@ -1,7 +1,7 @@
 /* dispatch.h -- which token is on which device after each hop on the way to its experts; shared by the files of
  * `orrery show dispatch NAME`.
  *
- * dispatch_show.c runs the passes, lets all devices record, and draws on rank 0. Letters and symbols limit the
+ * dispatch.c runs the passes, lets all devices record, and draws on rank 0. Letters and symbols limit the
  * drawing to 16 devices with 16 tokens each.
  */
 #ifndef ORRERY_DRAW_DISPATCH_H

@@ -6,7 +6,7 @@
  * parts are different, so the sum of the bits is their union.  An element with all parts is whole, as those of X, W and
  * dY.  A special backend multiplies symbols: it checks that the factors fit, and finds the parts of their product.
  *
- * tensor_show.c runs three passes on the devices, judges each piece, and draws on rank 0. Doubles hold symbols
+ * tensor_symbols.c runs three passes on the devices, judges each piece, and draws on rank 0. Doubles hold symbols
  * exactly below 2^53, which limits devices and sides.
  */
 #ifndef ORRERY_DRAW_TENSOR_H

@@ -1,5 +1,5 @@
-/* group_experts.c -- from what routers choose for a text, groups experts and tokens for speculative dispatch; writes the
- * model with its experts in that order, and the table of tokens.  cli/affinity.c calls. */
+/* group_experts.c -- groups experts and tokens for speculative dispatch, from what routers choose for a text; writes
+ * the model with its experts in that order, and the table of tokens.  cli/affinity.c calls. */
 #include "emulated_devices/model/group_experts.h"
 #include "emulated_devices/schemes/experts/affinity.h"
 #include "emulated_devices/schemes/experts/cocluster.h"
@@ -120,19 +120,34 @@ static enum error_code affinity_write_all(struct transformer *model, const struc
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-enum error_code group_experts(struct transformer *model, const struct text *text, struct grouping *grouping,
-                              struct error *err)
+static enum error_code group_model(struct transformer *model, const struct text *text, struct grouping *grouping,
+                                   struct error *err)
 {
     struct activations seen, unseen = { 0 };
     struct clusters c = { 0 };
     enum error_code e = affinity_count_choices(model, text, grouping, TEXT_TRAIN, grouping->batches, &seen, err);
-    if (!e) e = affinity_count_choices(model, text, grouping, TEXT_VALIDATION, (grouping->batches + 3) / 4, &unseen, err);
+    if (!e) e = affinity_count_choices(model, text, grouping, TEXT_VALIDATION, (grouping->batches + 3) / 4,
+                                       &unseen, err);
     if (!e) e = cocluster(&seen, grouping->ep, &c, err);
     if (!e) e = affinity_write_all(model, &c, grouping, err);
     if (!e)
         grouping->parts = c.parts, grouping->local = clusters_local(&seen, &c),
             grouping->checked = clusters_local(&unseen, &c), grouping->imbalance = clusters_imbalance(&seen, &c);
     free(seen.count), free(unseen.count), clusters_free(&c);
+    return e;
+}
+
+enum error_code group_experts(const struct model_config *config, const char *dir, const struct text *text,
+                              struct grouping *grouping, struct error *err)
+{
+    struct transformer m;
+    struct model_config dry = *config;
+    dry.dropout_embedding = dry.dropout_residual = dry.dropout_attention = 0;
+    enum error_code e = transformer_open(&m, &dry, F32, grouping->seed, err);
+    if (e) return e;
+    if (dir) e = weights_load(&m, dir, err);
+    if (!e) e = group_model(&m, text, grouping, err);
+    transformer_close(&m);
     return e;
 }
 

@@ -7,12 +7,12 @@
 
 struct model_config;
 struct text;
-struct transformer;
 
 struct grouping {
     const char *out;                    /* the folder to write */
-    int ep, batches, batch, seq;        /* parts; batches to look at; sequences of each; tokens of each, 0: the model's */
-    uint64_t seed;                      /* of the batches */
+    int ep, batches;                    /* parts; batches to look at */
+    int batch, seq;                     /* sequences of a batch; tokens of a sequence, 0: the model's */
+    uint64_t seed;                      /* of the batches, and of weights that are drawn */
     int parts;                          /* result: of experts and tokens */
     double local, checked;              /* choices inside a part: of this text, and of other text */
     double imbalance;                   /* experts of the part with most choices, over the mean */
@@ -21,8 +21,9 @@ struct grouping {
 /** Set the usual length, and check that the model can be grouped.  @return OK or ERR_USAGE. */
 enum error_code group_check(const struct model_config *, struct grouping *, struct error *);
 
-/** Run the model on the text, group its experts, put them in order, and write the folder.
- *  @param model  its experts change places.  @return OK, ERR_MEMORY or ERR_FILE. */
-enum error_code group_experts(struct transformer *model, const struct text *, struct grouping *, struct error *);
+/** Run a model on the text, group its experts, put them in order, and write the folder.
+ *  @param dir  of its weights; NULL: drawn from the seed.  @return OK, ERR_MEMORY or ERR_FILE. */
+enum error_code group_experts(const struct model_config *, const char *dir, const struct text *, struct grouping *,
+                              struct error *);
 
 #endif

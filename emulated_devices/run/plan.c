@@ -3,8 +3,6 @@
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/run/report/plan_report.h"
-#include "emulated_devices/run/report/report_changes.h"
-#include "emulated_devices/search/search.h"
 #include "emulated_devices/train/dry_run/alone.h"
 #include "ref/io/terminal.h"
 #include "ref/machine/measure.h"
@@ -12,6 +10,14 @@
 #include <string.h>
 
 /* ---- all devices ------------------------------------------------------------------------------------------------- */
+
+static struct plan_peak plan_peak_of(const struct trainer *trainer)
+{
+    const struct arena *a = &trainer->device->arena;
+    struct plan_peak p = { .use = a->at_peak, .doing = a->doing_at_peak };
+    memcpy(p.blocks, a->blocks_at_peak, sizeof p.blocks);
+    return p;
+}
 
 static enum error_code take_report(struct trainer *trainer, void *context, struct error *err)
 {

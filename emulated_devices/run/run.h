@@ -148,7 +148,7 @@ struct train_record {
     struct arithmetic arithmetic;       /* of the devices; threads 0: of a plan, which has no numbers */
     struct backend_calls calls;         /* of device 0 in the last step; zeros: the backend does not count them */
     struct dry_run folded;              /* of a plan */
-    struct plan_findings *plan;         /* likewise (plan_path.h); NULL: of a run */
+    struct plan_findings *plan;         /* likewise (report/plan_report.h); NULL: of a run */
     FILE *out;                          /* for lines of text */
 };
 

@@ -1,15 +1,33 @@
 /* speaker.c -- opens a model, or a checkpoint of training, with what it needs to go on with a text: its tokenizer, and
  * the tokens that end a text.  cli/sample.c calls. */
 #include "emulated_devices/run/speaker.h"
+#include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/checkpoint/series.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/machine/measure.h"
+#include "ref/text/generate.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { STOPS_MOST = 16 };
+
+/* A model with what is needed to talk to it. */
+struct speaker {
+    const struct speaker_request *request;      /* the caller's */
+    char dir[BUNDLE_PATH];              /* of the model; empty: a preset */
+    struct checkpoint saved;            /* in that folder */
+    struct transformer model;           /* with its weights */
+    struct tokenizer *tokenizer;        /* NULL: tokens are bytes */
+    int32_t stop[STOPS_MOST];           /* tokens that end a text */
+    int stops;                          /* entries of `stop` */
+    struct text_stream text;            /* to `out` */
+    enum error_code failed;             /* of showing */
+    struct error error;                 /* likewise */
+};
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
@@ -87,7 +105,8 @@ static enum error_code read_prompt(const struct speaker *speaker, struct token_i
     return e;
 }
 
-char *speaker_text(const struct speaker *speaker, const struct token_ids *ids, int64_t first)
+/* The text of the tokens from `first` on, for free(); NULL: no memory. */
+static char *speaker_text(const struct speaker *speaker, const struct token_ids *ids, int64_t first)
 {
     struct text_stream all = { .tokenizer = speaker->tokenizer };
     char *text = NULL;
@@ -114,34 +133,42 @@ static void hear_token(void *context, int32_t token)
     if (!s->failed) s->failed = text_stream_add(&s->text, token, &s->error);
 }
 
-enum error_code speaker_open(struct speaker *speaker, const struct speaker_request *request, struct error *err)
-{
-    *speaker = (struct speaker){ .request = request };
-    enum error_code e = open_model(speaker, err);
-    if (!e) e = open_tokenizer(speaker, err);
-    if (!e) find_stops(speaker);
-    return e ? e : read_prompt(speaker, &speaker->ids, err);
-}
-
-enum error_code speaker_speak(struct speaker *speaker, FILE *out, struct error *err)
+static enum error_code speak_on(struct speaker *speaker, FILE *out, struct spoken *spoken, struct error *err)
 {
     const struct speaker_request *o = speaker->request;
-    speaker->prompt = speaker->ids.count;
+    struct token_ids *const ids = &spoken->ids;
+    spoken->prompt = ids->count;
     speaker->text = (struct text_stream){ .tokenizer = speaker->tokenizer, .out = out };
-    for (int64_t i = 0; i < speaker->prompt; i++) hear_token(speaker, speaker->ids.id[i]);
+    for (int64_t i = 0; i < spoken->prompt; i++) hear_token(speaker, ids->id[i]);
     const double began = measure_now();
-    enum error_code e = generate(&speaker->model, &speaker->ids, o->tokens, &o->how, speaker->stop,
+    enum error_code e = generate(&speaker->model, ids, o->tokens, &o->how, speaker->stop,
                                  o->endless ? 0 : speaker->stops, hear_token, speaker, err);
-    speaker->seconds = measure_now() - began;
+    spoken->seconds = measure_now() - began;
     text_stream_end(&speaker->text);
+    fputc('\n', out);
+    spoken->text = e ? NULL : speaker_text(speaker, ids, spoken->prompt);
+    snprintf(spoken->model, sizeof spoken->model, "%s", speaker->model.config.name);
     return !e && speaker->failed ? fail(err, speaker->failed, "%s", speaker->error.text) : e;
 }
 
-void speaker_close(struct speaker *speaker)
+enum error_code speak(const struct speaker_request *request, FILE *out, struct spoken *spoken, struct error *err)
 {
-    text_stream_free(&speaker->text);
-    token_ids_free(&speaker->ids);
-    if (speaker->tokenizer) tokenizer_close(speaker->tokenizer);
-    if (speaker->model.params) transformer_close(&speaker->model);
-    checkpoint_close(&speaker->saved);
+    struct speaker s = { .request = request };
+    *spoken = (struct spoken){ .prompt = 0 };
+    enum error_code e = open_model(&s, err);
+    if (!e) e = open_tokenizer(&s, err);
+    if (!e) find_stops(&s);
+    if (!e) e = read_prompt(&s, &spoken->ids, err);
+    if (!e) e = speak_on(&s, out, spoken, err);
+    text_stream_free(&s.text);
+    if (s.tokenizer) tokenizer_close(s.tokenizer);
+    if (s.model.params) transformer_close(&s.model);
+    checkpoint_close(&s.saved);
+    return e;
+}
+
+void spoken_free(struct spoken *spoken)
+{
+    token_ids_free(&spoken->ids);
+    free(spoken->text);
 }

@@ -15,8 +15,8 @@ static void quantized_fill(const struct quantized_bench *bench, enum quantized_n
     tracking_start(bench->world->device, bench->tracking, bench->row);
 }
 
-static enum error_code quantized_reduce(struct quantized_bench *bench, enum quantized_way way, struct block_format format,
-                                        struct error *err)
+static enum error_code quantized_reduce(struct quantized_bench *bench, enum quantized_way way,
+                                        struct block_format format, struct error *err)
 {
     if (way == EVERY_HOP)
         return quantised_ring_reduce_scatter(bench->flat.whole, bench->row, format, bench->tracking, err);

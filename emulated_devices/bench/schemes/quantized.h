@@ -7,7 +7,7 @@
 /* Quantised once and exchanged all to all; in two steps, inside and between nodes; at every hop of a ring. */
 enum quantized_way { ONCE, TWO_STEPS, EVERY_HOP, WAYS };
 
-/* What is summed: numbers from -1 to 1, or from 1 to 2. */
+/* Numbers from -1 to 1, or from 1 to 2, are summed. */
 enum quantized_numbers { RANDOM, ONE_SIGN, NUMBERS };
 
 /* Sums and maxima over all devices. */

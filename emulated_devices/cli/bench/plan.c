@@ -10,10 +10,9 @@ enum { PARTS = PLAN_SPEED_PARTS, ROWS = 8 };
 
 static void plan_add_row(struct table *table, int devices, const struct plan_speed_row *row)
 {
-    char folded[40];
-    const struct crew_outcome *o = &row->run.crew;
+    const struct crew_outcome *o = &row->crew;
     table_row(table, "%d\t%s\t%d\t%llu\t%llu\t%.2f\t%.0f\t%.0f\t%.1f", devices,
-              folding_describe(&row->run.folding, folded, sizeof folded), o->lives, (unsigned long long)o->events,
+              row->folded, o->lives, (unsigned long long)o->events,
            (unsigned long long)o->switches, row->seconds, o->events ? 1e9 * row->seconds / (double)o->events : 0,
            (double)row->kilobytes / 1024, 1e-9 * (double)row->step);
 }
@@ -49,7 +48,8 @@ static enum error_code plan_print_all(const struct plan_speed *wanted, struct er
 
 enum error_code bench_plan_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct plan_speed w = { .model = "gpt3-175b", .devices = "512,4096,16384", .micro = 8, .streams = USUAL_COMM_STREAMS };
+    struct plan_speed w = { .model = "gpt3-175b", .devices = "512,4096,16384", .micro = 8,
+                            .streams = USUAL_COMM_STREAMS };
     const char *cluster = BENCH_CLUSTER;
     bool help;
     (void)status;

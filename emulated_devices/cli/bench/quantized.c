@@ -17,8 +17,8 @@ struct asked {
 static const char *const way_name[WAYS] = { "all to all, once", "two all-to-alls", "ring, at every hop" };
 static const char *const numbers_name[NUMBERS] = { "of both signs, -1 to 1", "of one sign, 1 to 2" };
 
-static void quantized_add_row(struct table *table, const struct quantized_bench *bench, enum quantized_way way, const struct quantized_found *found,
-                              const struct quantized_found *once)
+static void quantized_add_row(struct table *table, const struct quantized_bench *bench, enum quantized_way way,
+                              const struct quantized_found *found, const struct quantized_found *once)
 {
     const double elements = (double)tensor_count(bench->row);
     table_row(table, "%s\t%.0f\t%.0f\t%.0f\t%.3f\t%.2e\t%.2e\t%.3f\t%.2f", way_name[way], found->messages, found->bytes,
@@ -27,7 +27,8 @@ static void quantized_add_row(struct table *table, const struct quantized_bench 
               sqrt(found->squares / once->squares));
 }
 
-static enum error_code print_ways(struct quantized_bench *bench, struct block_format format, enum quantized_numbers how, struct error *err)
+static enum error_code print_ways(struct quantized_bench *bench, struct block_format format,
+                                  enum quantized_numbers how, struct error *err)
 {
     struct quantized_found once = { 0 }, found;
     const bool speaks = bench->world->rank == 0;

@@ -5,7 +5,8 @@
 enum error_code show_dispatch(int argc, char **argv, int *status, struct error *err)
 {
     /* by default the first scheme that cuts experts */
-    struct dispatch_shown a = { .devices = 4, .etp = 1, .tokens = 3, .choices = 2, .name = expert_scheme_at(1)->head.name };
+    struct dispatch_shown a = { .devices = 4, .etp = 1, .tokens = 3, .choices = 2,
+                                .name = expert_scheme_at(1)->head.name };
     double limit = wait_limit(SHORT_WAIT_LIMIT);
     bool help;
     const struct option table[] = {

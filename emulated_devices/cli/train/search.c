@@ -1,7 +1,7 @@
 /* search.c -- `orrery search`: the best plans of a number of devices. */
 #include "emulated_devices/cli/train/train.h"
-#include "emulated_devices/run/report/report.h"
-#include "emulated_devices/run/report/report_changes.h"
+#include "emulated_devices/run/run.h"
+#include "emulated_devices/run/report/plan_report.h"
 #include "emulated_devices/search/planner.h"
 #include "ref/io/json.h"
 #include "ref/machine/measure.h"

@@ -3,7 +3,8 @@
 #define ORRERY_TRAIN_TRAIN_H
 
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/run/run.h"
+
+struct train_options;
 
 /* A command with the options of `orrery train`, or most of them. */
 struct run_kind {

@@ -1,4 +1,4 @@
-/* runs.c -- reads a run for a report from JSON, a log or a checkpoint.  cli/report/report.c reads runs;
+/* runs.c -- reads a run for a report from JSON, a log or a checkpoint.  draw/report/report.c reads runs;
  * draw/report/charts.c takes single numbers out of them.  A file that is none of the three is ERR_FORMAT.  Errors of
  * files are passed on. */
 #include "emulated_devices/draw/report/runs.h"

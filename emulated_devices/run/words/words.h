@@ -1,5 +1,5 @@
-/* words.h -- what the command line of a run says, before it is understood.  cli/train/options/ fills it from its tables;
- * take.c makes a plan of it. */
+/* words.h -- the command line of a run, before it is understood.  cli/train/options/ fills the words from its tables;
+ * take.c makes a plan of them. */
 #ifndef ORRERY_RUN_WORDS_H
 #define ORRERY_RUN_WORDS_H
 

@@ -1,4 +1,5 @@
-/* job.h -- a job of `orrery verify`: all cases of families of schemes on its devices.  Rank 0 prints a line for each. */
+/* job.h -- a job of `orrery verify`: all cases of families of schemes on its devices.  Rank 0 prints a line for
+ * each case. */
 #ifndef ORRERY_VERIFY_JOB_H
 #define ORRERY_VERIFY_JOB_H
 

@@ -1,9 +1,24 @@
-/* plan.c -- `orrery plan`: a training step of any mesh without its numbers, in this process.
- *
- * Every device runs as in `orrery train`, with the backend `count` and in a crew (comm/crew.h): messages, bytes, memory
- * and virtual time are the same, to the byte and the picosecond.
- */
+/* kinds.c -- which options of `orrery train` do not belong to `orrery infer`, `plan`, and topics of `show`. */
 #include "emulated_devices/cli/train/train.h"
+
+/* Options of training that a run without steps does not have. */
+static const char *const of_training[] = {
+    "--recompute", "--update-every", "--local-steps", "--outer-lr", "--outer-momentum", "--reshard-after-forward",
+    "--bucket", "--reduce-scatter", "--quantize-gradients", "--offload-slice", "--offload-stride", "--grad-dtype",
+    "--loss-scale", "--dropout", "--router-speed", "--optimizer", "--mezo-eps", "--perturb", "--lr", "--min-lr",
+    "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",
+    "--clip", "--weight-decay", "--as", "--rank", "--refresh", "--galore-scale", "--history",
+    "--damping", "--timeline", "--dump", "--isolate", "--paranoid", "--save", "--save-every",
+    "--keep", "--eval-every", "--owners-out", "--resume", "--override",
+    "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack",
+    "--unfolded", "--dry-run", NULL
+};
+
+const struct run_kind run_infer = {
+    .command = "infer", .without = of_training, .steps = 100, .infers = true,
+    .what = "Run the forward passes of a model on a mesh of emulated devices, on held-out text.\n"
+            "Its weights do not change; --model DIR says which they are.",
+};
 
 /* Options of a run that has numbers, text and processes. */
 #define OF_NUMBERS                                                                                  \
@@ -42,14 +57,3 @@ const struct run_kind run_show_data = SHOWS("data", "Draw who holds and sends wh
 const struct run_kind run_show_memory = SHOWS("memory", "Draw what the fullest device holds, pass by pass.");
 const struct run_kind run_show_plan = SHOWS("plan", "Draw which device has which layers, heads, sequences, tokens and "
                                                     "experts.");
-
-enum error_code command_plan(int argc, char **argv, int *status, struct error *err)
-{
-    struct train_options o;
-    (void)status;
-    enum error_code e = train_parse(&o, &run_plan, argc - 2, argv + 2, err);
-    if (!e && !o.help && o.steps < 1) e = fail(err, ERR_USAGE, "--steps 0: a plan is of at least one step");
-    if (!e && !o.help && launcher_rank() == 0) e = plan_step(&o, err);
-    train_options_free(&o);
-    return e;
-}
