@@ -62,9 +62,7 @@ enum error_code write_gradescope(const char *path, const struct score *scores, i
     }
     json_add(root, "score %g output_format %s visibility %s stdout_visibility %s", tenths / 10.0, "text", "visible",
              "hidden");
-    enum error_code e = json_write(path, root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(path, root, err);
 }
 
 /* ---- JUnit ------------------------------------------------------------------------------------------------------- */

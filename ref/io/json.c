@@ -330,3 +330,10 @@ enum error_code json_write(const char *path, const cJSON *root, struct error *er
     cJSON_free(text);
     return e;
 }
+
+enum error_code json_finish(const char *path, cJSON *root, struct error *err)
+{
+    const enum error_code e = json_write(path, root, err);
+    cJSON_Delete(root);
+    return e;
+}

@@ -74,4 +74,7 @@ char *json_text(const cJSON *root, bool formatted);
  */
 enum error_code json_write(const char *path, const cJSON *root, struct error *);
 
+/** Write a document as json_write does, and delete it, also after a failure.  @return as json_write. */
+enum error_code json_finish(const char *path, cJSON *root, struct error *);
+
 #endif

@@ -89,7 +89,5 @@ enum error_code cluster_write(const char *path, const struct cluster *cluster, s
 {
     cJSON *root = cluster_document(cluster);
     if (root == NULL) return fail(err, ERR_MEMORY, "no memory for a cluster file");
-    const enum error_code e = json_write(path, root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(path, root, err);
 }

@@ -134,9 +134,7 @@ static enum error_code write_rows(const struct layer_bench *bench, struct error 
 {
     cJSON *root = cJSON_CreateObject(), *rows = cJSON_AddArrayToObject(root, "rows");
     for (int i = 0; i < bench->lanes; i++) cJSON_AddItemToArray(rows, tensor_device_row_of(bench, &bench->lane[i]));
-    const enum error_code e = json_write(bench->asked->json ? bench->asked->json : "-", root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(bench->asked->json ? bench->asked->json : "-", root, err);
 }
 
 enum error_code bench_tensor_device(struct comm *world, const void *asked, struct error *err)

@@ -37,9 +37,7 @@ static enum error_code check_write_json(const struct asked *asked, const struct 
                            " seconds %g processor_seconds %g memory_mb %g", asked->measures.model,
                            (double)asked->measures.sequences * asked->measures.tokens, asked->measures.ranks,
                            found->dump, found->golden, found->seconds, found->processor, found->memory);
-    const enum error_code e = fail_about(err, json_write(asked->json, root, err), "--json");
-    cJSON_Delete(root);
-    return e;
+    return fail_about(err, json_finish(asked->json, root, err), "--json");
 }
 
 static void print(const struct check_speed *measures, const struct check_speed_found *found)

@@ -149,9 +149,7 @@ static enum error_code step_write_json(const struct shown *shown, struct error *
         if (shown->p->rounds[i] > 0)
             json_processor(step_json_row(rows, step_name_of(&step_meshes[i], what, sizeof what), shown->p->meshed[i],
                                     shown->p->rounds[i], &shown->p->calls[i]), shown, i);
-    const enum error_code e = fail_about(err, json_write(shown->b->json, root, err), "--json");
-    cJSON_Delete(root);
-    return e;
+    return fail_about(err, json_finish(shown->b->json, root, err), "--json");
 }
 
 static enum error_code bench_step_show(const struct bench_step *step, const struct step_pace *step_pace,

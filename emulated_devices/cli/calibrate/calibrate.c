@@ -121,9 +121,7 @@ static enum error_code calibrate_write_json(const char *path, const struct resul
     for (enum work_kind k = 0; k <= WORK_MEMORY; k++) cJSON_AddNumberToObject(far, kind[k], result->far->kind[k]);
     json_add(far, "messages %g", result->far->volleys);
     cJSON_AddItemToObject(root, "cluster", cluster_document(result->c));
-    const enum error_code e = fail_about(err, json_write(path, root, err), "--json");
-    cJSON_Delete(root);
-    return e;
+    return fail_about(err, json_finish(path, root, err), "--json");
 }
 
 /* ---- measuring --------------------------------------------------------------------------------------------------- */

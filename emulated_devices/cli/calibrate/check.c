@@ -52,9 +52,7 @@ static enum error_code calibrate_check_write_json(const struct timed_steps *step
                  " error_percent %g", r->model, r->mesh->name, r->mesh->devices, r->clock, r->took.least,
                  r->took.median, error_of(r));
     }
-    const enum error_code e = fail_about(err, json_write(json, root, err), "--json");
-    cJSON_Delete(root);
-    return e;
+    return fail_about(err, json_finish(json, root, err), "--json");
 }
 
 enum error_code calibrate_check(const struct steps_request *asked, const char *json, bool quiet, struct error *err)

@@ -371,9 +371,7 @@ static enum error_code search_write_json(const struct report *report, struct err
     frontier = cJSON_AddArrayToObject(root, "frontier");
     for (int i = 0; i < report->frontiers; i++) add_candidate(frontier, report, report->frontier[i]);
     if (report->fit == 0) add_smallest(root, report);
-    const enum error_code e = json_write(report->options->json, root, err);
-    cJSON_Delete(root);
-    return fail_about(err, e, "--json");
+    return fail_about(err, json_finish(report->options->json, root, err), "--json");
 }
 
 /* ---- nothing fits ------------------------------------------------------------------------------------------------ */

@@ -105,9 +105,7 @@ static enum error_code write_training(const struct trainer *trainer, const cJSON
         cJSON_Delete(root);
         return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     }
-    const enum error_code e = json_write(path, root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(path, root, err);
 }
 
 enum error_code checkpoint_probe(const char *dir, struct error *err)

@@ -154,7 +154,5 @@ enum error_code report_json(const struct train_record *record, const char *forma
 {
     cJSON *root = report_object(record, format, true, err);
     if (root == NULL) return ERR_MEMORY;
-    const enum error_code e = json_write(path, root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(path, root, err);
 }

@@ -51,9 +51,7 @@ static enum error_code write_job(struct job *job, const char *path, struct error
                            job->world->size, job->count.cases, job->count.passed, job->count.refused,
                            (double)job->count.invariants);
     cJSON_AddItemReferenceToObject(root, "cases", job->cases);
-    enum error_code e = json_write(path, root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(path, root, err);
 }
 
 void verify_print_count(struct verify_count all)

@@ -131,9 +131,7 @@ static enum error_code write_rows(const struct comm *world, struct shown *shown,
                            world->device->clock.cluster.name, cores_usable(), asked->runs);
     cJSON_AddItemToObject(root, "rows", shown->rows);
     shown->rows = NULL;
-    const enum error_code e = json_write(shown->job->json, root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(shown->job->json, root, err);
 }
 
 enum error_code bench_collectives_device(struct comm *world, const void *asked, struct error *err)

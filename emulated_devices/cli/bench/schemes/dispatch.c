@@ -118,9 +118,7 @@ static enum error_code dispatch_write_json(const struct dispatch_counted *counte
             cJSON_AddNumberToObject(row, dispatch_count_names[c], counted->row[i].count[c]);
     }
     dispatch_load_json(counted->load, root);
-    const enum error_code e = json_write(path, root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(path, root, err);
 }
 
 static enum error_code dispatch_report(const struct dispatch_counted *counted, const struct asked *asked,
