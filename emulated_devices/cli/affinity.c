@@ -31,8 +31,7 @@ static enum error_code affinity_parse(struct asked *asked, int argc, char **argv
                          "Find which experts the tokens of a text choose, and group both into N parts, so that most\n"
                          "choices are inside a part. Write a folder with the same model, its experts in the order of\n"
                          "the parts, and affinity.json, the part of each token, for orrery train --model OUT\n"
-                         "--dispatch speculative --affinity OUT/affinity.json.",
-                         argc - 2, argv + 2, table, help, err);
+                         "--dispatch speculative --affinity OUT/affinity.json.", argc - 2, argv + 2, table, help, err);
 }
 
 static void print_result(const struct model_config *config, const struct grouping *how)
@@ -45,8 +44,7 @@ static void print_result(const struct model_config *config, const struct groupin
            "  experts and tokens grouped               %6.1f %%        %6.1f %%     %6.1f %%\n"
            "experts of the part with most choices, over the mean: %.2f\n\n"
            "wrote   %s: config.json, model.safetensors, affinity.json\n",
-           config->name, (long long)config->L, (long long)config->mixture.E,
-           (long long)config->mixture.k,
+           config->name, (long long)config->L, (long long)config->mixture.E, (long long)config->mixture.k,
            how->parts, how->batches, how->batch, how->seq, how->parts, 100 * nothing, 100 * nothing,
            100 * how->local, 100 * how->checked,
            how->parts > 1 ? 100 * (1 - (1 - how->checked) / (1 - nothing)) : 0, how->imbalance,

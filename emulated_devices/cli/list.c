@@ -274,8 +274,7 @@ static void list_links(const struct cluster *cluster)
         const struct link *k = &cluster->link[l];
         char gap[96] = "", eager[96] = "", devices[32] = "";
         if (k->gap > 0)
-            snprintf(gap, sizeof gap, ", each message occupies a port for %s more",
-                     picoseconds_exact(k->gap).text);
+            snprintf(gap, sizeof gap, ", each message occupies a port for %s more", picoseconds_exact(k->gap).text);
         if (k->eager != ALWAYS_EAGER)
             snprintf(eager, sizeof eager, ", above %s a message waits for its receiver", size_format(k->eager).text);
         if (k->devices > 0) snprintf(devices, sizeof devices, "; %d devices", k->devices);
@@ -310,8 +309,7 @@ static void list_kernels(const struct kernels *kernels)
         field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %s each",
               (long long)kernels->units, (long long)kernels->tile_rows, (long long)kernels->tile_columns,
               (double)kernels->matrix_permille / 10, (long long)kernels->half_depth,
-              (double)kernels->memory_permille / 10,
-              picoseconds_exact(kernels->launch).text);
+              (double)kernels->memory_permille / 10, picoseconds_exact(kernels->launch).text);
     field("from %s", kernels->source);
 }
 
@@ -399,8 +397,7 @@ static void list_dtypes(void)
         snprintf(text, sizeof text, "%zu bytes, unit roundoff %.3g", dtype_size(t), dtype_unit(t));
         entry(dtype_name(t), text);
         if (dtype_wide(t) != (enum dtype)t)
-            field("sums, statistics, masters and optimizer state in fp32%s",
-                  dtype_is_scaled(t) ? "; loss scaled" : "");
+            field("sums, statistics, masters and optimizer state in fp32%s", dtype_is_scaled(t) ? "; loss scaled" : "");
     }
 }
 
@@ -471,8 +468,7 @@ enum error_code command_list(int argc, char **argv, int *status, struct error *e
         { 0 }
     };
     enum error_code e = parse_command(
-        "list", "[WHAT]",
-        "List everything registered, by the names that other commands take.",
+        "list", "[WHAT]", "List everything registered, by the names that other commands take.",
         argc - 2, argv + 2, table, &help, err);
     if (e || help) return e;
     now.brief = what == NULL;

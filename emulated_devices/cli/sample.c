@@ -39,12 +39,6 @@ static enum error_code sample_parse(struct speaker_request *options, int *top_k,
                          argc - 2, argv + 2, table, help, err);
 }
 
-static void add_list(cJSON *to, const char *name, const int32_t *id, int64_t n)
-{
-    cJSON *list = cJSON_AddArrayToObject(to, name);
-    for (int64_t i = 0; i < n; i++) cJSON_AddItemToArray(list, cJSON_CreateNumber(id[i]));
-}
-
 static void add_summary(const struct speaker_request *asked, const struct spoken *spoken)
 {
     cJSON *data = document_data();
@@ -54,8 +48,8 @@ static void add_summary(const struct speaker_request *asked, const struct spoken
     if (data == NULL) return;
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)how->seed);
     json_add(data, "model %s prompt %s", spoken->model, asked->prompt);
-    add_list(data, "prompt_ids", spoken->ids.id, spoken->prompt);
-    add_list(data, "ids", spoken->ids.id + spoken->prompt, written);
+    cJSON_AddItemToObject(data, "prompt_ids", cJSON_CreateIntArray(spoken->ids.id, (int)spoken->prompt));
+    cJSON_AddItemToObject(data, "ids", cJSON_CreateIntArray(spoken->ids.id + spoken->prompt, (int)written));
     json_add(data, "continuation %s temperature %g top_k %g top_p %g seed %s ended %hhd seconds %g"
              " tokens_per_second %g",
              spoken->text ? spoken->text : "", how->temperature, (double)how->top_k, how->top_p, seed,

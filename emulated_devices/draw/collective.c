@@ -243,8 +243,7 @@ static void describe_cell(const struct state *state, int device, int b, char tex
 static bool cell_changed(const struct state *state, const unsigned *before, int device, int b)
 {
     const int64_t first = block_first(state, b), n = block_first(state, b + 1) - first;
-    return before &&
-           memcmp(&has_of(state, device)[first], &before[device * state->places + first],
+    return before && memcmp(&has_of(state, device)[first], &before[device * state->places + first],
                   sizeof *before * (size_t)n) != 0;
 }
 

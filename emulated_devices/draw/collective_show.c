@@ -110,8 +110,7 @@ static enum error_code collective_join(struct show_trace *trace, const struct re
         for (int r = 0; r < trace->P; r++)
             for (int64_t at = 0; at < steps[r].used; at += 3 + steps[r].number[at + 2], trace->events++)
                 if (pass == 1)
-                    trace->event[trace->events] =
-                        (struct show_event){ .device = r, .from = (int)steps[r].number[at],
+                    trace->event[trace->events] = (struct show_event){ .device = r, .from = (int)steps[r].number[at],
                                              .time = times[r].number[at + 1],
                                              .step = (steps[r].number[at + 1] + round_link.gap / 2) / round_link.gap,
                                              .count = steps[r].number[at + 2], .symbols = &steps[r].number[at + 3] };

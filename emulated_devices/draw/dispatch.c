@@ -138,8 +138,7 @@ static void print_start(const struct dispatch_trace *trace)
     const struct expert_shape *s = &trace->layer->shape;
     printf("\n%lld experts, %d devices, a to %c; %lld token%s of each, with its %lld expert%s:\n\n",
            (long long)s->E, trace->P, letter(trace->P - 1), (long long)s->tokens, s->tokens == 1 ? "" : "s",
-           (long long)s->k,
-           s->k == 1 ? "" : "s");
+           (long long)s->k, s->k == 1 ? "" : "s");
     for (int r = 0; r < trace->P; r++) {
         struct line l = { .used = 0 };
         for (int64_t i = 0; i < s->tokens; i++) {
@@ -368,8 +367,7 @@ enum error_code dispatch_shown_check(struct dispatch_shown *shown, struct error 
     if (shown->choices > shown->experts)
         return fail(err, ERR_USAGE, "--choices %d: there are only %d experts", shown->choices, shown->experts);
     return shown->devices % shown->etp == 0 ? OK
-           : fail(err, ERR_USAGE, "--etp %d: does not divide --devices %d", shown->etp,
-                  shown->devices);
+           : fail(err, ERR_USAGE, "--etp %d: does not divide --devices %d", shown->etp, shown->devices);
 }
 
 static enum error_code dispatch_run(struct comm *world, struct expert_layer *layer, struct record *record,

@@ -359,8 +359,7 @@ enum error_code show_tensor_draw(const struct tensor_trace *trace, struct error 
         "\nThe matrix \"%s\" on %d device%s: Y [%lld,%lld] = X [%lld,%lld] W [%lld,%lld]^T.\n[0:4,2:6]: rows 0 to "
            "3, columns 2 to 5.",
            trace->role, trace->P, trace->P > 1 ? "s" : "", (long long)l->N, (long long)l->O, (long long)l->N,
-           (long long)l->I,
-           (long long)l->O, (long long)l->I);
+           (long long)l->I, (long long)l->O, (long long)l->I);
     if (trace->P > 1)
         say(stdout, 0, "An inner dimension has %d parts. Y[..](01) has parts 0 and 1 in its sums; Y[..] all of them.",
             trace->P);

@@ -155,8 +155,7 @@ void symbols_compute(const struct linear_layer *layer, struct record *record)
 
 /* A cluster whose time counts rounds: a message occupies its ports for one round, and so does a product
  * (symbols_compute). */
-static const struct cluster rounds = { .name = "rounds",
-                                       .levels = 1,
+static const struct cluster rounds = { .name = "rounds", .levels = 1,
                                        .link = { { .gap = TENSOR_ROUND, .eager = ALWAYS_EAGER } } };
 
 static void note_received(void *record, const struct exchange *exchange, int from, const void *data, uint64_t bytes)

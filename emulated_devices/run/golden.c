@@ -251,8 +251,7 @@ static enum error_code conclude(struct session *session, struct error *err)
     enum error_code e = run_log_end(&session->log, err);
     if (!e && json) e = fail_about(err, report_json(&session->record, "orrery train", json, err), "--json");
     if (e || comparison_holds(&session->record.comparison)) return e;
-    return fail(err, ERR_CHECK, "%s",
-                (session->record.comparison.failed ? comparison_describe : comparison_unjudged)(
+    return fail(err, ERR_CHECK, "%s", (session->record.comparison.failed ? comparison_describe : comparison_unjudged)(
                     text, sizeof text, &session->record.comparison, &session->options->plan));
 }
 

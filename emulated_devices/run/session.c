@@ -125,8 +125,7 @@ static enum error_code say_memory(const struct train_record *record, enum error_
     const uint64_t need = record->device[most].peak.total;
     if (budget == 0 || need <= budget) return e;
     report_memory(record);
-    return fail(err, ERR_MEMORY,
-                "--memory %s: device %d (%s) needs %s; --memory %s would be enough for every device",
+    return fail(err, ERR_MEMORY, "--memory %s: device %d (%s) needs %s; --memory %s would be enough for every device",
                 size_word(budget).text, most, mesh_describe(m, most, place, sizeof place), size_format(need).text,
                 size_enough(need).text);
 }
@@ -134,8 +133,7 @@ static enum error_code say_memory(const struct train_record *record, enum error_
 /* Collect every device's report on rank 0; also after a run that ran out of memory. */
 static enum error_code collect_record(struct session *session, enum error_code e, struct error *err)
 {
-    const enum error_code told =
-        collect_reports(&session->trainer, session->trainer.step - session->record.first_step,
+    const enum error_code told = collect_reports(&session->trainer, session->trainer.step - session->record.first_step,
                         session->record.device, err);
     if (told) return told;
     return comm_agree(session->trainer.comm, session->speaks ? say_memory(&session->record, e, err) : e, err);
@@ -154,8 +152,7 @@ static enum error_code session_judge(struct session *session, const struct train
     struct error unread;
     if (group_agree(session->trainer.comm->everyone,
                     session->speaks && session->record.divergence.what ? fail(&unread, ERR_DIVERGED, "it has")
-                        : OK, &unread) &&
-        !session->divergence.what)
+                        : OK, &unread) && !session->divergence.what)
         session->divergence.what = "model";
     return OK;
 }

@@ -61,8 +61,7 @@ static enum error_code open_tokenizer(struct speaker *speaker, struct error *err
     snprintf(own, sizeof own, "%s/tokenizer.json", speaker->dir);
     const char *path = o->tokenizer                           ? o->tokenizer
                        : speaker->dir[0] && access(own, F_OK) == 0 ? own
-                       : cJSON_IsString(of_run)               ? of_run->valuestring
-                                                              : NULL;
+                       : cJSON_IsString(of_run)               ? of_run->valuestring : NULL;
     return path ? fail_about(err, tokenizer_open(&speaker->tokenizer, path, err), "--tokenizer") : OK;
 }
 

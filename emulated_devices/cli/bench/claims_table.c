@@ -1,6 +1,6 @@
 /* claims_table.c -- prints claims as a table, and adds them to a JSON document.  cli/bench/published.c,
  * cli/bench/offload.c and tables of cli/bench/schemes print.  Only cli/bench/published.c adds claims to a document.
- * No function reports errors. */
+ * claims_show passes errors on. */
 #include "emulated_devices/cli/bench/claims_table.h"
 #include "ref/io/json.h"
 #include "ref/io/table.h"
@@ -51,6 +51,17 @@ void claims_print(const struct claims *claims, bool every)
     else
         printf("  %d rows: error %.2f %% on average, median %.2f %%, at most %.2f %%\n\n", claims->computed,
                claims->mean, claims->median, claims->worst);
+}
+
+enum error_code claims_show(const char *name, const struct claims_setting *setting, struct error *err)
+{
+    struct claims claims;
+    enum error_code e = claims_find(&claims, name, NULL, err);
+    if (e) return e;
+    e = claims_compute(&claims, setting, err);
+    if (!e && (setting->status == NULL || *setting->status == 0)) claims_print(&claims, true);
+    claims_free(&claims);
+    return e;
 }
 
 void claims_add(const struct claims *claims, cJSON *sections)

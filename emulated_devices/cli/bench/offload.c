@@ -49,15 +49,10 @@ static void add_stride(struct table *table, const char *name, picoseconds took, 
 
 static enum error_code print_published(struct comm *alone, const struct asked *asked, struct error *err)
 {
-    struct claims claims;
     char slice[16];
     snprintf(slice, sizeof slice, "%d", asked->slice);
-    const struct claims_setting setting = { .word = { "--slice", slice }, .words = 2, .alone = alone };
-    enum error_code e = claims_find(&claims, "offload-strides", NULL, err);
-    if (!e) e = claims_compute(&claims, &setting, err);
-    if (!e) claims_print(&claims, true);
-    claims_free(&claims);
-    return e;
+    return claims_show("offload-strides", &(struct claims_setting){ .word = { "--slice", slice }, .words = 2,
+                                                                    .alone = alone }, err);
 }
 
 /* The copies of an average slice, by the cluster's rates: 2 bytes of gradient and 12 of master and states are read,
@@ -103,8 +98,7 @@ static void offload_add_row(struct table *table, const char *name, const struct 
     const double want = 1 - (RING_LAYERS - layers) * ring_expert_bytes() / (double)all->weights;
     table_row(table, "%s\t%.1f\t%.3f\t%.3f\t%.1f\t%llu\t%.1f", name, (double)ring_run->weights / 1000,
            (double)ring_run->weights / (double)all->weights, want, (double)ring_run->read / 1000,
-           (unsigned long long)ring_run->reads,
-           ring_run->us);
+           (unsigned long long)ring_run->reads, ring_run->us);
 }
 
 static void print_rings(const struct ring_run run[RING_RUNS], const struct cluster *cluster, int devices)

@@ -23,8 +23,7 @@ static void quantized_add_row(struct table *table, const struct quantized_bench 
     const double elements = (double)tensor_count(bench->row);
     table_row(table, "%s\t%.0f\t%.0f\t%.0f\t%.3f\t%.2e\t%.2e\t%.3f\t%.2f", way_name[way], found->messages, found->bytes,
               found->between, found->time * 1e-6, sqrt(found->squares / elements), sqrt(found->bounds / elements),
-              found->worst,
-              sqrt(found->squares / once->squares));
+              found->worst, sqrt(found->squares / once->squares));
 }
 
 static enum error_code print_ways(struct quantized_bench *bench, struct block_format format,
@@ -98,8 +97,7 @@ enum error_code bench_quantized_topic(int argc, char **argv, int *status, struct
         "bench quantized", "[options]",
         "Measure the error of a reduce-scatter of int8 or int4 codes, beside the proven bound:\n"
         "quantised once and exchanged all to all; in two steps, inside and between nodes; and at every hop\n"
-        "of a ring. Exit status 3 if an error exceeds its bound.",
-        argc - 3, argv + 3, table, &help, err);
+        "of a ring. Exit status 3 if an error exceeds its bound.", argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     e = cluster_find(&a.cluster, a.cluster_name, err);
     if (e) return e;

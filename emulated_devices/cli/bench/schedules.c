@@ -169,8 +169,7 @@ static enum error_code schedules_print_all(const struct wanted *wanted, struct e
         struct schedule s;
         struct timing t;
         struct error why;
-        const struct schedule_request q = { .devices = wanted->pp,
-                                            .micros = wanted->micro,
+        const struct schedule_request q = { .devices = wanted->pp, .micros = wanted->micro,
                                             .chunks = schedule_generator_at(i)->chunks ? 0 : 2,
                                             .forward = (int64_t)wanted->forward,
                                             .backward_input = (int64_t)wanted->backward_input,
@@ -212,8 +211,7 @@ enum error_code bench_schedules_topic(int argc, char **argv, int *status, struct
         { 0 }
     };
     enum error_code e = parse_command(
-        "bench schedules", "[options]",
-        "Compare bubble rates with published ones, then all schedules with each other.",
+        "bench schedules", "[options]", "Compare bubble rates with published ones, then all schedules with each other.",
         argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     e = print_published(err);

@@ -37,8 +37,7 @@ static void segments_print_all(struct wanted *wanted)
 {
     say(stdout, 0, "Pipelined collectives of fp32 vectors on %s: the segment that is chosen; the best of\n"
         "1, 2, .. 10 segments and then each tenth more; the chosen time over the best; that of %d KB over\n"
-        "the chosen.\n",
-        wanted->cluster.name, USUAL_SEGMENT >> 10);
+        "the chosen.\n", wanted->cluster.name, USUAL_SEGMENT >> 10);
     struct table t = table_start("segments", 2, "collective\talgorithm\tP\tvector\tsegment\tus\tbest\tits us"
                                                 "\tover best\t32K");
     for (int i = 0; algorithms[i] != NULL; i++)
@@ -80,8 +79,7 @@ enum error_code bench_segments_topic(int argc, char **argv, int *status, struct 
     enum error_code e = parse_command(
         "bench segments", "[options]",
         "How long the segments are in which pipelined collectives send a vector, and what other lengths\n"
-        "would take. All times are virtual, of calls without numbers.",
-        argc - 3, argv + 3, table, &help, err);
+        "would take. All times are virtual, of calls without numbers.", argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     e = cluster_find(&w.cluster, cluster, err);
     if (!e) e = bench_devices(w.devices, ATTEMPT_MOST_DEVICES, ROWS, w.P, &w.counts, err);

@@ -242,8 +242,7 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
         { 0 }
     };
     enum error_code e = parse_command(
-        "bench step", "[options]",
-        "Measure the speed of a training step, and this machine's limit in the same run.",
+        "bench step", "[options]", "Measure the speed of a training step, and this machine's limit in the same run.",
         argc - 3, argv + 3, table, &help, err);
     if (!e && !help) e = check_backend("--backend", b.backend, err);
     if (!e && !help && b.beside) e = check_backend("--beside", b.beside, err);

@@ -88,8 +88,7 @@ static void print_report(const struct result *result)
             picoseconds_format((double)l->gap).text, byte_rate_format(1e6 * (double)l->rate).text);
     say(stdout, 8, "misfit  products %.1f %%, attention %.1f %%, other operations %.1f %%, messages %.1f %%",
         100 * result->far->kind[WORK_PRODUCT], 100 * result->far->kind[WORK_ATTENTION],
-        100 * result->far->kind[WORK_MEMORY],
-        100 * result->far->volleys);
+        100 * result->far->kind[WORK_MEMORY], 100 * result->far->volleys);
     say(stdout, 8, "noise   the median round took %.2f times the least", noise(m));
 }
 
@@ -168,8 +167,7 @@ static enum error_code calibrate_parse(struct asked *asked, int argc, char **arg
     const struct option table[] = {
         { "--devices", "N", OPTION_INT, &asked->devices, .min = 1, .max = CALIBRATE_MOST_DEVICES,
           .given = &asked->devices_given,
-              .help = "for so many devices; default: as many as there are cores; with --check "
-                                              "at most so many, 4" },
+              .help = "for so many devices; default: as many as there are cores; with --check at most so many, 4" },
         { "--out", "FILE", OPTION_STRING, &asked->out, .help = "write a cluster file: --cluster FILE" },
         { "--dtype", "NAME", OPTION_CHOICE, &asked->dtype, .choices = number_formats, .help = "format of the tensors" },
         { "--rounds", "N", OPTION_INT, &asked->rounds, .min = 1, .max = CALIBRATE_MOST_ROUNDS,
@@ -196,8 +194,7 @@ static enum error_code calibrate_parse(struct asked *asked, int argc, char **arg
         "calibrate", "[--out FILE] | --check",
         "Measure this machine as a cluster: matrix products of several sizes, attention, operations that mostly read\n"
         "and write, the start of a call, and messages between devices, on all devices at once. With more devices\n"
-        "than cores these are shares of a core.",
-        argc - 2, argv + 2, table, help, err);
+        "than cores these are shares of a core.", argc - 2, argv + 2, table, help, err);
 }
 
 static enum error_code calibrate_take(struct asked *asked, struct error *err)

@@ -87,8 +87,7 @@ enum error_code show_cluster(int argc, char **argv, int *status, struct error *e
     (void)status;
     enum error_code e = parse_command("show cluster", "[NAME|FILE] [options]",
                                       "Show how long a message takes between two devices of a described machine, if\n"
-                                      "nothing else is sent.",
-                                      argc - 3, argv + 3, table, &help, err);
+                                      "nothing else is sent.", argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     e = cluster_find(&p.cluster, name, err);
     if (!e) e = cluster_check(&p.cluster, p.devices, F32, err);

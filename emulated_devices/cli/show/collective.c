@@ -15,8 +15,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
     if (a.operation == OPERATION_COUNT) return fail(err, ERR_USAGE, "show %s: there is no such collective", argv[2]);
     const struct option table[] = {
         { "ALGO", NULL, OPTION_STRING, &a.algorithm,
-          .help = "algorithm, or auto (the least time); default: the first one of "
-                  "`orrery list collectives`" },
+          .help = "algorithm, or auto (the least time); default: the first one of `orrery list collectives`" },
         { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_MOST_DEVICES, .help = "number of devices" },
         { "--count", "N", OPTION_INT, &a.count, .min = 0, .max = 1 << 20,
           .help = "elements of the vector, of 8 bytes each; -1: one for each device" },
@@ -30,8 +29,7 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
     };
     snprintf(command, sizeof command, "show %s", argv[2]);
     enum error_code e = parse_command(
-        command, "[ALGO] [options]",
-        "Run a collective, and draw step by step what each device sends and holds.",
+        command, "[ALGO] [options]", "Run a collective, and draw step by step what each device sends and holds.",
         argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     set_wait_limit(limit);

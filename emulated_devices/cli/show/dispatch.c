@@ -27,8 +27,7 @@ enum error_code show_dispatch(int argc, char **argv, int *status, struct error *
     enum error_code e = parse_command(
         "show dispatch", "[NAME] [options]",
         "Send tokens to experts on several devices and back, and draw which token goes where in each\n"
-        "hop, and which expert computes it.",
-        argc - 3, argv + 3, table, &help, err);
+        "hop, and which expert computes it.", argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     set_wait_limit(limit);
     e = dispatch_shown_check(&a, err);

@@ -44,10 +44,8 @@ static const char *step_name(const struct sbp_mesh *sbp_mesh, const struct boxin
         [SUM_AND_SPLIT] = "reduce-scatter", [SUM_ALL] = "all-reduce", [MAKE_PARTIAL] = "zeros"
     };
     const bool gathers = step->kind == REDISTRIBUTE && step->from.on[0].kind == SBP_S && step->to.on[0].kind == SBP_B;
-    return step->kind != REDISTRIBUTE   ? name[step->kind]
-           : boxing->elements == 0        ? "cut"
-           : sbp_mesh->axes == 1 && gathers ? "all-gather"
-           : sbp_mesh->axes == 1            ? "all-to-all"
+    return step->kind != REDISTRIBUTE   ? name[step->kind] : boxing->elements == 0        ? "cut"
+           : sbp_mesh->axes == 1 && gathers ? "all-gather" : sbp_mesh->axes == 1            ? "all-to-all"
                                      : "redistribute";
 }
 
@@ -159,8 +157,7 @@ static enum error_code show_run(const struct sbp_graph *sbp_graph, const struct 
     if (t.bytes != (uint64_t)assignment->elements * sizeof(double))
         return fail(err, ERR_CHECK, "show sbp: wrong: the devices have sent %llu bytes, where %lld elements are "
                     "counted", (unsigned long long)t.bytes, (long long)assignment->elements);
-    return t.off <= TRIAL_BOUND ? OK
-                                : fail(err, ERR_CHECK, "show sbp: wrong: %s is off by %.1e of what one device has",
+    return t.off <= TRIAL_BOUND ? OK : fail(err, ERR_CHECK, "show sbp: wrong: %s is off by %.1e of what one device has",
                                        sbp_graph->tensor[t.farthest].name, t.off);
 }
 
@@ -214,8 +211,7 @@ static enum error_code find_family(const char *name, struct model_config *config
     }
     for (int f = 0; families[f] && n < MOST_FAMILIES; f++) names[n++] = families[f]->name;
     if (nearest_name(name, names, (size_t)n)) return fail_unknown_name(err, "show sbp", name, names, (size_t)n);
-    return fail(err, ERR_USAGE, "show sbp %s: must be mlp or one of %s", printable(name).text,
-                families_text().text);
+    return fail(err, ERR_USAGE, "show sbp %s: must be mlp or one of %s", printable(name).text, families_text().text);
 }
 
 struct sizes { int B, S, D, H, K, F; };

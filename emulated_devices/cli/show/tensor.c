@@ -21,8 +21,7 @@ enum error_code show_tensor(int argc, char **argv, int *status, struct error *er
     enum error_code e = parse_command(
         "show tensor", "[NAME] [options]",
         "Run a linear layer forward and backward under a tensor scheme, and draw step by step\nwhich "
-        "device has which block, and what is sent, multiplied and added.",
-        argc - 3, argv + 3, table, &help, err);
+        "device has which block, and what is sent, multiplied and added.", argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     set_wait_limit(limit);
     e = tensor_scheme_find(&a.scheme, name, err);

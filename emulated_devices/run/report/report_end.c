@@ -95,8 +95,7 @@ void report_end(const struct train_record *record)
     if (record->steps > 0) {
         const double s = report_median(record, record->seconds), B = report_mean_sequences(record);
         say(record->out, 8, "\nspeed   median step %s, %s tokens/s, %s on all devices together", time_format(s).text,
-            count_format(B * (double)p->S / s).text,
-            flop_rate_format(plan_step_flops(p) * B / (double)p->B / s).text);
+            count_format(B * (double)p->S / s).text, flop_rate_format(plan_step_flops(p) * B / (double)p->B / s).text);
         report_virtual_time(record);
     }
     report_rounds(record);

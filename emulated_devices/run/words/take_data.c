@@ -127,8 +127,7 @@ enum error_code take_storage(struct train_options *options, const struct train_w
     if (!e && options->golden && data_outer(&p->data).every > 0)
         e = fail(err, ERR_USAGE,
                  "--data-parallel %s: a golden file's run adds up the gradients of every step; --check ref trains "
-                 "copies apart",
-                 p->data.scheme);
+                 "copies apart", p->data.scheme);
     if (!e) e = take_formats(options, words->grad_dtype, err);
     return e ? e : take_offload(p, &words->offload, err);
 }

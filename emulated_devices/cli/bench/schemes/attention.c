@@ -55,8 +55,7 @@ static enum error_code attention_parse(struct asked *asked, int argc, char **arg
         "bench attention", "[options]",
         "Compare the attention schemes for one layer, forward and backward, on nodes with fast links inside:\n"
         "virtual time, what is sent, and memory; what papers claim, and where it does not help; and the\n"
-        "wall time of 8 devices on this machine beside that of one.",
-        argc - 3, argv + 3, table, help, err);
+        "wall time of 8 devices on this machine beside that of one.", argc - 3, argv + 3, table, help, err);
 }
 
 static enum error_code attention_take(struct asked *asked, struct error *err)
@@ -95,9 +94,7 @@ static void attention_print_head(const struct asked *asked, const struct cluster
         "%d key/value heads, width %d, %s, on %s%s.\n"
         "Virtual time, and how many times faster than one device; of the device with most: what it sends,\n"
         "MB of this to other nodes, and memory at the peak.\n",
-        asked->B, plural(asked->B), asked->S, asked->H, asked->K,
-        asked->A, asked->dtype,
-        cluster->name, nodes);
+        asked->B, plural(asked->B), asked->S, asked->H, asked->K, asked->A, asked->dtype, cluster->name, nodes);
 }
 
 static void say_rows(struct table *table, const struct attention_rows *rows, int P, double *one)
@@ -159,16 +156,10 @@ static enum error_code attention_compare(const struct asked *asked, char *progra
 /* Run what papers compare, in bf16 on this cluster, and print it beside their claims. */
 static enum error_code compare_with_claims(const char *cluster, char *program, int *status, struct error *err)
 {
-    struct claims claims;
     const struct claims_setting setting = { .word = { "--cluster", cluster }, .words = 2, .program = program,
                                             .status = status };
-    enum error_code e = claims_find(&claims, "attention", NULL, err);
-    if (e) return e;
-    e = claims_compute(&claims, &setting, err);
     printf("\n");
-    if (!e && *status == 0) claims_print(&claims, true);
-    claims_free(&claims);
-    return e;
+    return claims_show("attention", &setting, err);
 }
 
 /* ---- the wall clock ---------------------------------------------------------------------------------------------- */

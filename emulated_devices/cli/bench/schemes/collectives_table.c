@@ -15,8 +15,7 @@ static void collectives_table_print_head(const struct collectives_bench *bench)
     const struct cluster *m = &bench->world->device->clock.cluster;
     say(stdout, 0, "\n%s, %d device%s on %d core%s, fp32, sum; medians of %d, all in turn; virtual time on %s\n",
         operation_name(bench->call.operation), bench->call.P, plural(bench->call.P), cores_usable(),
-        plural(cores_usable()),
-        bench->asked->runs, m->name);
+        plural(cores_usable()), bench->asked->runs, m->name);
 }
 
 static void add_lane(struct table *table, const struct collectives_bench *bench, const struct collectives_lane *lane)
@@ -35,8 +34,7 @@ static void add_lane(struct table *table, const struct collectives_bench *bench,
               (long long)bench->call.args.count, collectives_lane_name(lane), lane->median * 1e6,
               lane->least * 1e6, bandwidth,
               bandwidth * collectives_bus_factor(bench->call.operation, bench->call.P), counted,
-              lane->counted[LANE_WRONG],
-              bench->lane[PEER_BLOCKING].median / lane->median,
+              lane->counted[LANE_WRONG], bench->lane[PEER_BLOCKING].median / lane->median,
               bench->lane[PEER_YIELDING].median / lane->median, limit);
 }
 

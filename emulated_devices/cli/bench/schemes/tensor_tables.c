@@ -92,20 +92,12 @@ static void print_shapes(const struct bench_tensor *tensor)
 
 static enum error_code print_published(const struct bench_tensor *tensor, struct error *err)
 {
-    static const char *const names[] = { "tensor-speedups", "tensor-overlap" };
     const struct claims_setting setting = {
         .word = { "--cluster", tensor->cluster.name, "--dtype", dtype_name(tensor->dtype) }, .words = 4,
     };
-    enum error_code e = OK;
     printf("\n");
-    for (int i = 0; i < 2 && !e; i++) {
-        struct claims claims;
-        e = claims_find(&claims, names[i], NULL, err);
-        if (!e) e = claims_compute(&claims, &setting, err);
-        if (!e) claims_print(&claims, true);
-        claims_free(&claims);
-    }
-    return e;
+    const enum error_code e = claims_show("tensor-speedups", &setting, err);
+    return e ? e : claims_show("tensor-overlap", &setting, err);
 }
 
 /* ---- what papers derive ------------------------------------------------------------------------------------------ */
