@@ -15,7 +15,7 @@ struct speaker_request {
     struct sampling how;                /* how tokens are drawn */
 };
 
-/* What was written. */
+/* A model has written this. */
 struct spoken {
     char model[64];                     /* its name */
     struct token_ids ids;               /* of the prompt, then of its continuation */
