@@ -25,7 +25,7 @@ enum error_code sweep_read(struct sweep *, sweep_check *, struct error *);
 /** The value of an axis in a run. */
 const char *sweep_value(const struct sweep *, int run, int axis);
 
-/* This has a run's exit status, 128 and more if it was stopped, -1 if it did not run; and its results, NaN if there are none. */
+/* This has a run's exit status, 128 and more if it was stopped, -1 if it did not run; and its results, NaN: none. */
 struct sweep_result { int how; double validation, loss, seconds, virtual_ps; };
 
 /* Is told of each run before it begins.  @param done  its results are there: it is not repeated.
