@@ -344,7 +344,7 @@ $(B)/ref/%.o: ref/%.c $(ALSO)
 $(B)/%.o: %.c $(ALSO)
 	$(call compile,$(MPICC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
 
-$(B)/emulated_devices/cli/plugin.o $(B)/emulated_devices/course/build.o $(B)/emulated_devices/course/workshop.o: override CFLAGS += $(PLUGINS)
+$(B)/emulated_devices/course/plugin.o $(B)/emulated_devices/course/build.o $(B)/emulated_devices/course/workshop.o: override CFLAGS += $(PLUGINS)
 
 # The shipped cluster descriptions become strings of the program, so that an installed one has them.
 $(B)/clusters.c: $(CLUSTERS) Makefile

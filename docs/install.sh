@@ -35,7 +35,7 @@ stage_files() {                                             # stage_files PROGRA
     { find tutorials docs/concepts -type f -not -path 'tutorials/teacher/*' -not -path 'tutorials/[0-9]*/check.c' -not -name mutants.txt
       find golden -type f \( -name '*.safetensors' -o -name '*.json' -o -name '*.txt' \) -not -path 'golden/frameworks/*'; } | tar cf - -T - | tar xof - -C "$stage/share/orrery"
     [ ! -d emulated_devices/cli/teacher ] || "$built" course --skeletons "$stage/share/orrery/tutorials"
-    { find ref emulated_devices \( -name '*.h' -o -name '*.def' \) -not -path 'emulated_devices/cli/teacher/*'
+    { find ref emulated_devices \( -name '*.h' -o -name '*.def' \) -not -path 'emulated_devices/c*/teacher/*'
       find "$kernels" -type f ! -name '*.h'; } | tar cf - -T - | tar xof - -C "$stage/include/orrery"
     for object in "$@"; do
         [ ! -s "$object.key" ] || install -m 644 "$object" "$object.key" "$stage/lib/orrery/kernels"

@@ -190,8 +190,7 @@ static bool step_takes(const struct bench_step *step, const struct model_config 
 }
 
 static enum error_code measure_mesh(const struct bench_step *step, const char *program,
-                                    struct step_pace *step_pace, int i, int round,
-                                    struct error *err)
+                                    struct step_pace *step_pace, int i, int round, struct error *err)
 {
     struct timed own = { 0 }, other = { 0 };
     enum error_code e = time_training(&own, program, step, step->backend, &step_meshes[i], err);
@@ -210,8 +209,7 @@ static enum error_code measure_mesh(const struct bench_step *step, const char *p
  * round.  No mesh is begun when the time is over, and no round that would end after it. */
 static enum error_code measure_rounds(const struct bench_step *step, const char *program, struct serial *serial,
                                       struct gemm *gemm, const struct step_listener *listener,
-                                      struct step_pace *step_pace,
-                                      struct error *err)
+                                      struct step_pace *step_pace, struct error *err)
 {
     const double start = measure_now();
     double longest = 0;

@@ -1,5 +1,5 @@
 /* check_progress.c -- shows on a terminal how far a check is.  cli/check.c calls, and the line itself comes from
- * cli/time_left.c.  The work is counted in elements to compare and to recompute.  No function reports errors. */
+ * ref/io/time_left.c.  The work is counted in elements to compare and to recompute.  No function reports errors. */
 #include "emulated_devices/cli/check_progress.h"
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef ORRERY_CHECK_PROGRESS_H
 #define ORRERY_CHECK_PROGRESS_H
 
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include "emulated_devices/check/report/checked_kinds.h"
 
 struct check_progress {

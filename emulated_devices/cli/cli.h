@@ -12,9 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct worst;
 struct model_config;
-struct cJSON;
 struct yaml;
 
 /* A subcommand; without a name, its description is the heading of those that follow.  argv: all words, argv[0] the
@@ -87,9 +85,6 @@ void listen_to_help(const struct help_listener *);
  *  @param[out] dir  the folder; NULL for a preset.  @return OK or the first problem. */
 enum error_code find_model(struct model_config *, const char *word, const char **dir, struct error *);
 
-/** Add the worst of a kind of tensors to a report.  @return its object. */
-struct cJSON *add_worst(struct cJSON *to, const char *name, const struct worst *);
-
 /** Whether `orrery train --config` would take a setting.
  *  @param file  names it in messages.  @return as settings_check. */
 enum error_code train_check_setting(const struct yaml *setting, const char *file, struct error *);
@@ -104,14 +99,5 @@ void print_commands(const struct command *table);
  */
 enum error_code run_topic(const char *what, const struct command *topics, bool has_default, int argc, char **argv,
                           int *status, struct error *);
-
-/* ---- plugin.c ---------------------------------------------------------------------------------------------------- */
-
-/**
- * Load the plug-ins of the environment, then those of the words `--plugin FILE`, which are taken out.  Call before
- * anything reads a registry.  Devices that this process starts load the same ones.
- * @return OK; ERR_USAGE, ERR_FILE, ERR_FORMAT as plugin_load, or if FILE does not compile.
- */
-enum error_code load_plugins(int *argc, char **argv, struct error *);
 
 #endif

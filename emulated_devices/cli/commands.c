@@ -1,7 +1,6 @@
-/* commands.c -- finds a command by its name, reads its words, runs commands that have topics; words and JSON that they
+/* commands.c -- finds a command by its name, reads its words, runs commands that have topics; words that they
  * share. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/verify/reference/comparison.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -58,9 +57,7 @@ static void print_help_of(const char *command, const char *usage, const char *wh
         return;
     }
     say(stdout, 0, "%s", what);
-    printf("\n");
-    say(stdout, 7, "usage: orrery %s%s%s", command, *usage ? " " : "", usage);
-    printf("\n");
+    say(stdout, 7, "\nusage: orrery %s%s%s\n", command, *usage ? " " : "", usage);
     options_print_help(stdout, table);
 }
 
@@ -98,17 +95,6 @@ enum error_code find_model(struct model_config *config, const char *word, const 
     if (*dir == NULL) return model_config_preset(config, &batch, word, err);
     snprintf(path, sizeof path, "%s/config.json", *dir);
     return fail_about(err, model_config_read(config, path, err), "--model");
-}
-
-cJSON *add_worst(cJSON *to, const char *name, const struct worst *worst)
-{
-    cJSON *o = cJSON_AddObjectToObject(to, name);
-    cJSON_AddStringToObject(o, "tensor", worst->tensor);
-    cJSON_AddNumberToObject(o, "device", worst->rank);
-    cJSON_AddNumberToObject(o, "step", (double)worst->step);
-    cJSON_AddNumberToObject(o, "error", worst->error);
-    cJSON_AddNumberToObject(o, "bound", worst->bound);
-    return o;
 }
 
 const struct command *command_find(const struct command *table, const char *of, const char *word, struct error *err)

@@ -4,12 +4,12 @@
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "emulated_devices/search/planner.h"
 #include "ref/io/figures.h"
+#include "ref/io/json.h"
 #include "ref/optim/conventions.h"
 #include "ref/optim/loss_scale.h"
 #include "ref/routers/router.h"
 #include "ref/io/document.h"
 #include "ref/io/terminal.h"
-#include <cjson/cJSON.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,9 +61,7 @@ static void entry(const char *name, const char *description)
     now.found++;
     if (document_table("entries")) {
         now.row = document_row();
-        cJSON_AddStringToObject(now.row, "part", now.part);
-        cJSON_AddStringToObject(now.row, "name", name);
-        cJSON_AddStringToObject(now.row, "description", description);
+        json_add(now.row, "part %s name %s description %s", now.part, name, description);
         now.fields = cJSON_AddArrayToObject(now.row, "fields");
     }
     if (description[0] == '\0') printf("  %s\n", name);
@@ -276,8 +274,7 @@ static void list_links(const struct cluster *cluster)
         const struct link *k = &cluster->link[l];
         char gap[96] = "", eager[96] = "", devices[32] = "";
         if (k->gap > 0)
-            snprintf(gap, sizeof gap, ", each message occupies a port for %s more",
-                     picoseconds_exact(k->gap).text);
+            snprintf(gap, sizeof gap, ", each message occupies a port for %s more", picoseconds_exact(k->gap).text);
         if (k->eager != ALWAYS_EAGER)
             snprintf(eager, sizeof eager, ", above %s a message waits for its receiver", size_format(k->eager).text);
         if (k->devices > 0) snprintf(devices, sizeof devices, "; %d devices", k->devices);
@@ -312,8 +309,7 @@ static void list_kernels(const struct kernels *kernels)
         field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %s each",
               (long long)kernels->units, (long long)kernels->tile_rows, (long long)kernels->tile_columns,
               (double)kernels->matrix_permille / 10, (long long)kernels->half_depth,
-              (double)kernels->memory_permille / 10,
-              picoseconds_exact(kernels->launch).text);
+              (double)kernels->memory_permille / 10, picoseconds_exact(kernels->launch).text);
     field("from %s", kernels->source);
 }
 
@@ -401,8 +397,7 @@ static void list_dtypes(void)
         snprintf(text, sizeof text, "%zu bytes, unit roundoff %.3g", dtype_size(t), dtype_unit(t));
         entry(dtype_name(t), text);
         if (dtype_wide(t) != (enum dtype)t)
-            field("sums, statistics, masters and optimizer state in fp32%s",
-                  dtype_is_scaled(t) ? "; loss scaled" : "");
+            field("sums, statistics, masters and optimizer state in fp32%s", dtype_is_scaled(t) ? "; loss scaled" : "");
     }
 }
 
@@ -473,8 +468,7 @@ enum error_code command_list(int argc, char **argv, int *status, struct error *e
         { 0 }
     };
     enum error_code e = parse_command(
-        "list", "[WHAT]",
-        "List everything registered, by the names that other commands take.",
+        "list", "[WHAT]", "List everything registered, by the names that other commands take.",
         argc - 2, argv + 2, table, &help, err);
     if (e || help) return e;
     now.brief = what == NULL;

@@ -1,6 +1,7 @@
 /* orrery: a laptop-size model of a GPU cluster. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/comm/comm.h"
+#include "emulated_devices/course/plugin.h"
 #include "ref/io/document.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"

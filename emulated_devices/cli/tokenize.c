@@ -44,11 +44,8 @@ static void add_summary(size_t bytes, const struct token_ids *ids, int64_t wrong
 {
     struct cJSON *data = document_data();
     if (data == NULL) return;
-    cJSON *list = cJSON_AddArrayToObject(data, "ids");
-    for (int64_t i = 0; i < ids->count; i++) cJSON_AddItemToArray(list, cJSON_CreateNumber(ids->id[i]));
-    cJSON_AddNumberToObject(data, "bytes", (double)bytes);
-    cJSON_AddNumberToObject(data, "replaced", (double)wrong);
-    cJSON_AddNumberToObject(data, "seconds", seconds);
+    cJSON_AddItemToObject(data, "ids", cJSON_CreateIntArray(ids->id, (int)ids->count));
+    json_add(data, "bytes %g replaced %g seconds %g", (double)bytes, (double)wrong, seconds);
 }
 
 static enum error_code tokenize_encode(struct tokenizer *tokenizer, const struct tokenize_options *options,
@@ -124,8 +121,7 @@ enum error_code command_tokenize(int argc, char **argv, int *status, struct erro
           .help = "a tokenizer.json, or the folder of a model that has one" },
         { "--text", "TEXT", OPTION_STRING, &o.text, .help = "a text on the command line, instead of FILE" },
         { "--special", NULL, OPTION_SWITCH, &o.special,
-          .help = "add the tokens that the tokenizer puts around a text; with --decode, print special tokens, "
-                  "too" },
+          .help = "add the tokens that the tokenizer puts around a text; with --decode, print special tokens, too" },
         { "--out", "FILE", OPTION_STRING, &o.out, .help = "write the tokens to a file; default: print them" },
         { "--layout", "NAME", OPTION_CHOICE, &o.layout, .choices = token_layouts,
           .help = "layout of --out: nanogpt has numbers of 16 bits alone, llmc a head before numbers of 16 or "
@@ -138,8 +134,7 @@ enum error_code command_tokenize(int argc, char **argv, int *status, struct erro
         "tokenize", "[FILE] [options]",
         "Texts to tokens, and back, by a model's own tokenizer.json: byte-pair encoding on bytes, as GPT-2,\n"
         "Llama 3 and Qwen have it, and on characters, as sentencepiece makes it for Llama 2, Mistral and\n"
-        "Gemma.",
-        argc - 2, argv + 2, table, &help, err);
+        "Gemma.", argc - 2, argv + 2, table, &help, err);
     if (e || help) return e;
     if (o.tokenizer == NULL) return fail(err, ERR_USAGE, "tokenize: needs --tokenizer PATH, a tokenizer.json");
     if ((o.file != NULL) + (o.text != NULL) + (o.decode != NULL) != 1)

@@ -9,7 +9,7 @@
  * with slashes in the place of the parentheses.  In a text, lines: #SOLUTION, #SKELETON, then lines that begin with
  * "#| ", then #END.  RING is a choice of the lesson (struct vary): the alternatives, the first of them in place, the
  * others in a comment.  Markdown has <!--RING-->right<!--|left-->, and comments of C have {RING: right|left}.
- * emulated_devices/course/trees.c and cli/teacher/ cut lessons with it.  Results are the caller's to free; NULL
+ * emulated_devices/course/trees.c and course/teacher/ cut lessons with it.  Results are the caller's to free; NULL
  * means ERR_MEMORY or ERR_FORMAT, whose text says which mark is wrong.
  */
 #ifndef ORRERY_COURSE_ANNOTATED_H

@@ -6,6 +6,7 @@
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/object.h"
 #include "emulated_devices/course/source.h"
+#include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <errno.h>
 #include <stdio.h>
@@ -51,6 +52,31 @@ bool source_folder(char *out, size_t size)
         if (snprintf(file, sizeof file, "%s/%s", out, some) < (int)sizeof file && access(file, R_OK) == 0) return true;
     }
     return false;
+}
+
+enum error_code build_headers(char *out, size_t size, struct error *err)
+{
+    return source_folder(out, size) ? OK : fail(err, ERR_FILE, "cannot be compiled: Orrery's headers are not found; "
+                                                "ORRERY_INCLUDE names their folder");
+}
+
+enum error_code build_aside(char *const words[], int *status, struct error *err)
+{
+    struct child_end end;
+    fflush(NULL);
+    const pid_t child = child_start();
+    if (child == 0) {
+        execvp(words[0], words);
+        fprintf(stderr, "%s: %s\n", words[0], strerror(errno));
+        _exit(127);
+    }
+    if (child < 0) return fail(err, ERR_MEMORY, "cannot be compiled: %s", strerror(errno));
+    if (!child_wait(child, COMPILE_SECONDS, &end)) {
+        child_stop(child, &end);
+        return fail(err, ERR_FILE, "cannot be compiled: the compiler had not ended after %d s", COMPILE_SECONDS);
+    }
+    *status = WIFEXITED(end.how) ? WEXITSTATUS(end.how) : -1;
+    return OK;
 }
 
 /* ---- what a compiler is called with ------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* build.h -- a student's file becomes a worker's program.  judge.c builds and runs with it.
- * emulated_devices/cli/course/ and cli/teacher/ ask for the lessons' folder and for a compiler; cli/kernel.c and
- * cli/plugin.c ask for the folder of Orrery's headers.  Nothing that a student wrote wrong is an error: ERR_FILE
+ * emulated_devices/cli/course/ and course/teacher/ ask for the lessons' folder and for a compiler; kernel_file.c and
+ * plugin.c ask for the folder of Orrery's headers.  Nothing that a student wrote wrong is an error: ERR_FILE
  * means that this machine cannot build. */
 #ifndef ORRERY_COURSE_BUILD_H
 #define ORRERY_COURSE_BUILD_H
@@ -65,6 +65,15 @@ enum error_code course_folder(char *to, size_t size, struct error *err);
 /** The folder that has ref/ and emulated_devices/: ORRERY_INCLUDE, that of an installed program, or the sources.
  *  @return false: there is none. */
 bool source_folder(char *out, size_t size);
+
+/** Run a compiler of whoever calls this program, outside of any cage, for COMPILE_SECONDS at most.
+ *  @param words      [0] the program; ends with NULL.
+ *  @param[out] status  the exit status; 127: there is no such program; -1: a signal has ended it.
+ *  @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code build_aside(char *const words[], int *status, struct error *);
+
+/** As source_folder.  @return OK, or ERR_FILE saying that nothing can be compiled without it. */
+enum error_code build_headers(char *out, size_t size, struct error *);
 
 /** In that folder: what compiles a file of kernels, for the judge of kernels. */
 #define KERNEL_BUILD "emulated_devices/device/cuda/emulated/judge/build.sh"

@@ -89,11 +89,9 @@ enum error_code folder_remember(struct folder *folder, const struct lesson *less
                                 struct error *err)
 {
     char path[PATH_MAX];
-    cJSON *of = cJSON_CreateObject();
-    cJSON_AddNumberToObject(of, "tenths", progress.tenths);
-    cJSON_AddNumberToObject(of, "hints", progress.hints);
-    if (progress.check) cJSON_AddStringToObject(of, "check", progress.check->name);
-    cJSON_AddStringToObject(of, "file", digest(folder, lesson).text);
+    cJSON *of = json_add(cJSON_CreateObject(), "tenths %d hints %d", progress.tenths, progress.hints);
+    if (progress.check) json_add(of, "check %s", progress.check->name);
+    json_add(of, "file %s", digest(folder, lesson).text);
     cJSON_DeleteItemFromObjectCaseSensitive(folder->progress, lesson->folder);
     cJSON_AddItemToObject(folder->progress, lesson->folder, of);
     snprintf(path, sizeof path, "%s/%s", folder->path, PROGRESS_FILE);

@@ -1,5 +1,5 @@
 /* judge.c -- judges a student's file: it compiles the file, runs every check in a process of its own, and adds
- * points up.  emulated_devices/cli/course/ and cli/teacher/ call judge_file; the outcomes are in a struct score.  A
+ * points up.  emulated_devices/cli/course/ and course/teacher/ call judge_file; the outcomes are in a struct score.  A
  * check that fails is an outcome; ERR_FILE and ERR_MEMORY mean that the machine cannot judge. */
 #define _GNU_SOURCE                     /* MAP_ANONYMOUS, pipe2 */
 #include "emulated_devices/course/judge.h"

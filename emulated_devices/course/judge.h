@@ -1,5 +1,5 @@
 /* judge.h -- a lesson's points for a file: compiles it, runs the checks, adds up.
- * emulated_devices/cli/course/ and cli/teacher/ call judge_file for each file.  Wrong code is an outcome with its
+ * emulated_devices/cli/course/ and course/teacher/ call judge_file for each file.  Wrong code is an outcome with its
  * reason; an error means that this machine cannot judge. */
 #ifndef ORRERY_COURSE_JUDGE_H
 #define ORRERY_COURSE_JUDGE_H

@@ -28,17 +28,13 @@ static cJSON *test_of(const struct score *score, const struct outcome *outcome)
     snprintf(name, sizeof name, "%s: %s%s", score->lesson->title, outcome->check->title,
              outcome->hidden ? " (hidden inputs)" : "");
     results_describe(outcome, text, sizeof text);
-    cJSON_AddStringToObject(t, "number", number);
-    cJSON_AddStringToObject(t, "name", name);
-    cJSON_AddNumberToObject(t, "score", outcome->tenths / 10.0);
-    cJSON_AddNumberToObject(t, "max_score", outcome->of / 10.0);
-    cJSON_AddStringToObject(t, "status", outcome->verdict == PASSED ? "passed" : "failed");
-    cJSON_AddStringToObject(t, "output", text);
-    cJSON_AddStringToObject(t, "output_format", "text");
+    json_add(t, "number %s name %s score %g max_score %g status %s output %s output_format %s", number, name,
+             outcome->tenths / 10.0, outcome->of / 10.0, outcome->verdict == PASSED ? "passed" : "failed", text,
+             "text");
     cJSON *tags = cJSON_AddArrayToObject(t, "tags");
     cJSON_AddItemToArray(tags, cJSON_CreateString(score->lesson->folder));
     cJSON_AddItemToArray(tags, cJSON_CreateString(outcome->check->name));
-    cJSON_AddStringToObject(t, "visibility", outcome->hidden ? "after_published" : "visible");
+    json_add(t, "visibility %s", outcome->hidden ? "after_published" : "visible");
     return t;
 }
 
@@ -49,12 +45,8 @@ static cJSON *compiled_of(const struct score *score)
     snprintf(number, sizeof number, "%d.0", lesson_number(score->lesson));
     snprintf(name, sizeof name, "%s: %s", score->lesson->title,
              score->lesson->functions ? "compiles, and calls only what course.h has" : "the file is there");
-    cJSON_AddStringToObject(t, "number", number);
-    cJSON_AddStringToObject(t, "name", name);
-    cJSON_AddStringToObject(t, "status", score->compiled ? "passed" : "failed");
-    cJSON_AddStringToObject(t, "output", score->why_not);
-    cJSON_AddStringToObject(t, "output_format", "text");
-    cJSON_AddStringToObject(t, "visibility", "visible");
+    json_add(t, "number %s name %s status %s output %s output_format %s visibility %s", number, name,
+             score->compiled ? "passed" : "failed", score->why_not, "text", "visible");
     return t;
 }
 
@@ -68,13 +60,9 @@ enum error_code write_gradescope(const char *path, const struct score *scores, i
         for (int k = 0; k < scores[i].count; k++)
             cJSON_AddItemToArray(tests, test_of(&scores[i], &scores[i].outcome[k]));
     }
-    cJSON_AddNumberToObject(root, "score", tenths / 10.0);
-    cJSON_AddStringToObject(root, "output_format", "text");
-    cJSON_AddStringToObject(root, "visibility", "visible");
-    cJSON_AddStringToObject(root, "stdout_visibility", "hidden");
-    enum error_code e = json_write(path, root, err);
-    cJSON_Delete(root);
-    return e;
+    json_add(root, "score %g output_format %s visibility %s stdout_visibility %s", tenths / 10.0, "text", "visible",
+             "hidden");
+    return json_finish(path, root, err);
 }
 
 /* ---- JUnit ------------------------------------------------------------------------------------------------------- */

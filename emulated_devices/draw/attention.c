@@ -6,8 +6,8 @@
  */
 #include "emulated_devices/draw/attention.h"
 #include "ref/io/document.h"
+#include "ref/io/json.h"
 #include "ref/io/options.h"
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,13 +241,9 @@ static void document_query(const struct drawing *drawing, const struct panel *pa
         for (n = 1; k + n < drawing->S && step[k + n] == step[k]; n++) continue;
         if (step[k] == 0) continue;
         const int heads[2] = { panel->first, panel->last };
-        cJSON *row = document_row();
-        cJSON_AddNumberToObject(row, "device", panel->device);
+        cJSON *row = json_add(document_row(), "device %d", panel->device);
         cJSON_AddItemToObject(row, "heads", cJSON_CreateIntArray(heads, 2));
-        cJSON_AddNumberToObject(row, "step", step[k]);
-        cJSON_AddNumberToObject(row, "query", query);
-        cJSON_AddNumberToObject(row, "first_key", k);
-        cJSON_AddNumberToObject(row, "keys", n);
+        json_add(row, "step %d query %d first_key %d keys %d", step[k], query, k, n);
     }
 }
 
@@ -257,12 +253,8 @@ static void document_devices(const struct drawing *drawing)
     document_table("devices");
     for (int r = 0; r < drawing->P; r++) {
         const struct attention_outcome *o = &drawing->t->outcome[r];
-        cJSON *row = document_row();
-        cJSON_AddNumberToObject(row, "device", r);
-        cJSON_AddNumberToObject(row, "work", work_of(drawing, r));
-        cJSON_AddNumberToObject(row, "messages", (double)o->messages);
-        cJSON_AddNumberToObject(row, "bytes", (double)o->bytes);
-        cJSON_AddBoolToObject(row, "as_formula", o->as_cost);
+        json_add(document_row(), "device %d work %g messages %g bytes %g as_formula %hhd", r, work_of(drawing, r),
+                 (double)o->messages, (double)o->bytes, o->as_cost);
     }
 }
 
@@ -271,10 +263,8 @@ static void fill_document(const struct drawing *drawing)
 {
     cJSON *data = document_data();
     if (data == NULL) return;
-    cJSON_AddStringToObject(data, "scheme", drawing->t->layer->cp.scheme->head.name);
-    cJSON_AddNumberToObject(data, "devices", drawing->P);
-    cJSON_AddNumberToObject(data, "heads", drawing->H);
-    cJSON_AddNumberToObject(data, "steps", drawing->steps);
+    json_add(data, "scheme %s devices %d heads %d steps %d", drawing->t->layer->cp.scheme->head.name, drawing->P,
+             drawing->H, drawing->steps);
     cJSON_AddItemToObject(data, "holder", cJSON_CreateIntArray(drawing->holder, drawing->S));
     document_table("pairs");
     for (int i = 0; i < drawing->panels; i++)

@@ -5,7 +5,7 @@
  * backend reads them from the tensors that it is given, so that the drawing shows what was really computed, for any
  * scheme.  A result has two numbers: the query's symbol, and how many keys it has seen so far.
  *
- * cli/show/attention.c runs the pass on the devices and then draws on rank 0. A device notes what is wrong in its
+ * attention_symbols.c runs the pass on the devices and then draws on rank 0. A device notes what is wrong in its
  * attention_outcome; the drawing turns the first note into ERR_CHECK.
  */
 #ifndef ORRERY_DRAW_ATTENTION_H
@@ -40,6 +40,20 @@ void attention_symbols_begin(struct attention_layer *, struct record *, struct a
 
 /** Check that every row of this device's output is that of its token, from all keys that it sees. */
 void attention_symbols_check(const struct attention_layer *);
+
+/* This says which attention is shown. */
+struct attention_shown {
+    const char *name;                   /* of a scheme */
+    int devices, tokens, heads;         /* that share a sequence; of the sequence; query heads */
+    struct context_split split;         /* for schemes of two dimensions */
+};
+
+/** The plan of the layer that is shown.  @return as attention_layer_plan. */
+enum error_code attention_shown_plan(struct plan *, const struct attention_shown *, struct error *);
+
+/** Be one device: run the pass, and on rank 0 draw what all devices have computed.  Collective over all devices.
+ *  @param shown  a struct attention_shown.  @return as show_attention_draw, or why the pass cannot run. */
+enum error_code attention_show(struct comm *, const void *shown, struct error *);
 
 /** Draw to stdout in 80 columns.  @return OK, ERR_MEMORY, or ERR_CHECK if a device is wrong, a pair was computed twice
  *  or not at all, or messages differ from the cost function. */

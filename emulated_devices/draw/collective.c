@@ -6,8 +6,8 @@
 #include "emulated_devices/draw/collective.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
+#include "ref/io/json.h"
 #include "ref/io/terminal.h"
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,13 +179,8 @@ static void describe_message(const struct state *state, const struct show_event 
 static void collective_add_to_document(const struct show_event *event, const char *text)
 {
     if (!document_table("messages")) return;
-    cJSON *row = document_row();
-    cJSON_AddNumberToObject(row, "step", (double)event->step);
-    cJSON_AddNumberToObject(row, "from", event->from);
-    cJSON_AddNumberToObject(row, "to", event->device);
-    cJSON_AddNumberToObject(row, "elements", (double)event->count);
-    cJSON_AddNumberToObject(row, "arrives_us", (double)event->time * 1e-6);
-    cJSON_AddStringToObject(row, "what", text);
+    json_add(document_row(), "step %g from %d to %d elements %g arrives_us %g what %s", (double)event->step,
+             event->from, event->device, (double)event->count, (double)event->time * 1e-6, text);
 }
 
 /* Print the step's messages by sender, in columns of the longest one's width; width 0: only measure.  @return the
@@ -248,8 +243,7 @@ static void describe_cell(const struct state *state, int device, int b, char tex
 static bool cell_changed(const struct state *state, const unsigned *before, int device, int b)
 {
     const int64_t first = block_first(state, b), n = block_first(state, b + 1) - first;
-    return before &&
-           memcmp(&has_of(state, device)[first], &before[device * state->places + first],
+    return before && memcmp(&has_of(state, device)[first], &before[device * state->places + first],
                   sizeof *before * (size_t)n) != 0;
 }
 

@@ -6,7 +6,7 @@
  * number, so the place is high half / numbers.  Adding two elements of the same place adds both halves.  A number that
  * is added twice is detected.
  *
- * cli/show/collective.c runs the collective, gathers events, draws and judges; cli/show/judge.c has show_judge and
+ * collective_show.c runs the collective and gathers events; collective_judge.c has show_judge and
  * show_verdict_print.  Sets of devices limit the drawing to SHOW_MOST_DEVICES.
  */
 #ifndef ORRERY_DRAW_COLLECTIVE_H
@@ -72,6 +72,22 @@ static inline int64_t show_places(const struct show_trace *trace)
     if (trace->algorithm->operation == BARRIER) return 0;
     return trace->algorithm->operation == ALLTOALL ? trace->P * trace->call.count : trace->call.count;
 }
+
+/* This says which call is shown. */
+struct collective_shown {
+    enum operation operation;
+    const char *algorithm;              /* NULL: the operation's first */
+    int devices, count, root;           /* of the group; elements of the vector; the member that has or gets it */
+    struct cluster cluster;             /* whose time is shown */
+    bool plain;                         /* without colours */
+};
+
+/** Check the call before processes are started.  @return OK or ERR_USAGE. */
+enum error_code collective_shown_check(const struct collective_shown *, struct error *);
+
+/** Be one device: run the call, and on rank 0 draw and judge it.  Collective over all devices.
+ *  @param shown  a struct collective_shown, checked.  @return as show_draw and show_verdict_print. */
+enum error_code collective_show(struct comm *, const void *shown, struct error *);
 
 /** Compare a device's out with the operation's right result.  Local. */
 struct show_verdict show_judge(enum operation, const struct collective *, int rank, int P);

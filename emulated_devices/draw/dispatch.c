@@ -7,8 +7,8 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/hops.h"
 #include "ref/io/document.h"
+#include "ref/io/json.h"
 #include "ref/io/options.h"
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,8 +138,7 @@ static void print_start(const struct dispatch_trace *trace)
     const struct expert_shape *s = &trace->layer->shape;
     printf("\n%lld experts, %d devices, a to %c; %lld token%s of each, with its %lld expert%s:\n\n",
            (long long)s->E, trace->P, letter(trace->P - 1), (long long)s->tokens, s->tokens == 1 ? "" : "s",
-           (long long)s->k,
-           s->k == 1 ? "" : "s");
+           (long long)s->k, s->k == 1 ? "" : "s");
     for (int r = 0; r < trace->P; r++) {
         struct line l = { .used = 0 };
         for (int64_t i = 0; i < s->tokens; i++) {
@@ -271,8 +270,7 @@ static void document_choices(const struct dispatch_trace *trace)
     for (int r = 0; r < trace->P; r++)
         for (int64_t i = 0; i < s->tokens; i++) {
             cJSON *row = document_row(), *experts;
-            cJSON_AddNumberToObject(row, "device", r);
-            cJSON_AddNumberToObject(row, "token", (double)i);
+            json_add(row, "device %d token %g", r, (double)i);
             experts = cJSON_AddArrayToObject(row, "experts");
             for (int64_t c = 0; c < s->k; c++)
                 cJSON_AddItemToArray(experts, cJSON_CreateNumber(expert_layer_choice(s, r, i, c)));
@@ -288,10 +286,7 @@ static void document_sends(const struct dispatch_trace *trace)
             for (int to = 0; to < trace->P; to++) {
                 const int64_t *e = event_of(&trace->record[r], DISPATCH_SENDS + hop);
                 if (!has(e, to)) continue;
-                cJSON *row = document_row();
-                cJSON_AddNumberToObject(row, "hop", hop + 1);
-                cJSON_AddNumberToObject(row, "from", r);
-                cJSON_AddNumberToObject(row, "to", to);
+                cJSON *row = json_add(document_row(), "hop %d from %d to %d", hop + 1, r, to);
                 add_tokens(row, e, to);
             }
 }
@@ -305,10 +300,8 @@ static void document_computed(const struct dispatch_trace *trace)
         for (int64_t x = 0; x < trace->layer->shape.E; x++) {
             const int64_t *e = event_of(&trace->record[r], DISPATCH_COMPUTED);
             if (!has(e, x)) continue;
-            cJSON *row = document_row();
-            cJSON_AddNumberToObject(row, "device", r);
-            cJSON_AddNumberToObject(row, "expert", (double)x);
-            cJSON_AddBoolToObject(row, "copy", routing->held && routing->owner[x] != r);
+            cJSON *row = json_add(document_row(), "device %d expert %g copy %hhd", r, (double)x,
+                                  routing->held && routing->owner[x] != r);
             add_tokens(row, e, x);
         }
 }
@@ -318,12 +311,9 @@ static void document_devices(const struct dispatch_trace *trace)
 {
     document_table("devices");
     for (int r = 0; r < trace->P; r++) {
-        cJSON *row = document_row();
-        cJSON_AddNumberToObject(row, "device", r);
-        cJSON_AddNumberToObject(row, "messages", (double)trace->outcome[r].messages);
-        cJSON_AddNumberToObject(row, "bytes", (double)trace->outcome[r].bytes);
-        cJSON_AddBoolToObject(row, "as_formula", trace->outcome[r].as_cost);
-        cJSON_AddBoolToObject(row, "right", trace->outcome[r].right);
+        json_add(document_row(), "device %d messages %g bytes %g as_formula %hhd right %hhd", r,
+                 (double)trace->outcome[r].messages, (double)trace->outcome[r].bytes, trace->outcome[r].as_cost,
+                 trace->outcome[r].right);
     }
 }
 
@@ -333,17 +323,14 @@ static void fill_document(const struct dispatch_trace *trace)
     const struct expert_shape *s = &trace->layer->shape;
     cJSON *data = document_data();
     if (data == NULL) return;
-    cJSON_AddStringToObject(data, "scheme", trace->layer->ep.scheme->head.name);
-    cJSON_AddNumberToObject(data, "devices", trace->P);
-    cJSON_AddNumberToObject(data, "experts", (double)s->E);
-    cJSON_AddNumberToObject(data, "tokens", (double)s->tokens);
-    cJSON_AddNumberToObject(data, "choices", (double)s->k);
+    json_add(data, "scheme %s devices %d experts %g tokens %g choices %g", trace->layer->ep.scheme->head.name, trace->P,
+             (double)s->E, (double)s->tokens, (double)s->k);
     /* Each hop has its operation and the number of members. */
     cJSON *hops = cJSON_AddArrayToObject(data, "hops");
     for (int i = 0; i < trace->layer->routing.hops; i++) {
-        cJSON *hop = cJSON_CreateObject();
-        cJSON_AddStringToObject(hop, "operation", operation_name(trace->layer->routing.hop[i].operation));
-        cJSON_AddNumberToObject(hop, "members", trace->layer->routing.hop[i].group->size);
+        cJSON *hop = json_add(cJSON_CreateObject(), "operation %s members %d",
+                              operation_name(trace->layer->routing.hop[i].operation),
+                              trace->layer->routing.hop[i].group->size);
         cJSON_AddItemToArray(hops, hop);
     }
     document_choices(trace), document_sends(trace), document_computed(trace), document_devices(trace);
@@ -366,4 +353,67 @@ enum error_code show_dispatch_draw(const struct dispatch_trace *trace, struct er
            "sent     %llu messages, %llu bytes in all\n", messages, bytes);
     fill_document(trace);
     return dispatch_check(trace, err);
+}
+
+/* ---- a device of `orrery show` ----------------------------------------------------------------------------------- */
+
+enum error_code dispatch_shown_check(struct dispatch_shown *shown, struct error *err)
+{
+    const struct expert_scheme *s;
+    const enum error_code e = expert_scheme_find(&s, shown->name, err);
+    if (e) return e;
+    if (!s->cuts_experts) return fail(err, ERR_USAGE, "show dispatch %s: moves no tokens", shown->name);
+    if (shown->experts == 0) shown->experts = 2 * shown->devices;
+    if (shown->choices > shown->experts)
+        return fail(err, ERR_USAGE, "--choices %d: there are only %d experts", shown->choices, shown->experts);
+    return shown->devices % shown->etp == 0 ? OK
+           : fail(err, ERR_USAGE, "--etp %d: does not divide --devices %d", shown->etp, shown->devices);
+}
+
+static enum error_code dispatch_run(struct comm *world, struct expert_layer *layer, struct record *record,
+                                    struct dispatch_outcome *outcome, struct error *err)
+{
+    if (world->device->ops == NULL)
+        return fail(err, ERR_USAGE, "show dispatch: this backend computes nothing; take another one");
+    enum error_code e = expert_layer_learn(layer, err);
+    world->counted.of[TRAFFIC_EXPERTS] = (struct account){ 0 };
+    if (!e) e = expert_layer_announce(layer, err);
+    if (!e) e = expert_layer_run(layer, err);
+    const struct traffic did = ledger_kind(&world->counted, TRAFFIC_EXPERTS), cost = expert_layer_cost(layer);
+    *outcome = (struct dispatch_outcome){ did.messages_sent, did.bytes_sent, traffic_equal(&did, &cost, -1),
+                                    !e && expert_layer_right(layer) };
+    if (!e) e = dispatch_record(layer, record, err);
+    if (e) comm_give_up(world, err);
+    return record_check(record, err);
+}
+
+enum error_code dispatch_show(struct comm *world, const void *shown, struct error *err)
+{
+    const struct dispatch_shown *a = shown;
+    static struct expert_layer layer;
+    static struct dispatch_trace t = { .layer = &layer };
+    struct dispatch_outcome outcome = { 0 };
+    struct record own = { 0 };
+    const struct expert_scheme *s;
+    const struct cluster nodes = { .name = "nodes", .levels = 2,
+                                   .link = { { .level = "node", .devices = a->node }, { .level = "cluster" } } };
+    enum error_code e = record_check_devices(world, a->devices, err);
+    if (e) return e;
+    t.P = a->devices;
+    if (a->node > 0) clock_restart(&world->device->clock, &nodes, F64);
+    e = expert_scheme_find(&s, a->name, err);
+    if (!e)
+        e = expert_layer_open(&layer, world, s, (struct expert_shape){ .E = a->experts, .k = a->choices,
+                              .tokens = a->tokens, .D = 2, .F = 2 * a->devices, .ep = a->devices / a->etp,
+                              .etp = a->etp }, err);
+    e = comm_agree(world, e, err);
+    if (!e) e = comm_agree(world, dispatch_run(world, &layer, &own, &outcome, err), err);
+    if (!e) e = record_bring(world, &own, t.record, err);
+    if (!e) e = comm_bring(world, &outcome, sizeof outcome, t.outcome, err);
+    if (!e && world->rank == 0) e = fail_about(err, show_dispatch_draw(&t, err), a->name);
+    free(own.number);
+    records_free(t.record, world->size);
+    e = comm_agree(world, e, err);
+    expert_layer_close(&layer);
+    return e;
 }

@@ -1,7 +1,7 @@
 /* dispatch.h -- which token is on which device after each hop on the way to its experts; shared by the files of
  * `orrery show dispatch NAME`.
  *
- * cli/show/dispatch.c runs the passes, lets all devices record, and draws on rank 0. Letters and symbols limit the
+ * dispatch.c runs the passes, lets all devices record, and draws on rank 0. Letters and symbols limit the
  * drawing to 16 devices with 16 tokens each.
  */
 #ifndef ORRERY_DRAW_DISPATCH_H
@@ -33,6 +33,21 @@ struct dispatch_trace {
 /** Record where each token goes, by sending its number instead of its row.  Collective; call it after the passes.
  *  @return OK, ERR_MEMORY or ERR_COMM. */
 enum error_code dispatch_record(const struct expert_layer *, struct record *, struct error *);
+
+/* This says which call is shown. */
+struct dispatch_shown {
+    const char *name;                   /* of a scheme */
+    int devices, etp;                   /* that share the experts; slices of each expert */
+    int experts, tokens, choices;       /* 0: two for each device; of each device; experts of each token */
+    int node;                           /* devices of a node; 0: as the usual cluster says */
+};
+
+/** Set the usual number of experts, and check the shape.  @return OK or ERR_USAGE. */
+enum error_code dispatch_shown_check(struct dispatch_shown *, struct error *);
+
+/** Be one device: run the passes, and on rank 0 draw where each token went.  Collective over all devices.
+ *  @param shown  a struct dispatch_shown, checked.  @return as show_dispatch_draw, or why a pass cannot run. */
+enum error_code dispatch_show(struct comm *, const void *shown, struct error *);
 
 /** Draw to stdout in 80 columns.  @return OK, or ERR_CHECK if a choice was not computed once, a result is wrong, or
  *  messages differ from the formulas. */

@@ -130,7 +130,7 @@ char *profile_describe(const struct trace *trace, int devices)
 {
     cJSON *device = cJSON_CreateObject();
     const bool fits = add_operations(device, trace), drawn = add_timeline(device, trace);
-    cJSON_AddBoolToObject(device, "whole", fits && drawn && !trace->full);
+    json_add(device, "whole %hhd", fits && drawn && !trace->full);
     add_memory(device, trace, profile_end_of(trace));
     add_sent(device, trace, devices);
     char *text = json_text(device, false);
@@ -154,10 +154,8 @@ enum error_code profile_gather(struct comm *comm, char *text, cJSON **profile, s
 {
     const struct clock *k = &comm->device->clock;
     const struct gathered own = { .text = text, .length = text ? strlen(text) : 0 };
-    cJSON *root = cJSON_CreateObject();
-    cJSON_AddNumberToObject(root, "flop_rate", 1e6 * (double)k->cluster.flop_rate[k->dtype]);
-    cJSON_AddNumberToObject(root, "memory_rate", 1e6 * (double)k->cluster.memory_rate);
-    cJSON_AddNumberToObject(root, "steps", 1);
+    cJSON *root = json_add(cJSON_CreateObject(), "flop_rate %g memory_rate %g steps %d",
+                           1e6 * (double)k->cluster.flop_rate[k->dtype], 1e6 * (double)k->cluster.memory_rate, 1);
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");
     enum error_code e = text && devices ? OK
         : fail(err, ERR_MEMORY, "no memory for the profile of device %d", comm->rank);

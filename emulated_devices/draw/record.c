@@ -1,5 +1,5 @@
 /* record.c -- a growing list of numbers that holds events, and its way to rank 0. The drawings of attention,
- * dispatch and tensor record with it; cli/show brings the records to rank 0. */
+ * collectives, dispatch and tensor record with it, and bring the records to rank 0. */
 #include "emulated_devices/draw/record.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,4 +48,21 @@ enum error_code record_bring(struct comm *world, struct record *mine, struct rec
             e = exchange_both(&x, -1, NULL, 0, r, all[r].number, sizeof *all[r].number * (uint64_t)all[r].used, err);
     }
     return e;
+}
+
+enum error_code record_check(const struct record *record, struct error *err)
+{
+    return record->failed ? fail(err, ERR_MEMORY, "no memory for the record of what happened") : OK;
+}
+
+enum error_code record_check_devices(const struct comm *world, int devices, struct error *err)
+{
+    return world->size == devices ? OK
+                                  : fail(err, ERR_USAGE, "show: the launcher started %d processes; --devices is %d",
+                                         world->size, devices);
+}
+
+void records_free(struct record *all, int devices)
+{
+    for (int d = 0; d < devices; d++) free(all[d].number);
 }

@@ -10,11 +10,9 @@
 
 void svg_begin(FILE *to, int width, int height)
 {
-    fprintf(to,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+    fprintf(to, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
             "font-family=\"Helvetica, Arial, sans-serif\" fill=\"#222\">\n<rect width=\"%d\" height=\"%d\" "
-            "fill=\"white\"/>\n",
-            width, height, width, height, width, height);
+            "fill=\"white\"/>\n", width, height, width, height, width, height);
 }
 
 enum error_code svg_end(FILE *to, const char *what, struct error *err)

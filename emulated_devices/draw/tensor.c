@@ -6,10 +6,10 @@
  */
 #include "emulated_devices/draw/tensor.h"
 #include "ref/io/document.h"
+#include "ref/io/json.h"
 #include "ref/io/options.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -271,10 +271,10 @@ static void add_blocks(cJSON *row, const char *key, const int64_t *event)
     for (int b = 0; b < n; b++) {
         cJSON *o = cJSON_CreateObject(), *parts;
         cJSON_AddItemToArray(list, o);
-        cJSON_AddStringToObject(o, "matrix", linear_matrix_name(blocks[b].matrix));
+        json_add(o, "matrix %s", linear_matrix_name(blocks[b].matrix));
         cJSON_AddItemToObject(o, "rows", intervals_json(blocks[b].rows));
         cJSON_AddItemToObject(o, "cols", intervals_json(blocks[b].cols));
-        cJSON_AddNumberToObject(o, "elements", (double)blocks[b].count);
+        json_add(o, "elements %g", (double)blocks[b].count);
         parts = cJSON_AddArrayToObject(o, "parts");
         for (int p = 0; p < SHOW_TENSOR_DEVICES; p++)
             if (blocks[b].parts >> p & 1) cJSON_AddItemToArray(parts, cJSON_CreateNumber(p));
@@ -287,9 +287,7 @@ static const char *const pass_names[] = { "forward", "input", "weights" };
 static cJSON *event_row(const char *table, int pass, const int64_t *event)
 {
     document_table(table);
-    cJSON *row = document_row();
-    cJSON_AddStringToObject(row, "pass", pass_names[pass]);
-    cJSON_AddNumberToObject(row, "step", (double)tensor_step_of(event));
+    cJSON *row = json_add(document_row(), "pass %s step %g", pass_names[pass], (double)tensor_step_of(event));
     return row;
 }
 
@@ -298,18 +296,16 @@ static void document_event(int pass, int device, const int64_t *e)
 {
     if (e[0] >= 0) {
         cJSON *row = event_row("messages", pass, e);
-        cJSON_AddNumberToObject(row, "from", (double)e[0]);
-        cJSON_AddNumberToObject(row, "to", device);
+        json_add(row, "from %g to %d", (double)e[0], device);
         add_blocks(row, "blocks", e);
     } else if (e[0] == SUM_MADE) {
         cJSON *row = event_row("sums", pass, e);
-        cJSON_AddNumberToObject(row, "device", device);
+        json_add(row, "device %d", device);
         add_blocks(row, "blocks", e);
     } else if (e[0] == FACTOR_LEFT) {
         cJSON *row = event_row("products", pass, e);
         const int64_t *right = tensor_after(e), *made = tensor_after(right);
-        cJSON_AddNumberToObject(row, "device", device);
-        cJSON_AddBoolToObject(row, "adds", made[0] == PRODUCT_ADDED);
+        json_add(row, "device %d adds %hhd", device, made[0] == PRODUCT_ADDED);
         add_blocks(row, "result", made), add_blocks(row, "left", e), add_blocks(row, "right", right);
     }
 }
@@ -318,14 +314,9 @@ static void document_event(int pass, int device, const int64_t *e)
 static void document_outcome(int pass, int device, const struct pass_outcome *outcome)
 {
     document_table("passes");
-    cJSON *row = document_row();
-    cJSON_AddStringToObject(row, "pass", pass_names[pass]);
-    cJSON_AddNumberToObject(row, "device", device);
-    cJSON_AddNumberToObject(row, "messages", (double)outcome->messages);
-    cJSON_AddNumberToObject(row, "bytes", (double)outcome->bytes);
-    cJSON_AddNumberToObject(row, "additions", (double)outcome->additions);
-    cJSON_AddBoolToObject(row, "as_formula", outcome->as_cost);
-    cJSON_AddBoolToObject(row, "right", outcome->whole);
+    json_add(document_row(), "pass %s device %d messages %g bytes %g additions %g as_formula %hhd right %hhd",
+             pass_names[pass], device, (double)outcome->messages, (double)outcome->bytes, (double)outcome->additions,
+             outcome->as_cost, outcome->whole);
 }
 
 /* Fill the command's document for `--json`; without a document nothing is done. */
@@ -334,13 +325,9 @@ static void fill_document(const struct tensor_trace *trace)
     const struct linear_layer *l = trace->layer;
     cJSON *data = document_data();
     if (data == NULL) return;
-    cJSON_AddStringToObject(data, "scheme", l->tp.scheme->head.name);
-    cJSON_AddStringToObject(data, "role", trace->role);
-    cJSON_AddNumberToObject(data, "devices", trace->P);
+    json_add(data, "scheme %s role %s devices %d", l->tp.scheme->head.name, trace->role, trace->P);
     cJSON_AddItemToObject(data, "mesh", cJSON_CreateIntArray(l->tp.mesh, TENSOR_AXES));
-    cJSON_AddNumberToObject(data, "rows", (double)l->N);
-    cJSON_AddNumberToObject(data, "inputs", (double)l->I);
-    cJSON_AddNumberToObject(data, "outputs", (double)l->O);
+    json_add(data, "rows %g inputs %g outputs %g", (double)l->N, (double)l->I, (double)l->O);
     for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++)
         for (int d = 0; d < trace->P; d++) {
             const struct record *r = &trace->record[pass][d];
@@ -368,13 +355,11 @@ enum error_code show_tensor_draw(const struct tensor_trace *trace, struct error 
     printf("%s\n", s->head.name);
     printf("  "), print_wrapped(stdout, 2, s->head.description);
     printf("  "), print_wrapped(stdout, 2, s->head.source);
-    printf("\n");
     say(stdout, 0,
-        "The matrix \"%s\" on %d device%s: Y [%lld,%lld] = X [%lld,%lld] W [%lld,%lld]^T.\n[0:4,2:6]: rows 0 to "
+        "\nThe matrix \"%s\" on %d device%s: Y [%lld,%lld] = X [%lld,%lld] W [%lld,%lld]^T.\n[0:4,2:6]: rows 0 to "
            "3, columns 2 to 5.",
            trace->role, trace->P, trace->P > 1 ? "s" : "", (long long)l->N, (long long)l->O, (long long)l->N,
-           (long long)l->I,
-           (long long)l->O, (long long)l->I);
+           (long long)l->I, (long long)l->O, (long long)l->I);
     if (trace->P > 1)
         say(stdout, 0, "An inner dimension has %d parts. Y[..](01) has parts 0 and 1 in its sums; Y[..] all of them.",
             trace->P);

@@ -6,7 +6,7 @@
  * parts are different, so the sum of the bits is their union.  An element with all parts is whole, as those of X, W and
  * dY.  A special backend multiplies symbols: it checks that the factors fit, and finds the parts of their product.
  *
- * cli/show/tensor.c runs three passes on the devices, judges each piece, and draws on rank 0. Doubles hold symbols
+ * tensor_symbols.c runs three passes on the devices, judges each piece, and draws on rank 0. Doubles hold symbols
  * exactly below 2^53, which limits devices and sides.
  */
 #ifndef ORRERY_DRAW_TENSOR_H
@@ -47,6 +47,13 @@ struct tensor_trace {
     struct record record[SHOW_TENSOR_PASSES][SHOW_TENSOR_DEVICES];
     struct pass_outcome outcome[SHOW_TENSOR_PASSES][SHOW_TENSOR_DEVICES];
 };
+
+/* This says which layer is shown. */
+struct tensor_shown { const struct tensor_scheme *scheme; const char *role; enum param_role matrix; int devices; };
+
+/** Be one device: run three passes, judge each piece, and draw on rank 0.  Collective over all devices.
+ *  @param shown  a struct tensor_shown.  @return as show_tensor_draw, or why a pass cannot run. */
+enum error_code tensor_show(struct comm *, const void *shown, struct error *);
 
 /** Draw the passes to stdout in 100 columns.  @return OK, or ERR_CHECK if a device's messages differ from its cost
  *  function, or its piece of a result is wrong. */

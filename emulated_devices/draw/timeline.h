@@ -1,6 +1,6 @@
 /* timeline.h -- draws the pipeline of a run from the times of its devices' actions.
  *
- * Callers: run/session.c and cli/train/plan.c after a run or a prediction, cli/show/schedule.c for a schedule
+ * Callers: run/session.c and run/plan.c after a run or a prediction, cli/show/schedule.c for a schedule
  * alone.
  */
 #ifndef ORRERY_DRAW_TIMELINE_H

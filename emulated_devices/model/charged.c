@@ -1,6 +1,6 @@
 /* charged.c -- compares the operations that devices were charged with to those that the model needs.  run/session.c,
  * run/reports.c and train/dry_run/dry_run.c check after the last step.  A charge that cannot be right is
- * ERR_INTERNAL.  cli/train/report takes the operations of a step.  The checks change nothing. */
+ * ERR_INTERNAL.  run/report takes the operations of a step.  The checks change nothing. */
 #include "emulated_devices/model/charged.h"
 
 /* Sums of doubles, and times that are rounded up to picoseconds. */

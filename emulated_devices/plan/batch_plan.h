@@ -15,7 +15,7 @@
  *
  * After the last step, the first one is used again.
  *
- * cli/train/take.c loads a file; verify/cases/space.c makes plans of numbers; plan.c and the trainer ask.
+ * run/words/take.c loads a file; verify/cases/space.c makes plans of numbers; plan.c and the trainer ask.
  */
 #ifndef ORRERY_BATCH_PLAN_H
 #define ORRERY_BATCH_PLAN_H

@@ -1,6 +1,6 @@
 /* check.c -- whether a plan can be: every flag that needs more than its own range.
  *
- * cli/train/take.c, search, dry runs and verify/cases call plan_check before anything is allocated.  The first
+ * run/words/take.c, search, dry runs and verify/cases call plan_check before anything is allocated.  The first
  * refusal ends the check, with flag, value and what would fit.
  */
 #include "emulated_devices/plan/compose.h"

@@ -1,6 +1,7 @@
 /* between.c -- what happens between two steps of a run: evaluation, logs, checkpoints, a signal that asks to stop. */
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/model/checkpoint/series.h"
+#include "emulated_devices/run/report/report.h"
 #include "emulated_devices/run/session.h"
 #include "emulated_devices/launch/stopping.h"
 #include <math.h>
@@ -60,7 +61,7 @@ enum error_code between_steps(struct session *session, const struct train_data *
     enum error_code e = OK;
     if (sound && is_due(step, o->eval_every)) {
         e = print_sample(&session->trainer, data, 0, session->record.out, &validation, err);
-        if (!e && session->speaks) session->options->listener->evaluated(&session->record, step, validation);
+        if (!e && session->speaks) report_evaluation(&session->record, step, validation);
     }
     if (!e && session->speaks) e = run_log_step(&session->log, i, validation, err);
     e = comm_agree(session->trainer.comm, e, err);

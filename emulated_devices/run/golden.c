@@ -1,4 +1,5 @@
 /* golden.c -- `orrery train --check GOLDEN`: trains a golden file's run on any mesh, and compares it with the file. */
+#include "emulated_devices/run/report/report.h"
 #include "emulated_devices/verify/dump/dump.h"
 #include "emulated_devices/verify/dump/dump_ranks.h"
 #include "emulated_devices/run/log.h"
@@ -172,7 +173,7 @@ static enum error_code note_step(struct session *session, int64_t i, const struc
     r->steps = i + 1;
     fprintf(r->out, "step %lld/%lld  loss %.12f  norm %.12f\n", (long long)i + 1, (long long)session->golden->steps,
             step->result.loss, step->result.norm);
-    if (!isnan(validation)) r->options->listener->evaluated(r, i + 1, validation);
+    if (!isnan(validation)) report_evaluation(r, i + 1, validation);
     return run_log_step(&session->log, i, validation, err);
 }
 
@@ -265,16 +266,14 @@ static enum error_code conclude(struct session *session, struct error *err)
 {
     char text[sizeof err->text];
     if (!session->here) return OK;
-    session->options->listener->copied(&session->record);
+    report_copies(&session->record);
     say_truth(session);
-    session->options->listener->compared(&session->record);
+    report_check(&session->record);
     const char *const json = session->options->json;
     enum error_code e = run_log_end(&session->log, err);
-    if (!e && json) e = fail_about(err, session->options->listener->write(&session->record, "orrery train", json,
-                                                                          err), "--json");
+    if (!e && json) e = fail_about(err, report_json(&session->record, "orrery train", json, err), "--json");
     if (e || comparison_holds(&session->record.comparison)) return e;
-    return fail(err, ERR_CHECK, "%s",
-                (session->record.comparison.failed ? comparison_describe : comparison_unjudged)(
+    return fail(err, ERR_CHECK, "%s", (session->record.comparison.failed ? comparison_describe : comparison_unjudged)(
                     text, sizeof text, &session->record.comparison, &session->options->plan));
 }
 

@@ -1,11 +1,12 @@
 /* log.c -- the log of a run's steps as JSON lines or CSV, and its events for TensorBoard.
  *
- * run/session.c, run/golden.c and run/between.c write a log with these functions; cli/train/take.c checks its name.
+ * run/session.c, run/golden.c and run/between.c write a log with these functions; run/words/take.c checks its name.
  * Errors are ERR_USAGE, ERR_FILE, ERR_MEMORY, and ERR_FORMAT for an earlier log above 1 GiB.
  */
 #include "emulated_devices/run/log.h"
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/launch/stopping.h"
+#include "emulated_devices/run/report/report.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/version.h"
@@ -100,9 +101,8 @@ static enum error_code put_json(struct run_log *run_log, cJSON *o, struct error 
 
 static cJSON *record_of(const char *type, int64_t step)
 {
-    cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "type", type);
-    if (step >= 0) cJSON_AddNumberToObject(o, "step", (double)step);
+    cJSON *o = json_add(cJSON_CreateObject(), "type %s", type);
+    if (step >= 0) json_add(o, "step %g", (double)step);
     return o;
 }
 
@@ -122,9 +122,8 @@ static enum error_code put_head(struct run_log *run_log, int64_t first_step, boo
         return log_put(run_log, head, err);
     }
     cJSON *start = record_of("start", first_step);
-    cJSON_AddNumberToObject(start, "schema", JSON_SCHEMA);
-    cJSON_AddNumberToObject(start, "last_step", (double)(first_step + o->steps));
-    cJSON_AddNumberToObject(start, "devices", o->plan.mesh.devices);
+    json_add(start, "schema %d last_step %g devices %d", JSON_SCHEMA, (double)(first_step + o->steps),
+             o->plan.mesh.devices);
     if (origin_add_json(start, o)) return put_json(run_log, start, err);
     cJSON_Delete(start);
     return fail(err, ERR_MEMORY, "no memory for the head of --log");
@@ -191,10 +190,8 @@ static enum error_code put_step(struct run_log *run_log, int64_t i, double valid
     if (!r->options->infers)
         add_real(o, norm_name(run_log), optimizer_draws(r->options->plan.optimizer) ? s->slope : s->norm);
     add_real(o, "lr", s->lr);
-    cJSON_AddNumberToObject(o, "loss_scale", s->loss_scale);
-    cJSON_AddBoolToObject(o, "skipped", s->skipped);
-    cJSON_AddNumberToObject(o, "seconds", r->seconds[i]);
-    cJSON_AddNumberToObject(o, "tokens_per_second", tokens_per_second(r, i));
+    json_add(o, "loss_scale %g skipped %hhd seconds %g tokens_per_second %g", s->loss_scale, s->skipped, r->seconds[i],
+             tokens_per_second(r, i));
     if (!isnan(validation)) add_real(o, "validation_loss", validation);
     return put_json(run_log, o, err);
 }
@@ -230,7 +227,7 @@ enum error_code run_log_saved(struct run_log *run_log, int64_t step, const char 
 {
     if (run_log->fd < 0 || run_log->csv) return OK;
     cJSON *o = record_of("save", step);
-    cJSON_AddStringToObject(o, "path", path);
+    json_add(o, "path %s", path);
     return put_json(run_log, o, err);
 }
 
@@ -239,12 +236,11 @@ enum error_code run_log_end(struct run_log *run_log, struct error *err)
     const struct train_record *r = run_log->record;
     if (run_log->fd < 0 || run_log->csv) return OK;
     cJSON *o = record_of("end", r->first_step + r->steps);
-    cJSON_AddStringToObject(o, "status", r->divergence.what ? "diverged" : r->stopped ? "stopped" : "done");
-    if (r->stopped) cJSON_AddStringToObject(o, "signal", stopping_name(r->stopped));
-    if (r->options->check) cJSON_AddBoolToObject(o, "equal", !r->comparison.failed);
-    if (r->has_numbers && !r->options->infers && !r->divergence.what)
-        cJSON_AddNumberToObject(o, "validation_loss", r->validation);
-    cJSON *report = r->options->listener->object(r, r->options->infers ? "orrery infer" : "orrery train", false, err);
+    json_add(o, "status %s", r->divergence.what ? "diverged" : r->stopped ? "stopped" : "done");
+    if (r->stopped) json_add(o, "signal %s", stopping_name(r->stopped));
+    if (r->options->check) json_add(o, "equal %hhd", !r->comparison.failed);
+    if (r->has_numbers && !r->options->infers && !r->divergence.what) json_add(o, "validation_loss %g", r->validation);
+    cJSON *report = report_object(r, r->options->infers ? "orrery infer" : "orrery train", false, err);
     if (report) cJSON_AddItemToObject(o, "report", report);
     else {
         cJSON_Delete(o);

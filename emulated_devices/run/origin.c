@@ -1,4 +1,4 @@
-/* origin.c -- writes where a result comes from, as JSON or as YAML text.  cli/train/report/report_json.c and
+/* origin.c -- writes where a result comes from, as JSON or as YAML text.  run/report/report_json.c and
  * run/log.c add JSON, run/between.c writes text into checkpoints.  origin_add_json returns false without memory.
  * origin_text returns NULL then, and writes ERR_MEMORY. */
 #include "emulated_devices/run/origin.h"

@@ -1,4 +1,4 @@
-/* run.h -- a run of training or inference: what is asked for, what came of it, and who is told. */
+/* run.h -- a run of training or inference: what is asked for, and what came of it. */
 #ifndef ORRERY_RUN_H
 #define ORRERY_RUN_H
 
@@ -15,13 +15,11 @@
 #include <stdio.h>
 
 struct plan_findings;
-struct run_listener;
 
 /* This holds what a run is asked for: everything on the command line. */
 struct train_options {
     struct plan plan;                   /* mesh, schemes, model, batch and optimizer */
     bool infers;                        /* `orrery infer`: forward passes alone */
-    bool plans;                         /* `orrery plan`: a step without its numbers */
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
     const char *data, *eval_data, *tokenizer;   /* texts or tokens to train on; to validate with; a tokenizer.json or
@@ -56,7 +54,6 @@ struct train_options {
     const char *command;                /* "train" */
     int argc;                           /* the words after it, as they were typed */
     char *const *argv;                  /* [argc] */
-    const struct run_listener *listener;        /* who is told of results */
     struct settings_words words;          /* the same behind those of --config */
     char *settings;                     /* what they set, as YAML; owned */
 };
@@ -152,23 +149,19 @@ struct train_record {
     struct arithmetic arithmetic;       /* of the devices; threads 0: of a plan, which has no numbers */
     struct backend_calls calls;         /* of device 0 in the last step; zeros: the backend does not count them */
     struct dry_run folded;              /* of a plan */
-    struct plan_findings *plan;         /* likewise (plan_report.h); NULL: of a run */
+    struct plan_findings *plan;         /* likewise (report/plan_report.h); NULL: of a run */
     FILE *out;                          /* for lines of text */
 };
 
-/* Who is told of results: on rank 0, which has them all. */
-struct run_listener {
-    void (*begins)(const struct train_record *, const struct train_data *);
-    void (*stepped)(const struct train_record *, int64_t i);
-    void (*evaluated)(const struct train_record *, int64_t step, double loss);          /* on held-out text */
-    void (*exceeds_memory)(const struct train_record *);        /* a device has exceeded the budget */
-    void (*ends)(const struct train_record *);
-    void (*copied)(const struct train_record *);                /* copies were compared: --paranoid */
-    void (*compared)(const struct train_record *);              /* with a golden file */
-    /** The whole report, with its steps or without them.  format: "orrery train".  NULL and ERR_MEMORY: no memory. */
-    cJSON *(*object)(const struct train_record *, const char *format, bool steps, struct error *);
-    enum error_code (*write)(const struct train_record *, const char *format, const char *path, struct error *);
-};
+/* ---- plan.c: a step without its numbers ------------------------------------------------------------------------- */
+
+/** Run a step of a plan dry on all its devices, and report memory, messages and virtual time.
+ *  @return OK; ERR_CHECK if a device needs more memory than it has. */
+enum error_code plan_step(const struct train_options *, struct error *);
+
+/** Say what `orrery plan` says of a step of a run, in this process.
+ *  @return OK; ERR_CHECK if it does not fit; ERR_USAGE if it has batches that only a run knows. */
+enum error_code train_plan(const struct train_options *, struct error *);
 
 /** Where text of a run goes: the standard error if JSON goes to the standard output. */
 FILE *run_stream(const struct train_options *);

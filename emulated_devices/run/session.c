@@ -1,6 +1,7 @@
 /* session.c -- one device's part of a run: trains a model on a mesh with a text, and can compare it with one device. */
 #include "emulated_devices/launch/machine.h"
 #include "emulated_devices/draw/profile.h"
+#include "emulated_devices/run/report/report.h"
 #include "emulated_devices/run/session.h"
 #include "emulated_devices/launch/stopping.h"
 #include "emulated_devices/run/run.h"
@@ -123,9 +124,8 @@ static enum error_code say_memory(const struct train_record *record, enum error_
         if (record->device[d].peak.total > record->device[most].peak.total) most = d;
     const uint64_t need = record->device[most].peak.total;
     if (budget == 0 || need <= budget) return e;
-    record->options->listener->exceeds_memory(record);
-    return fail(err, ERR_MEMORY,
-                "--memory %s: device %d (%s) needs %s; --memory %s would be enough for every device",
+    report_memory(record);
+    return fail(err, ERR_MEMORY, "--memory %s: device %d (%s) needs %s; --memory %s would be enough for every device",
                 size_word(budget).text, most, mesh_describe(m, most, place, sizeof place), size_format(need).text,
                 size_enough(need).text);
 }
@@ -133,8 +133,7 @@ static enum error_code say_memory(const struct train_record *record, enum error_
 /* Collect every device's report on rank 0; also after a run that ran out of memory. */
 static enum error_code collect_record(struct session *session, enum error_code e, struct error *err)
 {
-    const enum error_code told =
-        collect_reports(&session->trainer, session->trainer.step - session->record.first_step,
+    const enum error_code told = collect_reports(&session->trainer, session->trainer.step - session->record.first_step,
                         session->record.device, err);
     if (told) return told;
     return comm_agree(session->trainer.comm, session->speaks ? say_memory(&session->record, e, err) : e, err);
@@ -153,8 +152,7 @@ static enum error_code session_judge(struct session *session, const struct train
     struct error unread;
     if (group_agree(session->trainer.comm->everyone,
                     session->speaks && session->record.divergence.what ? fail(&unread, ERR_DIVERGED, "it has")
-                        : OK, &unread) &&
-        !session->divergence.what)
+                        : OK, &unread) && !session->divergence.what)
         session->divergence.what = "model";
     return OK;
 }
@@ -314,7 +312,7 @@ static enum error_code session_step_ended(void *context, struct trainer *trainer
         r->record.step[i] = step->result;
         r->record.seconds[i] = step->seconds, r->record.processor[i] = step->processor;
         r->record.steps = i + 1;
-        r->options->listener->stepped(&r->record, i);
+        report_step(&r->record, i);
     }
     if (i == 0 && has_profile(r->options)) r->profile = profile_describe(&r->trace, trainer->comm->size);
     enum error_code e = bring_choices(r, i, err);
@@ -362,7 +360,7 @@ static enum error_code train_steps(struct session *session, const struct train_d
     if (!e && session->speaks) time_alone(&session->record);
     if (!e && o->timeline)
         e = fail_about(err, timeline_write(&session->trainer, o->timeline, session->record.out, err), "--timeline");
-    if (!e && session->speaks) o->listener->ends(&session->record);
+    if (!e && session->speaks) report_end(&session->record);
     if (!e && o->trace) e = fail_about(err, write_trace(session, err), "--trace");
     if (!e && o->save && !session->divergence.what) e = fail_about(err, session_save(session, data, err), "--save");
     if (!e && has_profile(o) && o->steps > 0)
@@ -372,7 +370,7 @@ static enum error_code train_steps(struct session *session, const struct train_d
     if (!e && o->save_load) e = fail_about(err, write_choices(session, err), "--save-load");
     const char *const format = o->infers ? "orrery infer" : "orrery train";
     if (!e && session->speaks && o->json)
-        e = fail_about(err, o->listener->write(&session->record, format, o->json, err), "--json");
+        e = fail_about(err, report_json(&session->record, format, o->json, err), "--json");
     if (!e && session->speaks) e = session_verdict(session, err);
     if (!e && session->speaks && session->stopped) say_stopped(session);
     return comm_agree(session->trainer.comm, e, err);
@@ -402,7 +400,7 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     if (!e) e = load_weights(&r, err);
     if (!e && r.checking) e = start_reference(&r, source, err);
     if (!e) e = watch_choices(&r, err);
-    if (!e && r.speaks) options->listener->begins(&r.record, data);
+    if (!e && r.speaks) report_start(&r.record, data);
     if (!e) e = train_steps(&r, data, err);
     if (!e && r.stopped) *status = 128 + r.stopped;
     run_log_close(&r.log);

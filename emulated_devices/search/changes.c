@@ -1,6 +1,6 @@
 /* changes.c -- what to change in a plan so that it fits.
  *
- * cli/train/plan.c calls search_changes where a plan does not fit.  A plan that cannot be made, or for which memory
+ * run/plan.c calls search_changes where a plan does not fit.  A plan that cannot be made, or for which memory
  * is missing, is left out: the function returns no error.
  */
 #include "emulated_devices/search/search.h"

@@ -11,7 +11,7 @@
  * Plans are ranked by the last alone.  On a cluster whose devices share links, or where messages and computing hinder
  * each other, that time leaves this out; the fastest plans are replayed (contention.h), and ranked by that.
  *
- * Callers: the planners, cli/train/search.c, and for changes cli/train/plan.c.
+ * Callers: the planners, cli/train/search.c, and for changes run/plan.c.
  */
 #ifndef ORRERY_SEARCH_SEARCH_H
 #define ORRERY_SEARCH_SEARCH_H

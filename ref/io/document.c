@@ -27,10 +27,7 @@ static struct {
 
 cJSON *document_start(const char *format)
 {
-    cJSON *root = cJSON_CreateObject();
-    cJSON_AddStringToObject(root, "format", format);
-    cJSON_AddNumberToObject(root, "version", JSON_SCHEMA);
-    cJSON_AddStringToObject(root, "orrery", ORRERY_VERSION);
+    cJSON *root = json_add(cJSON_CreateObject(), "format %s version %d orrery %s", format, JSON_SCHEMA, ORRERY_VERSION);
     return root;
 }
 
@@ -156,7 +153,7 @@ enum error_code document_close(int status, struct error *err)
     document_give_back();
     if (now.kept) show_kept(text);
     if (now.root) {
-        cJSON_AddNumberToObject(now.root, "status", status);
+        json_add(now.root, "status %d", status);
         cJSON_AddItemToObject(now.root, "tables", now.tables);
         cJSON_AddItemToObject(now.root, "data", now.data);
         cJSON_AddItemToObject(now.root, "text", text);

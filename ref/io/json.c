@@ -5,7 +5,9 @@
  */
 #include "ref/io/json.h"
 #include "ref/io/output.h"
+#include <assert.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +231,46 @@ enum error_code json_array(const cJSON *object, const char *where, const char *k
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* The value of a member, by its conversion, from the arguments. */
+static cJSON *next_value(const char *conversion, va_list *args)
+{
+    if (strncmp(conversion, "%s", 2) == 0) return cJSON_CreateString(va_arg(*args, const char *));
+    if (strncmp(conversion, "%hhd", 4) == 0) return cJSON_CreateBool(va_arg(*args, int));
+    if (strncmp(conversion, "%d", 2) == 0) return cJSON_CreateNumber(va_arg(*args, int));
+    if (strncmp(conversion, "%u", 2) == 0) return cJSON_CreateNumber(va_arg(*args, unsigned));
+    assert(strncmp(conversion, "%g", 2) == 0);
+    return cJSON_CreateNumber(va_arg(*args, double));
+}
+
+cJSON *json_add(cJSON *object, const char *format, ...)
+{
+    va_list args;
+    char key[80];
+    va_start(args, format);
+    for (const char *at = format; *at;) {
+        const int length = (int)strcspn(at, " ");
+        const char *const conversion = at + length + 1;
+        assert(at[length] == ' ' && length < (int)sizeof key);
+        snprintf(key, sizeof key, "%.*s", length, at);
+        cJSON *value = next_value(conversion, &args);
+        if (!cJSON_AddItemToObject(object, key, value)) cJSON_Delete(value);
+        at = conversion + strcspn(conversion, " ");
+        at += *at == ' ';
+    }
+    va_end(args);
+    return object;
+}
+
+cJSON *json_row(cJSON *array)
+{
+    cJSON *object = cJSON_CreateObject();
+    if (cJSON_AddItemToArray(array, object)) return object;
+    cJSON_Delete(object);
+    return NULL;
+}
+
 /* cJSON writes 15 digits where they give nearly the same number. */
 static bool is_exact(double x)
 {
@@ -286,5 +328,12 @@ enum error_code json_write(const char *path, const cJSON *root, struct error *er
     if (e == OK) e = output_write(&file, "\n", 1, (int64_t)n, err);
     if (e == OK) e = output_commit(&file, err);
     cJSON_free(text);
+    return e;
+}
+
+enum error_code json_finish(const char *path, cJSON *root, struct error *err)
+{
+    const enum error_code e = json_write(path, root, err);
+    cJSON_Delete(root);
     return e;
 }

@@ -46,6 +46,20 @@ bool json_has(const cJSON *object, const char *key);
 bool json_whole(const cJSON *value, int64_t *out);
 
 /**
+ * Add members to an object: words of a format, each a key with the conversion of its value.  Keys have no blanks.
+ *
+ *     json_add(row, "device %d scheme %s seconds %g waits %hhd", d, scheme, seconds, waits);
+ *
+ * %s is a text, which is copied; %d, %u and %g are numbers, and %hhd is true or false.  Without memory, and without an
+ * object, members are missing.
+ * @return the object.
+ */
+cJSON *json_add(cJSON *object, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** A new object at the end of an array, which owns the object.  @return the object; NULL without memory. */
+cJSON *json_row(cJSON *array);
+
+/**
  * The text of a document.  Every number reads back as it is, to the last bit: cJSON's own functions write one in six
  * beside it.
  * @param formatted  with blanks and newlines, or without.
@@ -59,5 +73,8 @@ char *json_text(const cJSON *root, bool formatted);
  * @return OK, ERR_FILE with the path and the system's reason, or ERR_MEMORY.  A failure leaves the previous file.
  */
 enum error_code json_write(const char *path, const cJSON *root, struct error *);
+
+/** Write a document as json_write does, and delete it, also after a failure.  @return as json_write. */
+enum error_code json_finish(const char *path, cJSON *root, struct error *);
 
 #endif

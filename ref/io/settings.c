@@ -1,6 +1,6 @@
 /* settings.c -- turns a file of settings into words of the command line, and prints settings.
  *
- * cli/train/ and cli/report/ call this file.  Errors are ERR_USAGE with file and line, and ERR_MEMORY.  Words of the
+ * run/ and draw/report/ call this file.  Errors are ERR_USAGE with file and line, and ERR_MEMORY.  Words of the
  * file come first, so that the command line overrides them.
  */
 #include "ref/io/settings.h"

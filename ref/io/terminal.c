@@ -48,24 +48,29 @@ static int widest_line(const char *text)
     return widest;
 }
 
-/* A text that is too wide is printed as one paragraph, folded at blanks after its title. */
+/* A text that is too wide is printed as one paragraph, folded at blanks after its title, between its blank lines. */
 void say(FILE *to, int left, const char *format, ...)
 {
-    char text[SENTENCE];
+    char whole[SENTENCE], *text = whole;
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    vsnprintf(whole, sizeof whole, format, args);
     va_end(args);
     const int columns = terminal_columns(to);
     if (columns == 0 || widest_line(text) <= columns) {
         fprintf(to, "%s\n", text);
         return;
     }
+    for (; *text == '\n'; text++) fputc('\n', to);
+    size_t end = strlen(text);
+    const bool blank = end > 0 && text[end - 1] == '\n';
+    while (end > 0 && text[end - 1] == '\n') text[--end] = '\0';
     for (char *c = text; *c; c++)
         if (*c == '\n') *c = ' ';
     /* The text's title stands left of it, so no line is folded there. */
     fprintf(to, "%.*s", left, text);
     print_wrapped_at(to, left, columns, text + left);
+    if (blank) fputc('\n', to);
 }
 
 /* See no-color.org: any value of NO_COLOR but an empty one. */

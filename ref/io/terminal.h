@@ -27,6 +27,7 @@ bool terminal_has_colours(FILE *);
 /**
  * Print text and end the line.  On a terminal that is too narrow for one of its lines, all of it is folded anew.
  * @param left  columns before each line but the first; the cursor must be at column 0.
+ * Line ends at the beginning and at the end of the text are blank lines, also where the rest is folded.
  */
 void say(FILE *to, int left, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

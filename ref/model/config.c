@@ -1,4 +1,4 @@
-/* config.c -- has the presets of models, and checks the shape of a model.  cli/train/take.c takes a preset;
+/* config.c -- has the presets of models, and checks the shape of a model.  run/words/take.c takes a preset;
  * plan/check.c and ref/model/transformer.c check a shape before use.  An unknown preset is ERR_USAGE, and a shape
  * that cannot be computed is ERR_PLAN.  The checks change nothing. */
 #include "ref/model/config.h"

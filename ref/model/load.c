@@ -1,4 +1,4 @@
-/* load.c -- opens the load of a mixture, and deals rows of the batch to experts.  cli/train/take.c opens a load;
+/* load.c -- opens the load of a mixture, and deals rows of the batch to experts.  run/words/take.c opens a load;
  * model/mixture.c and model/run/run_mixture.c deal; run/session.c writes choices to a file.  A file that does not
  * fit the model is ERR_FORMAT, a wrong S of zipf:S is ERR_USAGE.  Without memory the code is ERR_MEMORY.  After an
  * error of load_open there is nothing to close. */

@@ -57,7 +57,7 @@ look_for_solutions() {                              # look_for_solutions FOLDER
     xargs -d '\n' grep -nFxf "$ground/lines" <files >found
     mapfile -t files <files; pairs "${files[@]}" >>found
     [ ! -s found ] || complain "a solution: $(head -n 3 found)"
-    find "$1" \( -name 'mutants.txt' -o -path '*/cli/teacher' -o -path '*/tutorials/teacher' \) >found
+    find "$1" \( -name 'mutants.txt' -o -path '*/cli/teacher' -o -path '*/course/teacher' -o -path '*/tutorials/teacher' \) >found
     [ ! -s found ] || complain "the teacher's: $(head -n 3 found)"
     ! grep -rqE 'SOLUTION\*/|#SOLUTION' "$1"/tutorials/[0-9]* || complain 'marks of solutions are left'
     ! grep -rqlE 'write_teacher_tree|prove_lessons' "$1" || complain 'what makes solutions is there'

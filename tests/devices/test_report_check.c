@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #undef fail                             /* cmocka's macro; ref/error.h has a function of that name */
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/report/report.h"
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>

@@ -167,6 +167,23 @@ static void names_the_file(void **state)
     assert_says("empty", err.text, "/empty.json: is empty");
 }
 
+/* Every kind of value, in the order of the format; a row belongs to its array; nothing is added to nothing. */
+static void adds_many_members(void **state)
+{
+    (void)state;
+    cJSON *root = cJSON_CreateObject(), *rows = cJSON_AddArrayToObject(root, "rows");
+    cJSON *row = json_add(json_row(rows), "name %s devices %d share %g right %hhd wrong %hhd of %u", "a \"b\"", -3, 0.1,
+                          true, false, 4000000000u);
+    assert_ptr_equal(row, cJSON_GetArrayItem(rows, 0));
+    char *text = json_text(root, false);
+    assert_string_equal(text, "{\"rows\":[{\"name\":\"a \\\"b\\\"\",\"devices\":-3,\"share\":0.1,\"right\":true,"
+                              "\"wrong\":false,\"of\":4000000000}]}");
+    cJSON_free(text);
+    assert_null(json_add(NULL, "lost %d", 1));
+    assert_null(json_row(NULL));
+    assert_int_equal(json_finish(scratch("many.json"), root, NULL), OK);
+}
+
 static void writes_what_it_reads(void **state)
 {
     (void)state;
@@ -308,6 +325,7 @@ int main(void)
         cmocka_unit_test(gets_each_type),
         cmocka_unit_test(says_what_it_found),
         cmocka_unit_test(names_the_file),
+        cmocka_unit_test(adds_many_members),
         cmocka_unit_test(writes_what_it_reads),
         cmocka_unit_test(numbers_read_back_to_the_bit),
         cmocka_unit_test(writes_to_the_standard_output),

@@ -43,7 +43,7 @@ static void add_device(cJSON *root, const struct cluster *cluster)
     for (int t = 0; t < DTYPE_COUNT; t++)
         if (cluster->flop_rate[t] > 0) cluster_file_add(rates, dtype_name(t), cluster->flop_rate[t] / 1000);
     cluster_file_add(device, "memory_MB_per_second", cluster->memory_rate);
-    cJSON_AddStringToObject(device, "source", cluster->source);
+    json_add(device, "source %s", cluster->source);
 }
 
 static void add_kernels(cJSON *root, const struct kernels *kernels)
@@ -60,26 +60,25 @@ static void add_kernels(cJSON *root, const struct kernels *kernels)
     cJSON *named = kernels->named > 0 ? cJSON_AddObjectToObject(o, "operations") : NULL;
     for (int i = 0; i < kernels->named; i++)
         cluster_file_add(named, kernels->share[i].name, kernels->share[i].permille);
-    cJSON_AddStringToObject(o, "source", kernels->source);
+    json_add(o, "source %s", kernels->source);
 }
 
 static void add_link(cJSON *root, const struct link *link)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "links"), *o = cJSON_CreateObject();
     cJSON_AddItemToArray(list, o);
-    cJSON_AddStringToObject(o, "level", link->level);
+    json_add(o, "level %s", link->level);
     cluster_file_add(o, "devices", link->devices), cluster_file_add(o, "latency_ns", link->latency / 1000),
         cluster_file_add(o, "gap_ns", link->gap / 1000);
     cluster_file_add(o, "MB_per_second", link->rate);
-    cJSON_AddStringToObject(o, "source", link->source);
+    json_add(o, "source %s", link->source);
 }
 
 cJSON *cluster_document(const struct cluster *cluster)
 {
     cJSON *root = cJSON_CreateObject();
     if (root == NULL) return NULL;
-    cJSON_AddStringToObject(root, "name", cluster->name);
-    cJSON_AddStringToObject(root, "description", cluster->description);
+    json_add(root, "name %s description %s", cluster->name, cluster->description);
     add_device(root, cluster);
     add_kernels(root, &cluster->kernels);
     add_link(root, &cluster->link[0]);
@@ -90,7 +89,5 @@ enum error_code cluster_write(const char *path, const struct cluster *cluster, s
 {
     cJSON *root = cluster_document(cluster);
     if (root == NULL) return fail(err, ERR_MEMORY, "no memory for a cluster file");
-    const enum error_code e = json_write(path, root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(path, root, err);
 }

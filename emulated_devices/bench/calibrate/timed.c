@@ -88,8 +88,7 @@ static void attention_backward(struct timer *timer, const struct shape *shape)
     dev_attention_backward_input(timer->d, operand(timer, 2, shape->N, 3 * D), operand(timer, 3, shape->N, D),
                                  operand(timer, 0, shape->N, D),
                                  tensor_2d(timer->rstd.data, timer->rstd.dtype, shape->N, shape->H),
-                                 operand(timer, 1, shape->N, 3 * D),
-                                 attention_of(shape));
+                                 operand(timer, 1, shape->N, 3 * D), attention_of(shape));
 }
 
 static void timed_norm_forward(struct timer *timer, const struct shape *shape)
@@ -113,8 +112,7 @@ static void norm_weight(struct timer *timer, const struct shape *shape)
     dev_layernorm_backward_weight(timer->d, timed_part_of(timer->buffer[4], shape->I),
                                   timed_part_of(timer->buffer[5], shape->I),
                                   operand(timer, 3, shape->N, shape->I), operand(timer, 1, shape->N, shape->I),
-                                  timed_part_of(timer->mean, shape->N),
-                                  timed_part_of(timer->rstd, shape->N));
+                                  timed_part_of(timer->mean, shape->N), timed_part_of(timer->rstd, shape->N));
 }
 
 static void gelu_forward(struct timer *timer, const struct shape *shape)

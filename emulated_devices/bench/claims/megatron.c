@@ -94,8 +94,7 @@ enum error_code quantity_step_seconds(struct claim *claim, const struct claims_s
     return seconds_of(&claim->ours, &read.step, &read.cluster, err);
 }
 
-enum error_code quantity_step_milliseconds(struct claim *claim, const struct claims_setting *setting,
-                                           struct error *err)
+enum error_code quantity_step_milliseconds(struct claim *claim, const struct claims_setting *setting, struct error *err)
 {
     const enum error_code e = quantity_step_seconds(claim, setting, err);
     claim->ours *= 1e3;

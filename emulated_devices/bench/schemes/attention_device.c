@@ -94,12 +94,9 @@ static enum error_code attention_device_measure(struct lane *lane, struct error 
 
 static void attention_device_add_row(cJSON *rows, struct lane *lane)
 {
-    cJSON *row = cJSON_CreateObject();
-    cJSON_AddItemToArray(rows, row);
-    cJSON_AddStringToObject(row, "scheme", lane->layer.cp.scheme->head.name);
+    cJSON *row = json_add(json_row(rows), "scheme %s", lane->layer.cp.scheme->head.name);
     for (int i = 0; i < ATTENTION_COUNTS; i++) cJSON_AddNumberToObject(row, attention_count_name[i], lane->count[i]);
-    cJSON_AddNumberToObject(row, "median_seconds",
-                            lane->job->runs > 0 ? measure_median(lane->seconds, lane->job->runs) : 0);
+    json_add(row, "median_seconds %g", lane->job->runs > 0 ? measure_median(lane->seconds, lane->job->runs) : 0);
 }
 
 /* One scheme, if it accepts these devices. */

@@ -109,4 +109,24 @@ extern const char *const tensor_count_name[TENSOR_COUNTS];
  */
 device_fn bench_tensor_device;
 
+/* ---- tensor_job.c: jobs that compute the layer ------------------------------------------------------------------ */
+
+/* The counts of one scheme on one number of devices; seconds are of all jobs. */
+struct tensor_row {
+    int P;                              /* devices */
+    const char *scheme;                 /* its name */
+    double count[TENSOR_COUNTS], seconds[BENCH_TENSOR_RUNS], median;
+    int runs;                           /* entries of `seconds` */
+};
+struct tensor_counted { struct tensor_row *row; int used; };
+
+/** Run a job of each number of devices that is to be run, in turn, as often as is asked for.
+ *  @param cluster  as typed.  @param[out] all  .row is for free(), also after a failure.
+ *  @param[out] status  of devices that have printed their own errors. */
+enum error_code tensor_jobs_run(struct tensor_counted *all, const struct bench_tensor *, const char *cluster,
+                                char *program, int *status, struct error *);
+
+/** The row of a scheme on P devices; NULL: it was not run. */
+struct tensor_row *tensor_row_of(const struct tensor_counted *, int P, const char *scheme);
+
 #endif

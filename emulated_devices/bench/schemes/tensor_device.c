@@ -124,9 +124,7 @@ static enum error_code open_lanes(struct layer_bench *bench, struct error *err)
 
 static cJSON *tensor_device_row_of(const struct layer_bench *bench, const struct lane *lane)
 {
-    cJSON *row = cJSON_CreateObject();
-    cJSON_AddNumberToObject(row, "devices", bench->world->size);
-    cJSON_AddStringToObject(row, "scheme", lane->trainer.plan.tensor);
+    cJSON *row = json_add(cJSON_CreateObject(), "devices %d scheme %s", bench->world->size, lane->trainer.plan.tensor);
     for (int i = 0; i < TENSOR_COUNTS; i++) cJSON_AddNumberToObject(row, tensor_count_name[i], lane->count[i]);
     cJSON_AddItemToObject(row, "seconds", cJSON_CreateDoubleArray(lane->seconds, bench->asked->runs));
     return row;
@@ -136,9 +134,7 @@ static enum error_code write_rows(const struct layer_bench *bench, struct error 
 {
     cJSON *root = cJSON_CreateObject(), *rows = cJSON_AddArrayToObject(root, "rows");
     for (int i = 0; i < bench->lanes; i++) cJSON_AddItemToArray(rows, tensor_device_row_of(bench, &bench->lane[i]));
-    const enum error_code e = json_write(bench->asked->json ? bench->asked->json : "-", root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(bench->asked->json ? bench->asked->json : "-", root, err);
 }
 
 enum error_code bench_tensor_device(struct comm *world, const void *asked, struct error *err)

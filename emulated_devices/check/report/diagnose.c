@@ -1,5 +1,5 @@
 /* diagnose.c -- finds words for a failure from its ranks and its factor.  emulated_devices/cli/check.c,
- * cli/train/report/report_check.c and verify/reference/ call it.  Nothing fails here; without an explanation a text
+ * run/report/report_check.c and verify/reference/ call it.  Nothing fails here; without an explanation a text
  * is empty. */
 #include "emulated_devices/check/report/diagnose.h"
 #include "ref/numeric/distance.h"

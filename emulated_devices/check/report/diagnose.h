@@ -1,5 +1,5 @@
 /* diagnose.h -- describes a failure: the devices, the mesh axis and the factor.
- * emulated_devices/cli/check.c, cli/train/report/report_check.c and verify/reference/ call it.  Nothing can fail:
+ * emulated_devices/cli/check.c, run/report/report_check.c and verify/reference/ call it.  Nothing can fail:
  * without an explanation a text is empty. */
 #ifndef ORRERY_DIAGNOSE_H
 #define ORRERY_DIAGNOSE_H

@@ -33,18 +33,11 @@ static enum error_code check_parse(struct asked *asked, int argc, char **argv, s
 static enum error_code check_write_json(const struct asked *asked, const struct check_speed_found *found,
                                         struct error *err)
 {
-    cJSON *root = document_start("orrery bench check");
-    cJSON_AddStringToObject(root, "model", asked->measures.model);
-    cJSON_AddNumberToObject(root, "tokens", (double)asked->measures.sequences * asked->measures.tokens);
-    cJSON_AddNumberToObject(root, "ranks", asked->measures.ranks);
-    cJSON_AddNumberToObject(root, "dump_mb", found->dump);
-    cJSON_AddNumberToObject(root, "golden_mb", found->golden);
-    cJSON_AddNumberToObject(root, "seconds", found->seconds);
-    cJSON_AddNumberToObject(root, "processor_seconds", found->processor);
-    cJSON_AddNumberToObject(root, "memory_mb", found->memory);
-    const enum error_code e = fail_about(err, json_write(asked->json, root, err), "--json");
-    cJSON_Delete(root);
-    return e;
+    cJSON *root = json_add(document_start("orrery bench check"), "model %s tokens %g ranks %d dump_mb %g golden_mb %g"
+                           " seconds %g processor_seconds %g memory_mb %g", asked->measures.model,
+                           (double)asked->measures.sequences * asked->measures.tokens, asked->measures.ranks,
+                           found->dump, found->golden, found->seconds, found->processor, found->memory);
+    return fail_about(err, json_finish(asked->json, root, err), "--json");
 }
 
 static void print(const struct check_speed *measures, const struct check_speed_found *found)

@@ -1,7 +1,8 @@
 /* claims_table.c -- prints claims as a table, and adds them to a JSON document.  cli/bench/published.c,
  * cli/bench/offload.c and tables of cli/bench/schemes print.  Only cli/bench/published.c adds claims to a document.
- * No function reports errors. */
+ * claims_show passes errors on. */
 #include "emulated_devices/cli/bench/claims_table.h"
+#include "ref/io/json.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
 #include <math.h>
@@ -36,8 +37,7 @@ void claims_print(const struct claims *claims, bool every)
     const bool bounds = has_bounds(claims);
     say(stdout, 0, "%s", claims->title);
     say(stdout, 2, "  %s", claims->source);
-    say(stdout, 2, "  %s; calibrated on %s", claims->unit, claims->calibrated);
-    printf("\n");
+    say(stdout, 2, "  %s; calibrated on %s\n", claims->unit, claims->calibrated);
     struct table table = table_start(claims->name, 1, bounds ? "what\tpublished\tours\terror %\tmust be\tholds\tclaim"
                                                              : "what\tpublished\tours\terror %");
     for (int i = 0; i < claims->count; i++)
@@ -53,24 +53,26 @@ void claims_print(const struct claims *claims, bool every)
                claims->mean, claims->median, claims->worst);
 }
 
+enum error_code claims_show(const char *name, const struct claims_setting *setting, struct error *err)
+{
+    struct claims claims;
+    enum error_code e = claims_find(&claims, name, NULL, err);
+    if (e) return e;
+    e = claims_compute(&claims, setting, err);
+    if (!e && (setting->status == NULL || *setting->status == 0)) claims_print(&claims, true);
+    claims_free(&claims);
+    return e;
+}
+
 void claims_add(const struct claims *claims, cJSON *sections)
 {
-    cJSON *section = cJSON_CreateObject();
-    cJSON_AddItemToArray(sections, section);
-    cJSON_AddStringToObject(section, "title", claims->title);
-    cJSON_AddStringToObject(section, "source", claims->source);
-    cJSON_AddStringToObject(section, "calibrated_on", claims->calibrated);
-    cJSON_AddStringToObject(section, "unit", claims->unit);
+    cJSON *section = json_add(json_row(sections), "title %s source %s calibrated_on %s unit %s", claims->title,
+                              claims->source, claims->calibrated, claims->unit);
     cJSON *rows = cJSON_AddArrayToObject(section, "rows");
     for (int i = 0; i < claims->count; i++) {
         const struct claim *claim = &claims->claim[i];
         if (!claim->computed) continue;
-        cJSON *row = cJSON_CreateObject();
-        cJSON_AddItemToArray(rows, row);
-        cJSON_AddStringToObject(row, "what", claim->what);
-        cJSON_AddNumberToObject(row, "published", claim->published);
-        cJSON_AddNumberToObject(row, "ours", claim->ours);
-        cJSON_AddNumberToObject(row, "error_percent", claim->error);
-        cJSON_AddBoolToObject(row, "holds", claim->holds);
+        json_add(json_row(rows), "what %s published %g ours %g error_percent %g holds %hhd", claim->what,
+                 claim->published, claim->ours, claim->error, claim->holds);
     }
 }

@@ -9,6 +9,10 @@
  *  so; and what the errors amount to.  @param every  also the rows of long files. */
 void claims_print(const struct claims *, bool every);
 
+/** Find a file's claims, compute and print them.  @return as claims_find and claims_compute; OK without a print if
+ *  devices have failed, and setting->status says so. */
+enum error_code claims_show(const char *name, const struct claims_setting *setting, struct error *);
+
 /** Add them to an array of sections. */
 void claims_add(const struct claims *, cJSON *sections);
 

@@ -21,8 +21,7 @@ static enum error_code print_loads(struct comm *world, const struct asked *asked
     if (world->rank == 0) {
         say(stdout, 0, "Loading %d MiB of weights from the hosts to P devices of %s, in us of virtual time:\n"
             "each device reads 1/P and they gather (ZeRO-Infinity, arXiv:2104.07857), or one owner reads\n"
-            "all and broadcasts", asked->megabytes, asked->cluster.name);
-        printf("\n");
+            "all and broadcasts\n", asked->megabytes, asked->cluster.name);
     }
     for (int P = 1; P <= world->size && !e; P++) {
         struct offload_loaded t[2] = { { 0, 0 }, { 0, 0 } };
@@ -50,15 +49,10 @@ static void add_stride(struct table *table, const char *name, picoseconds took, 
 
 static enum error_code print_published(struct comm *alone, const struct asked *asked, struct error *err)
 {
-    struct claims claims;
     char slice[16];
     snprintf(slice, sizeof slice, "%d", asked->slice);
-    const struct claims_setting setting = { .word = { "--slice", slice }, .words = 2, .alone = alone };
-    enum error_code e = claims_find(&claims, "offload-strides", NULL, err);
-    if (!e) e = claims_compute(&claims, &setting, err);
-    if (!e) claims_print(&claims, true);
-    claims_free(&claims);
-    return e;
+    return claims_show("offload-strides", &(struct claims_setting){ .word = { "--slice", slice }, .words = 2,
+                                                                    .alone = alone }, err);
 }
 
 /* The copies of an average slice, by the cluster's rates: 2 bytes of gradient and 12 of master and states are read,
@@ -75,11 +69,9 @@ static enum error_code print_strides(struct comm *alone, const struct asked *ask
     if (e) return e;
     const picoseconds by_host = host / slices,
                       moved = time_at_rate(14 * (uint64_t)(offload_elements() / slices), asked->cluster.copy_rate);
-    printf("\n");
-    say(stdout, 0, "The update of %d slices of up to %d elements, bf16 weights on the device, the rest in host\n"
+    say(stdout, 0, "\nThe update of %d slices of up to %d elements, bf16 weights on the device, the rest in host\n"
         "memory, one device: every kth slice is read, stepped by the device and written back; the host\n"
-        "steps the others (Deep Optimizer States, arXiv:2410.21316)", slices, asked->slice);
-    printf("\n");
+        "steps the others (Deep Optimizer States, arXiv:2410.21316)\n", slices, asked->slice);
     struct table t = table_start("strides", 1, "stride\tvirtual us\tof host's\tformula\t");
     add_stride(&t, "host alone", host, host, 1, "");
     for (int k = 1; k <= MOST_STRIDE; k++) {
@@ -89,11 +81,9 @@ static enum error_code print_strides(struct comm *alone, const struct asked *ask
         add_stride(&t, name, took[k], host, most / k / (double)by_host, k == best ? "least" : "");
     }
     table_end(&t);
-    printf("\n");
     say(stdout, 0,
-        "formula: max((k-1) host, copies)/k of a slice, in units of the host's time for one;\nleast at stride %d",
+        "\nformula: max((k-1) host, copies)/k of a slice, in units of the host's time for one;\nleast at stride %d\n",
         offload_balanced_stride(by_host, moved));
-    printf("\n");
     return print_published(alone, asked, err);
 }
 
@@ -108,18 +98,15 @@ static void offload_add_row(struct table *table, const char *name, const struct 
     const double want = 1 - (RING_LAYERS - layers) * ring_expert_bytes() / (double)all->weights;
     table_row(table, "%s\t%.1f\t%.3f\t%.3f\t%.1f\t%llu\t%.1f", name, (double)ring_run->weights / 1000,
            (double)ring_run->weights / (double)all->weights, want, (double)ring_run->read / 1000,
-           (unsigned long long)ring_run->reads,
-           ring_run->us);
+           (unsigned long long)ring_run->reads, ring_run->us);
 }
 
 static void print_rings(const struct ring_run run[RING_RUNS], const struct cluster *cluster, int devices)
 {
-    printf("\n");
-    say(stdout, 0, "Inference, %d passes, on %d device%s of %s, with some of the experts of %d layers on\n"
+    say(stdout, 0, "\nInference, %d passes, on %d device%s of %s, with some of the experts of %d layers on\n"
         "each (MoESys, arXiv:2205.10034): KB of weights, their part of all, by formula 1 - (N - K) S / N\n"
-        "of all, KB read, reads, and virtual us", RING_PASSES, devices, devices > 1 ? "s" : "", cluster->name,
+        "of all, KB read, reads, and virtual us\n", RING_PASSES, devices, devices > 1 ? "s" : "", cluster->name,
         RING_LAYERS);
-    printf("\n");
     struct table t = table_start("rings", 1, "experts\tKB\tof all\tformula\tKB read\treads\tus");
     offload_add_row(&t, "all there", &run[0], &run[0], RING_LAYERS);
     for (int k = 0; k < RINGS; k++) {
@@ -129,8 +116,8 @@ static void print_rings(const struct ring_run run[RING_RUNS], const struct clust
     }
     offload_add_row(&t, "chosen experts", &run[RING_RUNS - 1], &run[0], 1);
     table_end(&t);
-    printf("\n");
-    say(stdout, 0, "said: %.1f GB of a GPU instead of DeepSpeed's %.1f (%.3f of it), in training 104.1B parameters on\n"
+    say(stdout, 0,
+        "\nsaid: %.1f GB of a GPU instead of DeepSpeed's %.1f (%.3f of it), in training 104.1B parameters on\n"
         "64 A100s, and 13 %% more tokens a second in inference.  Of a described cluster we count what moves,\n"
         "not what another system does with it", said_gb[1], said_gb[0], said_gb[1] / said_gb[0]);
 }

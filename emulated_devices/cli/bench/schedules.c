@@ -46,8 +46,7 @@ static enum error_code print_settings(const struct claims *claims, struct error 
     enum error_code e = OK;
     char head[400];
     int same = 0, settings = 0, used = snprintf(head, sizeof head, "model\tP\tM");
-    say(stdout, 0, "Bubble rates of %s, and ours", claims->source);
-    printf("\n");
+    say(stdout, 0, "Bubble rates of %s, and ours\n", claims->source);
     for (int i = 0; i < claims->count && claims->claim[i].line == claims->claim[0].line; i++)
         used += snprintf(head + used, sizeof head - (size_t)used, "\t%s\tours\tapart",
                          claim_word(&claims->claim[i], "--schedule"));
@@ -56,12 +55,10 @@ static enum error_code print_settings(const struct claims *claims, struct error 
         if (i == 0 || claims->claim[i].line != claims->claim[i - 1].line)
             e = add_setting(&t, claims, i, &same, err), settings++;
     table_end(&t);
-    printf("\n");
     say(stdout, 0,
-        "Differences are in units of the last digit.  For interleaved schedules the paper has a formula with\n"
+        "\nDifferences are in units of the last digit.  For interleaved schedules the paper has a formula with\n"
         "2vP-P-2 message delays, which gives %d of its %d rates to the last digit. An executed schedule has\n"
-        "2(vP-1) of them; ours counts all.", same, settings);
-    printf("\n");
+        "2(vP-1) of them; ours counts all.\n", same, settings);
     return e;
 }
 
@@ -80,8 +77,7 @@ static enum error_code print_formulas(struct error *err)
 {
     enum error_code e = OK;
     say(stdout, 0, "Idle time of a device as published, and ours: P=8, M=32; B = I + W; F&B, a forward and a\n"
-        "backward that DualPipe does side by side, counts as one action, as long as both");
-    printf("\n");
+        "backward that DualPipe does side by side, counts as one action, as long as both\n");
     struct table t = table_start("formulas", 2, "schedule\tformula\tF\tI\tW\tpublished\tours\tsource");
     for (const struct published_formula *f = published_formulas; f->schedule && !e; f++) {
         const struct published_case unequal = { 8, 32, f->chunks, 6, 8, 4 }, equal = { 8, 32, f->chunks, 6, 6, 6 },
@@ -164,18 +160,16 @@ static enum error_code schedules_print_all(const struct wanted *wanted, struct e
 {
     say(stdout, 0,
         "All schedules: %d devices, %d microbatches; all layers of a device take F %llu, I %llu, W %llu; a message "
-        "%llu", wanted->pp, wanted->micro, (unsigned long long)wanted->forward,
+        "%llu\n", wanted->pp, wanted->micro, (unsigned long long)wanted->forward,
         (unsigned long long)wanted->backward_input,
            (unsigned long long)wanted->backward_weight, (unsigned long long)wanted->communication);
-    printf("\n");
     struct table table = table_start("schedules", 1, "schedule\tchunks\tbubble %\ttime\tmemory\tmessages"
                                                      "\tadds in order");
     for (int i = 0; schedule_generator_at(i); i++) {
         struct schedule s;
         struct timing t;
         struct error why;
-        const struct schedule_request q = { .devices = wanted->pp,
-                                            .micros = wanted->micro,
+        const struct schedule_request q = { .devices = wanted->pp, .micros = wanted->micro,
                                             .chunks = schedule_generator_at(i)->chunks ? 0 : 2,
                                             .forward = (int64_t)wanted->forward,
                                             .backward_input = (int64_t)wanted->backward_input,
@@ -193,8 +187,7 @@ static enum error_code schedules_print_all(const struct wanted *wanted, struct e
         if (e) return e;
     }
     table_end(&table);
-    printf("\n");
-    say(stdout, 0, "Memory: microbatches whose activations the fullest device holds at once, for all its layers.");
+    say(stdout, 0, "\nMemory: microbatches whose activations the fullest device holds at once, for all its layers.");
     return OK;
 }
 
@@ -218,8 +211,7 @@ enum error_code bench_schedules_topic(int argc, char **argv, int *status, struct
         { 0 }
     };
     enum error_code e = parse_command(
-        "bench schedules", "[options]",
-        "Compare bubble rates with published ones, then all schedules with each other.",
+        "bench schedules", "[options]", "Compare bubble rates with published ones, then all schedules with each other.",
         argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     e = print_published(err);

@@ -1,7 +1,7 @@
 /* segments.c -- `orrery bench segments`: the segments that are chosen for pipelined collectives, beside the best of
  * many lengths and beside a fixed one. */
+#include "emulated_devices/bench/schemes/segments.h"
 #include "emulated_devices/cli/bench/bench.h"
-#include "emulated_devices/collectives/collective.h"
 #include "ref/io/figures.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
@@ -9,7 +9,7 @@
 #include "ref/io/terminal.h"
 #include <stdio.h>
 
-enum { ROWS = 16, USUAL_SEGMENT = 32768 };
+enum { ROWS = 16 };
 
 struct wanted {
     const char *devices, *bytes;
@@ -20,55 +20,24 @@ struct wanted {
     double worst;                       /* the chosen time over the best, of all rows */
 };
 
-static picoseconds time_with(const struct algorithm *algorithm, int P, struct collective collective,
-                             const struct cluster *cluster, uint64_t segment)
-{
-    collective.segment = segment;
-    return attempt_is_cheap(algorithm, P, &collective) ? attempt_time(algorithm, P, &collective, cluster) : -1;
-}
-
-/* Try 1 segment, 2, 3, .. 10, and then each tenth more, the best length: more than 128 for each device gain less than
- * a hundredth.  @return its time. */
-static picoseconds best_of_all(const struct algorithm *algorithm, int P, const struct collective *collective,
-                               const struct cluster *cluster, uint64_t *best)
-{
-    const int64_t n = algorithm->pipelined(P, collective);
-    picoseconds least = -1;
-    for (int64_t S = 1; S <= n && S <= 128 * P; S += 1 + S / 10) {
-        const uint64_t segment = dtype_size(collective->dtype) * (uint64_t)((n + S - 1) / S);
-        const picoseconds time = time_with(algorithm, P, *collective, cluster, segment);
-        if (time < 0) break;
-        if (least < 0 || time < least) least = time, *best = segment;
-    }
-    return least;
-}
-
 static void segments_add_row(struct table *table, struct wanted *wanted, const struct algorithm *algorithm, int P,
                              uint64_t bytes)
 {
-    const struct collective c = { .count = (int64_t)(bytes / dtype_size(F32)), .dtype = F32,
-                                  .nodes = nodes_on(&wanted->cluster, NULL, P) };
-    const uint64_t chosen = segment_choose(algorithm, P, &c, &wanted->cluster);
-    uint64_t best = 0;
-    const picoseconds took = time_with(algorithm, P, c, &wanted->cluster, chosen),
-                      usual = time_with(algorithm, P, c, &wanted->cluster, USUAL_SEGMENT),
-                      least = best_of_all(algorithm, P, &c, &wanted->cluster, &best);
-    if (took < 0 || least <= 0) return;
-    const double over = (double)took / (double)least;
+    struct segments_found f;
+    if (!segments_compare(&f, algorithm, P, bytes, &wanted->cluster)) return;
+    const double over = (double)f.took / (double)f.least;
     if (over > wanted->worst) wanted->worst = over;
     table_row(table, "%s\t%s\t%d\t%s\t%s\t%.2f\t%s\t%.2f\t%.4f\t%.2f", operation_name(algorithm->operation),
-              algorithm->name, P,
-              size_format(bytes).text, size_format(chosen).text, 1e-6 * (double)took, size_format(best).text,
-              1e-6 * (double)least, over, usual < 0 ? 0 : (double)usual / (double)took);
+              algorithm->name, P, size_format(bytes).text, size_format(f.chosen).text, 1e-6 * (double)f.took,
+              size_format(f.best).text, 1e-6 * (double)f.least, over,
+              f.usual < 0 ? 0 : (double)f.usual / (double)f.took);
 }
 
 static void segments_print_all(struct wanted *wanted)
 {
     say(stdout, 0, "Pipelined collectives of fp32 vectors on %s: the segment that is chosen; the best of\n"
         "1, 2, .. 10 segments and then each tenth more; the chosen time over the best; that of %d KB over\n"
-        "the chosen.",
-        wanted->cluster.name, USUAL_SEGMENT >> 10);
-    printf("\n");
+        "the chosen.\n", wanted->cluster.name, USUAL_SEGMENT >> 10);
     struct table t = table_start("segments", 2, "collective\talgorithm\tP\tvector\tsegment\tus\tbest\tits us"
                                                 "\tover best\t32K");
     for (int i = 0; algorithms[i] != NULL; i++)
@@ -76,8 +45,7 @@ static void segments_print_all(struct wanted *wanted)
             for (int n = 0; n < wanted->sizes; n++)
                 segments_add_row(&t, wanted, algorithms[i], wanted->P[p], wanted->size[n]);
     table_end(&t);
-    printf("\n");
-    say(stdout, 0, "The chosen segments take at most %.2f %% longer than the best ones.", 100 * (wanted->worst - 1));
+    say(stdout, 0, "\nThe chosen segments take at most %.2f %% longer than the best ones.", 100 * (wanted->worst - 1));
 }
 
 static enum error_code take_sizes(struct wanted *wanted, struct error *err)
@@ -111,8 +79,7 @@ enum error_code bench_segments_topic(int argc, char **argv, int *status, struct 
     enum error_code e = parse_command(
         "bench segments", "[options]",
         "How long the segments are in which pipelined collectives send a vector, and what other lengths\n"
-        "would take. All times are virtual, of calls without numbers.",
-        argc - 3, argv + 3, table, &help, err);
+        "would take. All times are virtual, of calls without numbers.", argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     e = cluster_find(&w.cluster, cluster, err);
     if (!e) e = bench_devices(w.devices, ATTEMPT_MOST_DEVICES, ROWS, w.P, &w.counts, err);

@@ -2,7 +2,7 @@
 #include "emulated_devices/bench/steal.h"
 #include "emulated_devices/bench/step.h"
 #include "emulated_devices/cli/bench/bench.h"
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include "emulated_devices/device/backend.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
@@ -114,13 +114,11 @@ static void show_what_is_missing(const struct shown *shown)
     else if (whole < b->rounds) say(stdout, 0, "--seconds %g: %d of %d rounds", b->seconds, whole, b->rounds);
 }
 
-static cJSON *json_row(cJSON *rows, const char *what, const double *seconds, int rounds, const struct step_calls *calls)
+static cJSON *step_json_row(cJSON *rows, const char *what, const double *seconds, int rounds,
+                            const struct step_calls *calls)
 {
-    cJSON *row = cJSON_CreateObject();
-    cJSON_AddStringToObject(row, "what", what);
-    cJSON_AddNumberToObject(row, "median_seconds", measure_median_of(seconds, rounds));
-    cJSON_AddNumberToObject(row, "least_seconds", step_least(seconds, rounds));
-    cJSON_AddNumberToObject(row, "rounds", rounds);
+    cJSON *row = json_add(cJSON_CreateObject(), "what %s median_seconds %g least_seconds %g rounds %d", what,
+                          measure_median_of(seconds, rounds), step_least(seconds, rounds), rounds);
     cJSON *counts = calls && calls->counted ? cJSON_AddObjectToObject(row, "calls") : NULL;
     for (int i = 0; i < STEP_CALLS && counts; i++) cJSON_AddNumberToObject(counts, step_call_names[i], calls->of[i]);
     cJSON_AddItemToArray(rows, row);
@@ -130,38 +128,28 @@ static cJSON *json_row(cJSON *rows, const char *what, const double *seconds, int
 static void json_processor(cJSON *row, const struct shown *shown, int i)
 {
     const int n = shown->p->rounds[i];
-    cJSON_AddNumberToObject(row, "processor_seconds", measure_median_of(shown->p->processor[i], n));
+    json_add(row, "processor_seconds %g", measure_median_of(shown->p->processor[i], n));
     if (!shown->b->beside) return;
-    cJSON *beside = cJSON_AddObjectToObject(row, "beside");
-    cJSON_AddStringToObject(beside, "backend", shown->b->beside);
-    cJSON_AddNumberToObject(beside, "processor_seconds", measure_median_of(shown->p->other[i], n));
-    cJSON_AddNumberToObject(beside, "ratio", measure_median_of(shown->p->times[i], n));
+    json_add(cJSON_AddObjectToObject(row, "beside"), "backend %s processor_seconds %g ratio %g", shown->b->beside,
+             measure_median_of(shown->p->other[i], n), measure_median_of(shown->p->times[i], n));
 }
 
 static enum error_code step_write_json(const struct shown *shown, struct error *err)
 {
     char what[64];
-    cJSON *root = document_start("orrery bench step");
-    cJSON_AddStringToObject(root, "model", shown->p->model);
-    cJSON_AddStringToObject(root, "backend", shown->b->backend);
-    cJSON_AddStringToObject(root, "dtype", shown->b->dtype);
-    cJSON_AddNumberToObject(root, "batch", (double)shown->b->batch);
-    cJSON_AddNumberToObject(root, "threads", shown->b->threads);
-    cJSON_AddNumberToObject(root, "stolen_cores", shown->b->steal);
-    cJSON_AddNumberToObject(root, "tokens", shown->tokens);
-    cJSON_AddNumberToObject(root, "flops", shown->flops);
-    cJSON_AddNumberToObject(root, "gemm_flops_per_second", shown->rate);
+    cJSON *root = json_add(document_start("orrery bench step"), "model %s backend %s dtype %s batch %g threads %d"
+                           " stolen_cores %d tokens %g flops %g gemm_flops_per_second %g", shown->p->model,
+                           shown->b->backend, shown->b->dtype, (double)shown->b->batch, shown->b->threads,
+                           shown->b->steal, shown->tokens, shown->flops, shown->rate);
     cJSON *rows = cJSON_AddArrayToObject(root, "rows");
-    json_row(rows, "one device, ref/", shown->p->step, shown->p->rounds_alone, NULL);
+    step_json_row(rows, "one device, ref/", shown->p->step, shown->p->rounds_alone, NULL);
     if (shown->b->threads > 1)
-        json_row(rows, "one device, ref/, one thread", shown->p->single, shown->p->rounds_alone, NULL);
+        step_json_row(rows, "one device, ref/, one thread", shown->p->single, shown->p->rounds_alone, NULL);
     for (int i = 0; i < STEP_MESHES; i++)
         if (shown->p->rounds[i] > 0)
-            json_processor(json_row(rows, step_name_of(&step_meshes[i], what, sizeof what), shown->p->meshed[i],
+            json_processor(step_json_row(rows, step_name_of(&step_meshes[i], what, sizeof what), shown->p->meshed[i],
                                     shown->p->rounds[i], &shown->p->calls[i]), shown, i);
-    const enum error_code e = fail_about(err, json_write(shown->b->json, root, err), "--json");
-    cJSON_Delete(root);
-    return e;
+    return fail_about(err, json_finish(shown->b->json, root, err), "--json");
 }
 
 static enum error_code bench_step_show(const struct bench_step *step, const struct step_pace *step_pace,
@@ -254,8 +242,7 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
         { 0 }
     };
     enum error_code e = parse_command(
-        "bench step", "[options]",
-        "Measure the speed of a training step, and this machine's limit in the same run.",
+        "bench step", "[options]", "Measure the speed of a training step, and this machine's limit in the same run.",
         argc - 3, argv + 3, table, &help, err);
     if (!e && !help) e = check_backend("--backend", b.backend, err);
     if (!e && !help && b.beside) e = check_backend("--beside", b.beside, err);

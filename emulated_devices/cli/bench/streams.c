@@ -10,9 +10,8 @@ static void print_parameters(void)
 {
     int same = 0;
     say(stdout, 0, "Parameters without embeddings: M. Chen et al., arXiv:2505.10475, and ours: those of P = 1 and\n"
-        "P D^2 + D + P D + P that weigh the streams, and 2 L P %d D/%d of the prefixes; L = %d", STREAM_PREFIX,
+        "P D^2 + D + P D + P that weigh the streams, and 2 L P %d D/%d of the prefixes; L = %d\n", STREAM_PREFIX,
         STREAM_KEY_SHARE, STREAM_LAYERS);
-    printf("\n");
     struct table t = table_start("parameters", 2, "D\tP\tpublished\tours\tapart");
     for (int i = 0; i < STREAM_SIZES; i++)
         for (int j = 1; j < STREAM_COUNTS; j++) {
@@ -30,9 +29,8 @@ static void print_parameters(void)
 static void print_losses(const struct stream_losses *losses)
 {
     const struct stream_law l = stream_law_fit(losses);
-    say(stdout, 0, "%s: E %.4f, A %.4f, alpha %.4f, k %.4f; R^2 %.4f; misfit %.4g", losses->corpus, l.E, l.A,
+    say(stdout, 0, "%s: E %.4f, A %.4f, alpha %.4f, k %.4f; R^2 %.4f; misfit %.4g\n", losses->corpus, l.E, l.A,
         l.alpha, l.k, stream_law_explained(&l, losses), stream_law_misfit(&l, losses));
-    printf("\n");
     struct table t = table_start(losses->corpus, 2, "D\tP\tpublished\tours");
     for (int i = 0; i < STREAM_SIZES; i++)
         for (int j = 0; j < STREAM_COUNTS; j++)
@@ -48,8 +46,7 @@ static void print_exchange(void)
     say(stdout, 0, "P streams on n devices: rows of D elements that a device sends for each token of a microbatch,\n"
            "forward and backward.  Ours: all streams of a token to one device, 2 (P/n) (n-1)/n if n divides P;\n"
            "counted in tests/devices/test_parscale.c.  Sums: two all-reduces each way, of the first product\n"
-           "and of the mean.");
-    printf("\n");
+           "and of the mean.\n");
     struct table t = table_start("exchange", 2, "P\tn\tours\tsums");
     for (int P = 2; P <= 8; P *= 2)
         for (int n = 2; n <= P; n *= 2)
@@ -72,9 +69,8 @@ enum error_code bench_streams_topic(int argc, char **argv, int *status, struct e
     print_parameters();
     print_exchange();
     say(stdout, 0, "The law: loss = E + (A 10^9 / (N (k ln P + 1)))^alpha, fitted to %d losses of each corpus.  The\n"
-           "misfit is the sum of Huber losses (delta 0.001) of logarithms.  Then each loss, published and ours.",
+           "misfit is the sum of Huber losses (delta 0.001) of logarithms.  Then each loss, published and ours.\n",
         STREAM_RUNS);
-    printf("\n");
     for (int i = 0; i < STREAM_CORPORA; i++) print_losses(&stream_losses[i]);
     return OK;
 }

@@ -77,8 +77,7 @@ static void print_report(const struct result *result)
         say(stdout, 0, "the devices share the cores: times of work are of a whole core, multiplied by devices / cores");
     printf("\n");
     print_rows(result);
-    printf("\n");
-    say(stdout, 8, "device  %s in products, half of it at depth %lld, tiles of %lld x %lld",
+    say(stdout, 8, "\ndevice  %s in products, half of it at depth %lld, tiles of %lld x %lld",
         flop_rate_format(rate * (double)k->matrix_permille / 1000).text, (long long)k->half_depth,
         (long long)k->tile_rows, (long long)k->tile_columns);
     say(stdout, 8, "        %s in attention, half of it in heads of %lld; memory %s; %s a call",
@@ -89,8 +88,7 @@ static void print_report(const struct result *result)
             picoseconds_format((double)l->gap).text, byte_rate_format(1e6 * (double)l->rate).text);
     say(stdout, 8, "misfit  products %.1f %%, attention %.1f %%, other operations %.1f %%, messages %.1f %%",
         100 * result->far->kind[WORK_PRODUCT], 100 * result->far->kind[WORK_ATTENTION],
-        100 * result->far->kind[WORK_MEMORY],
-        100 * result->far->volleys);
+        100 * result->far->kind[WORK_MEMORY], 100 * result->far->volleys);
     say(stdout, 8, "noise   the median round took %.2f times the least", noise(m));
 }
 
@@ -98,14 +96,8 @@ static void print_report(const struct result *result)
 
 static void calibrate_add_row(cJSON *rows, const char *what, const char *kind, const struct rounds *took, double clock)
 {
-    cJSON *row = cJSON_CreateObject();
-    cJSON_AddItemToArray(rows, row);
-    cJSON_AddStringToObject(row, "what", what);
-    cJSON_AddStringToObject(row, "kind", kind);
-    cJSON_AddNumberToObject(row, "least_seconds", took->least);
-    cJSON_AddNumberToObject(row, "median_seconds", took->median);
-    cJSON_AddNumberToObject(row, "clock_seconds", clock);
-    cJSON_AddNumberToObject(row, "error_percent", percent(clock, took->least));
+    json_add(json_row(rows), "what %s kind %s least_seconds %g median_seconds %g clock_seconds %g error_percent %g",
+             what, kind, took->least, took->median, clock, percent(clock, took->least));
 }
 
 static enum error_code calibrate_write_json(const char *path, const struct result *result, struct error *err)
@@ -113,12 +105,8 @@ static enum error_code calibrate_write_json(const char *path, const struct resul
     static const char *const kind[] = { "product", "attention", "memory" };
     cJSON *root = document_start("orrery calibrate");
     const struct calibration *m = result->m;
-    cJSON_AddNumberToObject(root, "devices", m->devices);
-    cJSON_AddNumberToObject(root, "cores", m->cores);
-    cJSON_AddNumberToObject(root, "threads", m->threads);
-    cJSON_AddNumberToObject(root, "rounds", m->rounds);
-    cJSON_AddStringToObject(root, "dtype", dtype_name(m->dtype));
-    cJSON_AddNumberToObject(root, "noise", noise(m));
+    json_add(root, "devices %d cores %d threads %d rounds %d dtype %s noise %g", m->devices, m->cores, m->threads,
+             m->rounds, dtype_name(m->dtype), noise(m));
     cJSON *rows = cJSON_AddArrayToObject(root, "measured");
     for (int i = 0; i < m->works; i++)
         calibrate_add_row(rows, m->work[i].name, kind[m->work[i].kind], &m->work[i].took,
@@ -130,11 +118,9 @@ static enum error_code calibrate_write_json(const char *path, const struct resul
     }
     cJSON *far = cJSON_AddObjectToObject(root, "misfit");
     for (enum work_kind k = 0; k <= WORK_MEMORY; k++) cJSON_AddNumberToObject(far, kind[k], result->far->kind[k]);
-    cJSON_AddNumberToObject(far, "messages", result->far->volleys);
+    json_add(far, "messages %g", result->far->volleys);
     cJSON_AddItemToObject(root, "cluster", cluster_document(result->c));
-    const enum error_code e = fail_about(err, json_write(path, root, err), "--json");
-    cJSON_Delete(root);
-    return e;
+    return fail_about(err, json_finish(path, root, err), "--json");
 }
 
 /* ---- measuring --------------------------------------------------------------------------------------------------- */
@@ -181,8 +167,7 @@ static enum error_code calibrate_parse(struct asked *asked, int argc, char **arg
     const struct option table[] = {
         { "--devices", "N", OPTION_INT, &asked->devices, .min = 1, .max = CALIBRATE_MOST_DEVICES,
           .given = &asked->devices_given,
-              .help = "for so many devices; default: as many as there are cores; with --check "
-                                              "at most so many, 4" },
+              .help = "for so many devices; default: as many as there are cores; with --check at most so many, 4" },
         { "--out", "FILE", OPTION_STRING, &asked->out, .help = "write a cluster file: --cluster FILE" },
         { "--dtype", "NAME", OPTION_CHOICE, &asked->dtype, .choices = number_formats, .help = "format of the tensors" },
         { "--rounds", "N", OPTION_INT, &asked->rounds, .min = 1, .max = CALIBRATE_MOST_ROUNDS,
@@ -209,8 +194,7 @@ static enum error_code calibrate_parse(struct asked *asked, int argc, char **arg
         "calibrate", "[--out FILE] | --check",
         "Measure this machine as a cluster: matrix products of several sizes, attention, operations that mostly read\n"
         "and write, the start of a call, and messages between devices, on all devices at once. With more devices\n"
-        "than cores these are shares of a core.",
-        argc - 2, argv + 2, table, help, err);
+        "than cores these are shares of a core.", argc - 2, argv + 2, table, help, err);
 }
 
 static enum error_code calibrate_take(struct asked *asked, struct error *err)
@@ -237,9 +221,8 @@ enum error_code command_calibrate(int argc, char **argv, int *status, struct err
     e = calibrate_take(&a, err);
     if (e) return e;
     if (a.check) {
-        const struct calibrate_check c = { argv[0], a.models, a.cluster, a.dtype, a.json, a.devices, a.rounds, a.steps,
-                                           a.quick, a.quiet };
-        return calibrate_check(&c, err);
+        const struct steps_request r = { argv[0], a.models, a.cluster, a.dtype, a.devices, a.rounds, a.steps, a.quick };
+        return calibrate_check(&r, a.json, a.quiet, err);
     }
     return under_launcher() ? be_a_device(dtype_by_name(a.dtype), NULL, calibrate_measure, &a, err)
                             : launch_devices(a.devices, argc, argv, status, err);

@@ -1,226 +1,66 @@
-/* check.c -- training steps on this machine, beside their virtual time on it. */
+/* check.c -- training steps on this machine, beside their virtual time on it, as a table and as JSON. */
 #include "emulated_devices/cli/calibrate/check.h"
-#include "ref/machine/measure.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
 #include "ref/machine/cores.h"
-#include "ref/model/config.h"
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* The word of each axis, and of schemes that are not the usual. */
-static const struct meshed { int devices; const char *name, *words[9]; } meshes[] = {
-    { 1, "one device", { NULL } },
-    { 2, "dp 2", { "--dp", "2" } },
-    { 2, "tp 2", { "--tp", "2" } },
-    { 2, "pp 2", { "--pp", "2", "--micro", "4" } },
-    { 2, "dp 2, zero3", { "--dp", "2", "--zero", "3" } },
-    { 4, "dp 2 tp 2", { "--dp", "2", "--tp", "2" } },
-    { 4, "tp 2 pp 2", { "--tp", "2", "--pp", "2", "--micro", "4" } },
-    { 4, "dp 4", { "--dp", "4" } },
-    { 8, "dp 2 tp 2 pp 2", { "--dp", "2", "--tp", "2", "--pp", "2", "--micro", "4" } },
-};
-enum { MESHES = sizeof meshes / sizeof *meshes, MODELS_MOST = 16, SECONDS_MOST = 2000,
-       RUN_LIMIT = 1800 };              /* seconds: a run that has not ended by then never will */
-
-/* A model on a mesh. */
-struct row {
-    const struct meshed *mesh;
-    char model[64];
-    double clock, seconds[SECONDS_MOST];        /* virtual; of each step of each run but its first */
-    int steps;
-    struct rounds took;
-};
-
-struct check {
-    const struct calibrate_check *asked;
-    const char *cluster[MESHES];        /* of each mesh */
-    const char *result, *text;          /* files: of a run; of what it reads */
-    struct row *row;
-    int rows;
-};
-
-/* ---- clusters ---------------------------------------------------------------------------------------------------- */
-
-/* The file of so many devices; meshes of as many have the same. */
-static enum error_code calibrate(struct check *check, int at, struct error *err)
-{
-    char devices[16];
-    const struct calibrate_check *a = check->asked;
-    for (int i = 0; i < at; i++)
-        if (meshes[i].devices == meshes[at].devices) return check->cluster[at] = check->cluster[i], OK;
-    if ((check->cluster[at] = temporary_file(err)) == NULL) return err->code;
-    snprintf(devices, sizeof devices, "%d", meshes[at].devices);
-    const char *const words[] = { a->program, "calibrate", "--devices", devices, "--dtype", a->dtype, "--quiet",
-                                  "--out", check->cluster[at], a->quick ? "--quick" : NULL, NULL };
-    return run_aside(words, RUN_LIMIT, err);
-}
-
-/* ---- runs -------------------------------------------------------------------------------------------------------- */
-
-static enum error_code read_steps(struct row *row, const char *path, struct error *err)
-{
-    cJSON *root;
-    const cJSON *steps, *step;
-    double virtual_ps = 0;
-    int n = 0;
-    enum error_code e = json_read(path, &root, err);
-    if (e) return e;
-    e = json_double(root, path, "virtual_step_ps", &virtual_ps, err);
-    if (!e) e = json_array(root, path, "steps", &steps, err);
-    row->clock = 1e-12 * virtual_ps;
-    if (!e) cJSON_ArrayForEach(step, steps) {
-        double seconds;
-        if (e || n++ == 0 || row->steps == SECONDS_MOST) continue;        /* the first is to warm up */
-        e = json_double(step, path, "seconds", &seconds, err);
-        if (!e) row->seconds[row->steps++] = seconds;
-    }
-    cJSON_Delete(root);
-    return e;
-}
-
-static enum error_code check_run(struct check *check, struct row *row, struct error *err)
-{
-    enum { OWN = 14 };                  /* words of every run */
-    char steps[16];
-    const struct calibrate_check *a = check->asked;
-    snprintf(steps, sizeof steps, "%d", a->steps);
-    const char *words[OWN + 9] = { a->program, "train", "--model", row->model, "--steps", steps, "--dtype", a->dtype,
-                                   "--cluster", check->cluster[row->mesh - meshes], "--data", check->text, "--json",
-                                   check->result };
-    for (int i = 0, n = OWN; row->mesh->words[i]; i++) words[n++] = row->mesh->words[i];
-    const enum error_code e = run_aside(words, RUN_LIMIT, err);
-    return e ? e : read_steps(row, check->result, err);
-}
-
-/* ---- the report -------------------------------------------------------------------------------------------------- */
-
-static double error_of(const struct row *row) { return 100 * (row->clock / row->took.least - 1); }
+static double error_of(const struct steps_row *row) { return 100 * (row->clock / row->took.least - 1); }
 
 /* This is for meshes that have a core for each device, or for those that have not. */
-static void print_mean(const struct check *check, bool shared, const char *what)
+static void print_mean(const struct timed_steps *steps, bool shared, const char *what)
 {
     double sum = 0, most = 0;
     int n = 0;
-    for (int i = 0; i < check->rows; i++) {
-        const double far = fabs(error_of(&check->row[i]));
-        if ((check->row[i].mesh->devices > cores_usable()) != shared) continue;
+    for (int i = 0; i < steps->rows; i++) {
+        const double far = fabs(error_of(&steps->row[i]));
+        if ((steps->row[i].mesh->devices > cores_usable()) != shared) continue;
         sum += far, most = far > most ? far : most, n++;
     }
     if (n > 0) say(stdout, 8, "%s %d steps: error %.1f %% on average, at most %.1f %%", what, n, sum / n, most);
 }
 
-static void print_report(const struct check *check)
+static void print_report(const struct timed_steps *steps, const struct steps_request *asked)
 {
     struct table t = table_start(NULL, 2, "model\tmesh\tclock ms\tleast ms\tmedian ms\terror %");
-    for (int i = 0; i < check->rows; i++) {
-        const struct row *r = &check->row[i];
+    for (int i = 0; i < steps->rows; i++) {
+        const struct steps_row *r = &steps->row[i];
         table_row(&t, "%s\t%s\t%.3f\t%.3f\t%.3f\t%+.1f", r->model, r->mesh->name, 1e3 * r->clock, 1e3 * r->took.least,
                   1e3 * r->took.median, error_of(r));
     }
     say(stdout, 0, "A training step: virtual time, and the wall clock's on %d core%s (least and median of %d run%s "
-        "of %d steps)", cores_usable(), plural(cores_usable()), check->asked->rounds, plural(check->asked->rounds),
-        check->asked->steps - 1);
-    printf("\n");
+        "of %d steps)\n", cores_usable(), plural(cores_usable()), asked->rounds, plural(asked->rounds),
+        asked->steps - 1);
     table_end(&t);
     printf("\n");
-    print_mean(check, false, "a core for each device:");
-    print_mean(check, true, "devices share cores:   ");
+    print_mean(steps, false, "a core for each device:");
+    print_mean(steps, true, "devices share cores:   ");
 }
 
-static enum error_code calibrate_check_write_json(const struct check *check, struct error *err)
+static enum error_code calibrate_check_write_json(const struct timed_steps *steps, const struct steps_request *asked,
+                                                  const char *json, struct error *err)
 {
-    cJSON *root = document_start("orrery calibrate --check");
-    cJSON_AddNumberToObject(root, "cores", cores_usable());
-    cJSON_AddStringToObject(root, "dtype", check->asked->dtype);
+    cJSON *root = json_add(document_start("orrery calibrate --check"), "cores %d dtype %s", cores_usable(),
+                           asked->dtype);
     cJSON *rows = cJSON_AddArrayToObject(root, "rows");
-    for (int i = 0; i < check->rows; i++) {
-        const struct row *r = &check->row[i];
-        cJSON *o = cJSON_CreateObject();
-        cJSON_AddItemToArray(rows, o);
-        cJSON_AddStringToObject(o, "model", r->model);
-        cJSON_AddStringToObject(o, "mesh", r->mesh->name);
-        cJSON_AddNumberToObject(o, "devices", r->mesh->devices);
-        cJSON_AddNumberToObject(o, "virtual_seconds", r->clock);
-        cJSON_AddNumberToObject(o, "least_seconds", r->took.least);
-        cJSON_AddNumberToObject(o, "median_seconds", r->took.median);
-        cJSON_AddNumberToObject(o, "error_percent", error_of(r));
+    for (int i = 0; i < steps->rows; i++) {
+        const struct steps_row *r = &steps->row[i];
+        json_add(json_row(rows), "model %s mesh %s devices %d virtual_seconds %g least_seconds %g median_seconds %g"
+                 " error_percent %g", r->model, r->mesh->name, r->mesh->devices, r->clock, r->took.least,
+                 r->took.median, error_of(r));
     }
-    const enum error_code e = fail_about(err, json_write(check->asked->json, root, err), "--json");
-    cJSON_Delete(root);
-    return e;
+    return fail_about(err, json_finish(json, root, err), "--json");
 }
 
-/* ---- all --------------------------------------------------------------------------------------------------------- */
-
-static enum error_code add_model(struct check *check, const char *name, struct error *err)
+enum error_code calibrate_check(const struct steps_request *asked, const char *json, bool quiet, struct error *err)
 {
-    struct model_config shape;
-    int64_t batch;
-    const enum error_code e = fail_about(err, model_config_preset(&shape, &batch, name, err), "--model");
-    for (int i = 0; i < MESHES && !e; i++) {
-        if (meshes[i].devices > check->asked->devices) continue;
-        struct row *r = &check->row[check->rows++];
-        r->mesh = &meshes[i];
-        snprintf(r->model, sizeof r->model, "%s", name);
-    }
-    return e;
-}
-
-static enum error_code add_models(struct check *check, struct error *err)
-{
-    char name[64];
-    const char *at = check->asked->models;
-    enum error_code e = OK;
-    for (int n = 0; *at && !e; n++) {
-        const size_t length = strcspn(at, ",");
-        if (n == MODELS_MOST) return fail(err, ERR_USAGE, "--model: at most %d models", MODELS_MOST);
-        snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), at);
-        e = add_model(check, name, err);
-        at += length + (at[length] == ',');
-    }
-    return e;
-}
-
-static enum error_code run_all(struct check *check, struct error *err)
-{
-    enum error_code e = (check->result = handover_file(err)) ? OK : err->code;
-    for (int i = 0; i < MESHES && !e; i++) {
-        if (meshes[i].devices > check->asked->devices) continue;
-        if (check->asked->cluster) check->cluster[i] = check->asked->cluster;
-        else e = calibrate(check, i, err);
-    }
-    for (int round = 0; round < check->asked->rounds; round++)
-        for (int i = 0; i < check->rows && !e; i++) e = check_run(check, &check->row[i], err);
-    for (int i = 0; i < check->rows && !e; i++) {
-        struct row *r = &check->row[i];
-        r->took.median = measure_median(r->seconds, r->steps), r->took.least = r->seconds[0];   /* sorted */
-    }
-    return e;
-}
-
-/* Numbers in words, as a text for the models. */
-static enum error_code write_text(struct check *check, struct error *err)
-{
-    enum { LINES = 4000 };
-    if ((check->text = temporary_file(err)) == NULL) return err->code;
-    FILE *out = fopen(check->text, "w");
-    for (int i = 0; out && i < LINES; i++) fprintf(out, "%d\n", i);
-    return out && fclose(out) == 0 ? OK : fail(err, ERR_FILE, "%s: cannot be written", check->text);
-}
-
-enum error_code calibrate_check(const struct calibrate_check *asked, struct error *err)
-{
-    struct check c = { .asked = asked, .row = calloc((size_t)MESHES * MODELS_MOST, sizeof *c.row) };
-    enum error_code e = c.row ? add_models(&c, err) : fail(err, ERR_MEMORY, "no memory for the runs");
-    if (!e) e = write_text(&c, err);
-    if (!e) e = run_all(&c, err);
-    if (!e && !asked->quiet) print_report(&c);
-    if (!e && asked->json) e = calibrate_check_write_json(&c, err);
-    free(c.row);
+    struct timed_steps steps;
+    enum error_code e = steps_time(asked, &steps, err);
+    if (!e && !quiet) print_report(&steps, asked);
+    if (!e && json) e = calibrate_check_write_json(&steps, asked, json, err);
+    free(steps.row);
     return e;
 }

@@ -1,4 +1,4 @@
-/* course.h -- what orrery learn, grade and course share.  The teacher's part is in cli/teacher. */
+/* course.h -- what orrery learn, grade and course share.  The teacher's part is in course/teacher. */
 #ifndef ORRERY_CLI_COURSE_H
 #define ORRERY_CLI_COURSE_H
 

@@ -3,7 +3,7 @@
 #define ORRERY_CLI_GOLDEN_H
 
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include "ref/golden/bounds.h"
 
 /** `orrery golden make`: argv[2] is "make"; its own words begin at argv[3]. */

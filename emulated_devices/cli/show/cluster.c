@@ -6,8 +6,8 @@
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
+#include "ref/io/json.h"
 #include "ref/io/terminal.h"
-#include <cjson/cJSON.h>
 
 static const uint64_t sizes[] = { 0, 4096, 65536, 1 << 20, 16 << 20, 256 << 20 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -20,11 +20,8 @@ static picoseconds cluster_takes(const struct link *link, uint64_t bytes)
 
 static void cluster_add_row(const struct link *link, uint64_t bytes)
 {
-    cJSON *row = document_row();
-    cJSON_AddStringToObject(row, "level", link->level);
-    cJSON_AddNumberToObject(row, "bytes", (double)bytes);
-    cJSON_AddNumberToObject(row, "picoseconds", (double)cluster_takes(link, bytes));
-    cJSON_AddBoolToObject(row, "waits_for_receiver", bytes > link->eager);
+    json_add(document_row(), "level %s bytes %g picoseconds %g waits_for_receiver %hhd", link->level, (double)bytes,
+             (double)cluster_takes(link, bytes), bytes > link->eager);
 }
 
 /* A column of times has one unit, that of its longest. */
@@ -90,8 +87,7 @@ enum error_code show_cluster(int argc, char **argv, int *status, struct error *e
     (void)status;
     enum error_code e = parse_command("show cluster", "[NAME|FILE] [options]",
                                       "Show how long a message takes between two devices of a described machine, if\n"
-                                      "nothing else is sent.",
-                                      argc - 3, argv + 3, table, &help, err);
+                                      "nothing else is sent.", argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     e = cluster_find(&p.cluster, name, err);
     if (!e) e = cluster_check(&p.cluster, p.devices, F32, err);

@@ -3,8 +3,8 @@
 #include "emulated_devices/device/interval.h"
 #include "emulated_devices/plan/elastic.h"
 #include "ref/io/document.h"
+#include "ref/io/json.h"
 #include "ref/io/output.h"
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,16 +58,13 @@ static void elastic_add_to_document(const struct tasks *tasks, const int *replic
     int64_t alone = 0;
     cJSON *batches = cJSON_AddArrayToObject(data, "batches");
     for (int i = 0; i < tasks->count; i++) {
-        cJSON *row = document_row();
-        cJSON_AddNumberToObject(row, "task", i);
-        cJSON_AddNumberToObject(row, "samples", (double)tasks->batch[i]);
-        cJSON_AddNumberToObject(row, "replicas", replicas[i]);
+        json_add(document_row(), "task %d samples %g replicas %d", i, (double)tasks->batch[i], replicas[i]);
         alone = tasks->batch[i] > alone ? tasks->batch[i] : alone;
         for (int r = 0; r < replicas[i]; r++)
             cJSON_AddItemToArray(batches, cJSON_CreateNumber((double)block_at(tasks->batch[i], replicas[i], r).count));
     }
-    cJSON_AddNumberToObject(data, "most_samples", (double)elastic_most(tasks->batch, tasks->count, replicas));
-    cJSON_AddNumberToObject(data, "most_samples_alone", (double)alone);
+    json_add(data, "most_samples %g most_samples_alone %g", (double)elastic_most(tasks->batch, tasks->count, replicas),
+             (double)alone);
 }
 
 enum error_code show_elastic(int argc, char **argv, int *status, struct error *err)

@@ -3,6 +3,7 @@
 #define ORRERY_SHOW_PLANNED_H
 
 #include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/run.h"
 
 struct planned {
     struct train_options options;       /* those of `orrery plan` */

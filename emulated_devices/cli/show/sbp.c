@@ -5,10 +5,10 @@
 #include "emulated_devices/schemes/sbp/trial.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
+#include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
 #include "ref/model/families/families.h"
-#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,10 +44,8 @@ static const char *step_name(const struct sbp_mesh *sbp_mesh, const struct boxin
         [SUM_AND_SPLIT] = "reduce-scatter", [SUM_ALL] = "all-reduce", [MAKE_PARTIAL] = "zeros"
     };
     const bool gathers = step->kind == REDISTRIBUTE && step->from.on[0].kind == SBP_S && step->to.on[0].kind == SBP_B;
-    return step->kind != REDISTRIBUTE   ? name[step->kind]
-           : boxing->elements == 0        ? "cut"
-           : sbp_mesh->axes == 1 && gathers ? "all-gather"
-           : sbp_mesh->axes == 1            ? "all-to-all"
+    return step->kind != REDISTRIBUTE   ? name[step->kind] : boxing->elements == 0        ? "cut"
+           : sbp_mesh->axes == 1 && gathers ? "all-gather" : sbp_mesh->axes == 1            ? "all-to-all"
                                      : "redistribute";
 }
 
@@ -69,18 +67,14 @@ static void sbp_add_to_document(const struct drawing *drawing, int op, bool resu
 {
     char to[SBP_TEXT];
     if (!document_table("operands")) return;
-    cJSON *row = document_row();
-    cJSON_AddNumberToObject(row, "operation", op);
-    cJSON_AddStringToObject(row, "operator", drawing->graph->op[op].operator->name);
-    cJSON_AddBoolToObject(row, "result", result);
-    cJSON_AddStringToObject(row, "tensor", drawing->graph->tensor[tensor].name);
-    cJSON_AddStringToObject(row, "signature", kept);
-    cJSON_AddNumberToObject(row, "elements", boxing->steps > 0 ? (double)boxing->elements : 0);
+    cJSON *row = json_add(document_row(), "operation %d operator %s result %hhd tensor %s signature %s elements %g", op,
+                          drawing->graph->op[op].operator->name, result, drawing->graph->tensor[tensor].name, kept,
+                          boxing->steps > 0 ? (double)boxing->elements : 0);
     cJSON *steps = cJSON_AddArrayToObject(row, "journey");
     for (int i = 0; i < boxing->steps; i++) {
-        cJSON *step = cJSON_CreateObject();
-        cJSON_AddStringToObject(step, "by", step_name(&drawing->assignment->mesh, boxing, &boxing->step[i]));
-        cJSON_AddStringToObject(step, "to", signature_text(&drawing->assignment->mesh, boxing->step[i].to, to));
+        cJSON *step = json_add(cJSON_CreateObject(), "by %s to %s",
+                               step_name(&drawing->assignment->mesh, boxing, &boxing->step[i]),
+                               signature_text(&drawing->assignment->mesh, boxing->step[i].to, to));
         cJSON_AddItemToArray(steps, step);
     }
 }
@@ -121,20 +115,17 @@ static enum error_code print_summary(const struct sbp_graph *sbp_graph, const st
         most = sent > most ? sent : most;
         all += sent;
     }
-    printf("\n");
-    say(stdout, 0, "%lld elements are sent by all %d devices together, at most %lld by one, and %lld of all tensors "
+    say(stdout, 0, "\n%lld elements are sent by all %d devices together, at most %lld by one, and %lld of all tensors "
         "kept by the fullest; %s", (long long)assignment->elements, devices, (long long)most,
         (long long)assignment->kept, what);
     if (timed)
         say(stdout, 0, "%s on %s for all operations and journeys one after another, in fp64",
             picoseconds_format((double)assignment->time).text, assignment->mesh.cluster->name);
     if (document_data()) {
-        cJSON_AddNumberToObject(document_data(), "devices", devices);
-        cJSON_AddNumberToObject(document_data(), "elements", (double)assignment->elements);
-        cJSON_AddNumberToObject(document_data(), "most_elements", (double)most);
-        cJSON_AddNumberToObject(document_data(), "kept_elements", (double)assignment->kept);
-        if (timed) cJSON_AddNumberToObject(document_data(), "predicted_ps", (double)assignment->time);
-        cJSON_AddBoolToObject(document_data(), "is_least", assignment->exact && !within);
+        json_add(document_data(), "devices %d elements %g most_elements %g kept_elements %g", devices,
+                 (double)assignment->elements, (double)most, (double)assignment->kept);
+        if (timed) json_add(document_data(), "predicted_ps %g", (double)assignment->time);
+        json_add(document_data(), "is_least %hhd", assignment->exact && !within);
     }
     if (drawn == assignment->elements && all == assignment->elements) return OK;
     return fail(
@@ -153,26 +144,20 @@ static enum error_code show_run(const struct sbp_graph *sbp_graph, const struct 
     struct sbp_trial t;
     const enum error_code e = sbp_trial(sbp_graph, assignment, cluster, &t, err);
     if (e) return e;
-    printf("\n");
-    say(stdout, 0, "run in fp64 with random numbers on %d devices: %llu bytes sent in %llu messages, at most %llu held "
-        "by a device; %s on %s; %d tensors compared with one device, the furthest by %.1e (%s)",
+    say(stdout, 0, "\nrun in fp64 with random numbers on %d devices: %llu bytes sent in %llu messages, at most %llu "
+        "held by a device; %s on %s; %d tensors compared with one device, the furthest by %.1e (%s)",
         sbp_devices(&assignment->mesh), (unsigned long long)t.bytes, (unsigned long long)t.messages,
         (unsigned long long)t.peak, picoseconds_format((double)t.time).text, cluster->name, t.compared, t.off,
         sbp_graph->tensor[t.farthest].name);
     if (document_data()) {
-        cJSON *run = cJSON_AddObjectToObject(document_data(), "run");
-        cJSON_AddNumberToObject(run, "bytes", (double)t.bytes);
-        cJSON_AddNumberToObject(run, "messages", (double)t.messages);
-        cJSON_AddNumberToObject(run, "peak_bytes", (double)t.peak);
-        cJSON_AddNumberToObject(run, "virtual_ps", (double)t.time);
-        cJSON_AddNumberToObject(run, "compared", t.compared);
-        cJSON_AddNumberToObject(run, "error", t.off);
+        json_add(cJSON_AddObjectToObject(document_data(), "run"), "bytes %g messages %g peak_bytes %g virtual_ps %g"
+                 " compared %d error %g", (double)t.bytes, (double)t.messages, (double)t.peak, (double)t.time,
+                 t.compared, t.off);
     }
     if (t.bytes != (uint64_t)assignment->elements * sizeof(double))
         return fail(err, ERR_CHECK, "show sbp: wrong: the devices have sent %llu bytes, where %lld elements are "
                     "counted", (unsigned long long)t.bytes, (long long)assignment->elements);
-    return t.off <= TRIAL_BOUND ? OK
-                                : fail(err, ERR_CHECK, "show sbp: wrong: %s is off by %.1e of what one device has",
+    return t.off <= TRIAL_BOUND ? OK : fail(err, ERR_CHECK, "show sbp: wrong: %s is off by %.1e of what one device has",
                                        sbp_graph->tensor[t.farthest].name, t.off);
 }
 
@@ -226,8 +211,7 @@ static enum error_code find_family(const char *name, struct model_config *config
     }
     for (int f = 0; families[f] && n < MOST_FAMILIES; f++) names[n++] = families[f]->name;
     if (nearest_name(name, names, (size_t)n)) return fail_unknown_name(err, "show sbp", name, names, (size_t)n);
-    return fail(err, ERR_USAGE, "show sbp %s: must be mlp or one of %s", printable(name).text,
-                families_text().text);
+    return fail(err, ERR_USAGE, "show sbp %s: must be mlp or one of %s", printable(name).text, families_text().text);
 }
 
 struct sizes { int B, S, D, H, K, F; };

@@ -5,8 +5,8 @@
 #include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/document.h"
+#include "ref/io/json.h"
 #include "ref/io/terminal.h"
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 
 struct asked {
@@ -61,8 +61,7 @@ static enum error_code schedule_parse(struct asked *asked, int argc, char **argv
 
 static void list_schedules(FILE *to)
 {
-    say(to, 0, "Schedules that can be shown. `orrery list schedules` says what each needs and costs.");
-    fprintf(to, "\n");
+    say(to, 0, "Schedules that can be shown. `orrery list schedules` says what each needs and costs.\n");
     for (int i = 0; schedule_generator_at(i); i++) {
         fprintf(to, "  %-13s ", schedule_generator_at(i)->head.name);
         print_wrapped(to, 16, schedule_generator_at(i)->head.description);
@@ -96,8 +95,7 @@ static int64_t busiest(const struct timing *timing)
 static void say_numbers(FILE *to, const struct schedule *schedule, const struct timing *timing,
                         const struct asked *asked)
 {
-    fprintf(to, "\n");
-    say(to, 0, "%s: %d device%s, %d microbatch%s, %d stage%s on each device", schedule->name, schedule->devices,
+    say(to, 0, "\n%s: %d device%s, %d microbatch%s, %d stage%s on each device", schedule->name, schedule->devices,
         plural(schedule->devices), schedule->micros, schedule->micros == 1 ? "" : "es", schedule->chunks,
         plural(schedule->chunks));
     say(to, 12, "  time      %lld, with stage times F %llu, I %llu, W %llu, and %llu for a message",
@@ -116,25 +114,16 @@ static void schedule_add_to_document(const struct schedule *schedule, const stru
 {
     cJSON *data = document_data();
     if (data == NULL) return;
-    cJSON_AddStringToObject(data, "schedule", schedule->name);
-    cJSON_AddNumberToObject(data, "devices", schedule->devices);
-    cJSON_AddNumberToObject(data, "microbatches", schedule->micros);
-    cJSON_AddNumberToObject(data, "chunks", schedule->chunks);
-    cJSON_AddNumberToObject(data, "time", (double)timing->makespan);
-    cJSON_AddNumberToObject(data, "bubble", timing->bubble);
-    cJSON_AddNumberToObject(data, "idle", timing->idle);
+    json_add(data, "schedule %s devices %d microbatches %d chunks %d time %g bubble %g idle %g", schedule->name,
+             schedule->devices, schedule->micros, schedule->chunks, (double)timing->makespan, timing->bubble,
+             timing->idle);
     document_table("passes");
     for (int d = 0; d < schedule->devices; d++)
         for (int i = 0; i < schedule->count[d]; i++) {
             const struct action a = schedule->actions[d][i];
             if (action_is_message(a.kind)) continue;
-            cJSON *row = document_row();
-            cJSON_AddNumberToObject(row, "device", d);
-            cJSON_AddStringToObject(row, "pass", action_letter(a.kind));
-            cJSON_AddNumberToObject(row, "microbatch", a.micro);
-            cJSON_AddNumberToObject(row, "chunk", a.chunk);
-            cJSON_AddNumberToObject(row, "start", (double)timing->start[d][i]);
-            cJSON_AddNumberToObject(row, "end", (double)timing->end[d][i]);
+            json_add(document_row(), "device %d pass %s microbatch %d chunk %d start %g end %g", d,
+                     action_letter(a.kind), a.micro, a.chunk, (double)timing->start[d][i], (double)timing->end[d][i]);
         }
 }
 

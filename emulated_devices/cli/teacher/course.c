@@ -1,5 +1,6 @@
 /* course.c -- `orrery course`: a course's folders, and a proof of its grader. */
-#include "emulated_devices/cli/teacher/teacher.h"
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/course/teacher/teacher.h"
 #include <stdio.h>
 
 struct asked {
@@ -9,13 +10,22 @@ struct asked {
     bool prove, sanitize;
 };
 
+/* A line for each thing that was tried, below the name of its lesson. */
+static void print_proof(const char *word, const char *name, const char *text)
+{
+    if (word == NULL) printf("%s\n", name);
+    else printf(name[0] ? "  %-6s %-36s %s\n" : "  %-6s %s%s\n", word, name, text);
+    fflush(stdout);
+}
+
 static enum error_code do_course(const struct asked *asked, struct error *err)
 {
     bool chosen[MOST_LESSONS];
     enum error_code e = lessons_chosen(asked->lessons, chosen, err);
     if (!e && !asked->prove && !asked->student && !asked->teacher && !asked->skeletons)
         e = fail(err, ERR_USAGE, "course: give --student FOLDER, --teacher FOLDER or --prove");
-    if (!e && asked->prove) e = prove_lessons(chosen, asked->variant, asked->part, asked->sanitize, err);
+    if (!e && asked->prove)
+        e = prove_lessons(chosen, asked->variant, asked->part, asked->sanitize, print_proof, err);
     if (!e && asked->student) e = write_student_tree(asked->student, asked->variant, err);
     if (!e && asked->teacher) e = write_teacher_tree(asked->teacher, asked->variant, err);
     if (!e && asked->skeletons) e = write_skeletons(asked->skeletons, err);

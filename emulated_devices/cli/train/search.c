@@ -1,9 +1,11 @@
 /* search.c -- `orrery search`: the best plans of a number of devices. */
 #include "emulated_devices/cli/train/train.h"
-#include "emulated_devices/cli/train/report/report_changes.h"
+#include "emulated_devices/run/run.h"
+#include "emulated_devices/run/report/plan_report.h"
 #include "emulated_devices/search/planner.h"
+#include "ref/io/json.h"
 #include "ref/machine/measure.h"
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
@@ -331,18 +333,15 @@ static void add_candidate(cJSON *list, const struct report *report, int place)
     cJSON *o = cJSON_CreateObject(), *exposed;
     char text[PLAN_WORDS];
     cJSON_AddItemToArray(list, o);
-    cJSON_AddStringToObject(o, "words", words_of(report, place, text));
-    cJSON_AddNumberToObject(o, "group", search_row_of(report, place) + 1);
-    cJSON_AddNumberToObject(o, "virtual_step_ps", (double)c->time);
-    if (c->clocks > 0) cJSON_AddNumberToObject(o, "virtual_step_by_clocks_ps", (double)c->clocks);
-    cJSON_AddNumberToObject(o, "peak_bytes", (double)c->peak);
-    cJSON_AddNumberToObject(o, "least_bytes", (double)c->least);
-    if (c->estimate > 0) cJSON_AddNumberToObject(o, "estimated_step_ps", (double)c->estimate);
-    cJSON_AddNumberToObject(o, "sent_bytes", (double)c->sent);
+    json_add(o, "words %s group %d virtual_step_ps %g", words_of(report, place, text), search_row_of(report, place) + 1,
+             (double)c->time);
+    if (c->clocks > 0) json_add(o, "virtual_step_by_clocks_ps %g", (double)c->clocks);
+    json_add(o, "peak_bytes %g least_bytes %g", (double)c->peak, (double)c->least);
+    if (c->estimate > 0) json_add(o, "estimated_step_ps %g", (double)c->estimate);
+    json_add(o, "sent_bytes %g", (double)c->sent);
     if (!c->share_known) return;
-    cJSON_AddNumberToObject(o, "computing_ps", (double)c->share.computing);
-    cJSON_AddNumberToObject(o, "exposed_ps", (double)step_share_exposed(&c->share));
-    cJSON_AddNumberToObject(o, "bubble_ps", (double)step_share_bubble(&c->share));
+    json_add(o, "computing_ps %g exposed_ps %g bubble_ps %g", (double)c->share.computing,
+             (double)step_share_exposed(&c->share), (double)step_share_bubble(&c->share));
     exposed = cJSON_AddObjectToObject(o, "waiting_ps");
     for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++)
         cJSON_AddNumberToObject(exposed, traffic_kind_name(k), (double)c->share.waiting[k]);
@@ -353,40 +352,28 @@ static void add_smallest(cJSON *root, const struct report *report)
 {
     char text[PLAN_WORDS];
     const int at = smallest(&report->search);
-    cJSON *o = cJSON_AddObjectToObject(root, "smallest");
-    cJSON_AddStringToObject(o, "words", words_of(report, at, text));
-    cJSON_AddNumberToObject(o, "needs_bytes", (double)needs_of(&report->search.of[at]));
+    json_add(cJSON_AddObjectToObject(root, "smallest"), "words %s needs_bytes %g", words_of(report, at, text),
+             (double)needs_of(&report->search.of[at]));
 }
 
 static enum error_code search_write_json(const struct report *report, struct error *err)
 {
     const struct search *s = &report->search;
     cJSON *root = document_start("orrery search"), *plans, *frontier;
-    cJSON_AddStringToObject(root, "model", report->options->plan.model.name);
-    cJSON_AddStringToObject(root, "cluster", report->options->cluster.name);
-    cJSON_AddNumberToObject(root, "devices", s->space->devices);
-    cJSON_AddNumberToObject(root, "memory_bytes", (double)s->memory);
-    cJSON_AddNumberToObject(root, "batch", (double)report->options->plan.B);
-    cJSON_AddNumberToObject(root, "seq", (double)report->options->plan.S);
-    cJSON_AddStringToObject(root, "words", report->common);
-    cJSON_AddStringToObject(root, "planner", report->planner->name);
-    cJSON_AddNumberToObject(root, "legal", s->count);
-    cJSON_AddNumberToObject(root, "above_memory", (double)s->over);
-    cJSON_AddNumberToObject(root, "planned", (double)s->planned);
-    cJSON_AddNumberToObject(root, "fit", report->fit);
-    cJSON_AddNumberToObject(root, "replayed", report->fit == 0 || report->search.of[0].clocks == 0 ? 0
-                            : report->ranked);
-    cJSON_AddBoolToObject(root, "others_beaten", report->beaten);
-    cJSON_AddBoolToObject(root, "all_planned", s->planned + s->over >= s->count);
+    json_add(root, "model %s cluster %s devices %d memory_bytes %g batch %g seq %g words %s planner %s legal %d"
+             " above_memory %g planned %g fit %d replayed %d others_beaten %hhd all_planned %hhd",
+             report->options->plan.model.name, report->options->cluster.name, s->space->devices, (double)s->memory,
+             (double)report->options->plan.B, (double)report->options->plan.S, report->common, report->planner->name,
+             s->count, (double)s->over, (double)s->planned, report->fit,
+             report->fit == 0 || report->search.of[0].clocks == 0 ? 0 : report->ranked, report->beaten,
+             s->planned + s->over >= s->count);
     plans = cJSON_AddArrayToObject(root, "plans");
     for (int i = 0; i < report->ranked; i++)
         if (search_row_of(report, i) < report->shown) add_candidate(plans, report, i);
     frontier = cJSON_AddArrayToObject(root, "frontier");
     for (int i = 0; i < report->frontiers; i++) add_candidate(frontier, report, report->frontier[i]);
     if (report->fit == 0) add_smallest(root, report);
-    const enum error_code e = json_write(report->options->json, root, err);
-    cJSON_Delete(root);
-    return fail_about(err, e, "--json");
+    return fail_about(err, json_finish(report->options->json, root, err), "--json");
 }
 
 /* ---- nothing fits ------------------------------------------------------------------------------------------------ */

@@ -1,4 +1,4 @@
-/* train.c -- `orrery train` and `orrery infer`: read the words, then start the devices or be one. */
+/* train.c -- `orrery train`, `infer` and `plan`: read the words, then start the devices or be one. */
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/run/session.h"
 #include <stdlib.h>
@@ -68,4 +68,15 @@ enum error_code command_train(int argc, char **argv, int *status, struct error *
 enum error_code command_infer(int argc, char **argv, int *status, struct error *err)
 {
     return train_train_run(&run_infer, argc, argv, status, err);
+}
+
+enum error_code command_plan(int argc, char **argv, int *status, struct error *err)
+{
+    struct train_options o;
+    (void)status;
+    enum error_code e = train_parse(&o, &run_plan, argc - 2, argv + 2, err);
+    if (!e && !o.help && o.steps < 1) e = fail(err, ERR_USAGE, "--steps 0: a plan is of at least one step");
+    if (!e && !o.help && launcher_rank() == 0) e = plan_step(&o, err);
+    train_options_free(&o);
+    return e;
 }

@@ -1,4 +1,4 @@
-/* page.c -- writes the frame of a page, its text, and the axes of charts.  cli/report/report.c writes the page,
+/* page.c -- writes the frame of a page, its text, and the axes of charts.  draw/report/report.c writes the page,
  * draw/report/charts.c the charts.  Output goes to an open file as HTML and SVG.  No function reports errors. */
 #include "emulated_devices/draw/report/page.h"
 #include <math.h>

@@ -43,4 +43,7 @@ void chart_memory(FILE *, const cJSON *profile);
 void chart_traffic(FILE *, const cJSON *profile);
 void chart_roofline(FILE *, const cJSON *profile);
 
+/** report.c: write the page of some runs, one file.  @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code page_write(const char *path, const struct told_run *, int runs, struct error *);
+
 #endif

@@ -1,4 +1,4 @@
-/* runs.c -- reads a run for a report from JSON, a log or a checkpoint.  cli/report/report.c reads runs;
+/* runs.c -- reads a run for a report from JSON, a log or a checkpoint.  draw/report/report.c reads runs;
  * draw/report/charts.c takes single numbers out of them.  A file that is none of the three is ERR_FORMAT.  Errors of
  * files are passed on. */
 #include "emulated_devices/draw/report/runs.h"
@@ -118,7 +118,7 @@ static enum error_code read_checkpoint(struct told_run *told_run, struct error *
     enum error_code e = checkpoint_open(&c, path, err);
     if (e) return e;
     told_run->root = cJSON_CreateObject();
-    cJSON_AddNumberToObject(told_run->root, "saved_step", (double)c.step);
+    json_add(told_run->root, "saved_step %g", (double)c.step);
     cJSON_AddItemToObject(told_run->root, "run", cJSON_Duplicate(c.run, true));
     e = read_origin(told_run, &c, err);
     checkpoint_close(&c);

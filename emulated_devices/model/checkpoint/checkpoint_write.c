@@ -1,6 +1,7 @@
 /* checkpoint_write.c -- writes checkpoints; checkpoint.c reads them. */
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/checkpoint/checkpoint_states.h"
+#include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/machine/threads.h"
 #include "ref/model/kinds.h"
@@ -82,7 +83,7 @@ static bool add_arithmetic(cJSON *root)
     const struct arithmetic a = arithmetic_now();
     cJSON *o = cJSON_AddObjectToObject(root, "arithmetic");
     return o && cJSON_AddNumberToObject(o, "threads", a.threads) && cJSON_AddStringToObject(o, "kernel", a.kernel) &&
-           cJSON_AddStringToObject(o, "blas", a.blas);
+           json_add(o, "blas %s", a.blas);
 }
 
 /* Everything that is not a tensor.  Numbers are saved as text where JSON would not keep every bit. */
@@ -95,7 +96,7 @@ static enum error_code write_training(const struct trainer *trainer, const cJSON
     bool ok = cJSON_AddNumberToObject(root, "step", (double)trainer->step) &&
               cJSON_AddNumberToObject(root, "skipped", (double)trainer->skipped) &&
               cJSON_AddStringToObject(root, "loss_scale", scale) &&
-              cJSON_AddNumberToObject(root, "good_steps", (double)trainer->loss_scale.good);
+              json_add(root, "good_steps %g", (double)trainer->loss_scale.good);
     if (ok && trainer->loss_scale.interval > 0)
         ok = cJSON_AddNumberToObject(root, "overflows_left", (double)trainer->loss_scale.left) != NULL;
     if (ok && trainer->data.shards.apart)
@@ -106,9 +107,7 @@ static enum error_code write_training(const struct trainer *trainer, const cJSON
         cJSON_Delete(root);
         return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
     }
-    const enum error_code e = json_write(path, root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(path, root, err);
 }
 
 enum error_code checkpoint_probe(const char *dir, struct error *err)

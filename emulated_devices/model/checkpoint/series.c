@@ -1,5 +1,5 @@
 /* series.c -- makes the folder of a series of checkpoints, finds the newest, and removes old ones.  run/between.c
- * makes and prunes; cli/train/take.c, cli/sample.c and draw/report/runs.c look for the newest.  A folder that cannot
+ * makes and prunes; run/words/take.c, cli/sample.c and draw/report/runs.c look for the newest.  A folder that cannot
  * be made, or a list that cannot be removed, is ERR_FILE.  An interrupted removal leaves no valid checkpoint. */
 #include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"

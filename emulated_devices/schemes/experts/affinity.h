@@ -5,7 +5,7 @@
  *          here one table is for all layers, so that rows are moved once
  *
  * plan/shuffle.c orders rows by it; `orrery affinity` (cli/affinity.c) writes a table, --affinity reads it
- * (cli/train/take.c).
+ * (run/words/take.c).
  */
 #ifndef ORRERY_EXPERT_AFFINITY_H
 #define ORRERY_EXPERT_AFFINITY_H

@@ -1,6 +1,6 @@
 /* affinity_file.c -- a table of tokens and parts of experts in a file, which is not trusted.
  *
- * affinity_read takes a file of --affinity (cli/train/take.c), affinity_write makes one for `orrery affinity`.
+ * affinity_read takes a file of --affinity (run/words/take.c), affinity_write makes one for `orrery affinity`.
  * ERR_FORMAT names the entry that is wrong.
  */
 #include "emulated_devices/schemes/experts/affinity.h"

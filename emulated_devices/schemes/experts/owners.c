@@ -1,4 +1,4 @@
-/* owners.c -- owners in memory and in a JSON file, which is not trusted.  cli/train/take.c reads, run/session.c
+/* owners.c -- owners in memory and in a JSON file, which is not trusted.  run/words/take.c reads, run/session.c
  * writes. */
 #include "emulated_devices/schemes/experts/owners.h"
 #include "ref/io/json.h"

@@ -1,6 +1,6 @@
 /* owners.h -- which part of the devices owns which expert of which layer, if it is not the nth range of each layer.
  *
- * --owners reads such a file (cli/train/take.c), --owners-out writes one (run/session.c) after model/mixture.c has
+ * --owners reads such a file (run/words/take.c), --owners-out writes one (run/session.c) after model/mixture.c has
  * placed experts.
  */
 #ifndef ORRERY_EXPERT_OWNERS_H

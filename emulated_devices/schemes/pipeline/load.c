@@ -1,6 +1,6 @@
 /* load.c -- a schedule by the name that the user gives: a registered one, or a file.
  *
- * plan/plan.c and cli/show/schedule.c call schedule_by_name; cli/train/take.c calls schedule_is_file.  Every device
+ * plan/plan.c and cli/show/schedule.c call schedule_by_name; run/words/take.c calls schedule_is_file.  Every device
  * reads the file by itself, without messages.  The errors are ERR_FILE, ERR_FORMAT with the line, ERR_PLAN for a file
  * that does not fit, and those of schedule_make.
  */

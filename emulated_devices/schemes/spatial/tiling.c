@@ -1,6 +1,6 @@
 /* tiling.c -- the mesh of a tiling: coordinates of a rank, and groups along its axes.
  *
- * cli/verify/spatial.c and tests/devices/test_spatial.c open a tiling.  All is local.  Errors are ERR_PLAN and
+ * verify/jobs/spatial.c and tests/devices/test_spatial.c open a tiling.  All is local.  Errors are ERR_PLAN and
  * ERR_MEMORY.
  */
 #include "emulated_devices/schemes/spatial/spatial.h"

@@ -1,5 +1,5 @@
 /* data.c -- reads the texts and token files of a run, and fills batches from them.  run/session.c loads and fills;
- * cli/train/take.c asks for the vocabulary, run/sample.c for prompts.  Flags that do not go together are ERR_USAGE,
+ * run/words/take.c asks for the vocabulary, run/sample.c for prompts.  Flags that do not go together are ERR_USAGE,
  * an empty file is ERR_FORMAT.  A model with too small a vocabulary is ERR_PLAN.  After an error of train_data_load
  * there is nothing to free. */
 #include "emulated_devices/train/data/data.h"

@@ -1,4 +1,4 @@
-/* alone.c -- computes the time of a plan's step on one device.  cli/train/plan.c and run/session.c call.  Outputs
+/* alone.c -- computes the time of a plan's step on one device.  run/plan.c and run/session.c call.  Outputs
  * are the virtual time in picoseconds and the bytes that stay between steps.  A step that one device cannot do is
  * ERR_PLAN. */
 #include "emulated_devices/train/dry_run/alone.h"

@@ -66,4 +66,20 @@ picoseconds step_end(const struct folding *, struct events *const *events);
 picoseconds step_share_bubble(const struct step_share *);
 picoseconds step_share_exposed(const struct step_share *);
 
+/* Pieces of the path of one sort: work of one name, or messages of one kind over one level of links. */
+struct path_row { struct path_piece like; int level, pieces, devices; picoseconds takes; };
+
+enum { PATH_ROWS = 128 };
+struct plan_path {
+    picoseconds total;                  /* of all rows: the time of the steps; -1: the path is not known */
+    struct path_row row[PATH_ROWS];     /* what takes longest first; what has no room is added to the last one */
+    int rows;                           /* entries of `row` */
+    struct step_share share;            /* the mean of all devices */
+    picoseconds least, most;            /* that a device computes */
+};
+
+/** Add up the path and the waits of a plan that has run.  @return OK or ERR_MEMORY. */
+enum error_code plan_path_of(struct plan_path *, const struct cluster *, const struct folding *,
+                             struct events *const *events, struct error *);
+
 #endif

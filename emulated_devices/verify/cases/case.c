@@ -1,6 +1,6 @@
 /* case.c -- trains a plan beside the reference, and judges what it gives.
  *
- * cli/verify and most tests of devices call case_run.  A wrong number is a verdict in the outcome; an error_code
+ * verify/jobs and most tests of devices call case_run.  A wrong number is a verdict in the outcome; an error_code
  * means that nothing was judged.
  */
 #include "emulated_devices/verify/cases/case.h"

@@ -1,5 +1,5 @@
 /* cases.c -- gives `orrery verify` its cases one after another, runs each, and compares bits of equal plans.
- * Callers are cli/verify and test_covering.c.  Rank 0 searches alone, because a search may be long; the others wait
+ * Callers are verify/jobs and test_covering.c.  Rank 0 searches alone, because a search may be long; the others wait
  * for its message. */
 #include "emulated_devices/verify/cases/cases.h"
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* collectives.c -- runs every algorithm of a collective with exact numbers and holds `auto` to its promise.
- * Callers are cli/verify/collectives.c and test_crew.c.  A wrong element or cost is a verdict; ERR_MEMORY and
+ * Callers are verify/jobs/collectives.c and test_crew.c.  A wrong element or cost is a verdict; ERR_MEMORY and
  * ERR_COMM are errors. */
 #include "emulated_devices/verify/cases/collectives.h"
 #include "emulated_devices/verify/cases/exact.h"

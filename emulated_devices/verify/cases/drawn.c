@@ -1,5 +1,5 @@
 /* drawn.c -- holds planning and adapting schemes to their invariants for inputs that a small run does not have.
- * Callers are cli/verify/schemes.c and test_adaptation.c.  An invariant that is broken returns ERR_CHECK. */
+ * Callers are verify/jobs/schemes.c and test_adaptation.c.  An invariant that is broken returns ERR_CHECK. */
 #include "emulated_devices/verify/cases/drawn.h"
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"

@@ -1,5 +1,5 @@
 /* spatial.c -- runs operations on tiles of the sphere on all devices, beside the same operation on the whole globe.
- * Callers are cli/verify/spatial.c and test_spatial.c.  A wrong tile or volume is a verdict; ERR_MEMORY and
+ * Callers are verify/jobs/spatial.c and test_spatial.c.  A wrong tile or volume is a verdict; ERR_MEMORY and
  * ERR_COMM are errors. */
 #include "emulated_devices/verify/cases/spatial.h"
 #include "emulated_devices/device/compute.h"

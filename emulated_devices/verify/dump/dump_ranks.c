@@ -53,8 +53,8 @@ static enum error_code add_piece(struct dump_ranks *ranks, const char *key, cons
     cJSON_AddItemToObject(entry, "of", cJSON_CreateDoubleArray(of, 2));
     cJSON_AddItemToObject(entry, "rows", list_intervals(&part->rows));
     cJSON_AddItemToObject(entry, "cols", list_intervals(&part->cols));
-    if (micro >= 0) cJSON_AddNumberToObject(entry, "micro", micro);
-    if (times != 1) cJSON_AddNumberToObject(entry, "times", times);
+    if (micro >= 0) json_add(entry, "micro %d", micro);
+    if (times != 1) json_add(entry, "times %g", times);
     return dump_ranks_add(ranks, key, tensor_2d(t.data, t.dtype, intervals_total(&part->rows),
                                                 intervals_total(&part->cols)), err);
 }

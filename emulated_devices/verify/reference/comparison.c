@@ -4,6 +4,7 @@
 #include "ref/io/pair.h"
 #include "ref/numeric/distance.h"
 #include "ref/ops/ops.h"
+#include "ref/io/json.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -260,4 +261,11 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
              comparison->number ? "" : "; wrong on ", comparison->number ? "" : place, scale[0] ? "; it is "
                  : "", scale);
     return out;
+}
+
+cJSON *worst_add(cJSON *to, const char *name, const struct worst *worst)
+{
+    cJSON *o = json_add(cJSON_AddObjectToObject(to, name), "tensor %s device %d step %g error %g bound %g",
+                        worst->tensor, worst->rank, (double)worst->step, worst->error, worst->bound);
+    return o;
 }

@@ -117,4 +117,7 @@ double comparison_ratio(const struct comparison *);
  */
 const char *comparison_describe(char *out, size_t size, const struct comparison *, const struct plan *);
 
+/** Add the worst of a kind of tensors to a report.  @return its object. */
+struct cJSON *worst_add(struct cJSON *to, const char *name, const struct worst *);
+
 #endif

@@ -9,6 +9,7 @@
  * and the scores "near".  Uni-MoE's are mlp_dynamic_top_p, l_aux_weight and, for how near logits are,
  * router_jitter_noise.
  */
+#include "ref/io/json.h"
 #include "ref/model/config_json/config_json.h"
 #include "ref/io/output.h"
 #include "ref/routers/router.h"
@@ -75,7 +76,7 @@ bool router_to_json(const struct router_rule *rule, cJSON *root)
     bool ok = cJSON_AddBoolToObject(root, "norm_topk_prob", rule->normalized) &&
               cJSON_AddStringToObject(root, "scoring_func", scores[rule->scores]) &&
               cJSON_AddStringToObject(root, "topk_method", methods[rule->biased ? 2 : groups]) &&
-              cJSON_AddNumberToObject(root, "routed_scaling_factor", rule->scale);
+              json_add(root, "routed_scaling_factor %g", rule->scale);
     if (groups) ok = cJSON_AddNumberToObject(root, "n_group", (double)rule->groups) &&
                      cJSON_AddNumberToObject(root, "topk_group", (double)rule->kept) && ok;
     if (rule->biased) ok = cJSON_AddStringToObject(root, "router_bias_update", updates[rule->bias_update]) &&

@@ -7,6 +7,7 @@
  *
  * Source  DeepSeek-AI, "DeepSeek-V2", arXiv:2405.04434, as transformers has it
  */
+#include "ref/io/json.h"
 #include "ref/model/families/shared.h"
 #include "ref/routers/router.h"
 
@@ -99,7 +100,7 @@ enum error_code class_router_check(const struct config_reading *reading, const c
 static bool groups_to_json(const struct router_rule *rule, cJSON *root)
 {
     return cJSON_AddNumberToObject(root, "n_group", rule->groups > 1 ? (double)rule->groups : 1) &&
-           cJSON_AddNumberToObject(root, "topk_group", rule->groups > 1 ? (double)rule->kept : 1);
+           json_add(root, "topk_group %g", rule->groups > 1 ? (double)rule->kept : 1);
 }
 
 /* router_bias_speed is Orrery's: the class of transformers does not move biases. */

@@ -3,7 +3,7 @@
 #include "emulated_devices/bench/schemes/attention.h"
 #include "emulated_devices/cli/bench/claims_table.h"
 #include "emulated_devices/cli/bench/bench.h"
-#include "emulated_devices/cli/time_left.h"
+#include "ref/io/time_left.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/table.h"
@@ -55,8 +55,7 @@ static enum error_code attention_parse(struct asked *asked, int argc, char **arg
         "bench attention", "[options]",
         "Compare the attention schemes for one layer, forward and backward, on nodes with fast links inside:\n"
         "virtual time, what is sent, and memory; what papers claim, and where it does not help; and the\n"
-        "wall time of 8 devices on this machine beside that of one.",
-        argc - 3, argv + 3, table, help, err);
+        "wall time of 8 devices on this machine beside that of one.", argc - 3, argv + 3, table, help, err);
 }
 
 static enum error_code attention_take(struct asked *asked, struct error *err)
@@ -94,10 +93,8 @@ static void attention_print_head(const struct asked *asked, const struct cluster
     say(stdout, 0, "Attention of one layer, forward and backward: %d sequence%s of %d tokens, %d query heads,\n"
         "%d key/value heads, width %d, %s, on %s%s.\n"
         "Virtual time, and how many times faster than one device; of the device with most: what it sends,\n"
-        "MB of this to other nodes, and memory at the peak.", asked->B, plural(asked->B), asked->S, asked->H, asked->K,
-        asked->A, asked->dtype,
-        cluster->name, nodes);
-    printf("\n");
+        "MB of this to other nodes, and memory at the peak.\n",
+        asked->B, plural(asked->B), asked->S, asked->H, asked->K, asked->A, asked->dtype, cluster->name, nodes);
 }
 
 static void say_rows(struct table *table, const struct attention_rows *rows, int P, double *one)
@@ -119,10 +116,7 @@ static void say_rows(struct table *table, const struct attention_rows *rows, int
 static void attention_add_rows(cJSON *list, const struct attention_rows *rows, int P)
 {
     for (int i = 0; i < rows->used; i++) {
-        cJSON *row = cJSON_CreateObject();
-        cJSON_AddItemToArray(list, row);
-        cJSON_AddNumberToObject(row, "devices", P);
-        cJSON_AddStringToObject(row, "scheme", rows->row[i].scheme->head.name);
+        cJSON *row = json_add(json_row(list), "devices %d scheme %s", P, rows->row[i].scheme->head.name);
         for (int k = 0; k < ATTENTION_COUNTS; k++)
             cJSON_AddNumberToObject(row, attention_count_name[k], rows->row[i].count[k]);
     }
@@ -162,16 +156,10 @@ static enum error_code attention_compare(const struct asked *asked, char *progra
 /* Run what papers compare, in bf16 on this cluster, and print it beside their claims. */
 static enum error_code compare_with_claims(const char *cluster, char *program, int *status, struct error *err)
 {
-    struct claims claims;
     const struct claims_setting setting = { .word = { "--cluster", cluster }, .words = 2, .program = program,
                                             .status = status };
-    enum error_code e = claims_find(&claims, "attention", NULL, err);
-    if (e) return e;
-    e = claims_compute(&claims, &setting, err);
     printf("\n");
-    if (!e && *status == 0) claims_print(&claims, true);
-    claims_free(&claims);
-    return e;
+    return claims_show("attention", &setting, err);
 }
 
 /* ---- the wall clock ---------------------------------------------------------------------------------------------- */
@@ -197,12 +185,10 @@ static enum error_code compare_by_wall_clock(const struct asked *asked, char *pr
     if (!e) e = time_it(asked, "whole", 1, program, &one, status, err);
     if (!e && *status == 0) e = time_it(asked, "ring-zigzag", WALL_DEVICES, program, &all, status, err);
     if (e || *status != 0) return e;
-    cJSON_AddNumberToObject(root, "wall_seconds_one_device", one);
-    cJSON_AddNumberToObject(root, "wall_seconds_ring_zigzag", all);
+    json_add(root, "wall_seconds_one_device %g wall_seconds_ring_zigzag %g", one, all);
     if (!asked->quiet)
-        printf("\n"),
-            say(stdout, 0,
-               "By the wall clock, on %d cores, median of %d: %d tokens, 2 heads of width 32, fp32.  ring-zigzag\n"
+        say(stdout, 0,
+            "\nBy the wall clock, on %d cores, median of %d: %d tokens, 2 heads of width 32, fp32.  ring-zigzag\n"
                "on %d devices takes %.3f s, one device takes %.3f s: %.2f times as long (goal: at most 1.5).",
                cores_usable(), asked->job.runs, asked->wall, WALL_DEVICES, all, one, all / one);
     return OK;

@@ -13,12 +13,9 @@
 static void collectives_table_print_head(const struct collectives_bench *bench)
 {
     const struct cluster *m = &bench->world->device->clock.cluster;
-    printf("\n");
-    say(stdout, 0, "%s, %d device%s on %d core%s, fp32, sum; medians of %d, all in turn; virtual time on %s",
+    say(stdout, 0, "\n%s, %d device%s on %d core%s, fp32, sum; medians of %d, all in turn; virtual time on %s\n",
         operation_name(bench->call.operation), bench->call.P, plural(bench->call.P), cores_usable(),
-        plural(cores_usable()),
-        bench->asked->runs, m->name);
-    printf("\n");
+        plural(cores_usable()), bench->asked->runs, m->name);
 }
 
 static void add_lane(struct table *table, const struct collectives_bench *bench, const struct collectives_lane *lane)
@@ -37,8 +34,7 @@ static void add_lane(struct table *table, const struct collectives_bench *bench,
               (long long)bench->call.args.count, collectives_lane_name(lane), lane->median * 1e6,
               lane->least * 1e6, bandwidth,
               bandwidth * collectives_bus_factor(bench->call.operation, bench->call.P), counted,
-              lane->counted[LANE_WRONG],
-              bench->lane[PEER_BLOCKING].median / lane->median,
+              lane->counted[LANE_WRONG], bench->lane[PEER_BLOCKING].median / lane->median,
               bench->lane[PEER_YIELDING].median / lane->median, limit);
 }
 
@@ -85,32 +81,23 @@ static void collectives_table_add_rows(const struct collectives_bench *bench, cJ
     for (int i = 0; i < bench->lanes; i++) {
         const struct collectives_lane *l = &bench->lane[i];
         const double bandwidth = (double)collectives_bytes(bench) / l->median;
-        cJSON *row = cJSON_CreateObject();
-        cJSON_AddNumberToObject(row, "devices", bench->call.P);
-        cJSON_AddNumberToObject(row, "bytes", (double)collectives_bytes(bench));
-        cJSON_AddNumberToObject(row, "count", (double)bench->call.args.count);
+        cJSON *row = json_add(cJSON_CreateObject(), "devices %d bytes %g count %g", bench->call.P,
+                              (double)collectives_bytes(bench), (double)bench->call.args.count);
         static const char *const others[] = { "blocking", "yielding", "copies", "copies in step" };
-        cJSON_AddStringToObject(row, "by", l->algorithm ? "orrery" : l->way >= WAY_LIMIT ? "memory" : "MPI");
-        cJSON_AddStringToObject(row, "algorithm", l->algorithm ? l->algorithm->name : others[l->way]);
-        cJSON_AddNumberToObject(row, "median_seconds", l->median);
-        cJSON_AddNumberToObject(row, "least_seconds", l->least);
-        cJSON_AddNumberToObject(row, "processor_seconds", l->processors);
-        cJSON_AddNumberToObject(row, "algorithm_bytes_per_second", bandwidth);
-        cJSON_AddNumberToObject(row, "bus_bytes_per_second",
-                                bandwidth * collectives_bus_factor(bench->call.operation, bench->call.P));
+        json_add(row, "by %s algorithm %s median_seconds %g least_seconds %g processor_seconds %g"
+                 " algorithm_bytes_per_second %g bus_bytes_per_second %g",
+                 l->algorithm ? "orrery" : l->way >= WAY_LIMIT ? "memory" : "MPI",
+                 l->algorithm ? l->algorithm->name : others[l->way], l->median, l->least, l->processors, bandwidth,
+                 bandwidth * collectives_bus_factor(bench->call.operation, bench->call.P));
         if (l->algorithm) {
-            cJSON_AddBoolToObject(row, "auto", l->algorithm == chosen);
-            cJSON_AddNumberToObject(row, "messages", l->counted[LANE_MESSAGES]);
-            cJSON_AddNumberToObject(row, "bytes_sent", l->counted[LANE_BYTES]);
-            cJSON_AddNumberToObject(row, "virtual_picoseconds", l->counted[LANE_VIRTUAL]);
+            json_add(row, "auto %hhd messages %g bytes_sent %g virtual_picoseconds %g", l->algorithm == chosen,
+                     l->counted[LANE_MESSAGES], l->counted[LANE_BYTES], l->counted[LANE_VIRTUAL]);
         }
-        cJSON_AddNumberToObject(row, "errors", l->counted[LANE_WRONG]);
-        cJSON_AddNumberToObject(row, "times_as_fast_as_blocking", bench->lane[PEER_BLOCKING].median / l->median);
-        cJSON_AddNumberToObject(row, "times_as_fast_as_yielding", bench->lane[PEER_YIELDING].median / l->median);
+        json_add(row, "errors %g times_as_fast_as_blocking %g times_as_fast_as_yielding %g", l->counted[LANE_WRONG],
+                 bench->lane[PEER_BLOCKING].median / l->median, bench->lane[PEER_YIELDING].median / l->median);
         if (bench->limited) {
-            cJSON_AddNumberToObject(row, "times_as_long_as_copies", l->median / bench->lane[WAY_LIMIT].median);
-            cJSON_AddNumberToObject(row, "times_as_long_as_copies_in_step",
-                                    l->median / bench->lane[WAY_IN_STEP].median);
+            json_add(row, "times_as_long_as_copies %g times_as_long_as_copies_in_step %g",
+                     l->median / bench->lane[WAY_LIMIT].median, l->median / bench->lane[WAY_IN_STEP].median);
         }
         cJSON_AddItemToArray(rows, row);
     }
@@ -137,17 +124,12 @@ static void show_size(void *context, const struct collectives_bench *bench)
 static enum error_code write_rows(const struct comm *world, struct shown *shown, struct error *err)
 {
     const struct bench_collectives *asked = &shown->job->measures;
-    cJSON *root = document_start("orrery bench collectives");
-    cJSON_AddStringToObject(root, "operation", operation_name(asked->operation));
-    cJSON_AddStringToObject(root, "dtype", dtype_name(F32));
-    cJSON_AddStringToObject(root, "cluster", world->device->clock.cluster.name);
-    cJSON_AddNumberToObject(root, "cores", cores_usable());
-    cJSON_AddNumberToObject(root, "runs", asked->runs);
+    cJSON *root = json_add(document_start("orrery bench collectives"), "operation %s dtype %s cluster %s cores %d"
+                           " runs %d", operation_name(asked->operation), dtype_name(F32),
+                           world->device->clock.cluster.name, cores_usable(), asked->runs);
     cJSON_AddItemToObject(root, "rows", shown->rows);
     shown->rows = NULL;
-    const enum error_code e = json_write(shown->job->json, root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(shown->job->json, root, err);
 }
 
 enum error_code bench_collectives_device(struct comm *world, const void *asked, struct error *err)

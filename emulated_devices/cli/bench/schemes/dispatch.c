@@ -51,8 +51,7 @@ static enum error_code print_claims(const struct dispatch_counted *counted, stru
         *two = dispatch_row_of(counted, "two-step", 1);
     int differ = 0;
     if (a->tokens * a->choices % a->experts != 0 || a->experts % a->devices != 0) {
-        printf("\n"),
-            say(stdout, 0, "No claims: they are of an even load, and here experts do not get equally many rows.");
+        say(stdout, 0, "\nNo claims: they are of an even load, and here experts do not get equally many rows.");
         return OK;
     }
     printf("\nWhat is said of an even load\n\n");
@@ -97,9 +96,8 @@ static void print_counted(const struct dispatch_counted *counted, const char *cl
     say(stdout, 0,
         "Rows of one layer to their experts and back, forward and backward: %d experts, %d tokens of width %d on\n"
         "each device, %d choices of each, fp64, on %s, nodes of %d.  Of the device with most: virtual\n"
-        "time, what it sends, KB of this to other nodes, and the rows that it computes.", a->experts, a->tokens,
+        "time, what it sends, KB of this to other nodes, and the rows that it computes.\n", a->experts, a->tokens,
         a->width, a->choices, cluster, a->node);
-    printf("\n");
     struct table to = table_start(NULL, 3, "scheme\tep\tetp\tus\tmessages\tKB\tbetween\trows");
     for (int i = 0; i < counted->rows; i++) {
         const struct dispatch_row *r = &counted->row[i];
@@ -114,18 +112,13 @@ static enum error_code dispatch_write_json(const struct dispatch_counted *counte
 {
     cJSON *root = document_start("orrery bench dispatch"), *rows = cJSON_AddArrayToObject(root, "rows");
     for (int i = 0; i < counted->rows; i++) {
-        cJSON *row = cJSON_CreateObject();
-        cJSON_AddItemToArray(rows, row);
-        cJSON_AddStringToObject(row, "scheme", counted->row[i].scheme);
-        cJSON_AddNumberToObject(row, "ep", counted->row[i].ep);
-        cJSON_AddNumberToObject(row, "etp", counted->row[i].etp);
+        cJSON *row = json_add(json_row(rows), "scheme %s ep %d etp %d", counted->row[i].scheme, counted->row[i].ep,
+                              counted->row[i].etp);
         for (int c = 0; c < DISPATCH_COUNTS; c++)
             cJSON_AddNumberToObject(row, dispatch_count_names[c], counted->row[i].count[c]);
     }
     dispatch_load_json(counted->load, root);
-    const enum error_code e = json_write(path, root, err);
-    cJSON_Delete(root);
-    return e;
+    return json_finish(path, root, err);
 }
 
 static enum error_code dispatch_report(const struct dispatch_counted *counted, const struct asked *asked,
@@ -192,8 +185,7 @@ enum error_code bench_dispatch_topic(int argc, char **argv, int *status, struct 
         "bench dispatch", "[options]",
         "Send rows of one layer to experts and back, forward and backward, under every expert scheme, and\n"
         "count: virtual time, messages, bytes, bytes between nodes; what papers say of it; and how copies\n"
-        "of experts even out an uneven load.",
-        argc - 3, argv + 3, table, &help, err);
+        "of experts even out an uneven load.", argc - 3, argv + 3, table, &help, err);
     if (!e && !help) e = schemes_dispatch_take(&a, &m, err);
     if (e || help) return e;
     return under_launcher() ? be_a_device(F64, &m, bench_on, &a, err)

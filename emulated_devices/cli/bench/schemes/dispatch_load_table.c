@@ -2,17 +2,16 @@
  * cli/bench/schemes/dispatch.c calls after the measurement.  The table is printed first; copies that do not make
  * work more even are ERR_CHECK. */
 #include "emulated_devices/cli/bench/schemes/dispatch_load_table.h"
+#include "ref/io/json.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
 
 enum error_code dispatch_load_print(const struct load_row row[LOAD_ROWS], struct error *err)
 {
-    printf("\n");
-    say(stdout, 0, "A load that follows Zipf's law, the same in each step: rows of the busiest\n"
+    say(stdout, 0, "\nA load that follows Zipf's law, the same in each step: rows of the busiest\n"
         "device over the mean; weights of copies that all devices send in a forward pass,\n"
-        "and that a device keeps.");
-    printf("\n");
+        "and that a device keeps.\n");
     struct table t = table_start(NULL, 1, "scheme\tover mean\tKB sent\tKB kept");
     for (int i = 0; i < LOAD_ROWS; i++) {
         char name[32] = "alltoall";
@@ -30,11 +29,7 @@ void dispatch_load_json(const struct load_row row[LOAD_ROWS], cJSON *object)
 {
     cJSON *rows = cJSON_AddArrayToObject(object, "zipf");
     for (int i = 0; i < LOAD_ROWS; i++) {
-        cJSON *r = cJSON_CreateObject();
-        cJSON_AddItemToArray(rows, r);
-        cJSON_AddNumberToObject(r, "copies", row[i].copies);
-        cJSON_AddNumberToObject(r, "busiest_over_mean", row[i].busiest);
-        cJSON_AddNumberToObject(r, "bytes_sent", row[i].sent);
-        cJSON_AddNumberToObject(r, "bytes_kept", row[i].kept);
+        json_add(json_row(rows), "copies %d busiest_over_mean %g bytes_sent %g bytes_kept %g", row[i].copies,
+                 row[i].busiest, row[i].sent, row[i].kept);
     }
 }

@@ -2,8 +2,6 @@
  * compute it, and the papers' figures. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/schemes/tensor_tables.h"
-#include "ref/machine/measure.h"
-#include "emulated_devices/cli/time_left.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -66,96 +64,6 @@ static enum error_code tensor_take(struct bench_tensor *tensor, struct asked *as
     return e;
 }
 
-/* ---- jobs -------------------------------------------------------------------------------------------------------- */
-
-/* The counts of one scheme on one number of devices; seconds are of all jobs. */
-struct row {
-    int P;
-    const char *scheme;
-    double count[TENSOR_COUNTS], seconds[BENCH_TENSOR_RUNS], median;
-    int runs;
-};
-struct counted { struct row *row; int used; cJSON *document; };
-
-static enum error_code run_job(const struct bench_tensor *tensor, const struct asked *asked, int P, char *program,
-                               const char *path, int *status, struct error *err)
-{
-    enum { WORDS = 6 };
-    char number[WORDS][16];
-    const int value[WORDS] = { asked->D, asked->H, asked->S, asked->B, P, 1 };
-    for (int i = 0; i < WORDS; i++) snprintf(number[i], sizeof number[i], "%d", value[i]);
-    const char *words[] = { program, "bench", "tensor", "--width", number[0], "--heads", number[1], "--seq", number[2],
-                            "--batch", number[3], "--devices", number[4], "--runs", number[5], "--dtype",
-                            dtype_name(tensor->dtype), "--cluster", asked->cluster, "--json", path, NULL };
-    /* which does not write to them */
-    return launch_devices(P, (int)(sizeof words / sizeof *words) - 1, (char **)words, status, err);
-}
-
-static struct row *find_row(const struct counted *all, int P, const char *scheme)
-{
-    for (int i = 0; i < all->used; i++)
-        if (all->row[i].P == P && strcmp(all->row[i].scheme, scheme) == 0) return &all->row[i];
-    return NULL;
-}
-
-static enum error_code take_row(struct counted *all, const cJSON *from, const char *path, struct error *err)
-{
-    const char *scheme;
-    const struct tensor_scheme *known;
-    int64_t P;
-    enum error_code e = json_int(from, path, "devices", 1, BENCH_TENSOR_DEVICES, &P, err);
-    if (!e) e = json_string(from, path, "scheme", &scheme, err);
-    if (!e) e = tensor_scheme_find(&known, scheme, err);
-    if (e) return e;
-    struct row *r = find_row(all, (int)P, scheme);
-    if (r == NULL) r = &all->row[all->used++];
-    r->P = (int)P, r->scheme = known->head.name;
-    for (int i = 0; i < TENSOR_COUNTS && !e; i++) e = json_double(from, path, tensor_count_name[i], &r->count[i], err);
-    const cJSON *seconds = cJSON_GetObjectItem(from, "seconds");
-    for (int i = 0; i < cJSON_GetArraySize(seconds) && r->runs < BENCH_TENSOR_RUNS; i++)
-        r->seconds[r->runs++] = cJSON_GetArrayItem(seconds, i)->valuedouble;
-    return e;
-}
-
-static enum error_code take_job(struct counted *all, const char *path, struct error *err)
-{
-    cJSON *job;
-    const cJSON *row, *list;
-    enum error_code e = json_read(path, &job, err);
-    if (e) return e;
-    e = json_array(job, path, "rows", &list, err);
-    if (!e) cJSON_ArrayForEach(row, list)
-        if (!e) e = take_row(all, row, path, err);
-    cJSON_Delete(job);
-    return e;
-}
-
-/* Run jobs of all sizes in turn, so that other load of the machine slows all of them. */
-static enum error_code run_jobs(const struct bench_tensor *tensor, const struct asked *asked, struct counted *all,
-                                char *program, int *status, struct error *err)
-{
-    int schemes = 0, most = 0, done = 0;
-    enum error_code e = OK;
-    const char *path = handover_file(err);
-    while (tensor_scheme_at(schemes)) schemes++;
-    all->row = calloc((size_t)(schemes * tensor->sizes), sizeof *all->row);
-    if (all->row == NULL) return fail(err, ERR_MEMORY, "no memory for the rows of %d schemes", schemes);
-    if (path == NULL) return err->code;
-    struct time_left line;
-    time_left_begin(&line);
-    for (int i = 0; i < tensor->sizes; i++) most += tensor->devices[i] <= tensor->run;
-    for (int run = 0; run < tensor->runs && most > 0; run++)
-        for (int i = 0; i < tensor->sizes && !e && *status == 0; i++) {
-            if (tensor->devices[i] > tensor->run) continue;
-            e = run_job(tensor, asked, tensor->devices[i], program, path, status, err);
-            if (!e && *status == 0) e = take_job(all, path, err);
-            time_left_show(&line, (double)++done / (tensor->runs * most), "measuring", "");
-        }
-    time_left_end(&line);
-    for (int i = 0; i < all->used; i++) all->row[i].median = measure_median(all->row[i].seconds, all->row[i].runs);
-    return e;
-}
-
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static void tensor_print_head(const struct bench_tensor *tensor)
@@ -166,20 +74,19 @@ static void tensor_print_head(const struct bench_tensor *tensor)
            "%s. By formula: sends of the device that sends most, MB of weights and of what is\n"
            "kept for backward, and the transfers' time one after another on %s.\n"
            "Counted, where the layer was computed: virtual time, the compute time in it, buffers, and\n"
-           "wall time on %d cores, median of %d.",
+           "wall time on %d cores, median of %d.\n",
            (long long)shape_tokens(s), (long long)s->B, (long long)s->D, (long long)s->H, dtype_name(tensor->dtype),
            tensor->cluster.name, cores_usable(), tensor->runs);
-    printf("\n");
 }
 
-static double one_device(const struct counted *all)
+static double one_device(const struct tensor_counted *all)
 {
-    const struct row *r = find_row(all, 1, tensor_scheme_at(0)->head.name);
+    const struct tensor_row *r = tensor_row_of(all, 1, tensor_scheme_at(0)->head.name);
     return r ? r->median : NAN;
 }
 
 static void say_row(struct table *table, int P, const char *scheme, const struct tensor_figures *figures,
-                    const struct row *row, double one)
+                    const struct tensor_row *row, double one)
 {
     char counted[120] = "";
     int used = 0;
@@ -195,27 +102,23 @@ static void say_row(struct table *table, int P, const char *scheme, const struct
 }
 
 static void tensor_add_row(cJSON *rows, int P, const char *scheme, const struct tensor_figures *figures,
-                           const struct row *r, double one)
+                           const struct tensor_row *r, double one)
 {
     cJSON *row = cJSON_CreateObject(), *said = cJSON_AddObjectToObject(row, "formulas");
     cJSON_AddItemToArray(rows, row);
-    cJSON_AddNumberToObject(row, "devices", P);
-    cJSON_AddStringToObject(row, "scheme", scheme);
-    cJSON_AddNumberToObject(said, "messages", (double)figures->messages);
-    cJSON_AddNumberToObject(said, "bytes", (double)figures->bytes);
-    cJSON_AddNumberToObject(said, "mean_bytes", figures->mean);
-    cJSON_AddNumberToObject(said, "weight_bytes", (double)figures->weights);
-    cJSON_AddNumberToObject(said, "kept_bytes", (double)figures->kept);
-    cJSON_AddNumberToObject(said, "transfer_picoseconds", (double)figures->transfers);
+    json_add(row, "devices %d scheme %s", P, scheme);
+    json_add(said, "messages %g bytes %g mean_bytes %g weight_bytes %g kept_bytes %g transfer_picoseconds %g",
+             (double)figures->messages, (double)figures->bytes, figures->mean, (double)figures->weights,
+             (double)figures->kept, (double)figures->transfers);
     if (r == NULL) return;
     cJSON *counted = cJSON_AddObjectToObject(row, "counted");
     for (int i = 0; i < TENSOR_COUNTS; i++) cJSON_AddNumberToObject(counted, tensor_count_name[i], r->count[i]);
-    cJSON_AddNumberToObject(counted, "median_seconds", r->median);
-    if (one > 0) cJSON_AddNumberToObject(counted, "times_one_device", r->median / one);
+    json_add(counted, "median_seconds %g", r->median);
+    if (one > 0) json_add(counted, "times_one_device %g", r->median / one);
 }
 
 /* Check that the counts equal the predictions on every device. */
-static enum error_code check_row(const struct tensor_figures *figures, const struct row *row, struct error *err)
+static enum error_code check_row(const struct tensor_figures *figures, const struct tensor_row *row, struct error *err)
 {
     if (row->count[COUNT_OTHER] == 0 && row->count[COUNT_MESSAGES] == (double)figures->messages &&
         row->count[COUNT_BYTES] == (double)figures->bytes)
@@ -228,7 +131,7 @@ static enum error_code check_row(const struct tensor_figures *figures, const str
 }
 
 static enum error_code compare_schemes(const struct bench_tensor *tensor, const struct asked *asked,
-                                       const struct counted *all, struct error *err)
+                                       const struct tensor_counted *all, cJSON *rows, struct error *err)
 {
     enum error_code e = OK, unlike = OK;
     struct table t = table_start(NULL, 2, "P\tscheme\tmessages\tsent MB\tweights MB\tkept MB\ttransfers us\tvirtual us"
@@ -247,10 +150,9 @@ static enum error_code compare_schemes(const struct bench_tensor *tensor, const 
                 continue;
             }
             if (e) return table_drop(&t), fail(err, e, "%s", why.text);
-            const struct row *r = find_row(all, P, name);
+            const struct tensor_row *r = tensor_row_of(all, P, name);
             say_row(&t, P, name, &f, r, one_device(all));
-            if (all->document) tensor_add_row(cJSON_GetObjectItem(all->document, "rows"), P, name, &f, r,
-                                              one_device(all));
+            if (rows) tensor_add_row(rows, P, name, &f, r, one_device(all));
             if (r && !unlike) unlike = check_row(&f, r, err);
         }
     if (asked->quiet) table_drop(&t);
@@ -260,14 +162,9 @@ static enum error_code compare_schemes(const struct bench_tensor *tensor, const 
 
 static cJSON *document(const struct bench_tensor *tensor)
 {
-    cJSON *root = document_start("orrery bench tensor");
-    cJSON_AddNumberToObject(root, "D", (double)tensor->shape.D);
-    cJSON_AddNumberToObject(root, "H", (double)tensor->shape.H);
-    cJSON_AddNumberToObject(root, "S", (double)tensor->shape.S);
-    cJSON_AddNumberToObject(root, "B", (double)tensor->shape.B);
-    cJSON_AddStringToObject(root, "dtype", dtype_name(tensor->dtype));
-    cJSON_AddStringToObject(root, "cluster", tensor->cluster.name);
-    cJSON_AddNumberToObject(root, "cores", cores_usable());
+    cJSON *root = json_add(document_start("orrery bench tensor"), "D %g H %g S %g B %g dtype %s cluster %s cores %d",
+                           (double)tensor->shape.D, (double)tensor->shape.H, (double)tensor->shape.S,
+                           (double)tensor->shape.B, dtype_name(tensor->dtype), tensor->cluster.name, cores_usable());
     cJSON_AddArrayToObject(root, "rows");
     return root;
 }
@@ -275,15 +172,16 @@ static cJSON *document(const struct bench_tensor *tensor)
 static enum error_code tensor_compare(const struct bench_tensor *tensor, const struct asked *asked,
                                       char *program, int *status, struct error *err)
 {
-    struct counted all = { .document = tensor->json ? document(tensor) : NULL };
-    enum error_code e = run_jobs(tensor, asked, &all, program, status, err);
+    struct tensor_counted all = { 0 };
+    cJSON *root = tensor->json ? document(tensor) : NULL;
+    enum error_code e = tensor_jobs_run(&all, tensor, asked->cluster, program, status, err);
     if (!e && *status == 0) {
-        e = compare_schemes(tensor, asked, &all, err);
+        e = compare_schemes(tensor, asked, &all, cJSON_GetObjectItem(root, "rows"), err);
         if (!e && !asked->quiet) e = print_claims(tensor, err);
         if (!e && !asked->quiet) e = print_layer_memory(&tensor->shape, err);
-        if (!e && tensor->json) e = json_write(tensor->json, all.document, err);
+        if (!e && tensor->json) e = json_write(tensor->json, root, err);
     }
-    cJSON_Delete(all.document);
+    cJSON_Delete(root);
     free(all.row);
     return e;
 }

@@ -24,12 +24,10 @@ static void print_crossings(const struct bench_tensor *tensor)
 {
     static const char *const names[] = { "2d", "2.5d", "3d" };
     static const int sizes[] = { 4, 8, 9, 16, 18, 27, 32, 64 };
-    printf("\n");
     say(stdout, 0,
-        "The N/D above which a scheme needs less than 1d, at D=%lld in %s: what devices send on average, by\n"
-           "the cost functions and by the formulas of the matrices alone; time of the transfers on\n%s",
+        "\nThe N/D above which a scheme needs less than 1d, at D=%lld in %s: what devices send on average, by\n"
+           "the cost functions and by the formulas of the matrices alone; time of the transfers on\n%s\n",
            (long long)tensor->shape.D, dtype_name(tensor->dtype), tensor->cluster.name);
-    printf("\n");
     struct table t = table_start(NULL, 2, "P\tscheme\tmesh\tsent\tformula\ttime");
     for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -73,11 +71,9 @@ static void print_shapes(const struct bench_tensor *tensor)
     struct tensor_shape shapes[1 + sizeof published / sizeof *published] = { tensor->shape };
     memcpy(shapes + 1, published, sizeof published);
     shapes[0].name = "as above";
-    printf("\n");
     say(stdout, 0,
-        "Fewest devices, up to %d, with which a scheme sends less than 1d (sent), and has shorter transfers\n"
-        "on %s (time)", BENCH_TENSOR_DEVICES, tensor->cluster.name);
-    printf("\n");
+        "\nFewest devices, up to %d, with which a scheme sends less than 1d (sent), and has shorter transfers\n"
+        "on %s (time)\n", BENCH_TENSOR_DEVICES, tensor->cluster.name);
     struct table t = table_start(NULL, 1, "shape\tD\tS\tH\tB\t2d sent\ttime\t2.5d sent\ttime\t3d sent\ttime");
     for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) {
         char numbers[120];
@@ -96,20 +92,12 @@ static void print_shapes(const struct bench_tensor *tensor)
 
 static enum error_code print_published(const struct bench_tensor *tensor, struct error *err)
 {
-    static const char *const names[] = { "tensor-speedups", "tensor-overlap" };
     const struct claims_setting setting = {
         .word = { "--cluster", tensor->cluster.name, "--dtype", dtype_name(tensor->dtype) }, .words = 4,
     };
-    enum error_code e = OK;
     printf("\n");
-    for (int i = 0; i < 2 && !e; i++) {
-        struct claims claims;
-        e = claims_find(&claims, names[i], NULL, err);
-        if (!e) e = claims_compute(&claims, &setting, err);
-        if (!e) claims_print(&claims, true);
-        claims_free(&claims);
-    }
-    return e;
+    const enum error_code e = claims_show("tensor-speedups", &setting, err);
+    return e ? e : claims_show("tensor-overlap", &setting, err);
 }
 
 /* ---- what papers derive ------------------------------------------------------------------------------------------ */
@@ -126,10 +114,8 @@ static void print_derived(const struct bench_tensor *tensor)
         { "the same, inputs gathered again", "1d-sp", "1d and 2 N D (P-1)/P", all + 2.0 * (P - 1) / P },
         { "Wang et al., T3: the same in chunks", "1d-sp-overlap", "as 1d-sp", all + 2.0 * (P - 1) / P },
     };
-    printf("\n");
-    say(stdout, 0, "Elements that each of %d devices sends, in units of N D: claimed, and by the cost functions, with "
-        "the\nnorms' gradients", P);
-    printf("\n");
+    say(stdout, 0, "\nElements that each of %d devices sends, in units of N D: claimed, and by the cost functions, "
+        "with the\nnorms' gradients\n", P);
     struct table t = table_start(NULL, 2, "source\tscheme\tclaim\tclaimed\tours");
     for (size_t i = 0; i < sizeof claims / sizeof *claims; i++)
         table_row(&t, "%s\t%s\t%s\t%.4f\t%.4f", claims[i].source, claims[i].scheme, claims[i].claim,
@@ -145,8 +131,7 @@ enum error_code print_claims(const struct bench_tensor *tensor, struct error *er
     if (e) return e;
     print_derived(tensor);
     if (cluster_check(&tensor->cluster, BENCH_TENSOR_DEVICES, tensor->dtype, NULL) != OK)
-        printf("\n"),
-            say(stdout, 0, "Below, devices beyond those that %s has are taken to be on its last link.",
+        say(stdout, 0, "\nBelow, devices beyond those that %s has are taken to be on its last link.",
                 tensor->cluster.name);
     print_crossings(tensor);
     print_shapes(tensor);
@@ -185,8 +170,7 @@ static enum error_code print_memory(const struct tensor_shape *shape, const char
 enum error_code print_layer_memory(const struct tensor_shape *shape, struct error *err)
 {
     const int P = shape->H < 8 ? (int)shape->H : 8;
-    printf("\n");
-    say(stdout, 0, "Bytes a layer keeps in 16 bits with dropout, in units of N D: V. Korthikanti et al.,\n"
+    say(stdout, 0, "\nBytes a layer keeps in 16 bits with dropout, in units of N D: V. Korthikanti et al.,\n"
         "arXiv:2205.05198, section 4, and ours");
     enum error_code e = print_memory(shape, "1d", 1, "none", err);
     if (!e) e = print_memory(shape, "1d", P, "none", err);

@@ -1,5 +1,5 @@
 /* options.c -- reads the command line of `orrery train`, and of commands with most of its options. */
-#include "emulated_devices/cli/train/options/words.h"
+#include "emulated_devices/cli/train/options/options.h"
 #include "ref/optim/rates.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ const struct run_kind run_train = { .command = "train", .steps = 100, .without =
 static struct train_words usual_words(const struct run_kind *kind)
 {
     return (struct train_words){
-        .placement = "even", .dtype = "fp32", .cluster = CLUSTER_USUAL, .optimizer = "adamw",
+        .infers = kind->infers, .placement = "even", .dtype = "fp32", .cluster = CLUSTER_USUAL, .optimizer = "adamw",
         .rates = rate_schedule_names[0],
         .size = { 1, 1, 1, 1, 1 }, .steps = kind->steps, .warmup = -1,
         .lr = -1, .min_lr = -1, .clip = -1, .decay = -1, .dropout = -1, .distance = -1,
@@ -64,7 +64,6 @@ static struct train_words usual_words(const struct run_kind *kind)
 static struct train_options usual_options(void)
 {
     return (struct train_options){ .trace_steps = 2, .trace_format = "chrome", .log_every = 1,
-                                   .listener = &run_reports,
                                    .plan = { .seed = 42, .chunks = 1, .comm_streams = USUAL_COMM_STREAMS,
                                              .tensor = tensor_scheme_at(0)->head.name,
                                              .attention = attention_scheme_at(0)->head.name,
@@ -114,7 +113,7 @@ enum error_code train_parse(struct train_options *options, const struct run_kind
     if (e || options->help) return e;
     e = options_describe(&options->settings, own.of, &w, false, err);
     if (!e && w.print_config) e = options_describe(&shown, own.of, &w, true, err);
-    if (!e) e = train_take(options, kind, &w, all.of, err);
+    if (!e) e = train_take(options, &w, all.of, err);
     if (!e && shown && launcher_rank() == 0) fputs(shown, stdout);
     options->help = shown != NULL;
     free(shown);

@@ -1,5 +1,5 @@
 /* options_data.c -- options of data parallelism: which device keeps what. */
-#include "emulated_devices/cli/train/options/words.h"
+#include "emulated_devices/cli/train/options/options.h"
 
 static const char *const codes[] = { "int8", "int4", NULL };
 
@@ -11,8 +11,7 @@ void data_options(struct option_list *to, struct train_options *options, struct 
         { "--data-parallel", "NAME", OPTION_STRING, &words->data.scheme,
           .help = "the scheme, by its name in `orrery list data`; default: ddp" },
         { "--zero", "STAGE", OPTION_INT, &words->data.zero, .min = 0, .max = 3,
-          .help = "short for --data-parallel: 0 is ddp, 1 to 3 are zero1 to zero3; default: --data-parallel "
-                  "decides" },
+          .help = "short for --data-parallel: 0 is ddp, 1 to 3 are zero1 to zero3; default: --data-parallel decides" },
         { "--shard-group", "N", OPTION_INT, &options->plan.data.group, .min = 1, .max = 4096,
           .help = "N neighbours along dp share what the scheme shards; default: all devices along dp, for buff "
                   "those along cp" },

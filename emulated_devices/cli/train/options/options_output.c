@@ -1,5 +1,5 @@
 /* options_output.c -- options of virtual time, checking and output. */
-#include "emulated_devices/cli/train/options/words.h"
+#include "emulated_devices/cli/train/options/options.h"
 
 static const char *const trace_formats[] = { "chrome", "chakra", "goal", NULL };
 static const char *const whens[] = { "no", "yes", "auto", NULL };

@@ -1,5 +1,5 @@
 /* options_schemes.c -- options of `orrery train` that say how devices share the work. */
-#include "emulated_devices/cli/train/options/words.h"
+#include "emulated_devices/cli/train/options/options.h"
 
 static const char *const placements[] = { "even", "speed", NULL };
 static const char *const encoder_places[] = { "everywhere", "apart", NULL };
@@ -59,8 +59,7 @@ void scheme_options(struct option_list *to, struct train_options *options, struc
         { "--chunks", "N", OPTION_INT, &options->plan.chunks, .min = 1, .max = 64, .given = &words->chunks_given,
           .help = "stages on each device of the pipeline" },
         { "--placement", "NAME", OPTION_CHOICE, &words->placement, .choices = placements,
-          .help = "how layers are spread over stages: evenly, or in proportion to the speed of the cluster's "
-                  "devices" },
+          .help = "how layers are spread over stages: evenly, or in proportion to the speed of the cluster's devices" },
         { "--skip", "N", OPTION_INT, &options->plan.skip, .min = 0, .max = 4096,
           .help = "stages that each microbatch of skippipe skips; 0: a third of the middle stages" },
         { "--update-every", "N", OPTION_INT, &options->plan.update_every, .min = 0, .max = 1e6,

@@ -1,5 +1,5 @@
 /* options_training.c -- options of the model, its text and its training. */
-#include "emulated_devices/cli/train/options/words.h"
+#include "emulated_devices/cli/train/options/options.h"
 #include "ref/optim/rates.h"
 
 void training_options(struct option_list *to, struct train_options *options, struct train_words *words)

@@ -1,0 +1,60 @@
+/* kinds.c -- which options of `orrery train` do not belong to `orrery infer`, `plan`, and topics of `show`. */
+#include "emulated_devices/cli/train/train.h"
+
+/* Options of training that a run without steps does not have. */
+static const char *const of_training[] = {
+    "--recompute", "--update-every", "--local-steps", "--outer-lr", "--outer-momentum", "--reshard-after-forward",
+    "--bucket", "--reduce-scatter", "--quantize-gradients", "--offload-slice", "--offload-stride", "--grad-dtype",
+    "--loss-scale", "--dropout", "--router-speed", "--optimizer", "--mezo-eps", "--perturb", "--lr", "--min-lr",
+    "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",
+    "--clip", "--weight-decay", "--as", "--rank", "--refresh", "--galore-scale", "--history",
+    "--damping", "--timeline", "--dump", "--dump-passes", "--isolate", "--paranoid", "--save", "--save-every",
+    "--keep", "--eval-every", "--owners-out", "--resume", "--override",
+    "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack",
+    "--unfolded", "--dry-run", NULL
+};
+
+const struct run_kind run_infer = {
+    .command = "infer", .without = of_training, .steps = 100, .infers = true,
+    .what = "Run the forward passes of a model on a mesh of emulated devices, on held-out text.\n"
+            "Its weights do not change; --model DIR says which they are.",
+};
+
+/* Options of a run that has numbers, text and processes. */
+#define OF_NUMBERS                                                                                  \
+    "--data", "--eval-data", "--pack", "--sample", "--check", "--dump", "--dump-passes",            \
+    "--isolate", "--paranoid",                                                                      \
+    "--backend", "--direct", "--wait-limit", "--threads", "--save", "--save-every", "--keep",       \
+    "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \
+    "--resume", "--override",                                                                       \
+    "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",                    \
+    "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--modalities",       \
+    "--encoders", "--bridge-chunks", "--encoder-slack", "--dry-run"
+
+static const char *const of_numbers[] = { OF_NUMBERS, NULL };
+
+/* A drawing is no report of a run: its JSON is that of every command. */
+static const char *const of_reports[] = { OF_NUMBERS, "--json", NULL };
+
+const struct run_kind run_plan = {
+    .command = "plan", .without = of_numbers, .steps = 1,
+    .what = "What a training step would take on a mesh of up to 16384 devices, without running it: memory,\n"
+            "messages and virtual time of every device, and whether it fits.\n"
+            "Takes the options of `orrery train` that say what is trained where. The numbers are those of a run,\n"
+            "to the byte and the picosecond. Tokens of a mixture go to the experts that --load says, by default to\n"
+            "all evenly; a run with the same --load sends them there, too.\n"
+            "The exit status is 3 if a device needs more memory than --memory, or else its cluster's, allows.",
+};
+
+/* `orrery show data`, `memory` and `plan`: a plan that is drawn. */
+#define SHOWS(topic, about)                                                                         \
+    { .command = "show " topic, .without = of_reports, .steps = 1,                                      \
+      .what = about "\nTakes the options of `orrery plan`, and --svg FILE.  Without any of a mesh it " \
+                    "is --dp 4,\nwithout a model tiny." }
+
+const struct run_kind run_show_data = SHOWS("data", "Draw who holds and sends what of weights, gradients and optimizer "
+                                                    "state, pass by pass.\nA first word NAME is short for "
+                                                    "--data-parallel NAME.");
+const struct run_kind run_show_memory = SHOWS("memory", "Draw what the fullest device holds, pass by pass.");
+const struct run_kind run_show_plan = SHOWS("plan", "Draw which device has which layers, heads, sequences, tokens and "
+                                                    "experts.");

@@ -1,0 +1,14 @@
+/* plugin.h -- --plugin FILE: compiles plug-ins, and loads them in every process of a job.  main calls it. */
+#ifndef ORRERY_COURSE_PLUGIN_H
+#define ORRERY_COURSE_PLUGIN_H
+
+#include "ref/error.h"
+
+/**
+ * Load the plug-ins of the environment, then those of the words `--plugin FILE`, which are taken out.  Call before
+ * anything reads a registry.  Devices that this process starts load the same ones.
+ * @return OK; ERR_USAGE, ERR_FILE, ERR_FORMAT as plugin_load, or if FILE does not compile.
+ */
+enum error_code load_plugins(int *argc, char **argv, struct error *);
+
+#endif

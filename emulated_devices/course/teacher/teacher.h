@@ -1,0 +1,30 @@
+/* teacher.h -- what teachers have and students have not: solutions, wrong solutions, and what makes folders of them.
+ *
+ * A student's source tree is without this folder (tutorials/teacher/student_tree.sh), and the installed program without
+ * its objects (the Makefile's student program), so that `orrery course` is no command there.
+ */
+#ifndef ORRERY_COURSE_TEACHER_H
+#define ORRERY_COURSE_TEACHER_H
+
+#include "emulated_devices/course/folder.h"
+
+/** Write a teacher's folder, which must be new: solutions, mutants, hidden seed, what Gradescope and GitHub need. */
+enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct error *);
+
+/** Write the lessons' files without their solutions, with the choices of all variants, into the lessons' folders in
+ *  this one: a tutorials/ for programs of students. */
+enum error_code write_skeletons(const char *folder, struct error *);
+
+/* A proof tries the mutant of this name alone, or `most` of each lesson at equal distances; 0: all. */
+struct proof_part { int most; const char *name; };
+
+/** Is told what came of each thing that was tried.  @param word  "ok", "WRONG" or "skip"; NULL: a lesson begins.
+ *  @param name  of the wrong solution or of the lesson.  @param text  what it loses, or what is wrong. */
+typedef void proof_listener(const char *word, const char *name, const char *text);
+
+/** Try the grader: the skeleton must have 0 points, the solution all, each mutant must lose what it says.
+ *  @return OK; ERR_CHECK if one does not; ERR_USAGE if no chosen lesson has a mutant of the name. */
+enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant, struct proof_part part, bool sanitize,
+                              proof_listener *, struct error *);
+
+#endif

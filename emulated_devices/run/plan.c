@@ -1,0 +1,224 @@
+/* plan.c -- a training step of any mesh without its numbers, in this process: runs every device dry, replays what
+ * devices share, and reports.  `orrery plan` and --dry-run call on rank 0. */
+#include "emulated_devices/device/contention.h"
+#include "emulated_devices/draw/timeline.h"
+#include "emulated_devices/run/report/plan_report.h"
+#include "emulated_devices/train/dry_run/alone.h"
+#include "ref/io/terminal.h"
+#include "ref/machine/measure.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- all devices ------------------------------------------------------------------------------------------------- */
+
+static struct plan_peak plan_peak_of(const struct trainer *trainer)
+{
+    const struct arena *a = &trainer->device->arena;
+    struct plan_peak p = { .use = a->at_peak, .doing = a->doing_at_peak };
+    memcpy(p.blocks, a->blocks_at_peak, sizeof p.blocks);
+    return p;
+}
+
+static enum error_code take_report(struct trainer *trainer, void *context, struct error *err)
+{
+    struct train_record *r = context;
+    const struct train_options *o = r->options;
+    r->device[trainer->comm->rank] = report_of_device(trainer, o->steps);
+    r->plan->peak[trainer->comm->rank] = plan_peak_of(trainer);
+    return o->timeline ? fail_about(err, timeline_write(trainer, o->timeline, r->out, err), "--timeline") : OK;
+}
+
+/* All that is said of the device that ran is true of those that it stands for. */
+static void plan_spread(const struct train_record *record, const struct folding *folding)
+{
+    for (int rank = 0; rank < folding->mesh.devices; rank++) {
+        const int stands = folding_stands_for(folding, rank);
+        if (stands != rank) record->device[rank] = record->device[stands], record->device[rank].rank = rank;
+        if (record->device[rank].peak.total > record->device[record->plan->fullest].peak.total)
+            record->plan->fullest = rank;
+    }
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+static void close_events(struct events **events, int devices)
+{
+    for (int d = 0; d < devices && events; d++) {
+        if (events[d]) events_free(events[d]);
+        free(events[d]);
+    }
+    free(events);
+}
+
+static struct events **open_events(int devices, int64_t *left, struct error *err)
+{
+    struct events **events = calloc((size_t)devices, sizeof *events);
+    bool opened = events != NULL;
+    for (int d = 0; d < devices && opened; d++) {
+        opened = (events[d] = calloc(1, sizeof **events)) != NULL;
+        if (opened) events[d]->left = left;
+    }
+    if (opened) return events;
+    close_events(events, devices);
+    fail(err, ERR_MEMORY, "no memory for the events of %d devices", devices);
+    return NULL;
+}
+
+static enum error_code replay_on(const struct cluster *cluster, struct events **events, int devices, picoseconds *most,
+                                 struct error *err)
+{
+    picoseconds *end = calloc((size_t)devices, sizeof *end);
+    const enum error_code e = end ? contention_replay(cluster, events, devices, end, err)
+                                  : fail(err, ERR_MEMORY, "no memory to replay %d devices", devices);
+    *most = 0;
+    for (int d = 0; d < devices && !e; d++) *most = end[d] > *most ? end[d] : *most;
+    free(end);
+    return e;
+}
+
+/* The step once more, now that all messages of all devices are known.  Where messages and computing hinder each other,
+ * first as if they did not: such a replay leaves the times of work as they are. */
+static enum error_code replay(struct train_record *record, struct events **events, struct error *err)
+{
+    const int devices = record->options->plan.mesh.devices;
+    struct cluster eased = record->options->cluster;
+    const bool hindered = eased.contention.compute_percent > 0 || eased.no_progress;
+    eased.contention = (struct contention){ 0 }, eased.no_progress = false;
+    const enum error_code e = hindered ? replay_on(&eased, events, devices, &record->unhindered, err) : OK;
+    return e ? e : replay_on(&record->options->cluster, events, devices, &record->replayed, err);
+}
+
+/* ---- the report -------------------------------------------------------------------------------------------------- */
+
+static const struct device_report *plan_fullest(const struct train_record *record)
+{
+    return &record->device[record->plan->fullest];
+}
+
+/* The memory that is missing, or what of it is used. */
+static void report_fit(const struct train_record *record)
+{
+    const struct train_options *o = record->options;
+    const struct device_report *d = plan_fullest(record);
+    const uint64_t has = report_budget(o), needs = d->peak.total;
+    char place[64], how[80];
+    if (has == 0) return;
+    if (needs > has) snprintf(how, sizeof how, "%s too much", size_format(needs - has).text);
+    else snprintf(how, sizeof how, "%.1f %%", 100 * (double)needs / (double)has);
+    say(record->out, 8, "fits    %s: device %d (%s) needs %s of %s, %s", needs <= has ? "yes" : "NO", d->rank,
+        mesh_describe(&o->plan.mesh, d->rank, place, sizeof place), size_format(needs).text, memory_format(has).text,
+        how);
+}
+
+static void report_folding(const struct train_record *record)
+{
+    const struct dry_run *f = &record->folded;
+    char text[80];
+    if (record->options->plan.mesh.devices == 1) return;
+    say(record->out, 8, "folded  %s: %d of %d devices ran%s%s%s",
+            folding_describe(&f->folding, text, sizeof text), f->crew.lives, record->options->plan.mesh.devices,
+            f->why[0] ? " (" : "", f->why, f->why[0] ? ")" : "");
+}
+
+enum { CHANGES = 3 };                    /* that are named if a plan does not fit */
+
+/* List the changes that would fit, a line each. */
+static void report_changes(const struct train_record *record)
+{
+    const struct train_options *o = record->options;
+    struct plan_space near = { .base = &o->plan, .devices = o->plan.mesh.devices };
+    struct change change[CHANGES];
+    struct error unread;
+    near.only[BY_OFFLOAD] = "none,optimizer";
+    if (plan_space_open(&near, &unread)) return;
+    const int n = search_changes(&near, &o->plan, report_budget(o), change, CHANGES);
+    plan_space_close(&near);
+    report_changes_print(record->out, change, n);
+}
+
+static bool is_too_full(const struct train_record *record)
+{
+    const uint64_t has = report_budget(record->options);
+    return has > 0 && plan_fullest(record)->peak.total > has;
+}
+
+static void plan_report(const struct train_record *record)
+{
+    report_memory(record);
+    report_traffic(record);
+    fprintf(record->out, "\n");
+    plan_report_peak(record);
+    plan_report_path(record);
+    report_virtual_time(record);
+    plan_report_waits(record);
+    report_folding(record);
+    report_fit(record);
+    if (is_too_full(record)) report_changes(record);
+    fprintf(record->out, "planned in %s, without numbers\n", time_format(record->seconds[0]).text);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static enum error_code exceeds(const struct train_record *record, struct error *err)
+{
+    const struct train_options *o = record->options;
+    const struct device_report *d = plan_fullest(record);
+    const uint64_t has = report_budget(o);
+    char place[64];
+    if (!is_too_full(record)) return OK;
+    return fail(err, ERR_CHECK, "--memory %s: device %d (%s) needs %s, %s more", size_word(has).text, d->rank,
+                mesh_describe(&o->plan.mesh, d->rank, place, sizeof place), size_format(d->peak.total).text,
+                size_format(d->peak.total - has).text);
+}
+
+static enum error_code plan_run(const struct train_options *options, struct train_record *record, struct error *err)
+{
+    const int devices = options->plan.mesh.devices;
+    const bool replays = cluster_replays(&options->cluster);
+    int64_t left = STEP_MOST_EVENTS;   /* for the path; a replay needs all */
+    struct events **events = open_events(devices, replays ? NULL : &left, err);
+    struct plan p = options->plan;
+    const double start = measure_now();
+    if (events == NULL) return ERR_MEMORY;
+    report_shape(record);
+    fflush(record->out);
+    train_set_rates(&p.hyper, options, 0);
+    enum error_code e = dry_run(&p, options->steps, options->unfolded, events, NULL, take_report, record,
+                                &record->folded, err);
+    if (!e && replays) e = replay(record, events, err);
+    if (!e) e = plan_path_of(&record->plan->path, &options->cluster, &record->folded.folding, events, err);
+    close_events(events, devices);
+    if (e) return e;
+    plan_spread(record, &record->folded.folding);
+    record->steps = options->steps, record->seconds[0] = measure_now() - start;
+    if (options->plan.mesh.devices == 1 || alone_step_time(&options->plan, &record->alone, &record->alone_kept, NULL))
+        record->alone = 0;
+    plan_report(record);
+    if (options->json) e = fail_about(err, report_json(record, "orrery plan", options->json, err), "--json");
+    return e ? e : exceeds(record, err);
+}
+
+enum error_code plan_step(const struct train_options *options, struct error *err)
+{
+    const size_t devices = (size_t)options->plan.mesh.devices;
+    struct plan_findings findings = { .peak = calloc(devices, sizeof *findings.peak) };
+    struct train_record r = { .options = options, .out = run_stream(options), .overridden = "", .plan = &findings };
+    r.step = calloc((size_t)options->steps + 1, sizeof *r.step);
+    r.seconds = calloc((size_t)options->steps + 1, sizeof *r.seconds);
+    r.device = calloc(devices, sizeof *r.device);
+    const enum error_code e = r.step && r.seconds && r.device && findings.peak
+                                  ? plan_run(options, &r, err) : fail(err, ERR_MEMORY, "no memory for the record");
+    free(r.step), free(r.seconds), free(r.device), free(findings.peak);
+    return e;
+}
+
+enum error_code train_plan(const struct train_options *options, struct error *err)
+{
+    struct train_options once = *options;
+    const char *const flag = options->plan.batches ? "--batches" : options->pack ? "--pack"
+                           : options->plan.encoders.kinds > 0 ? "--modalities" : NULL;
+    if (flag)
+        return fail(err, ERR_USAGE, "--dry-run: with %s, what is sent and held is known only in a run", flag);
+    once.steps = 1, once.plan.cluster = &once.cluster;
+    return plan_step(&once, err);
+}

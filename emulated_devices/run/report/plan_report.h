@@ -1,0 +1,29 @@
+/* plan_report.h -- what `orrery plan` says besides what a run does: the critical path, waits, the peak's moment. */
+#ifndef ORRERY_TRAIN_PLAN_REPORT_H
+#define ORRERY_TRAIN_PLAN_REPORT_H
+
+#include "emulated_devices/run/report/report.h"
+#include "emulated_devices/search/search.h"
+#include "emulated_devices/train/dry_run/step_path.h"
+
+/* Memory of a device at its peak. */
+struct plan_peak { struct arena_use use; struct doing doing; uint32_t blocks[ARENA_TAG_COUNT]; };
+
+/* All that a plan says besides. */
+struct plan_findings {
+    struct plan_path path;              /* which work and messages the step's time consists of */
+    struct plan_peak *peak;             /* [devices], of those that ran */
+    int fullest;                        /* the device that needs most */
+};
+
+void plan_report_path(const struct train_record *);
+void plan_report_waits(const struct train_record *);
+void plan_report_peak(const struct train_record *);
+
+/** Everything of these, and the folding, as one object. */
+void plan_report_json(cJSON *root, const struct train_record *);
+
+/** Print a line for each of n changes: the memory and the time of the plan with it, and its words.  n may be 0. */
+void report_changes_print(FILE *out, const struct change *change, int n);
+
+#endif

@@ -1,0 +1,126 @@
+/* report_speed.c -- virtual time of a step, and what follows for each device: tokens, operations, utilization. */
+#include "emulated_devices/run/report/report_speed.h"
+#include "ref/io/figures.h"
+#include "ref/io/json.h"
+#include "ref/io/terminal.h"
+#include <stdio.h>
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+double report_mean_sequences(const struct train_record *record)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < record->steps; i++)
+        sum += plan_sequences_of(&record->options->plan, record->first_step + i);
+    return record->steps > 0 ? (double)sum / (double)record->steps : 0;
+}
+
+double report_virtual_step(const struct train_record *record)
+{
+    int64_t most = 0;
+    for (int d = 0; d < record->options->plan.mesh.devices; d++)
+        if (record->device[d].virtual_time > most) most = record->device[d].virtual_time;
+    return record->steps > 0 ? (double)most / (double)record->steps : 0;
+}
+
+/* The operations that count in a utilization: forward passes, and twice as many in the backward pass. */
+static double counted_flops(const struct plan *plan, enum attention_count count)
+{
+    const double passes = plan->optimizer->forward_only ? plan_passes(plan) : 3;
+    return passes * (count == ATTENTION_WHOLE ? model_forward_flops_whole(&plan->model, plan->B, plan->S)
+                                              : model_forward_flops(&plan->model, plan->B, plan->S));
+}
+
+struct virtual_speed virtual_speed_of(const struct train_record *record)
+{
+    const struct plan *p = &record->options->plan;
+    const double step = record->replayed > 0 ? (double)record->replayed / (double)record->steps
+        : report_virtual_step(record);
+    const double devices = p->mesh.devices, B = report_mean_sequences(record), seconds = 1e-12 * step;
+    const double rate = 1e6 * (double)record->options->cluster.flop_rate[p->dtype];
+    struct virtual_speed s = { .seconds = seconds };
+    if (!(seconds > 0)) return s;
+    s.tokens = B * (double)p->S / seconds / devices;
+    for (enum attention_count k = 0; k < ATTENTION_COUNTS; k++) {
+        s.flops[k] = counted_flops(p, k) * B / (double)p->B / seconds / devices;
+        s.utilization[k] = rate > 0 ? s.flops[k] / rate : 0;
+    }
+    return s;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+static void report_replay(const struct train_record *record)
+{
+    const struct cluster *c = &record->options->cluster;
+    const bool slows = c->contention.compute_percent > 0;
+    char without[80] = "";
+    if (record->unhindered > 0)
+        snprintf(without, sizeof without, "; %s without %s",
+                 picoseconds_format((double)record->unhindered / (double)record->steps).text,
+                 slows && c->no_progress ? "these two" : "this");
+    say(record->out, 8, "        %s a step with %s%s%s%s%s, replayed in order of time%s",
+        picoseconds_format((double)record->replayed / (double)record->steps).text,
+        c->shares > 0 ? "the links that devices share" : "",
+        c->shares > 0 && (slows || c->no_progress) ? " and " : "", slows ? "computing slowed by messages" : "",
+        slows && c->no_progress ? " and " : "", c->no_progress ? "no progress while a device computes" : "", without);
+}
+
+uint64_t report_budget(const struct train_options *options)
+{
+    return options_given(options->words.argc, options->words.argv, "--memory") ? options->memory
+           : options->cluster.memory;
+}
+
+/* Whether one device of the cluster could hold what it keeps of the model: otherwise there is no speed-up over it. */
+static bool fits_alone(const struct train_record *record)
+{
+    const uint64_t budget = report_budget(record->options);
+    return record->alone > 0 && (budget == 0 || record->alone_kept <= budget);
+}
+
+static void report_utilization(const struct train_record *record)
+{
+    static const char *const names[] = { [ATTENTION_BY_HALF] = "by half", [ATTENTION_WHOLE] = "whole" };
+    const struct virtual_speed s = virtual_speed_of(record);
+    if (!(s.tokens > 0)) return;
+    say(record->out, 8, "        %s tokens/s/device", count_format(s.tokens).text);
+    for (enum attention_count k = 0; k < ATTENTION_COUNTS && s.utilization[k] > 0; k++)
+        say(record->out, 8, "        %s/device, MFU %.1f %% (attention %s)", flop_rate_format(s.flops[k]).text,
+            100 * s.utilization[k], names[k]);
+}
+
+void report_virtual_time(const struct train_record *record)
+{
+    const double step = report_virtual_step(record);
+    char beside[100] = "";
+    if (fits_alone(record) && step > 0)
+        snprintf(beside, sizeof beside, "; on one device of it %s, speed-up %.2f",
+                 picoseconds_format((double)record->alone).text, (double)record->alone / step);
+    say(record->out, 8, "virtual %s a step on cluster %s%s", picoseconds_format(step).text,
+        record->options->cluster.name, beside);
+    if (record->replayed > 0) report_replay(record);
+    else if (cluster_replays(&record->options->cluster))
+        say(record->out, 8,
+            "        (without contention: `orrery plan` replays the step with what devices of this cluster "
+            "share, slow or leave to each other)");
+    else fprintf(record->out, "        (contention is not modelled)\n");
+    report_utilization(record);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static void report_speed_add_counts(cJSON *to, const char *key, const double *count)
+{
+    json_add(cJSON_AddObjectToObject(to, key), "attention_by_half %g attention_whole %g", count[ATTENTION_BY_HALF],
+             count[ATTENTION_WHOLE]);
+}
+
+void report_speed_json(cJSON *root, const struct train_record *record)
+{
+    const struct virtual_speed s = virtual_speed_of(record);
+    if (!(s.tokens > 0)) return;
+    cJSON *o = json_add(cJSON_AddObjectToObject(root, "virtual_speed"), "tokens_per_second_per_device %g", s.tokens);
+    report_speed_add_counts(o, "flops_per_second_per_device", s.flops);
+    if (s.utilization[ATTENTION_BY_HALF] > 0) report_speed_add_counts(o, "model_flops_utilization", s.utilization);
+}

@@ -1,0 +1,72 @@
+/* words.h -- the command line of a run, before it is understood.  cli/train/options/ fills the words from its tables;
+ * take.c makes a plan of them. */
+#ifndef ORRERY_RUN_WORDS_H
+#define ORRERY_RUN_WORDS_H
+
+#include "emulated_devices/run/run.h"
+
+/* Options that change the model. */
+struct model_flags {
+    const char *router;                 /* rule of a mixture's router; NULL: the model's */
+    double speed, top_p;                /* of its bias, -1: the rule's; of its choice, 0: the model's */
+    double z_loss;                      /* coefficient of the routers' z loss; -1: the model's */
+    int zero;                           /* experts without computation; 0: the model's */
+    int shared;                         /* shared experts; -1: the model's */
+    bool shared_gate;                   /* --shared-gate: a token weighs the shared experts' result itself */
+    int streams, prefix;                /* parallel streams, tokens of a prefix; 0: the model's */
+};
+
+/* The flags of the slow tier; NULL and 0: not given. */
+struct offload_flags { const char *classes, *to; int slice, stride; bool chosen; uint64_t cache; };
+enum { OFFLOAD_SLICE = 1 << 16 };       /* elements, by default */
+
+/* Flags of data parallelism that are not stored in the request directly. */
+struct data_flags {
+    const char *scheme, *shards, *weights, *gradients;  /* --data-parallel, --shards, --quantize-weights, --quantize-
+                                         * gradients; NULL: not given */
+    int zero, block, local_steps;
+    bool reshard, prefetch, block_given, momentum_given;
+};
+
+/* Flags of low-rank optimizers; 0, below 0: not given. */
+struct low_rank_flags { int rank, refresh, history; double scale, damping; };
+
+/* Values of flags that are not stored in struct train_options directly. */
+struct train_words {
+    const char *config;                 /* the file that was read before; NULL: none */
+    bool print_config;                  /* show the settings instead of running */
+    int argc;                           /* the words from which they were read */
+    char *const *argv;                  /* [argc] */
+    const char *attention, *dispatch, *affinity, *owners, *encoders, *batches, *model, *backend, *grad_dtype, *as,
+                *balance_over;
+                                        /* NULL: not given */
+    const char *placement, *dtype, *cluster, *optimizer, *direct;
+    int size[AXIS_COUNT];
+    int batch, seq, micro, lr_steps, vocabulary;        /* 0: not given */
+    int steps, warmup;                  /* warmup -1: not given */
+    const char *rates;                  /* the schedule of the learning rate */
+    int lr_decay;                       /* its last steps; 0: not given */
+    double lr, min_lr, clip, decay, dropout, distance;          /* -1: not given */
+    double limit;                       /* of waiting, in seconds */
+    uint64_t bucket;                    /* bytes */
+    bool untied, chunks_given;
+    bool infers;                        /* `orrery infer`: forward passes alone */
+    struct offload_flags offload;
+    struct model_flags changed;
+    struct data_flags data;
+    struct low_rank_flags low_rank;
+};
+
+/** Make a plan of what was read: add a checkpoint's settings and then defaults, and check it.
+ *  @param table  of all options, to take a checkpoint's settings.  @return OK or the first problem. */
+enum error_code train_take(struct train_options *, struct train_words *, const struct option *table, struct error *);
+
+/* ---- shared by the files of this folder -------------------------------------------------------------------------- */
+
+/** Change a model as its options say.  @return OK; ERR_USAGE if the model has nothing of the kind. */
+enum error_code take_changes(struct model_config *, const struct model_flags *, struct error *);
+
+/** Take what is kept where, and in which format.  @return OK or ERR_USAGE. */
+enum error_code take_storage(struct train_options *, const struct train_words *, struct error *);
+
+#endif

@@ -1,0 +1,107 @@
+/* job.c -- one device of a verifying job: runs families of cases one after another; rank 0 prints. */
+#include "emulated_devices/verify/jobs/job.h"
+#include "emulated_devices/verify/cases/cases.h"
+#include "ref/io/json.h"
+#include <stdio.h>
+#include <string.h>
+
+bool verify_takes(struct job *job, const char *name)
+{
+    /* A case of "zero3 /2" is of zero3. */
+    const size_t n = job->only ? strlen(job->only) : 0;
+    if (n > 0 && (strncmp(name, job->only, n) != 0 || (name[n] != '\0' && name[n] != ' '))) return false;
+    return job->place++ % job->part.of == job->part.number - 1;
+}
+
+cJSON *verify_begin_case(struct job *job, const char *family, const char *scheme, const struct error *verdict)
+{
+    cJSON *o = json_add(json_row(job->cases), "family %s scheme %s devices %d passed %hhd", family, scheme,
+                        job->world->size, verdict->code == OK);
+    if (verdict->code) json_add(o, "why %s", verdict->text);
+    job->count.cases++;
+    job->count.passed += verdict->code == OK;
+    return o;
+}
+
+void verify_refuse(struct job *job, const char *family, const char *what, const struct error *why)
+{
+    job->count.refused++;
+    if (!job->speaks) return;
+    json_add(json_row(job->cases), "family %s scheme %s devices %d refused %s", family, what, job->world->size,
+             why->text);
+}
+
+/* ---- families ---------------------------------------------------------------------------------------------------- */
+
+/* The kind of schemes of a family; collectives come first. */
+static enum scheme_kind kind_at(int place)
+{
+    for (int k = 0; k < SCHEME_KINDS; k++)
+        if (scheme_at((enum scheme_kind)k, 0) && --place == 0) return (enum scheme_kind)k;
+    return SCHEME_KINDS;
+}
+
+const char *verify_family(int place)
+{
+    if (place == 0) return "collectives";
+    const enum scheme_kind k = kind_at(place);
+    return k < SCHEME_KINDS ? scheme_kind_info(k)->family : NULL;
+}
+
+static enum error_code write_job(struct job *job, const char *path, struct error *err)
+{
+    cJSON *root = json_add(cJSON_CreateObject(), "devices %d run %d passed %d refused %d invariants %g",
+                           job->world->size, job->count.cases, job->count.passed, job->count.refused,
+                           (double)job->count.invariants);
+    cJSON_AddItemReferenceToObject(root, "cases", job->cases);
+    return json_finish(path, root, err);
+}
+
+void verify_print_count(struct verify_count all)
+{
+    printf("%d case%s, %d passed", all.cases, plural(all.cases), all.passed);
+    if (all.refused) printf("; %d refused", all.refused);
+    printf("; invariants compared %lld times", (long long)all.invariants);
+}
+
+static void print_count(const struct job *job)
+{
+    printf("\n%d device%s: ", job->world->size, plural(job->world->size));
+    verify_print_count(job->count);
+    printf("\n");
+    fflush(stdout);
+}
+
+static enum error_code run_families(struct job *job, struct cases *cases, const struct verify_options *options,
+                                    struct error *err)
+{
+    const char *family;
+    enum error_code e = OK;
+    for (int i = 0; (family = verify_family(i)) != NULL && !e; i++) {
+        if (options->what && strcmp(options->what, family) != 0) continue;
+        e = i == 0 ? verify_collectives(job, err) : kind_at(i) == SPATIAL_SCHEME ? verify_tiles(job, err)
+                                                : verify_schemes(job, cases, kind_at(i), err);
+    }
+    if (!e && job->prints) print_count(job);
+    if (!e && job->speaks && options->json) e = write_job(job, options->json, err);
+    if (!e && job->speaks && job->count.passed != job->count.cases)
+        e = fail(err, ERR_CHECK, "on %d device%s, %d of %d cases did not hold", job->world->size,
+                 plural(job->world->size), job->count.cases - job->count.passed, job->count.cases);
+    return comm_agree(job->world, e, err);
+}
+
+enum error_code verify_device(struct comm *world, const void *asked, struct error *err)
+{
+    const struct verify_options *o = asked;
+    struct job j = { .world = world, .speaks = world->rank == 0, .prints = world->rank == 0 && !o->quiet,
+                     .only = o->only, .part = o->part };
+    struct cases c;
+    if (world->size > VERIFY_MOST_DEVICES)
+        return fail(err, ERR_PLAN, "verify: %d devices are too many; at most %d", world->size, VERIFY_MOST_DEVICES);
+    j.cases = cJSON_CreateArray();
+    enum error_code e = comm_agree(world, cases_open(&c, world, world->size, err), err);
+    if (!e) e = run_families(&j, &c, o, err);
+    cases_close(&c);
+    cJSON_Delete(j.cases);
+    return e;
+}
