@@ -8,6 +8,8 @@
 #include "ref/io/text.h"
 #include "ref/model/transformer.h"
 #include "ref/model/weights.h"
+#include "ref/model/params.h"
+#include "ref/model/kinds.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

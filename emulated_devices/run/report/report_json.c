@@ -6,6 +6,7 @@
 #include "emulated_devices/model/charged.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
+#include "ref/model/params.h"
 
 static void add_plan(cJSON *root, const struct train_options *options)
 {
