@@ -96,8 +96,8 @@ static void add(int layer, const char *text, enum axis row_axis, enum axis col_a
     p->rows = dim[0], p->cols = dim[1], p->matrix = dim[1] > 1;
     p->row_axis = row_axis, p->col_axis = col_axis;
     const size_t n = (size_t)p->rows * p->cols;
-    float **const all[] = { &p->start, &p->w, &p->old, &p->first, &p->second, &p->g, &p->g_before };
-    for (int i = 0; i < 7; i++) *all[i] = calloc(n, sizeof(float));
+    float **const all[] = { &p->start, &p->w, &p->old, &p->first, &p->second, &p->most, &p->g, &p->g_before };
+    for (int i = 0; i < 8; i++) *all[i] = calloc(n, sizeof(float));
     double *wide = malloc(n * sizeof *wide);
     golden_numbers(full, wide, (int)n);
     for (size_t i = 0; i < n; i++) p->start[i] = (float)wide[i], p->w[i] = p->old[i] = stored(p->start[i]);

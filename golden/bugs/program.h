@@ -2,7 +2,8 @@
  * can be switched on (list.h).
  *
  *     cc -O2 golden/bugs/[!.]*.c -lm -o buggy
- *     ./buggy model gpt2|llama|moe|dropout DIR   write a model and batches, for `orrery golden make`; dropout: gpt2's
+ *     ./buggy model gpt2|llama|moe|dropout|warmup DIR   write a model and batches, for `orrery golden make`; dropout and
+ *                                                warmup: gpt2's
  *     ./buggy run GOLDEN OUT [OPTION VALUE]...   train its three steps, and dump what is computed
  *     ./buggy list                               all bugs, one a line
  *
@@ -66,7 +67,7 @@ struct param {
     enum axis row_axis, col_axis;       /* how tp cuts it */
     bool matrix;
     float *start, *w, *old;             /* [rows,cols]: master in fp32, what is computed with, that of the step before */
-    float *first, *second;              /* the optimizer's states */
+    float *first, *second, *most;       /* the optimizer's states; the largest second so far, for a bug */
     float *g, *g_before;                /* the whole gradient, and that of the step before */
 };
 extern struct param param[MOST_PARAMS];

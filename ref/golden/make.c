@@ -172,7 +172,8 @@ static enum error_code add_inputs(struct golden_tensors *list, const struct gold
         char name[RECORD_NAME];
         snprintf(name, sizeof name, "%s/lr", request->optimizer[i]->name);
         e = golden_tensors_add(list, name, tensor_1d(NULL, F64, golden->steps), &rates, err);
-        for (int64_t t = 0; t < golden->steps && !e; t++) tensor_set(rates, t, request->hyper[i].lr);
+        for (int64_t t = 0; t < golden->steps && !e; t++)
+            tensor_set(rates, t, request->rates ? request->rates[t] : request->hyper[i].lr);
     }
     return e ? e : add_start(list, golden, request->weights, err);
 }

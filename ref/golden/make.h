@@ -17,7 +17,8 @@ struct golden_request {
     const char *weights;                /* folder of the weights (weights.h); NULL: drawn from the seed */
     int optimizers;
     const struct optimizer *optimizer[GOLDEN_MOST_OPTIMIZERS];
-    struct hyperparameters hyper[GOLDEN_MOST_OPTIMIZERS];       /* lr: of all steps */
+    struct hyperparameters hyper[GOLDEN_MOST_OPTIMIZERS];       /* lr: of all steps, unless there are rates */
+    const double *rates;                /* [steps] of all optimizers; NULL: each has its own lr in all steps */
     const char *path;                   /* NAME.safetensors */
     double bound;                       /* of every tensor in every format, for a benchmark; 0: bounds are measured */
     /* Called before each part of the work, with a few words, and after each twin (bounds.h); may be NULL. */

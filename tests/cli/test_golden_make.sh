@@ -109,6 +109,9 @@ test_refusals() {
     refused 2 '--as: balance-over=microbatch: the golden file has no microbatches' "${to[@]}" --model mixtral-tiny --as torch,balance-over=microbatch
     refused 1 'is not finite: element' "${to[@]}" --optimizer sgd --lr 1e300 --clip 0 --steps 3
     refused 2 '--steps' "${to[@]}" --steps 65
+    refused 2 '--lr 0\.1,x: must be numbers' "${to[@]}" --lr 0.1,x
+    refused 2 '--lr -1: must be numbers' "${to[@]}" --lr -1
+    refused 2 '--lr: 2 rates for 3 steps: there must be one, or one of each step' "${to[@]}" --steps 3 --lr 0.1,0.2
     run golden make --help;             expect_status 0; expect_out '^usage: orrery golden make'; expect_columns 100
 }
 

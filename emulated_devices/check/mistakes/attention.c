@@ -33,12 +33,16 @@ struct attention_switches {
     int values;                         /* head h has the values of so many groups further */
     bool no_mean, no_scale, last_only;  /* backward: softmax taken for exp; scores; the group's last head only */
     bool no_cap, no_slope;              /* scores are not capped; backward: as if they were not */
+    double clamp;                       /* scores beyond plus or minus this are this; 0: none are */
+    int scores_bits, bits;              /* scores, and probabilities, are rounded to so many bits; 0: they are not */
+    int stale;                          /* keys and values of the sequence so many before */
+    bool padded;                        /* tokens without a label are not seen by others, as if they were padding */
 };
 
 #define WITH(...) .with = &(const struct attention_switches){ __VA_ARGS__ }
 
-/* Columns of the fused tensor [N, qkv_width]: where a head's query, key and value begin. */
-struct heads { int64_t width, query, key, value; };
+/* Columns of the fused tensor [N, qkv_width]: where a head's query, key and value begin.  row: the sequence's first. */
+struct heads { int64_t width, query, key, value, row; };
 
 /* This is the key/value group that query head h reads, with the mistake.  Right is h / (H / K). */
 static int64_t attention_group_of(const struct single *single, const struct attention_switches *switches, int64_t h)
@@ -55,13 +59,16 @@ static int64_t attention_group_of(const struct single *single, const struct atte
 }
 
 /* Keys and values may be wrong apart: with own_keys only values are, with own_values only keys. */
-static struct heads heads_of(const struct single *single, const struct attention_switches *switches, int64_t h)
+static struct heads heads_of(const struct single *single, const struct attention_switches *switches, int64_t row,
+                             int64_t h)
 {
     const struct model_config *c = single->context->config;
     const int64_t right = h / (c->H / c->K), wrong = attention_group_of(single, switches, h), k = switches->own_keys
         ? right : wrong,
                   v = switches->own_values ? right : (wrong + switches->values + c->K) % c->K;
-    return (struct heads){ qkv_width(c), h * c->A, (c->H + k) * c->A, (c->H + c->K + v) * c->A };
+    /* Stale keys and values lie in the rows of an earlier sequence; the first sequences have none before them. */
+    const int64_t back = switches->stale * single->cursor.batch.S, stale = back <= row ? back * qkv_width(c) : 0;
+    return (struct heads){ qkv_width(c), h * c->A, (c->H + k) * c->A - stale, (c->H + c->K + v) * c->A - stale, row };
 }
 
 static double dot(const double *a, const double *b, int64_t n)
@@ -82,6 +89,13 @@ static bool sees(const struct attention_switches *switches, int64_t window, int6
     /* With ahead = -1 the first token would see nothing; every program lets it see itself. */
     if (switches->ahead < 0 && s == 0) return t == 0;
     return t <= s + switches->ahead && (last == 0 || t > s - last);
+}
+
+/* Whether the token at t of the sequence that begins at this row has no label, and is hidden by the mistake. */
+static bool is_padding(const struct single *single, const struct attention_switches *switches, int64_t row, int64_t s,
+                       int64_t t)
+{
+    return switches->padded && t != s && single->cursor.batch.labels[row + t] < 0;
 }
 
 /* The scale of scores, without YaRN's factor, is the inverse root of this width. */
@@ -117,6 +131,13 @@ static double slope_of(const struct model_config *config, const struct attention
     return 1 - T * T;
 }
 
+/* Clamp or round a score, if the mistake does. */
+static double mistaken_score(const struct attention_switches *switches, double score)
+{
+    if (switches->clamp > 0) return fmax(-switches->clamp, fmin(switches->clamp, score));
+    return switches->scores_bits > 0 ? kept_in_bits(score, switches->scores_bits) : score;
+}
+
 /* P [S, S] = softmax(scale Q K^T) of one head of one sequence, with the mistakes.  Row q has the weights with which
  * query q reads the values. */
 static void probabilities(const struct single *single, const struct attention_switches *switches, int64_t window,
@@ -131,8 +152,9 @@ static void probabilities(const struct single *single, const struct attention_sw
         double top = -INFINITY, sum = 0;
         for (int64_t t = 0; t < S; t++) {
             /* A hidden key has the score minus infinity, and exp gives 0. */
-            P[q * S + t] = sees(switches, window, q, t)
-                               ? scale * dot(qkv + q * at.width + at.query, qkv + t * at.width + at.key, c->A)
+            P[q * S + t] = sees(switches, window, q, t) && !is_padding(single, switches, at.row, q, t)
+                               ? mistaken_score(switches, scale * dot(qkv + q * at.width + at.query,
+                                                                      qkv + t * at.width + at.key, c->A))
                                : switches->zeroed ? 0 : -INFINITY;
             /* ALiBi subtracts slope (q - t); head h has the slope 2^(-8 (h + 1) / H). */
             if (switches->alibi) P[q * S + t] -= exp2(-8 * (double)(at.query / c->A + 1) / (double)c->H)
@@ -143,6 +165,7 @@ static void probabilities(const struct single *single, const struct attention_sw
         for (int64_t t = 0; t < S; t++) sum += P[q * S + t] = exp(P[q * S + t] - top);
         if (switches->sink) sum += exp(-top);
         for (int64_t t = 0; t < S; t++) P[q * S + t] /= switches->undivided ? 1 : sum;
+        for (int64_t t = 0; t < S && switches->bits > 0; t++) P[q * S + t] = kept_in_bits(P[q * S + t], switches->bits);
     }
     /* The mistake: columns are divided by their sums, so that a key's weights add up to 1. */
     for (int64_t t = 0; t < S && switches->by_query; t++) {
@@ -165,9 +188,11 @@ static int64_t window_of(const struct model_config *config, const struct single_
 }
 
 /* Whether the mistake changes nothing in this model, or cannot be computed: with dropout no mask is applied here. */
-static bool attention_cannot(const struct model_config *config, const struct single_node *node,
+static bool attention_cannot(const struct single *single, const struct single_node *node,
                              const struct attention_switches *switches)
 {
+    const struct model_config *config = single->context->config;
+    if (switches->stale >= single->cursor.batch.B) return true;
     if ((switches->wider || switches->windowed)
         && window_of(config, node, switches) == model_window(config, node->layer)) return true;
     return ((switches->values || switches->first_group) && config->K == 1) || node->rate > 0 ||
@@ -181,11 +206,11 @@ static struct tensor forward_with(struct single *single, const struct single_nod
     const struct model_config *c = single->context->config;
     const struct tensor X = single_act(single, node->in[0]);
     const int64_t S = single->cursor.batch.S, V = value_width(c), ld = c->H * V;
-    if (!single_going(single) || attention_cannot(c, node, switches)) return tensor_none;
+    if (!single_going(single) || attention_cannot(single, node, switches)) return tensor_none;
     const struct tensor Y = single_new(single, tensor_rows(X), ld), P = single_new(single, S, S);
     for (int64_t row = 0; !single->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
-            const struct heads at = heads_of(single, switches, h);
+            const struct heads at = heads_of(single, switches, row, h);
             const double *qkv = numbers(X) + row * at.width;
             probabilities(single, switches, window_of(c, node, switches), qkv, at, numbers(P));
             /* Row q of Y adds up P[q, t] times the values of key t. */
@@ -263,12 +288,12 @@ static struct tensor attention_input(struct single *single, const struct single_
     const struct attention_switches *x = mistake->with;
     const struct tensor dY = single_grad(single, node->out), X = single_act(single, node->in[0]);
     const int64_t S = single->cursor.batch.S, group = c->H / c->K;
-    if (!single_going(single) || (x->last_only && group == 1) || attention_cannot(c, node, x)) return tensor_none;
+    if (!single_going(single) || (x->last_only && group == 1) || attention_cannot(single, node, x)) return tensor_none;
     const struct tensor dX = single_new(single, tensor_rows(X), tensor_cols(X)), P = single_new(single, S, S);
     /* A sequence begins every S rows; each head adds dQ, and its group's dK and dV. */
     for (int64_t row = 0; !single->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
-            const struct heads at = heads_of(single, x, h);
+            const struct heads at = heads_of(single, x, row, h);
             double *dx = numbers(dX) + row * at.width;
             if (x->last_only && h % group == group - 1) forget_keys(single, dx, at);
             head_backward(single, x, window_of(c, node, x), dx, numbers(X) + row * at.width,
@@ -287,7 +312,7 @@ static double off_in_head(const struct suspect *suspect, const struct single_nod
 {
     const struct single *s = suspect->s;
     const int64_t S = s->cursor.batch.S, V = value_width(s->context->config), ld = s->context->config->H * V;
-    const struct heads at = heads_of(s, switches, h);
+    const struct heads at = heads_of(s, switches, row, h);
     double off = 0;
     probabilities(s, switches, window_of(s->context->config, node, switches), qkv + row * at.width, at, P);
     for (int64_t q = 0; q < S; q++)
@@ -359,58 +384,92 @@ static void try_groups(struct suspect *suspect, const struct single_node *node, 
     if (tensor_present(Y)) suspect_explained(suspect, y, "%s", words);
 }
 
-/* Look for a window, chunks, a prefix or a factor of scores: the nearest in one head wins.  Only then the whole
+/* A search in one head of one sequence: what is nearest so far.  P [S, S] is to work in. */
+struct search {
+    const struct suspect *suspect;
+    const struct single_node *node;
+    const double *qkv;
+    int64_t row, head;
+    double *P;
+    struct attention_switches best;
+    double off;
+};
+
+/* @return whether these switches are the nearest so far. */
+static bool search_takes(struct search *search, struct attention_switches switches)
+{
+    const double here = off_in_head(search->suspect, search->node, &switches, search->qkv, search->row, search->head,
+                                    search->P);
+    if (!(here < search->off)) return false;
+    search->off = here, search->best = switches;
+    return true;
+}
+
+/* Try windows and chunks of every length, and prefixes: the first w tokens see each other. */
+static void search_masks(struct search *search, int64_t S)
+{
+    for (int w = 1; w < S; w++) {
+        search_takes(search, (struct attention_switches){ .behind = w });
+        search_takes(search, (struct attention_switches){ .chunk = w });
+        if (w > 1) search_takes(search, (struct attention_switches){ .prefix = w });
+    }
+}
+
+/* Try a number of scores on a logarithmic scale: 64 steps, then eight times finer around the nearest. */
+static void search_number(struct search *search, bool clamps)
+{
+    const double least = 0.02, most = 50;       /* 1 / sqrt(2500), and its inverse */
+    double from = log(least), to = log(most), at = 0;
+    for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
+        for (double c = from; c <= to; c += step)
+            if (search_takes(search, clamps ? (struct attention_switches){ .clamp = exp(c) }
+                                            : (struct attention_switches){ .times = exp(c) })) at = c;
+        from = at - step, to = at + step;
+    }
+}
+
+/* Offer the nearest of the searched mistakes, first with a round number: numbers in programs are round. */
+static void search_offer(const struct search *search, struct suspect *suspect, double *y)
+{
+    const struct attention_switches *best = &search->best;
+    struct attention_switches x = *best;
+    if (best->times > 0 || best->clamp > 0) {
+        x.times = round(best->times * 100) / 100, x.clamp = round(best->clamp * 100) / 100;
+        offer(suspect, search->node, &x, y, x.times > 0 ? "scores are %.4g times what they must be"
+                                                        : "scores are clamped to plus and minus %.4g",
+              x.times > 0 ? x.times : x.clamp);
+        if (suspect->words[0]) return;
+    }
+    offer(suspect, search->node, best, y,
+          best->times > 0    ? "scores are %.4f times what they must be"
+          : best->clamp > 0  ? "scores are clamped to plus and minus %.4f"
+          : best->prefix > 0 ? "a prefix: the first %.0f tokens see each other"
+          : best->chunk > 0  ? "a token sees only its own %.0f tokens: chunks in place of a mask"
+                             : "a window: a token sees the last %.0f only",
+          best->times > 0 ? best->times : best->clamp > 0 ? best->clamp : best->prefix > 0 ? best->prefix
+          : best->chunk > 0 ? best->chunk : best->behind);
+}
+
+/* Look for a window, chunks, a prefix, a factor or a clamp of scores: the nearest in one head wins.  Only then the whole
  * result is computed and offered. */
 static void try_numbers(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     struct single *s = suspect->s;
     enum { LONGEST = 256 };             /* tokens: beyond, a head is recomputed too often, S times for windows alone */
-    const double least = 0.02, most = 50;       /* factors that are looked for: 1 / sqrt(2500), and its inverse */
     const int64_t S = s->cursor.batch.S;
     const struct tensor X = single_act(s, node->in[0]), P = single_new(s, S, S);
-    struct attention_switches best = { 0 }, x = { 0 };
-    double off = INFINITY, here;
-    int64_t row = 0, head = 0;
+    struct search search = { .suspect = suspect, .node = node, .off = INFINITY };
     /* An explanation found already is better than a number that was searched. */
     if (pass != SINGLE_FORWARD || suspect->words[0] || !single_going(s) || node->rate > 0) return;
     if (suspect->rows % S != 0 || S > LONGEST) return;
-    find_head(suspect, &row, &head);
-    try_groups(suspect, node, numbers(X), row, numbers(P), y);
+    search.qkv = numbers(X), search.P = numbers(P);
+    find_head(suspect, &search.row, &search.head);
+    try_groups(suspect, node, numbers(X), search.row, numbers(P), y);
     if (suspect->words[0]) return;
-    /* The search tries windows and chunks of every length. */
-    for (int w = 1; w < S; w++)
-        for (int chunks = 0; chunks < 2; chunks++) {
-            x = chunks ? (struct attention_switches){ .chunk = w } : (struct attention_switches){ .behind = w };
-            here = off_in_head(suspect, node, &x, numbers(X), row, head, numbers(P));
-            if (here < off) off = here, best = x;
-        }
-    /* Prefixes: the first w tokens see each other. */
-    for (int w = 2; w < S; w++) {
-        x = (struct attention_switches){ .prefix = w };
-        here = off_in_head(suspect, node, &x, numbers(X), row, head, numbers(P));
-        if (here < off) off = here, best = x;
-    }
-    /* Try factors on a logarithmic scale: 64 steps, then eight times finer around the nearest. */
-    double from = log(least), to = log(most), at = 0;
-    for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
-        for (double c = from; c <= to; c += step) {
-            x = (struct attention_switches){ .times = exp(c) };
-            here = off_in_head(suspect, node, &x, numbers(X), row, head, numbers(P));
-            if (here < off) off = here, best = x, at = c;
-        }
-        from = at - step, to = at + step;
-    }
-    if (best.times > 0) {               /* numbers in programs are round */
-        x = best, x.times = round(best.times * 100) / 100;
-        offer(suspect, node, &x, y, "scores are %.4g times what they must be", x.times);
-        if (suspect->words[0]) return;
-    }
-    offer(suspect, node, &best, y,
-          best.times > 0   ? "scores are %.4f times what they must be"
-          : best.prefix > 0 ? "a prefix: the first %.0f tokens see each other"
-          : best.chunk > 0 ? "a token sees only its own %.0f tokens: chunks in place of a mask"
-                           : "a window: a token sees the last %.0f only",
-          best.times > 0 ? best.times : best.prefix > 0 ? best.prefix : best.chunk > 0 ? best.chunk : best.behind);
+    search_masks(&search, S);
+    search_number(&search, false);
+    search_number(&search, true);
+    search_offer(&search, suspect, y);
 }
 
 static const struct single_mistake attention_rows[] = {
@@ -458,6 +517,14 @@ static const struct single_mistake attention_rows[] = {
     { "ALiBi: scores fall with the distance of tokens", FORWARD | INPUT, WITH(.alibi = true) },
     { "wrong head map: heads have the values of the next group", FORWARD | INPUT, WITH(.values = 1) },
     { "wrong head map: heads have the values of the group before", FORWARD | INPUT, WITH(.values = -1) },
+    { "probabilities are rounded to bf16", FORWARD | INPUT, WITH(.bits = 8) },
+    { "probabilities are rounded to fp16 or tf32", FORWARD | INPUT, WITH(.bits = 11) },
+    { "scores are rounded to bf16", FORWARD | INPUT, WITH(.scores_bits = 8) },
+    { "scores are rounded to fp16 or tf32", FORWARD | INPUT, WITH(.scores_bits = 11) },
+    { "stale: keys and values are those of the sequence before", FORWARD, WITH(.stale = 1) },
+    { "stale: keys and values are those of two sequences before", FORWARD, WITH(.stale = 2) },
+    { "stale: keys and values are those of four sequences before", FORWARD, WITH(.stale = 4) },
+    { "tokens without a label are hidden, as if they were padding", FORWARD | INPUT, WITH(.padded = true) },
     { "keys get the gradient of the last query head of their group only", INPUT, WITH(.last_only = true) },
     { 0 }
 };

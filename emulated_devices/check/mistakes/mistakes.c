@@ -201,6 +201,9 @@ static void try_operation(struct suspect *suspect, const struct single_term *sho
 /* A result of zeros is explained by exactly this; a tolerance would let small results pass. */
 static void try_zeros(struct suspect *suspect, double *y)
 {
+    const struct single *s = suspect->s;
+    const struct single_mistakes *all = s->verdict.terms == 1 ? mistakes_of(s->verdict.term[0].node->operation) : NULL;
+    if (all && all->explains_zeros && s->verdict.term[0].pass == SINGLE_INPUT) return;
     memset(y, 0, (size_t)suspect->count * sizeof *y);
     if (norm_of(suspect->have, suspect->count) == 0) suspect_explained(suspect, y, "all of it is zero");
 }
@@ -326,12 +329,11 @@ static void try_summand(struct suspect *suspect, const struct single_term *term,
 
 /* ---- roundings --------------------------------------------------------------------------------------------------- */
 
-/* Whether x has at most so many bits of mantissa: the fraction times 2^bits is whole. */
-static bool has_bits(double x, int bits)
+double kept_in_bits(double x, int bits)
 {
     int exponent;
-    const double f = ldexp(frexp(x, &exponent), bits);
-    return f == floor(f);
+    const double fraction = frexp(x, &exponent);
+    return ldexp(nearbyint(ldexp(fraction, bits)), exponent - bits);
 }
 
 /* All numbers are those of a narrower format, which hardly happens by chance. */
@@ -339,7 +341,7 @@ static bool is_narrow(const struct suspect *suspect, int bits)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < suspect->count; i++) {
-        if (!has_bits(suspect->have[i], bits)) return false;
+        if (kept_in_bits(suspect->have[i], bits) != suspect->have[i]) return false;
         n += suspect->have[i] != 0;
     }
     return n > 3;

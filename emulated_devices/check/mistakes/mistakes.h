@@ -44,6 +44,7 @@ struct single_mistakes {
     const struct single_operation *of;
     const struct single_mistake *rows;  /* the last has no words */
     single_mistaken *make[SINGLE_BIAS + 1];     /* by pass; NULL: its rows are not tried */
+    bool explains_zeros;                /* a row says why a result is zero, which says more than that it is */
     /* Offers what is wrong with parts of its sums. */
     void (*parts)(struct suspect *, const struct single_node *, enum single_pass_kind, double *y);
 };
@@ -106,9 +107,6 @@ void suspect_rows(struct suspect *, const struct single_term *, double *y);
 /* A summand that was made from another tensor, or with another weight, of the same shape.  y: [count] to work in. */
 void suspect_inputs(struct suspect *, const struct single_term *, double *y);
 
-/* Try a rotation by other angles.  y: [count] to work in. */
-void suspect_rotation(struct suspect *, const struct single_node *, enum single_pass_kind, double *y);
-
 /* Try another mask of dropout in a summand of the result.  y: [count] to work in. */
 void suspect_masks(struct suspect *, const struct single_term *, double *y);
 
@@ -143,6 +141,9 @@ void suspect_forget(struct single_notes *);
 
 /** Offer the mistakes of the step whose result is suspected. */
 void suspect_step(struct suspect *, const struct stepping *);
+
+/* Round a number to so many bits of mantissa, the leading one counted: 8 are bf16's, 11 are fp16's and tf32's. */
+double kept_in_bits(double x, int bits);
 
 /* Try rows, columns, heads, pieces in other places. */
 void suspect_arrangement(struct suspect *);

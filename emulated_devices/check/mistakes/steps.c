@@ -9,6 +9,8 @@
 struct read {
     const struct stepping *t;
     const double *old, *g, *first, *second;     /* weight before it; gradient; the states after it, or before */
+    const double *largest;                      /* of all means of squares up to this step; a weight's */
+    const double *first_before, *second_before; /* the states before a weight's step; NULL: they are 0 */
     double clip, lr, decay;                     /* decay: of this parameter, times lr */
     int64_t n;
 };
@@ -34,9 +36,19 @@ enum {
     FIRST_PLAIN,
     SECOND_PLAIN,
     NESTEROV,
-    NO_MOMENT
+    NO_MOMENT,
+    EPS_SQUARED,
+    EPS_INSIDE_BEFORE,
+    EPS_SQUARED_BEFORE,
+    RATE_BEFORE,
+    RATE_NEXT,
+    RATE_FIRST,
+    AMSGRAD,
+    TWICE,
+    TWICE_COUNTED
 };
 
+#define STEPPED_TWICE "it is stepped twice, as a tied matrix by both of its layers"
 #define NESTEROVS "the step is Nesterov's: it looks ahead by the gradient"
 
 static const struct { const char *words; int which; } of_weights[] = {
@@ -59,6 +71,15 @@ static const struct { const char *words; int which; } of_weights[] = {
     { "the second moment is not corrected for its start at zero", SECOND_PLAIN },
     { NESTEROVS, NESTEROV },
     { "the gradient is in place of the first moment", NO_MOMENT },
+    { "the square of eps is added inside the root", EPS_SQUARED },
+    { "eps is added inside the root, before the correction of the moments", EPS_INSIDE_BEFORE },
+    { "the square of eps is added inside the root, before the correction of the moments", EPS_SQUARED_BEFORE },
+    { "the learning rate is that of the step before", RATE_BEFORE },
+    { "the learning rate is that of the next step", RATE_NEXT },
+    { "the learning rate is that of step 1: the schedule has started again", RATE_FIRST },
+    { "amsgrad: it is divided by the root of the largest mean of squares of all steps", AMSGRAD },
+    { STEPPED_TWICE, TWICE },
+    { STEPPED_TWICE ", and each counts as a step", TWICE_COUNTED },
 };
 
 /* The weight loses this part of itself by decay, with the mistake. */
@@ -74,13 +95,49 @@ static double decay_of(const struct read *read, int which)
     }
 }
 
+/* With the mistake the step has the rate of another step.  0: there is no such step, or its rate is the same. */
+static double other_rate(const struct read *read, int which)
+{
+    const int64_t k = read->t->k, other = which == RATE_BEFORE ? k - 1 : which == RATE_NEXT ? k + 1 : 0;
+    if (other < 0 || other >= read->t->o->steps || (which == RATE_FIRST && k < 2)) return 0;
+    return read->t->o->lr[other] == read->lr ? 0 : read->t->o->lr[other];
+}
+
+static bool is_rate(int which) { return which == RATE_BEFORE || which == RATE_NEXT || which == RATE_FIRST; }
+
+/* Whether the step cannot have the mistake, or the mistake changes nothing. */
+static bool steps_cannot(const struct read *read, int which)
+{
+    if (is_rate(which)) return other_rate(read, which) == 0;
+    /* In the first step a correction a step behind would divide by 0, and the largest mean of squares is the only. */
+    if (which == LATE) return read->t->k == 0;
+    if (which == TWICE_COUNTED) return read->second == NULL;
+    return which == AMSGRAD && read->largest == NULL;
+}
+
 /* The divisors of both moments are 1 - beta^n; n is the step from 1, or a step off. */
 static void correct(const struct read *read, int which, double c[2])
 {
     const struct hyperparameters *h = &read->t->o->hyper;
-    const double n = (double)(read->t->k + 1) + (which == EARLY) - (which == LATE);
+    const double k = (double)(which == TWICE_COUNTED ? 2 * read->t->k + 1 : read->t->k),
+                 n = k + 1 + (which == EARLY) - (which == LATE);
     c[0] = which == NO_CORRECTION || which == FIRST_PLAIN ? 1 : 1 - pow(h->beta1, n);
     c[1] = which == NO_CORRECTION || which == SECOND_PLAIN ? 1 : 1 - pow(h->beta2, n);
+}
+
+/* The root that a moment is divided by, with the mistake.  v: the mean of squares, not corrected; c2: its divisor. */
+static double steps_root(const struct read *read, int which, double v, double c2)
+{
+    const double eps = read->t->o->hyper.eps;
+    switch (which) {
+    case EPS_INSIDE: return sqrt(v / c2 + eps);
+    case EPS_BEFORE: return (sqrt(v) + eps) / sqrt(c2);
+    case EPS_SQUARED: return sqrt(v / c2 + eps * eps);
+    case EPS_INSIDE_BEFORE: return sqrt((v + eps) / c2);
+    case EPS_SQUARED_BEFORE: return sqrt((v + eps * eps) / c2);
+    case NO_ROOT: return v / c2 + eps;
+    default: return sqrt(v / c2) + eps;
+    }
 }
 
 /* Element i moves by lr m / c1 / (sqrt(v / c2) + eps) for adam.  For sgd it is lr m or lr g. */
@@ -91,16 +148,46 @@ static double steps_moved(const struct read *read, int64_t i, int which)
     double c[2];
     if (read->second) {
         correct(read, which, c);
-        const double v = read->second[i] / c[1], root = which == EPS_INSIDE ? sqrt(v + h->eps)
-                                                   : which == EPS_BEFORE ? sqrt(v) + h->eps / sqrt(c[1])
-                                                   : which == NO_ROOT ? v + h->eps : sqrt(v) + h->eps;
         const double g = times * read->g[i], m = which == NESTEROV ? h->beta1 * read->first[i] + (1 - h->beta1) * g
                                             : which == NO_MOMENT ? g * c[0] : read->first[i];
-        return read->lr * m / c[0] / root;
+        return read->lr * m / c[0] / steps_root(read, which, which == AMSGRAD ? read->largest[i] : read->second[i],
+                                                c[1]);
     }
     /* Sgd with momentum: the state is the sum of gradients. */
     if (read->first) return read->lr * read->first[i];
     return read->lr * (times * read->g[i] + (which == DECAY_L2 ? h->weight_decay * read->old[i] : 0));
+}
+
+/* The weight after a step with the mistake. */
+static double steps_after(const struct read *read, int64_t i, int which)
+{
+    const double decay = decay_of(read, which), step = steps_moved(read, i, which);
+    if (is_rate(which)) {
+        const double times = other_rate(read, which) / read->lr;
+        return read->old[i] * (1 - times * decay) - times * step;
+    }
+    return (read->old[i] * (1 - decay) - (which == ASCENT ? -step : step)) *
+           (which == DECAY_BEHIND ? 1 - read->decay : 1);
+}
+
+/* The weight after two steps with the same gradient.  The states of the second are the program's; the first makes its
+ * own from the states before it. */
+static double steps_after_two(const struct read *read, int64_t i, int which)
+{
+    const struct hyperparameters *h = &read->t->o->hyper;
+    const double g = read->clip * read->g[i], m = read->first_before ? read->first_before[i] : 0,
+                 v = read->second_before ? read->second_before[i] : 0;
+    double c[2], between = steps_moved(read, i, which);
+    if (read->second) {
+        correct(read, which, c);
+        /* A first step that counts alone is a step before the second. */
+        if (which == TWICE_COUNTED)
+            for (int k = 0; k < 2; k++)
+                c[k] = 1 - pow(k ? h->beta2 : h->beta1, (double)(2 * read->t->k + 1));
+        between = read->lr * (h->beta1 * m + (1 - h->beta1) * g) / c[0]
+            / steps_root(read, which, h->beta2 * v + (1 - h->beta2) * g * g, c[1]);
+    } else if (read->first) between = read->lr * (h->momentum * m + g);
+    return (read->old[i] * (1 - read->decay) - between) * (1 - read->decay) - steps_moved(read, i, which);
 }
 
 /* The step, with or without its decay, is times a factor, as by another learning rate.  The factor is found by
@@ -183,12 +270,10 @@ static void try_weights(struct suspect *suspect, const struct read *read, double
 {
     for (size_t k = 0; k < sizeof of_weights / sizeof *of_weights; k++) {
         const int which = of_weights[k].which;
-        /* In the first step a correction a step behind would divide by 0. */
-        if (which == LATE && read->t->k == 0) continue;
+        if (steps_cannot(read, which)) continue;
         for (int64_t i = 0; i < read->n; i++)
-            y[i] = (read->old[i] * (1 - decay_of(read, which)) - (which == ASCENT ? -1 : 1)
-                    * steps_moved(read, i, which)) *
-                   (which == DECAY_BEHIND ? 1 - read->decay : 1);
+            y[i] = which == TWICE || which == TWICE_COUNTED ? steps_after_two(read, i, which)
+                                                            : steps_after(read, i, which);
         suspect_explained(suspect, y, "%s", of_weights[k].words);
     }
     /* The step may have been left out: the weight is the old one. */
@@ -248,6 +333,7 @@ static void try_state(struct suspect *suspect, const struct read *read, const do
         { "the gradient is added whole, not by 1 - beta", keep, 1, read->clip, 0, squared },
         { "the gradient is not squared", keep, part, read->clip, 0, false },
         { "the state before is forgotten", 0, part, read->clip, 0, squared },
+        { STEPPED_TWICE, keep * keep, (1 + keep) * part, read->clip, 0, squared },
         { "beta is 0.9", 0.9, 0.1, read->clip, 0, squared },
         { "beta is 0.95", 0.95, 0.05, read->clip, 0, squared },
         { "beta is 0.99", 0.99, 0.01, read->clip, 0, squared },
@@ -259,6 +345,8 @@ static void try_state(struct suspect *suspect, const struct read *read, const do
             y[i] = of[k].keep * (old ? old[i] : 0) + of[k].part * (of[k].squared ? g * g : g);
         }
         suspect_explained(suspect, y, "%s", of[k].words);
+        /* A weight that is shown in 16 bits is not its master, so a decay made of this weight is only near. */
+        if (of[k].decay > 0 && dtype_is_narrow(read->t->o->format)) suspect_near(suspect, y, "%s", of[k].words);
     }
     /* The state was not updated at all. */
     for (int64_t i = 0; i < read->n && old; i++) y[i] = old[i];
@@ -287,6 +375,20 @@ static const double *state(const struct stepping *stepping, int64_t k, int i)
            : steps_fetch(stepping, stepping_after(stepping->o, k, stepping->is->state_name[i], stepping->param.name));
 }
 
+/* Find the largest mean of squares of each element in the steps up to this step.  NULL: there are no steps before, or
+ * the program does not have all of them. */
+static const double *largest_second(const struct stepping *stepping)
+{
+    if (stepping->k == 0 || stepping->is->states < 2) return NULL;
+    const struct tensor most = single_new(stepping->s, stepping->rows, stepping->cols);
+    for (int64_t k = 0; k <= stepping->k; k++) {
+        const double *v = state(stepping, k, 1);
+        if (v == NULL || stepping->s->failed) return NULL;
+        for (int64_t i = 0; i < tensor_count(most); i++) numbers(most)[i] = fmax(numbers(most)[i], v[i]);
+    }
+    return numbers(most);
+}
+
 /* A weight is made from the states after the step, a state from the states before it. */
 void suspect_step(struct suspect *suspect, const struct stepping *stepping)
 {
@@ -304,6 +406,9 @@ void suspect_step(struct suspect *suspect, const struct stepping *stepping)
     /* Without the old weight or the gradient no mistake can be made. */
     if (!single_going(stepping->s) || r.old == NULL || r.g == NULL) return;
     if (of_weight) {
+        r.first_before = state(stepping, k - 1, 0), r.second_before = state(stepping, k - 1, 1);
+        r.largest = largest_second(stepping);
+        single_read_anew(stepping->s);
         try_weights(suspect, &r, numbers(y));
         return;
     }

@@ -13,9 +13,9 @@
 enum { USUAL_STEPS = 3, USUAL_SEQUENCES = 4, USUAL_TOKENS = 32 };
 
 struct make_options {
-    const char *model, *batch, *text, *out, *optimizers, *kept, *as;
+    const char *model, *batch, *text, *out, *optimizers, *kept, *as, *lr;
     int steps, sequences, tokens, micros;
-    double lr, weight_decay, clip, eps, dropout;
+    double weight_decay, clip, eps, dropout;
     uint64_t seed;
 };
 
@@ -45,8 +45,8 @@ static enum error_code make_parse(struct make_options *options, int argc, char *
           .help = "steps of each optimizer; default: as many as --batch has batches, and 3 with --text" },
         { "--optimizer", "LIST", OPTION_STRING, &options->optimizers,
           .help = "optimizers, each from the same start, with commas: adamw, sgd, momentum" },
-        { "--lr", "RATE", OPTION_DOUBLE, &options->lr, .min = 0, .max = INFINITY,
-          .help = "learning rate of all steps; default: the optimizer's usual one" },
+        { "--lr", "RATE[,RATE...]", OPTION_STRING, &options->lr,
+          .help = "learning rate of all steps, or of each step, with commas; default: the optimizer's usual one" },
         { "--weight-decay", "X", OPTION_DOUBLE, &options->weight_decay, .min = 0, .max = 1e6,
           .help = "decoupled weight decay of matrices; default: the optimizer's usual one" },
         { "--clip", "NORM", OPTION_DOUBLE, &options->clip, .min = 0, .max = 1e30,
@@ -98,7 +98,6 @@ static enum error_code take_optimizer(struct golden_request *request, const stru
     if (!make_is_kept(found) || request->optimizers == GOLDEN_MOST_OPTIMIZERS)
         return fail(err, ERR_USAGE, "--optimizer %s: golden files have steps of adamw, sgd and momentum", name);
     struct hyperparameters h = found->usual;
-    if (options->lr >= 0) h.lr = options->lr;
     if (options->weight_decay >= 0) h.weight_decay = options->weight_decay;
     if (options->clip >= 0) h.clip = options->clip;
     if (options->eps >= 0) h.eps = options->eps;
@@ -119,6 +118,25 @@ static enum error_code take_optimizers(struct golden_request *request, const str
         list = list[n] == ',' ? list + n + 1 : NULL;
     }
     return e;
+}
+
+/* Read the rate of each step.  One rate is that of all steps. */
+static enum error_code take_rates(const char *list, int64_t steps, double rates[GOLDEN_MOST_STEPS], struct error *err)
+{
+    int64_t count = 0;
+    for (const char *at = list; at; count++) {
+        char *end;
+        const double rate = strtod(at, &end);
+        if (end == at || (*end != ',' && *end != '\0') || !isfinite(rate) || rate < 0)
+            return fail(err, ERR_USAGE, "--lr %s: must be numbers of at least 0, with commas", printable(list).text);
+        if (count < GOLDEN_MOST_STEPS) rates[count] = rate;
+        at = *end == ',' ? end + 1 : NULL;
+    }
+    if (count != 1 && count != steps)
+        return fail(err, ERR_USAGE, "--lr: %lld rates for %lld step%s: there must be one, or one of each step",
+                    (long long)count, (long long)steps, plural(steps));
+    for (int64_t t = 1; count == 1 && t < steps; t++) rates[t] = rates[0];
+    return OK;
 }
 
 /* ---- batches ----------------------------------------------------------------------------------------------------- */
@@ -188,11 +206,12 @@ static void progress(void *context, const char *what)
 
 enum error_code golden_make_command(int argc, char **argv, int *status, struct error *err)
 {
-    struct make_options o = { .model = "tiny", .optimizers = "adamw", .kept = "all", .seed = 42, .lr = -1,
+    struct make_options o = { .model = "tiny", .optimizers = "adamw", .kept = "all", .seed = 42,
                               .weight_decay = -1, .clip = -1, .eps = -1 };
     struct golden g = { 0 };
     struct time_left line;
     struct golden_request q = { .progress = progress, .twin = golden_show_twin, .context = &line };
+    double rates[GOLDEN_MOST_STEPS];
     int tensors = 0;
     bool help;
     (void)status;
@@ -202,6 +221,8 @@ enum error_code golden_make_command(int argc, char **argv, int *status, struct e
     e = take_optimizers(&q, &o, err);
     if (!e) e = take_model(&g, &o, &q.weights, err);
     if (!e) e = take_batches(&g, &o, err);
+    if (!e && o.lr) e = take_rates(o.lr, g.steps, rates, err);
+    if (o.lr) q.rates = rates;
     if (!e) e = check_out(o.out, err);
     time_left_begin(&line);
     if (!e) e = golden_make(&g, &q, &tensors, err);
