@@ -202,7 +202,7 @@ void train(void)
         if (IS(GRADIENT_STALE) || IS(GRADIENT_ADDED_TO_OLD) || IS(GRADIENT_HALF_LATER)) gradients_join();
         losses[t - 1] = (float)loss_now, norms[t - 1] = IS(NORM_OF_COPY) ? norm_of_copy() : norm_of_all();
         snprintf(name, sizeof name, "%s/%d/grad", set.optimizer, t), dump_gradients(t == 1 ? "grad" : name);
-        if (t == 1) number_now = losses[0], dump_numbers("loss", &number_now, 1), dump_numbers("norm", &norms[0], 1);
+        if (t == 1) number_now = IS(LOSS_OF_COPIES_NARROW) ? stored(losses[0]) : losses[0], dump_numbers("loss", &number_now, 1), dump_numbers("norm", &norms[0], 1);
         if (t == 1 && m.moe) number_now = (float)balance_now, dump_numbers("balance_loss", &number_now, 1);
         if (IS(CLIP_OF_RANK)) clip_by_ranks((float)by.clip);
         else if (IS(CLIP_OF_SHARD) || IS(CLIP_OF_GROUPS)) clip_by_shards((float)by.clip);

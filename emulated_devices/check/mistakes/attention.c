@@ -350,7 +350,8 @@ static void offer(struct suspect *suspect, const struct single_node *node,
     const struct tensor Y = forward_with(suspect->s, node, switches);
     if (suspect->s->failed || !tensor_present(Y)) return;
     for (int64_t i = 0; i < suspect->count; i++) y[i] = numbers(Y)[i];
-    suspect_explained(suspect, y, format, number);
+    if (switches->times > 0 || switches->clamp > 0) suspect_measured(suspect, y, format, number);
+    else suspect_explained(suspect, y, format, number);
 }
 
 enum { MOST_HEADS = 64 };
@@ -384,22 +385,37 @@ static void try_groups(struct suspect *suspect, const struct single_node *node, 
     if (tensor_present(Y)) suspect_explained(suspect, y, "%s", words);
 }
 
-/* A search in one head of one sequence: what is nearest so far.  P [S, S] is to work in. */
+/* A search in some heads: what is nearest so far.  P [S, S] is to work in. */
+enum { MOST_SEARCHED = 8 };
 struct search {
     const struct suspect *suspect;
     const struct single_node *node;
     const double *qkv;
-    int64_t row, head;
+    struct place { int64_t row, head; } place[MOST_SEARCHED];   /* a sequence's first row, and a head */
+    int places;
     double *P;
     struct attention_switches best;
     double off;
 };
 
+/* Search in heads of several sequences, too: where all scores of a head are clamped, any clamp gives the same. */
+static void search_further(struct search *search)
+{
+    const struct single *s = search->suspect->s;
+    const int64_t S = s->cursor.batch.S, H = s->context->config->H, all = search->suspect->rows / S * H;
+    for (int64_t i = 0; i < MOST_SEARCHED - 1 && i < all; i++) {
+        const int64_t at = i * all / (all < MOST_SEARCHED - 1 ? all : MOST_SEARCHED - 1);
+        search->place[search->places++] = (struct place){ at / H * S, at % H };
+    }
+}
+
 /* @return whether these switches are the nearest so far. */
 static bool search_takes(struct search *search, struct attention_switches switches)
 {
-    const double here = off_in_head(search->suspect, search->node, &switches, search->qkv, search->row, search->head,
-                                    search->P);
+    double here = 0;
+    for (int i = 0; i < search->places && here < search->off; i++)
+        here += off_in_head(search->suspect, search->node, &switches, search->qkv, search->place[i].row,
+                            search->place[i].head, search->P);
     if (!(here < search->off)) return false;
     search->off = here, search->best = switches;
     return true;
@@ -415,17 +431,23 @@ static void search_masks(struct search *search, int64_t S)
     }
 }
 
-/* Try a number of scores on a logarithmic scale: 64 steps, then eight times finer around the nearest. */
+/* Try a number of scores on a logarithmic scale: 64 steps, then eight times finer around the nearest.  The search has
+ * its own nearest: at first it may be behind what other mistakes give. */
 static void search_number(struct search *search, bool clamps)
 {
     const double least = 0.02, most = 50;       /* 1 / sqrt(2500), and its inverse */
+    struct search own = *search;
     double from = log(least), to = log(most), at = 0;
+    own.off = INFINITY;
+    if (clamps) search_further(&own);
     for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
         for (double c = from; c <= to; c += step)
-            if (search_takes(search, clamps ? (struct attention_switches){ .clamp = exp(c) }
-                                            : (struct attention_switches){ .times = exp(c) })) at = c;
+            if (search_takes(&own, clamps ? (struct attention_switches){ .clamp = exp(c) }
+                                          : (struct attention_switches){ .times = exp(c) })) at = c;
         from = at - step, to = at + step;
     }
+    /* The sum over more heads is larger; where it is smaller all the same, the other mistakes are far off. */
+    if (own.off < search->off) *search = own;
 }
 
 /* Offer the nearest of the searched mistakes, first with a round number: numbers in programs are round. */
@@ -458,13 +480,13 @@ static void try_numbers(struct suspect *suspect, const struct single_node *node,
     enum { LONGEST = 256 };             /* tokens: beyond, a head is recomputed too often, S times for windows alone */
     const int64_t S = s->cursor.batch.S;
     const struct tensor X = single_act(s, node->in[0]), P = single_new(s, S, S);
-    struct search search = { .suspect = suspect, .node = node, .off = INFINITY };
+    struct search search = { .suspect = suspect, .node = node, .places = 1, .off = INFINITY };
     /* An explanation found already is better than a number that was searched. */
     if (pass != SINGLE_FORWARD || suspect->words[0] || !single_going(s) || node->rate > 0) return;
     if (suspect->rows % S != 0 || S > LONGEST) return;
     search.qkv = numbers(X), search.P = numbers(P);
-    find_head(suspect, &search.row, &search.head);
-    try_groups(suspect, node, numbers(X), search.row, numbers(P), y);
+    find_head(suspect, &search.place[0].row, &search.place[0].head);
+    try_groups(suspect, node, numbers(X), search.place[0].row, numbers(P), y);
     if (suspect->words[0]) return;
     search_masks(&search, S);
     search_number(&search, false);

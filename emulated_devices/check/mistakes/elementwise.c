@@ -37,7 +37,7 @@ static void try_branch(struct suspect *suspect, const struct single_node *node, 
     for (int64_t i = 0; i < suspect->count; i++)
         along += (suspect->have[i] - suspect->want[i]) * numbers(X.y)[i], size += numbers(X.y)[i] * numbers(X.y)[i];
     for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] + along / size * numbers(X.y)[i];
-    if (size > 0) suspect_explained(suspect, y, "the branch is %.4f of what it must be", 1 + along / size);
+    if (size > 0) suspect_measured(suspect, y, "the branch is %.4f of what it must be", 1 + along / size);
 }
 
 const struct single_mistakes single_add_mistakes = {

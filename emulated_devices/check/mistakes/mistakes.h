@@ -73,6 +73,10 @@ struct suspect {
     double off;                         /* norm of how far the result is from what is right */
     double best;                        /* what the best hypothesis leaves, norm; infinite: none yet */
     bool any;                           /* the hypotheses now tried are not of this operation: they must leave less */
+    int named;                          /* explanations in the words */
+    struct chance { double near[3]; int count; } chance;        /* a single number: different ones near it, as
+                                                                 * hypotheses give them; the first are kept */
+    bool measured;                      /* a number of the hypothesis now tried was measured in the result */
     double *there;                      /* [count] to work in: a hypothesis may explain only what is wrong, beside what
                                          * is right; NULL: it must explain all */
     char words[SINGLE_MISTAKE];
@@ -80,6 +84,14 @@ struct suspect {
 
 /* Offer a hypothesis: y is what the result would be.  @return whether it explains the program's numbers. */
 bool suspect_explained(struct suspect *, const double *y, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+
+/* Offer a hypothesis with a number that was measured in the program's result, as the factor that fits best.  Such a
+ * hypothesis always takes some of the errors away, so it must leave clearly less of them. */
+bool suspect_measured(struct suspect *, const double *y, const char *format, ...)
 #ifdef __GNUC__
     __attribute__((format(printf, 3, 4)))
 #endif

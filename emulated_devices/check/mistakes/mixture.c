@@ -224,12 +224,14 @@ static const struct single_mistake route_rows[] = {
     { 0 }
 };
 
-/* y = want + (factor - 1) pull. */
-static void try_pull_times(struct suspect *suspect, struct tensor pull, double factor, const char *what, double *y)
+/* y = want + (factor - 1) pull.  usual: the factor was not measured. */
+static void try_pull_times(struct suspect *suspect, struct tensor pull, double factor, bool usual, const char *what,
+                           double *y)
 {
     for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] + (factor - 1) * numbers(pull)[i];
     if (factor == 0) suspect_explained(suspect, y, "without what %s", what);
-    else suspect_explained(suspect, y, "what %s times %.4f", what, factor);
+    else if (usual) suspect_explained(suspect, y, "what %s times %.4f", what, factor);
+    else suspect_measured(suspect, y, "what %s times %.4f", what, factor);
 }
 
 /* A summand of the gradient of logits is lost, halved, doubled, or times the factor that fits best. */
@@ -246,8 +248,8 @@ static void try_pull(struct suspect *suspect, struct tensor pull, const char *wh
     size_t near = 0;
     for (size_t k = 1; k < sizeof usual / sizeof *usual; k++)
         if (fabs(usual[k] - 1 - along / size) < fabs(usual[near] - 1 - along / size)) near = k;
-    if (fabs(usual[near] - 1 - along / size) < 0.1) try_pull_times(suspect, pull, usual[near], what, y);
-    if (suspect->words[0] == 0) try_pull_times(suspect, pull, 1 + along / size, what, y);
+    if (fabs(usual[near] - 1 - along / size) < 0.1) try_pull_times(suspect, pull, usual[near], true, what, y);
+    if (suspect->words[0] == 0) try_pull_times(suspect, pull, 1 + along / size, false, what, y);
 }
 
 /* Make the weights [N, k] of logits that are divided by a temperature.  @return how far they are from the program's,
@@ -289,9 +291,9 @@ static void try_temperature(struct suspect *suspect, const struct single_node *n
     const double round_one = round(exp(best) * 100) / 100;
     if (round_one == 1) return;
     with_temperature(suspect, &r, round_one > 0 ? round_one : exp(best), y);
-    if (suspect_explained(suspect, y, "logits are divided by a temperature of %.4g", round_one)) return;
+    if (suspect_measured(suspect, y, "logits are divided by a temperature of %.4g", round_one)) return;
     with_temperature(suspect, &r, exp(best), y);
-    suspect_explained(suspect, y, "logits are divided by a temperature of %.4g", exp(best));
+    suspect_measured(suspect, y, "logits are divided by a temperature of %.4g", exp(best));
 }
 
 /* Losses come first: they are often small, and their factor fits exactly. */

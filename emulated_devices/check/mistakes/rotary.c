@@ -286,7 +286,7 @@ static bool offer(struct suspect *suspect, const struct turning *turning, const 
     if (isnan(x)) return false;
     frequencies_of(turning, rotary, f);
     rotary_turn(turning, f, 0, y);
-    return suspect_explained(suspect, y, "%s%s is %.6g", what, of_what(turning), x);
+    return suspect_measured(suspect, y, "%s%s is %.6g", what, of_what(turning), x);
 }
 
 /* Try the scaling left out, another factor, a linear scaling, another theta.  The first that explains the result is
@@ -327,7 +327,7 @@ static void try_times(struct suspect *suspect, const struct turning *turning, do
     for (int64_t i = 0; i < turning->pairs; i++) f[i] *= along / size;
     rotary_turn(turning, f, 0, y);
     if (fabs(along / size + 1) < 0.01) suspect_explained(suspect, y, "angles%s have the wrong sign", of_what(turning));
-    else suspect_explained(suspect, y, "angles%s are %.4g times what they must be", of_what(turning), along / size);
+    else suspect_measured(suspect, y, "angles%s are %.4g times what they must be", of_what(turning), along / size);
 }
 
 /* Positions begin elsewhere.  The angle at the first token says where, but for whole turns; slow pairs have none. */
@@ -354,8 +354,8 @@ static void try_measured(struct suspect *suspect, const struct turning *turning,
     while (i < turning->pairs && fabs(turning->frequency[i] - f[i]) < 0.01 * f[i]) i++;
     if (i == turning->pairs) return;
     rotary_turn(turning, turning->frequency, 0, y);
-    suspect_explained(suspect, y, "pairs%s turn by other angles: pair %lld by %.4g a token, not by %.4g",
-                      of_what(turning), (long long)i, turning->frequency[i], f[i]);
+    suspect_measured(suspect, y, "pairs%s turn by other angles: pair %lld by %.4g a token, not by %.4g",
+                     of_what(turning), (long long)i, turning->frequency[i], f[i]);
 }
 
 /* Note what is wrong, queries or keys, and measure only there.  Values are not turned. */

@@ -48,6 +48,7 @@ enum {
     TWICE_COUNTED
 };
 
+#define NOT_STEPPED "stale: it is not stepped"
 #define STEPPED_TWICE "it is stepped twice, as a tied matrix by both of its layers"
 #define NESTEROVS "the step is Nesterov's: it looks ahead by the gradient"
 
@@ -105,13 +106,29 @@ static double other_rate(const struct read *read, int which)
 
 static bool is_rate(int which) { return which == RATE_BEFORE || which == RATE_NEXT || which == RATE_FIRST; }
 
+/* Whether the program's first moment is nearer to that of two steps with this gradient than to that of one. */
+static bool is_updated_twice(const struct read *read)
+{
+    const double keep = read->second ? read->t->o->hyper.beta1 : read->t->o->hyper.momentum,
+                 part = read->second ? 1 - keep : 1;
+    double once = 0, twice = 0;
+    for (int64_t i = 0; read->first && i < read->n; i++) {
+        const double x = part * read->clip * read->g[i],
+                     off = read->first[i] - keep * (read->first_before ? read->first_before[i] : 0) - x,
+                     off_twice = off + (1 - keep) * keep * (read->first_before ? read->first_before[i] : 0) - keep * x;
+        once += off * off, twice += off_twice * off_twice;
+    }
+    return twice < once;
+}
+
 /* Whether the step cannot have the mistake, or the mistake changes nothing. */
 static bool steps_cannot(const struct read *read, int which)
 {
     if (is_rate(which)) return other_rate(read, which) == 0;
     /* In the first step a correction a step behind would divide by 0, and the largest mean of squares is the only. */
     if (which == LATE) return read->t->k == 0;
-    if (which == TWICE_COUNTED) return read->second == NULL;
+    if (which == TWICE || which == TWICE_COUNTED)
+        return !is_updated_twice(read) || (which == TWICE_COUNTED && read->second == NULL);
     return which == AMSGRAD && read->largest == NULL;
 }
 
@@ -203,7 +220,7 @@ static void try_rate(struct suspect *suspect, const struct read *read, bool deca
     if (!(size > 0)) return;
     for (int64_t i = 0; i < read->n; i++)
         y[i] = read->old[i] * fixed - along / size * (steps_moved(read, i, -1) + with * read->old[i]);
-    suspect_explained(suspect, y, "the step is %.4f of what it must be, as by another learning rate", along / size);
+    suspect_measured(suspect, y, "the step is %.4f of what it must be, as by another learning rate", along / size);
 }
 
 /* Another decay: the factor of the old weight that fits best. */
@@ -215,7 +232,7 @@ static void try_decay(struct suspect *suspect, const struct read *read, double *
             size += read->old[i] * read->old[i];
     if (!(size > 0) || read->decay == 0) return;
     for (int64_t i = 0; i < read->n; i++) y[i] = read->old[i] * (1 - along / size) - steps_moved(read, i, -1);
-    suspect_explained(suspect, y, "decay is %.4f of what it must be", along / size / read->decay);
+    suspect_measured(suspect, y, "decay is %.4f of what it must be", along / size / read->decay);
 }
 
 /* Compute the squared distance of the step with this eps from the program's weight.  y gets the step. */
@@ -248,9 +265,9 @@ static void try_eps(struct suspect *suspect, const struct read *read, double *y)
     if (suspect_explained(suspect, y, "without eps, or with a far smaller one")) return;
     const double unit = pow(10, floor(best) - 1), round_eps = round(pow(10, best) / unit) * unit;
     with_eps(suspect, read, round_eps, y);              /* numbers in programs are round */
-    if (suspect_explained(suspect, y, "eps is %.2g", round_eps)) return;
+    if (suspect_measured(suspect, y, "eps is %.2g", round_eps)) return;
     with_eps(suspect, read, pow(10, best), y);
-    suspect_explained(suspect, y, "eps is %.3g", pow(10, best));
+    suspect_measured(suspect, y, "eps is %.3g", pow(10, best));
 }
 
 /* The step begins at the weight in 16 bits, not at its fp32 master. */
@@ -265,9 +282,19 @@ static void try_rounded_master(struct suspect *suspect, const struct read *read,
     suspect_explained(suspect, y, "the step begins at the rounded weight, not at its master");
 }
 
+/* Whether the weight has not changed at all.  Then nothing else has to be tried: in 16 bits small steps come near it. */
+static bool is_unchanged(const struct suspect *suspect, const struct read *read)
+{
+    for (int64_t i = 0; i < read->n; i++)
+        if (suspect->have[i] != read->old[i]) return false;
+    return true;
+}
+
 /* All rows of weights first, then numbers that are searched; a searched number is said only if no row fits. */
 static void try_weights(struct suspect *suspect, const struct read *read, double *y)
 {
+    for (int64_t i = 0; i < read->n; i++) y[i] = read->old[i];
+    if (is_unchanged(suspect, read) && suspect_explained(suspect, y, NOT_STEPPED)) return;
     for (size_t k = 0; k < sizeof of_weights / sizeof *of_weights; k++) {
         const int which = of_weights[k].which;
         if (steps_cannot(read, which)) continue;
@@ -278,7 +305,7 @@ static void try_weights(struct suspect *suspect, const struct read *read, double
     }
     /* The step may have been left out: the weight is the old one. */
     for (int64_t i = 0; i < read->n; i++) y[i] = read->old[i];
-    suspect_explained(suspect, y, "stale: it is not stepped");
+    suspect_explained(suspect, y, NOT_STEPPED);
     try_rounded_master(suspect, read, y);
     /* Sgd's weight without momentum depends on the clipped gradient itself. */
     if (suspect->words[0] == 0 && read->first == NULL) {
@@ -315,9 +342,9 @@ static void try_beta(struct suspect *suspect, const struct read *read, const dou
         const double g = read->clip * read->g[i], x = squared ? g * g : g;
         y[i] = beta * (old ? old[i] : 0) + (1 - beta) * x;
     }
-    if (old) suspect_explained(suspect, y, "beta is %.4g", beta);
-    else suspect_explained(suspect, y, "beta is %.4g, or the gradient is %.4f of what it must be", beta,
-                           squared ? sqrt(times) : times);
+    if (old) suspect_measured(suspect, y, "beta is %.4g", beta);
+    else suspect_measured(suspect, y, "beta is %.4g, or the gradient is %.4f of what it must be", beta,
+                          squared ? sqrt(times) : times);
 }
 
 /* All mistakes of a state: new = keep old + part x, where x is the clipped gradient or its square.  keep, part: the
