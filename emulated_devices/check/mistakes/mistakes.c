@@ -29,6 +29,7 @@ static const double
     AS_GOOD = 2,                        /* is named beside it: 8 changes 3 runs' words */
     NEAR_BOUNDS = 2,                    /* of a number: a hypothesis so near may agree by chance.  4 and 10 lose right
                                          * words of loss-of-copies */
+    FAR_NEARER = 20,                    /* of a number: times nearer than any other, if many are near */
     SAME_NUMBER = 1e-6,                 /* relative: of what two hypotheses give */
     NEARER = 10;                        /* with our own model's gradients (docs/checking/bugs.md): 3 changes nothing */
 
@@ -47,22 +48,29 @@ static double bound_of(const struct suspect *suspect, const double *y, int64_t i
            grown * suspect->allowed / sqrt((double)suspect->count);
 }
 
-/* Note a number that a hypothesis gives, if the program's is within NEAR_BOUNDS of its bounds.  Equal numbers are noted
- * once: an accident meets only different ones. */
-static void mistakes_note_near(struct suspect *suspect, double y)
+/* Note a number that a hypothesis gives, if the program's is within NEAR_BOUNDS of its bounds.  Hypotheses that give the
+ * same number count once. */
+static void mistakes_note_near(struct suspect *suspect, double y, const char *words)
 {
     struct chance *chance = &suspect->chance;
-    if (!(fabs(suspect->have[0] - y) <= NEAR_BOUNDS * bound_of(suspect, &y, 0, 1))) return;
-    for (int i = 0; i < chance->count && i < FEW_NEAR + 1; i++)
-        if (fabs(chance->near[i] - y) <= SAME_NUMBER * fabs(y)) return;
-    if (chance->count <= FEW_NEAR) chance->near[chance->count] = y;
-    chance->count++;
+    const double off = fabs(suspect->have[0] - y);
+    const bool same = fabs(y - chance->y) <= SAME_NUMBER * fabs(y);
+    if (!(off <= NEAR_BOUNDS * bound_of(suspect, &y, 0, 1)) || (chance->count > 0 && same)) return;
+    if (chance->count++ > 0 && off >= chance->off) {
+        chance->next = chance->count == 2 ? off : fmin(chance->next, off);
+        return;
+    }
+    /* The nearest so far becomes the next. */
+    chance->next = chance->count > 1 ? chance->off : INFINITY, chance->off = off, chance->y = y;
+    snprintf(chance->words, sizeof chance->words, "%s", words);
 }
 
-/* Of a single number many hypotheses come near, and one or the other agrees by chance.  Only one of few counts. */
-static bool mistakes_by_chance(const struct suspect *suspect)
+/* The words for a single number.  Many hypotheses come near it, and one or the other agrees by chance.  So only one of
+ * few counts, or one that is far nearer than any other. */
+static const char *mistakes_by_chance(const struct suspect *suspect)
 {
-    return suspect->count == 1 && suspect->chance.count > FEW_NEAR;
+    if (suspect->count > 1 || suspect->chance.count <= FEW_NEAR) return suspect->words;
+    return suspect->words[0] && suspect->chance.off <= suspect->chance.next / FAR_NEARER ? suspect->chance.words : "";
 }
 
 /* A hypothesis y fits if nearly all elements lie within their bounds.  Its distance must also be within the bounds'
@@ -126,10 +134,10 @@ static bool mistakes_offer(struct suspect *suspect, const double *y, const char 
 {
     double left;
     char words[SINGLE_MISTAKE];
-    if (suspect->count == 1) mistakes_note_near(suspect, y[0]);
     const bool whole = !suspect->s->failed && mistakes_fits(suspect, y, &left);
-    if (suspect->s->failed || (!whole && !fits_there(suspect, y, &left))) return false;
     const int length = vsnprintf(words, sizeof words, format, args);
+    if (suspect->count == 1) mistakes_note_near(suspect, y[0], words);
+    if (suspect->s->failed || (!whole && !fits_there(suspect, y, &left))) return false;
     if (!whole && length < (int)sizeof words)
         snprintf(words + length, sizeof words - (size_t)length, ", in %s", mistakes_part_of(suspect));
     const bool better = left < suspect->best / MUCH_BETTER, as_good = !better && left <= AS_GOOD * suspect->best;
@@ -592,8 +600,7 @@ static void explain_number(struct single *single, const struct single_value *val
     if (strcmp(single->verdict.result.name, "norm") == 0) suspect_gradient_norm(&p);
     for (int t = 0; t < single->verdict.terms; t++) try_operation(&p, &single->verdict.term[t], numbers(y));
     single->rounding = was, single->verdict.result = found;
-    if (mistakes_by_chance(&p)) return;
-    memcpy(single->verdict.result.mistake, p.words, sizeof single->verdict.result.mistake);
+    snprintf(single->verdict.result.mistake, sizeof single->verdict.result.mistake, "%s", mistakes_by_chance(&p));
 }
 
 /* Everything that hypotheses need is computed once: bounds, norms, the number of wrong elements. */
@@ -616,8 +623,7 @@ static void explain_result(struct single *single, const struct single_value *val
     if (!single->failed) try_all(&p, numbers(y));
     /* Hypotheses read tensors and may set fields of the result, such as what it lacks; `found` takes these back. */
     single->verdict.result = found;
-    if (mistakes_by_chance(&p)) return;
-    memcpy(single->verdict.result.mistake, p.words, sizeof single->verdict.result.mistake);
+    snprintf(single->verdict.result.mistake, sizeof single->verdict.result.mistake, "%s", mistakes_by_chance(&p));
     single->verdict.result.scaled = strncmp(p.words, TIMES, strlen(TIMES)) == 0;
 }
 

@@ -74,8 +74,9 @@ struct suspect {
     double best;                        /* what the best hypothesis leaves, norm; infinite: none yet */
     bool any;                           /* the hypotheses now tried are not of this operation: they must leave less */
     int named;                          /* explanations in the words */
-    struct chance { double near[3]; int count; } chance;        /* a single number: different ones near it, as
-                                                                 * hypotheses give them; the first are kept */
+    /* Of a single number: how many different numbers near it hypotheses give; the nearest, how far off it is, its
+     * words, and how far off the next is. */
+    struct chance { int count; double y, off, next; char words[SINGLE_MISTAKE]; } chance;
     bool measured;                      /* a number of the hypothesis now tried was measured in the result */
     double *there;                      /* [count] to work in: a hypothesis may explain only what is wrong, beside what
                                          * is right; NULL: it must explain all */
