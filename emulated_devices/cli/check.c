@@ -276,14 +276,15 @@ static const struct single_result *first_by_itself(const struct check_result *re
                            is_right(singles_find(singles, result->all[result->first].name));
     for (int i = 0; i < singles->count && wrong == NULL; i++)
         if (singles->all[i].verdict == SINGLE_WRONG) wrong = &singles->all[i];
+    /* Copies that differ say less than a result that is not what its own inputs give. */
+    if (result->first >= 0 && result->all[result->first].finding == COPIES) return wrong;
     const struct single_result *const differs =
         result->first >= 0 ? singles_find(singles, result->all[result->first].name) : NULL;
     if (differs && differs->verdict == SINGLE_WRONG && wrong < differs && !result->all[result->first].apart &&
         wrong->rows * wrong->cols > 1)
         return wrong;
     for (int i = 0; i <= result->first && wrong; i++)
-        if (strcmp(result->all[i].name, wrong->name) == 0)
-            return passed_on || i < result->first || result->all[i].finding == COPIES ? wrong : NULL;
+        if (strcmp(result->all[i].name, wrong->name) == 0) return passed_on || i < result->first ? wrong : NULL;
     return passed_on || result->first < 0 ? wrong : NULL;
 }
 

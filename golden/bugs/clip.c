@@ -69,6 +69,42 @@ void clip_by_shards(float limit)
         for (int i = 0; i < param[p].rows * param[p].cols; i++) param[p].g[i] *= times_of(sqrt(sum[shard_of(p, i)]), limit);
 }
 
+/* ---- each rank along ep, by the norm of its experts and what all have ---------------------------------------------- */
+
+static int expert_of_name(const char *name)
+{
+    const char *at = strstr(name, ".experts.");
+    return at ? atoi(at + strlen(".experts.")) : -1;
+}
+
+int owner_of(const struct param *p)
+{
+    const int e = expert_of_name(p->name);
+    return set.ep > 1 && e >= 0 ? e * set.ep / m.E : -1;
+}
+
+double squares_of_experts(int owner)
+{
+    double sum = 0;
+    for (int p = 0; p < params; p++) {
+        if (expert_of_name(param[p].name) < 0 || (owner >= 0 && owner_of(&param[p]) != owner)) continue;
+        for (int i = 0; i < param[p].rows * param[p].cols; i++) sum += (double)param[p].g[i] * param[p].g[i];
+    }
+    return sum;
+}
+
+/* What is shown of what all have is the first rank's. */
+void clip_by_experts(float limit)
+{
+    double rest = -squares_of_experts(-1);
+    float times[MOST_RANKS];
+    for (int p = 0; p < params; p++)
+        for (int i = 0; i < param[p].rows * param[p].cols; i++) rest += (double)param[p].g[i] * param[p].g[i];
+    for (int r = 0; r < set.ep; r++) times[r] = times_of(sqrt(rest + squares_of_experts(r)), limit);
+    for (int p = 0; p < params; p++)
+        for (int i = 0; i < param[p].rows * param[p].cols; i++) param[p].g[i] *= times[owner_of(&param[p]) < 0 ? 0 : owner_of(&param[p])];
+}
+
 /* ---- each copy of the model, by the norm of its own gradient ------------------------------------------------------- */
 
 /* Labels of all copies over those of copy d: its gradient is that of the mean over its own. */

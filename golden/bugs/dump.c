@@ -87,8 +87,8 @@ void dump_write(const char *folder)
     for (int r = 0; r < ranks * set.pp; r++) {
         char path[1024], head[256], *text = malloc(out[r].used + sizeof head + 64);
         snprintf(path, sizeof path, "%s/rank%d.safetensors", folder, r);
-        snprintf(head, sizeof head, "\"orrery_dump\":\"1\",\"rank\":\"%d\",\"mesh\":\"{\\\"pp\\\":%d,\\\"dp\\\":%d,\\\"tp\\\":%d}\",\"dtype\":\"%s\","
-                 "\"program\":\"golden/bugs\",\"layout\":\"{", r, set.pp, set.dp, set.tp, words[set.format]);
+        snprintf(head, sizeof head, "\"orrery_dump\":\"1\",\"rank\":\"%d\",\"mesh\":\"{\\\"pp\\\":%d,\\\"dp\\\":%d,\\\"ep\\\":%d,\\\"tp\\\":%d}\",\"dtype\":\"%s\","
+                 "\"program\":\"golden/bugs\",\"layout\":\"{", r, set.pp, set.dp / set.ep, set.ep, set.tp, words[set.format]);
         sprintf(text, "%s%s}\"", head, out[r].layout ? out[r].layout : "");
         tensors_write(out[r].file, path, text);
         free(text), free(out[r].layout);

@@ -175,6 +175,7 @@ BUG(SHARDS_TAKE_TURNS, "shards-take-turns", "gpt2", "dp 3", "3bh", "", "grad/h.1
 BUG(OTHER_RANKS_HALF, "dp-other-half", "gpt2", "dp 2", "3bh", "", "grad/h.1.mlp.c_fc.weight", "another rank's piece: of 2 flat shards, 0 and 1 have changed places", "each rank has the half of the gradient that the other owns")
 
 BUG(EXPERT_LEFT_OUT, "expert-left-out", "moe", "dp 2", "3bh", "", "grad/model.layers.1.mlp.experts.2.gate_up_proj.weight grad/model.layers.1.mlp.experts.2.down_proj.weight", "a part of a sum: without batch part 1 of 2", "one expert's gradients are not summed over dp")
+BUG(ROUTER_NOT_SUMMED, "router-not-summed", "moe", "dp 2", "3bh", "", "grad/model.layers.1.mlp.gate.weight", "a part of a sum", "a router's gradient is not summed over dp")
 
 /* The optimizer. */
 BUG(NORM_COUNTS_COPIES, "norm-copies", "gpt2", "tp 3", "3bh", "", "norm", "counts 3 times", "what all ranks have counts on each of them")
@@ -182,6 +183,13 @@ BUG(NORM_COUNTS_NORMS, "norm-of-norms", "moe", "tp 3", "3bh", "", "norm", "the n
 BUG(NORM_OF_FIRST, "norm-first", "llama", "tp 3", "3bh", "", "norm", "only what the first of 3 ranks", "the norm of the first rank's pieces")
 BUG(NORM_COUNTS_TIED, "norm-tied", "gpt2", "", "3bh", "", "norm", "the tied matrix counts twice", "the tied matrix counts twice")
 BUG(NORM_NOT_ROOTED, "norm-squared", "llama", "", "3bh", "", "norm", "in place of its root", "the sum of squares in place of its root")
+BUG(NORM_WITHOUT_EXPERTS, "norm-without-experts", "moe", "ep 2", "3bh", "", "norm", "the norm leaves out the experts", "the norm of all gradients but those of experts")
+BUG(NORM_MEAN_OF_EP, "norm-mean-of-ep", "moe", "ep 2", "3bh", "", "norm", "the experts' squares are averaged over 2 ranks along ep, not added up", "ranks along ep average the squares of their experts")
+BUG(NORM_TIMES_TP, "norm-times-tp", "gpt2", "tp 3", "3bh", "", "norm", "all gradients count 3 times", "squares that are complete are added up over tp once more")
+BUG(NORM_OF_SUMS, "norm-of-sums", "gpt2", "micros 5", "3bh", "", "norm", "the norm is taken before gradients are divided by the number of microbatches", "the norm of what microbatches add up, before it is divided by their number")
+BUG(CLIP_OF_EP, "clip-of-ep", "moe", "ep 2", "3bh", "", "OPT/1/", "each of 2 ranks along ep clips by the norm of what it has", "each rank along ep clips by the norm of its own experts and of what all have")
+BUG(CLIP_WITHOUT_EXPERTS, "clip-without-experts", "moe", "", "3bh", "", "OPT/1/", "clipped by another norm: the norm leaves out the experts", "the step clips by a norm without experts, the norm that is shown is right")
+BUG(CLIP_ODD, "clip-odd", "llama", "", "3bh", "", "OPT/1/", "of what it must be, as if clipped by a norm of", "the step clips by 0.7 of the norm")
 BUG(CLIP_OF_RANK, "clip-of-rank", "gpt2", "tp 3", "3bh", "", "OPT/1/", "each of 3 ranks along tp clips by the norm of what it has", "each rank clips by its own norm")
 BUG(CLIP_OF_SHARD, "clip-of-shard", "gpt2", "dp 2", "3bh", "", "OPT/1/", "each of 2 ranks clips by the norm of its flat shards, of every layer", "each rank clips by the norm of its flat shards, as of FSDP1")
 BUG(CLIP_OF_GROUPS, "clip-of-groups", "llama", "dp 2", "3bh", "", "OPT/1/", "each of 2 ranks clips by the norm of its flat shards, of what decays and of the rest", "each rank clips by the norm of its flat shards, as of ZeRO-1")

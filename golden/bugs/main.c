@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct setting set = { .parts = 1, .pp = 1, .dp = 1, .tp = 1, .micros = 1, .optimizer = "adamw", .scale = 1 };
+struct setting set = { .parts = 1, .pp = 1, .dp = 1, .tp = 1, .ep = 1, .micros = 1, .optimizer = "adamw", .scale = 1 };
 enum bug bug;
 
 #define BUG(id, ...) { __VA_ARGS__ },
@@ -58,6 +58,7 @@ static void option(const char *what, const char *text)
     else if (strcmp(what, "parts") == 0) set.parts = number(what, text);
     else if (strcmp(what, "pp") == 0) set.pp = number(what, text);
     else if (strcmp(what, "dp") == 0) set.dp = number(what, text);
+    else if (strcmp(what, "ep") == 0) set.ep = set.dp = number(what, text);
     else if (strcmp(what, "tp") == 0) set.tp = number(what, text);
     else if (strcmp(what, "micros") == 0) set.micros = number(what, text);
     else if (strcmp(what, "seed") == 0) set.seed = strtoull(text, NULL, 10);
@@ -68,7 +69,7 @@ static void option(const char *what, const char *text)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: buggy list | model gpt2|llama|moe|dropout|warmup DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [pp N] [dp N] [tp N] [micros N]\n"
+    fprintf(stderr, "usage: buggy list | model gpt2|llama|moe|dropout|warmup DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [pp N] [dp N] [ep N] [tp N] [micros N]\n"
                     "             [order sequential|reversed|blocked|pairwise|shuffled|apart] [seed N] [parts N] [store results|steps] [masters shown|rounded] [optimizer NAME]\n"
                     "             [gradients fp32|stored|sums]\n");
     return 2;
@@ -85,6 +86,7 @@ int main(int argc, char **argv)
     if (set.pp * set.dp * set.tp > MOST_RANKS || set.pp > m.L || set.dp > m.B || set.tp > m.K || set.micros > m.B)
         return fprintf(stderr, "buggy: not so many ranks or microbatches\n"), 2;
     if (m.moe && set.micros > 1) return fprintf(stderr, "buggy: a mixture has one microbatch\n"), 2;
+    if (set.ep > 1 && (!m.moe || set.ep > m.E)) return fprintf(stderr, "buggy: not so many experts\n"), 2;
     ranks_make();
     train();
     dump_write(argv[3]);

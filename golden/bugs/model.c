@@ -420,6 +420,7 @@ static void sum_over_dp(int t, int p)
     const int n = cut_of(param[p].row_axis, param[p].rows, t)->count * cut_of(param[p].col_axis, param[p].cols, t)->count;
     const bool here = strstr(param[p].name, middle()) != NULL;
     if (IS(DP_SUM_MISSING) && here) return;
+    if (IS(ROUTER_NOT_SUMMED) && strstr(param[p].name, "layers.1.mlp.gate.weight")) return;
     if (IS(EXPERT_LEFT_OUT) && strstr(param[p].name, "layers.1.mlp.experts.2.")) return;
     for (int i = 0; i < n; i++) {
         float sum = 0;

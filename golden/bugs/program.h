@@ -47,6 +47,7 @@ struct setting {
     int parts;                          /* of a product, stored and then added */
     enum accumulation gradients;
     int pp, dp, tp, micros;             /* pp: stages, which only say whose a tensor is */
+    int ep;                             /* the copies of the model along dp share out the experts, which ep says: as many, or 1 */
     unsigned long long seed;            /* of a shuffled order; apart: each sum has its own, so that copies differ by rounding */
     const char *optimizer;
     float scale;                        /* of the loss */
@@ -73,6 +74,7 @@ struct param {
 extern struct param param[MOST_PARAMS];
 extern int params;
 int param_of(int layer, const char *name);
+int owner_of(const struct param *);     /* which rank along ep has an expert's matrix; -1: all have it */
 
 /* A rank's sequences and cuts. */
 struct rank { int dp, tp, first, count; float *dw[MOST_PARAMS], *dw_head; };     /* dw_head: of the tied matrix, as the head */
@@ -133,6 +135,8 @@ void train(void);
 void clip(float norm, float limit);     /* param[].g, as all of these */
 void clip_by_ranks(float limit);
 void clip_by_shards(float limit);
+void clip_by_experts(float limit);
+double squares_of_experts(int owner);   /* of param[].g; -1: of all experts */
 void clip_before_sum(float limit);      /* what copies have before gradients_join */
 void clipped_before_sum(void);          /* takes what was clipped then */
 float norm_of_copy(void);               /* of the first one, before gradients_join */

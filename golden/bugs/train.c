@@ -36,6 +36,10 @@ static float norm_of_all(void)
 {
     double sum = 0;
     for (int r = 0; r < ranks; r++) sum += IS(NORM_OF_FIRST) && r > 0 ? 0 : squares_of(r);
+    if (IS(NORM_WITHOUT_EXPERTS)) sum -= squares_of_experts(-1);
+    if (IS(NORM_MEAN_OF_EP)) sum -= squares_of_experts(-1) * (1 - 1. / set.ep);
+    if (IS(NORM_TIMES_TP)) sum *= set.tp;
+    if (IS(NORM_OF_SUMS)) sum *= set.micros * set.micros;
     return (float)(IS(NORM_NOT_ROOTED) ? sum : sqrt(sum));
 }
 
@@ -103,7 +107,7 @@ static void dump_states(int t, bool last)
         for (int k = 0; k < (by.adam ? 3 : 1); k++) {
             if (last) snprintf(prefix, sizeof prefix, "%.20s/%s", set.optimizer, kind[k]);
             else snprintf(prefix, sizeof prefix, "%.20s/%d/%s", set.optimizer, t, kind[k]);
-            dump_whole(0, prefix, &param[p], x[k]);
+            dump_whole(owner_of(&param[p]) < 0 ? 0 : owner_of(&param[p]) * set.tp, prefix, &param[p], x[k]);
             if (IS(STALE_COPY) && k == 0 && t == 1 && strstr(param[p].name, "1.mlp") && param[p].matrix)
                 dump_whole(1, prefix, &param[p], param[p].old);
         }
@@ -117,6 +121,7 @@ static void dump_gradients(const char *prefix)
         for (int p = 0; p < params; p++) {
             const struct param *q = &param[p];
             char name[160];
+            if (owner_of(q) >= 0 && owner_of(q) != rank[r].dp) continue;        /* another rank's expert */
             snprintf(name, sizeof name, "%.80s/%.63s", prefix, q->name);
             dump(r, name, rank[r].dw[p], true, IS(SCALE_AFTER_CLIP) ? 1 / set.scale : 1,
                  (struct place){ q->rows, q->cols, q->row_axis == WHOLE ? NULL : cut_of(q->row_axis, q->rows, rank[r].tp),
@@ -206,6 +211,9 @@ void train(void)
         if (t == 1 && m.moe) number_now = (float)balance_now, dump_numbers("balance_loss", &number_now, 1);
         if (IS(CLIP_OF_RANK)) clip_by_ranks((float)by.clip);
         else if (IS(CLIP_OF_SHARD) || IS(CLIP_OF_GROUPS)) clip_by_shards((float)by.clip);
+        else if (IS(CLIP_OF_EP)) clip_by_experts((float)by.clip);
+        else if (IS(CLIP_WITHOUT_EXPERTS)) clip((float)sqrt(pow(norms[t - 1], 2) - squares_of_experts(-1)), (float)by.clip);
+        else if (IS(CLIP_ODD)) clip(0.7f * norms[t - 1], (float)by.clip);
         else if (IS(CLIP_OF_COPY)) clipped_before_sum();
         else clip(norms[t - 1], (float)by.clip);
         if (IS(SCALE_IN_STEP)) times_scale(set.scale);

@@ -212,6 +212,169 @@ static void clipping_before_the_sum_of_copies_is_named(void **state)
     }
 }
 
+/* ---- norms of groups --------------------------------------------------------------------------------------------- */
+
+static const char mixture[] = "golden/qwen3moe-step.safetensors";      /* tied; two groups of keys and values */
+static const char untied[] = "golden/mixtral-top2.safetensors";
+
+static bool is_all(const struct param_spec *p) { return p->ndim > 0; }
+static bool is_expert(const struct param_spec *p) { return p->expert >= 0; }
+static bool is_dense(const struct param_spec *p) { return p->expert < 0; }
+static bool is_router(const struct param_spec *p) { return p->role == ROLE_ROUTER; }
+static bool is_norm(const struct param_spec *p) { return p->role == ROLE_NORM; }
+static bool is_embedding(const struct param_spec *p) { return p->role == ROLE_TOKENS; }
+static bool is_output(const struct param_spec *p) { return p->role == ROLE_HEAD; }
+static bool is_vector(const struct param_spec *p) { return p->ndim < 2; }
+static bool is_second_layer(const struct param_spec *p) { return p->layer == 1; }
+static bool is_one_expert(const struct param_spec *p) { return p->expert == 2 && p->layer == 1; }
+
+/* Squares of a group count so many times. */
+struct group { const char *file; bool (*has)(const struct param_spec *); double times; const char *words; };
+
+static const struct group groups[] = {
+    { mixture, is_expert, 0, "the norm leaves out the experts" },
+    { mixture, is_router, 0, "the norm leaves out the routers" },
+    { mixture, is_dense, 0, "the norm leaves out all but the experts" },
+    { mixture, is_expert, 2, "the experts count 2 times" },
+    { mixture, is_expert, 1. / 4, "the experts' squares are averaged over 4 ranks along ep, not added up" },
+    { mixture, is_dense, 3, "what all 3 ranks along ep have counts 3 times" },
+    { mixture, is_embedding, 2, "the tied matrix counts twice" },
+    { untied, is_one_expert, 0, "the norm leaves out expert 2 of layer 1" },
+    { mixture, is_all, 1. / 2, "squares are averaged over 2 ranks, not added up" },
+    { mixture, is_all, 3, "all gradients count 3 times" },
+    { untied, is_embedding, 0, "the norm leaves out the token embedding" },
+    { untied, is_output, 0, "the norm leaves out the output matrix" },
+    { untied, is_norm, 0, "the norm leaves out the weights of norms" },
+    { untied, is_second_layer, 0, "the norm leaves out layer 1" },
+    { gpt2, is_vector, 0, "the norm leaves out all vectors: norms and biases" },
+};
+
+/* The norm of a step's gradients, from 0, with a group that counts otherwise. */
+static double norm_with(const struct run *r, int step, const struct group *group)
+{
+    double sum = 0;
+    for (int i = 0; i < model_param_count(&r->golden.config); i++) {
+        const struct param_spec p = model_param(&r->golden.config, i);
+        char name[RECORD_NAME];
+        if (step == 0) snprintf(name, sizeof name, "grad/%s", p.name);
+        else snprintf(name, sizeof name, "adamw/%d/grad/%s", step + 1, p.name);
+        const struct tensor g = *record_of(r, name);
+        for (int64_t k = 0; k < tensor_count(g); k++)
+            sum += pow(tensor_get(g, k), 2) * (group->has(&p) ? group->times : 1);
+    }
+    return sqrt(sum);
+}
+
+/* The norms of all steps are wrong, and steps clip by the right ones. */
+static void norms_of_groups_are_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        struct run r;
+        open_run(&r, groups[i].file, F32);
+        const struct tensor norm = *record_of(&r, "adamw/norm");
+        for (int k = 0; k < r.golden.steps; k++) tensor_set(norm, k, norm_with(&r, k, &groups[i]));
+        check_steps(&r, "adamw", NULL);
+        if (strcmp(r.first.name, "adamw/norm") != 0 || strcmp(r.first.mistake, groups[i].words) != 0)
+            fail_msg("%s, %s: %d wrong, the first is %s, \"%s\"", groups[i].file, groups[i].words, r.wrong,
+                     r.first.name, r.first.mistake);
+        close_run(&r);
+    }
+}
+
+/* All elements of the states of a parameter that the gradient's factor changes. */
+static void scale_states(const struct run *r, const char *param, double by, bool first, bool second)
+{
+    char name[RECORD_NAME];
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "adamw/1/exp_avg%s/%s", i ? "_sq" : "", param);
+        const struct tensor t = *record_of(r, name);
+        for (int64_t k = 0; (i ? second : first) && k < tensor_count(t); k++)
+            tensor_set(t, k, tensor_get(t, k) * (i ? by * by : by));
+    }
+}
+
+static const char one_param[] = "model.layers.1.self_attn.o_proj.weight";
+
+static void expect_state(struct run *r, const char *words)
+{
+    char name[RECORD_NAME];
+    snprintf(name, sizeof name, "adamw/1/exp_avg/%s", one_param);
+    check_steps(r, "adamw", NULL);
+    if (r->wrong == 0 || strcmp(r->first.name, name) != 0 || strncmp(r->first.mistake, words, strlen(words)) != 0)
+        fail_msg("%s: \"%s\", not \"%s\"", r->first.name, r->first.mistake, words);
+}
+
+/* The norm that is shown is right, and the step clips by one that leaves out the experts.  Or both states show a
+ * gradient that no norm explains; or one state alone is wrong, by the same factor: then it is beta. */
+static void clipping_by_another_norm_is_no_beta(void **state)
+{
+    struct run r;
+    (void)state;
+    open_run(&r, untied, F32);
+    const struct hyperparameters h = golden_hyperparameters(&r.golden, "adamw");
+    const double norm = tensor_get(*record_of(&r, "adamw/norm"), 0), clip = clip_scale(&h, norm),
+                 by = clip_scale(&h, norm_with(&r, 0, &groups[0])) / clip;
+    assert_true(clip < 1 && by > 1.001);
+    scale_states(&r, one_param, by, true, true);
+    expect_state(&r, "clipped by another norm: the norm leaves out the experts");
+    scale_states(&r, one_param, 1.07 / by, true, true);
+    expect_state(&r, "the gradient is 1.0700 of what it must be, as if clipped by a norm of");
+    scale_states(&r, one_param, 1 / 1.07, true, true), scale_states(&r, one_param, by, true, false);
+    char words[64];
+    snprintf(words, sizeof words, "beta is %.4g", 1 - (1 - h.beta1) * by);
+    expect_state(&r, words);
+    close_run(&r);
+}
+
+static const char *matrix_of_expert(const struct run *r, int expert)
+{
+    static struct param_spec p;
+    int i = 0;
+    do p = model_param(&r->golden.config, i++);
+    while (p.expert != expert || p.role != ROLE_DOWN);
+    return p.name;
+}
+
+/* Each rank along ep has the experts of its number, in order or in turn, and clips by its own norm.  A dump shows any
+ * rank's copy of what all have. */
+static void clipping_along_ep_is_named(void **state)
+{
+    enum { RANKS = 2 };
+    static const char words[] = "each of 2 ranks along ep clips by the norm of what it has: its experts, ";
+    (void)state;
+    for (int turn = 0; turn < 2; turn++)
+        for (int shown = 0; shown < RANKS; shown++) {
+            struct run r;
+            double sum[RANKS] = { 0 };
+            open_run(&r, untied, F32);
+            const struct hyperparameters h = golden_hyperparameters(&r.golden, "adamw");
+            const double clip = clip_scale(&h, tensor_get(*record_of(&r, "adamw/norm"), 0));
+            const int E = (int)r.golden.config.mixture.E;
+            for (int i = 0; i < model_param_count(&r.golden.config); i++) {
+                const struct param_spec p = model_param(&r.golden.config, i);
+                char name[RECORD_NAME];
+                snprintf(name, sizeof name, "grad/%s", p.name);
+                const struct tensor g = *record_of(&r, name);
+                const int owner = p.expert < 0 ? -1 : turn ? p.expert % RANKS : p.expert > E / RANKS;
+                for (int64_t k = 0; k < tensor_count(g); k++)
+                    for (int rank = 0; rank < RANKS; rank++)
+                        if (owner < 0 || owner == rank) sum[rank] += pow(tensor_get(g, k), 2);
+            }
+            /* Expert 3 of 5 is the second rank's in both orders. */
+            scale_states(&r, one_param, clip_scale(&h, sqrt(sum[shown])) / clip, true, true);
+            expect_state(&r, words);
+            scale_states(&r, one_param, clip / clip_scale(&h, sqrt(sum[shown])), true, true);
+            scale_states(&r, matrix_of_expert(&r, 3), clip_scale(&h, sqrt(sum[1])) / clip, true, true);
+            check_steps(&r, "adamw", NULL);
+            if (strstr(r.first.name, "experts.3.") == NULL || strncmp(r.first.mistake, words, strlen(words)) != 0)
+                fail_msg("%s: \"%s\"", r.first.name, r.first.mistake);
+            close_run(&r);
+        }
+}
+
+/* ---- work -------------------------------------------------------------------------------------------------------- */
+
 /* How often gradients are read, if the first `wrong` states of the first step have a factor that nothing explains. */
 static int gradients_read(struct run *r, int wrong)
 {
@@ -247,7 +410,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loss_scales_are_named), cmocka_unit_test(clipping_by_own_norms_is_named),
         cmocka_unit_test(clipping_by_flat_shards_is_named),
-        cmocka_unit_test(clipping_before_the_sum_of_copies_is_named), cmocka_unit_test(norms_are_added_up_once),
+        cmocka_unit_test(clipping_before_the_sum_of_copies_is_named), cmocka_unit_test(norms_of_groups_are_named),
+        cmocka_unit_test(clipping_by_another_norm_is_no_beta), cmocka_unit_test(clipping_along_ep_is_named),
+        cmocka_unit_test(norms_are_added_up_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

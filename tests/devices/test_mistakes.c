@@ -80,7 +80,7 @@ static void explain_rows(struct single *s, const struct single_value *right, boo
     s->verdict.result.mistake[0] = 0;
 }
 
-static const struct single_explainer rows_explainer = { .explain = explain_rows };
+static const struct single_explainer rows_explainer = { .explain = explain_rows, .forget = suspect_forget };
 
 /* Norms start with weights of 1 and without biases: so nobody would see that they are missing. */
 static void move_weights(struct transformer *model)

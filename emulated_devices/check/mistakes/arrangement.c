@@ -28,18 +28,41 @@ static double distance(const double *a, const double *b, const struct lines *lin
     return sum;
 }
 
-/* from[i] becomes the right line nearest to line i; itself if no other is nearer. */
+/* Find the right line nearest to line i; itself if no other is nearer. */
+static int64_t nearest_line(const struct suspect *suspect, const struct lines *lines, int64_t i)
+{
+    /* Another line must be nearer by more than a rounding to replace the line's own place. */
+    double best = distance(suspect->have, suspect->want, lines, i, i, INFINITY) * (1 - 1e-6);
+    int64_t from = i;
+    for (int64_t j = 0; j < lines->count; j++) {
+        const double d = distance(suspect->have, suspect->want, lines, i, j, best);
+        if (d < best) best = d, from = j;
+    }
+    return from;
+}
+
+/* The line that a wrong element is in. */
+static int64_t line_of(const struct lines *lines, int64_t at)
+{
+    return lines->step == 1 ? at / lines->stride : at % lines->step;
+}
+
+/* Whether any line with one of the sampled wrong elements has come from elsewhere.  If none has, comparing all lines
+ * with each other would find nothing that explains the result. */
+static bool any_has_moved(const struct suspect *suspect, const struct lines *lines)
+{
+    bool moved = suspect->samples == 0;
+    for (int k = 0; k < suspect->samples && !moved; k++) {
+        const int64_t i = line_of(lines, suspect->sample[k]);
+        moved = nearest_line(suspect, lines, i) != i;
+    }
+    return moved;
+}
+
+/* from[i] becomes the right line nearest to line i. */
 static void find_lines(const struct suspect *suspect, const struct lines *lines, int64_t *from)
 {
-    for (int64_t i = 0; i < lines->count; i++) {
-        /* Another line must be nearer by more than a rounding to replace the line's own place. */
-        double best = distance(suspect->have, suspect->want, lines, i, i, INFINITY) * (1 - 1e-6);
-        from[i] = i;
-        for (int64_t j = 0; j < lines->count; j++) {
-            const double d = distance(suspect->have, suspect->want, lines, i, j, best);
-            if (d < best) best = d, from[i] = j;
-        }
-    }
+    for (int64_t i = 0; i < lines->count; i++) from[i] = nearest_line(suspect, lines, i);
 }
 
 /* Whether every line appears exactly once.  used: [n] to work in. */
@@ -141,7 +164,8 @@ static void try_lines(struct suspect *suspect, const struct lines *lines, double
 {
     enum { SHORT = 4 };                 /* such lines agree by chance: only a permutation of all of them counts */
     if (lines->count < 2 || lines->length < 2
-        || (double)lines->count * (double)lines->count * (double)lines->length > MOST_WORK) return;
+        || (double)lines->count * (double)lines->count * (double)lines->length > MOST_WORK
+        || !any_has_moved(suspect, lines)) return;
     int64_t *from = malloc((size_t)lines->count * sizeof *from);
     bool *used = malloc((size_t)lines->count * sizeof *used);
     char words[SINGLE_MISTAKE];
@@ -172,14 +196,23 @@ static void try_transposed(struct suspect *suspect, double *y)
     suspect_explained(suspect, y, "transposed");
 }
 
+/* Elements that have moved round by so many places. */
+struct rotation { const struct suspect *suspect; int64_t by; };
+
+static double rotated_at(const void *context, int64_t i)
+{
+    const struct rotation *rotation = context;
+    return rotation->suspect->want[(i + rotation->by) % rotation->suspect->count];
+}
+
 /* The elements of a vector have moved round by some places: halves exchanged, or shards in another order. */
 static void try_vector(struct suspect *suspect, double *y)
 {
     const int64_t n = suspect->count;
     if (suspect->rows > 1 || n < 4) return;
-    /* All n - 1 rotations are tried, n^2 steps: longer vectors are left out. */
+    /* All n - 1 rotations are tried; longer vectors are left out. */
     for (int64_t by = 1; by < n && n <= 4096; by++) {
-        for (int64_t i = 0; i < n; i++) y[i] = suspect->want[(i + by) % n];
+        if (!suspect_made(suspect, rotated_at, &(struct rotation){ suspect, by }, y)) continue;
         if (suspect_explained(suspect, y, by == 1 || by == n - 1 ? "elements are shifted by one"
                                                            : "pieces have changed places: it begins with element %lld",
                               (long long)by))
@@ -224,6 +257,30 @@ static bool try_turned_shards(struct suspect *suspect, int64_t parts, double *y)
     return false;
 }
 
+/* Shard b stands where shard a belongs; `both`: and a where b belongs. */
+struct exchange { const struct suspect *suspect; int64_t n, a, b; bool both; };
+
+static double exchanged_at(const void *context, int64_t i)
+{
+    const struct exchange *x = context;
+    const double *want = x->suspect->want;
+    if (i / x->n == x->a) return want[i + (x->b - x->a) * x->n];
+    return x->both && i / x->n == x->b ? want[i + (x->a - x->b) * x->n] : want[i];
+}
+
+/* @return whether this explains the result. */
+static bool try_exchange(struct suspect *suspect, const struct exchange *exchange, int64_t parts, double *y)
+{
+    static const char *const words[] = {
+        "another rank's piece: of %lld flat shards, %lld is where %lld belongs",
+        "another rank's piece: of %lld flat shards, %lld and %lld have changed places",
+    };
+    return suspect_made(suspect, exchanged_at, exchange, y) &&
+           suspect_explained(suspect, y, words[exchange->both], (long long)parts,
+                             (long long)(exchange->both ? exchange->a : exchange->b),
+                             (long long)(exchange->both ? exchange->b : exchange->a));
+}
+
 /* The flat tensor is cut into 2 to 8 shards: one shard stands in the place of another, or two have changed places. */
 static void try_shards(struct suspect *suspect, double *y)
 {
@@ -233,19 +290,9 @@ static void try_shards(struct suspect *suspect, double *y)
         for (int64_t a = 0; a < parts; a++)
             for (int64_t b = 0; b < parts; b++) {
                 if (a == b) continue;
-                for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i];
-                memcpy(y + a * n, suspect->want + b * n, (size_t)n * sizeof *y);
-                if (suspect_explained(suspect, y,
-                                      "another rank's piece: of %lld flat shards, %lld is where %lld belongs",
-                                      (long long)parts, (long long)b, (long long)a))
-                    return;
+                if (try_exchange(suspect, &(struct exchange){ suspect, n, a, b, false }, parts, y)) return;
                 /* An exchange is symmetric, so the pair (b, a) is left out. */
-                if (a > b) continue;
-                memcpy(y + b * n, suspect->want + a * n, (size_t)n * sizeof *y);
-                if (suspect_explained(suspect, y,
-                                      "another rank's piece: of %lld flat shards, %lld and %lld have changed places",
-                                      (long long)parts, (long long)a, (long long)b))
-                    return;
+                if (a < b && try_exchange(suspect, &(struct exchange){ suspect, n, a, b, true }, parts, y)) return;
             }
     }
 }

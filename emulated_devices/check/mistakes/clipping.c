@@ -1,43 +1,102 @@
 /* clipping.c -- what is made of a gradient that has been clipped by another norm.
- * steps.c calls suspect_clipping for states, and for weights of sgd; gradient norms come from shares.c and
- * model_copies.c.  Norms of a step are kept in single_notes for all parameters, and suspect_forget frees them.
- * Without memory single.failed is ERR_MEMORY. */
-#include "emulated_devices/check/mistakes/mistakes.h"
+ * steps.c calls suspect_clipping for states, and for weights of sgd; norms of gradients come from norms.c, those of
+ * copies from model_copies.c.  Without memory single.failed is ERR_MEMORY. */
+#include "emulated_devices/check/mistakes/norms.h"
 #include <stdio.h>
-#include <stdlib.h>
 
-/* Make y, a clipped gradient, what the step makes of it: rest + times y, or times y^2. */
-static void made_of(const struct suspect *suspect, const struct clipping *clipping, double *y)
+/* The step makes this of x, the clipped gradient's element i: rest + times x, or times x^2. */
+static double clipping_makes(const struct clipping *clipping, int64_t i, double x)
 {
-    for (int64_t i = 0; i < suspect->count; i++)
-        y[i] = clipping->rest[i] + clipping->times * (clipping->squared ? y[i] * y[i] : y[i]);
+    return clipping->rest[i] + clipping->times * (clipping->squared ? x * x : x);
 }
 
-/* ---- loss scales ------------------------------------------------------------------------------------------------- */
+/* A gradient that is clipped by one factor. */
+struct clipped_by { const struct clipping *clipping; double factor; };
+
+static double clipped_at(const void *context, int64_t i)
+{
+    const struct clipped_by *by = context;
+    return clipping_makes(by->clipping, i, by->factor * by->clipping->g[i]);
+}
+
+/* The factor of the gradient that fits best, of some elements.  A squared state has the square of the factor. */
+struct factor_fit { double along, size; };
+
+static void fit_add(struct factor_fit *fit, const struct suspect *suspect, const struct clipping *clipping, int64_t i)
+{
+    const double x = clipping->times * (clipping->squared ? clipping->g[i] * clipping->g[i] : clipping->g[i]);
+    fit->along += (suspect->have[i] - clipping->rest[i]) * x, fit->size += x * x;
+}
+
+static double fit_factor(const struct factor_fit *fit, bool squared)
+{
+    const double c = fit->along / fit->size;
+    return squared ? sqrt(c) : c;
+}
+
+double suspect_clip_factor(const struct suspect *suspect, const struct clipping *clipping)
+{
+    struct factor_fit fit = { 0 };
+    for (int64_t i = 0; i < suspect->count; i++) fit_add(&fit, suspect, clipping, i);
+    return fit_factor(&fit, clipping->squared);
+}
+
+/* ---- one factor -------------------------------------------------------------------------------------------------- */
 
 /* The factor of clipping that fits best differs from the right factor by a power of two.  Smaller powers than
  * SUSPECT_LEAST_SCALE may be a number of ranks. */
-static void try_loss_scale(struct suspect *suspect, const struct clipping *clipping, double *y)
+static void try_loss_scale(struct suspect *suspect, const struct clipping *clipping, double c, double *y)
 {
-    double along = 0, size = 0;
-    for (int64_t i = 0; i < suspect->count; i++) {
-        const double x = clipping->times * (clipping->squared ? clipping->g[i] * clipping->g[i] : clipping->g[i]);
-        along += (suspect->have[i] - clipping->rest[i]) * x, size += x * x;
-    }
-    /* A squared state has the square of the factor. */
-    const double c = clipping->squared ? sqrt(along / size) : along / size,
-        scale = exp2(round(log2(c / clipping->clip)));
+    const double scale = exp2(round(log2(c / clipping->clip)));
     if (!(c > 0) || (scale < SUSPECT_LEAST_SCALE && scale * SUSPECT_LEAST_SCALE > 1)) return;
-    for (int64_t i = 0; i < suspect->count; i++) y[i] = scale * clipping->clip * clipping->g[i];
-    made_of(suspect, clipping, y);
+    if (!suspect_made(suspect, clipped_at, &(struct clipped_by){ clipping, scale * clipping->clip }, y)) return;
     if (scale > 1) suspect_explained(suspect, y, "a loss scale of %.0f is not divided out", scale);
     else suspect_explained(suspect, y, "a loss scale of %.0f is divided out twice, or after clipping", 1 / scale);
+}
+
+/* A guess whose factor is further from the one that fits best is not looked at, relative. */
+static const double NEAR_FACTOR = 1e-2;
+
+/* Find the guess whose factor is nearest to c; `not` and its equals are left out.  @return -1: none is near. */
+static int nearest_guess(const struct step_norms *norms, const struct hyperparameters *hyper, double c, int not)
+{
+    int best = -1;
+    double off = NEAR_FACTOR * c;
+    for (int g = 0; g < norms->guesses; g++) {
+        const double x = clip_scale(hyper, norms->guess[g].norm);
+        if (isnan(norms->guess[g].norm) || g == not || (not >= 0 && x == clip_scale(hyper, norms->guess[not].norm)))
+            continue;
+        if (fabs(x - c) < off) off = fabs(x - c), best = g;
+    }
+    return best;
+}
+
+/* All ranks clip by a norm that counts something wrongly: the two nearest guesses are offered.  Where the norm that
+ * the program shows is wrong, its steps may clip by the right one. */
+static void try_guesses(struct suspect *suspect, const struct stepping *stepping, const struct step_norms *norms,
+                        const struct clipping *clipping, double c, double *y)
+{
+    const struct hyperparameters *h = &stepping->o->hyper;
+    if (!(c > 0)) return;
+    if (suspect_made(suspect, clipped_at, &(struct clipped_by){ clipping, clip_scale(h, norms->norm) }, y))
+        suspect_explained(suspect, y, "clipped by the norm of all gradients, not by the norm that is shown");
+    for (int k = 0, g = -1; k < 2 && suspect->words[0] == 0; k++) {
+        g = nearest_guess(norms, h, c, g);
+        if (g < 0) return;
+        if (suspect_made(suspect, clipped_at,
+                         &(struct clipped_by){ clipping, clip_scale(h, norms->guess[g].norm) }, y))
+            suspect_explained(suspect, y, "clipped by another norm: %s", norms->guess[g].words);
+    }
 }
 
 /* ---- what a rank has --------------------------------------------------------------------------------------------- */
 
 static const char *const words_of[SHARE_CUTS] = {
     [SHARE_ALONG_TP] = "each of %d ranks along tp clips by the norm of what it has",
+    [SHARE_EXPERTS] = "each of %d ranks along ep clips by the norm of what it has: its experts, and what all have",
+    [SHARE_EXPERTS_IN_TURN] = "each of %d ranks along ep clips by the norm of what it has: its experts, which it "
+                              "takes in turn, and what all have",
+    [SHARE_STAGES] = "each of %d stages clips by the norm of its layers",
     [SHARE_ROWS] = "each of %d ranks with a part of the rows clips by the norm of what it has",
     [SHARE_FLAT_EACH] = "each of %d ranks clips by the norm of its flat shards, of every parameter",
     [SHARE_FLAT_LAYER] = "each of %d ranks clips by the norm of its flat shards, of every layer",
@@ -47,127 +106,49 @@ static const char *const words_of[SHARE_CUTS] = {
     [SHARE_FLAT_ALL_NORMS] = "each of %d ranks clips by the norm of its flat shard of all parameters",
 };
 
-/* The sums that diagnoses of a step share: for all its parameters.  The cuts are those of all steps. */
-struct single_notes {
-    struct share *shares[SHARE_CUTS];   /* NULL: nobody has asked for the cut */
-    int64_t step;                       /* whose norms these are */
-    bool known, has;                    /* has: no gradient is missing */
-    double own[SHARE_CUTS][SUSPECT_RANKS + 1][SUSPECT_RANKS];   /* what each of P ranks has, by cut and P */
-    bool copies_known;
-    struct suspect_copies copies;
+/* A gradient that each of P ranks clips by its own factor.  whole: the rank whose copy is shown of what all have. */
+struct clipped_by_own {
+    const struct clipping *clipping;
+    const struct share *share;
+    const double *factor;               /* [parts] */
+    int parts, whole;
+    int64_t cols;
 };
 
-/* The explainer calls this once, when the check ends. */
-void suspect_forget(struct single_notes *notes)
+static double own_factor_at(const struct clipped_by_own *by, int64_t i)
 {
-    for (int cut = 0; cut < SHARE_CUTS; cut++) free(notes->shares[cut]);
-    free(notes);
+    const int owner = share_owner(by->share, i / by->cols, i % by->cols, by->parts);
+    return by->factor[owner < 0 ? by->whole : owner];
 }
 
-/* These are the notes of this step; notes of a step before lose their norms.  @return NULL: no memory, and
- * single.failed is set. */
-static struct single_notes *notes_of(const struct stepping *stepping)
+static double clipped_by_own_at(const void *context, int64_t i)
 {
-    struct single *s = stepping->s;
-    if (s->notes == NULL) s->notes = calloc(1, sizeof *s->notes);
-    if (s->notes == NULL) s->failed = fail(s->context->err, ERR_MEMORY, "no memory to diagnose %s",
-                                           s->verdict.result.name);
-    else if (s->notes->step != stepping->k)
-        s->notes->step = stepping->k, s->notes->known = s->notes->copies_known = false;
-    return s->notes;
+    const struct clipped_by_own *by = context;
+    return clipping_makes(by->clipping, i, own_factor_at(by, i) * by->clipping->g[i]);
 }
 
-/* These are the owners of all parameters in a cut, made when first asked for.  @return NULL: no memory, and
- * single.failed is set. */
-static const struct share *shares_in(const struct stepping *stepping, enum share_cut cut)
+/* The rank whose factor is nearest to the one that fits best.  A dump may show any rank's copy. */
+static int nearest_rank(const double factor[], int parts, double c)
 {
-    struct share **shares = stepping->s->notes->shares;
-    if (shares[cut] == NULL) shares[cut] = shares_of(stepping->s->context->config, cut);
-    if (shares[cut] == NULL)
-        stepping->s->failed = fail(stepping->s->context->err, ERR_MEMORY, "no memory to diagnose %s",
-                                   stepping->s->verdict.result.name);
-    return shares[cut];
+    int best = 0;
+    for (int k = 1; k < parts; k++)
+        if (fabs(factor[k] - c) < fabs(factor[best] - c)) best = k;
+    return best;
 }
 
-/* Whether so many ranks are tried: as many as a sum has parts, and the usual numbers. */
-static bool is_tried(const struct single *single, int parts)
-{
-    return parts == single->rounding.parts || parts == 2 || parts == 3 || parts == 4 || parts == 8;
-}
-
-/* Squared norms: of what one rank has, and of what all have. */
-struct own_squares { double rank[SUSPECT_RANKS], whole; };
-
-/* The squares that a parameter's gradient adds, for every number of ranks that is tried. */
-static void clipping_add_squares(const struct single *single, struct own_squares of[SUSPECT_RANKS + 1],
-                                 const struct share *share, const double *g, int64_t count)
-{
-    /* Runs of elements with one owner are added at once: share_end says where a run ends. */
-    const int64_t cols = share->spec.dim[share->spec.ndim - 1];
-    for (int parts = 2; parts <= SUSPECT_RANKS; parts++)
-        for (int64_t i = 0, end; is_tried(single, parts) && i < count; i = end) {
-            const int owner = share_owner(share, i / cols, i % cols, parts);
-            double sum = 0;
-            end = share_end(share, i, parts);
-            for (int64_t j = i; j < end; j++) sum += g[j] * g[j];
-            /* Elements that all ranks have count in each rank's norm. */
-            if (owner < 0) of[parts].whole += sum;
-            else of[parts].rank[owner] += sum;
-        }
-}
-
-/* Read every gradient of the step once, and add its squares in all cuts. */
-static void add_up_own(const struct stepping *stepping)
-{
-    struct single *s = stepping->s;
-    struct own_squares of[SHARE_CUTS][SUSPECT_RANKS + 1] = { 0 };
-    const struct single_name kind = stepping_gradient(stepping->o, stepping->k, "");
-    const int used = s->memory.used;
-    /* A missing gradient must not be taken for the suspect's own missing input. */
-    single_read_anew(s);
-    for (int i = 0; i < model_param_count(s->context->config) && single_going(s); i++) {
-        const struct param_spec p = model_param(s->context->config, i);
-        const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
-        const struct tensor g = single_input(s, single_param_name(s, kind.text, i), rows, cols);
-        for (int cut = 0; cut < SHARE_CUTS && single_going(s); cut++) {
-            const struct share *share = shares_in(stepping, (enum share_cut)cut);
-            if (share) clipping_add_squares(s, of[cut], &share[i], numbers(g), rows * cols);
-        }
-        single_release(s, used);
-    }
-    s->notes->known = true, s->notes->has = single_going(s);
-    /* The norm of rank k: sqrt(own squares + squares of what all ranks have). */
-    for (int cut = 0; cut < SHARE_CUTS; cut++)
-        for (int parts = 2; parts <= SUSPECT_RANKS; parts++)
-            for (int k = 0; k < parts; k++)
-                s->notes->own[cut][parts][k] = sqrt(of[cut][parts].rank[k] + of[cut][parts].whole);
-}
-
-/* Norms of what each of P ranks has; NULL: a gradient is missing.  The norms hold for all parameters of a step, so
- * they are computed once. */
-static const double *own_norms(const struct stepping *stepping, enum share_cut cut, int parts)
-{
-    if (!stepping->s->notes->known) add_up_own(stepping);
-    return stepping->s->notes->has ? stepping->s->notes->own[cut][parts] : NULL;
-}
-
-/* Each rank clips by the norm of its own part.  For elements that all ranks have, the first rank's factor is tried,
- * as a dump shows the first copy. */
+/* Each rank clips by the norm of its own part.  Runs of elements with one owner are made at once. */
 static void try_own_norms(struct suspect *suspect, const struct stepping *stepping, enum share_cut cut, int parts,
-                          const struct clipping *clipping, double *y)
+                          const struct clipping *clipping, double c, double *y)
 {
-    if (parts < 2 || parts > SUSPECT_RANKS || (cut == SHARE_ALONG_TP && parts > stepping->s->context->config->K))
-        return;
-    const double *norm = own_norms(stepping, cut, parts);
-    const struct share *share = norm ? &shares_in(stepping, cut)[stepping->number] : NULL;
-    /* y = factor of the owner times g, run by run. */
-    for (int64_t i = 0, end; norm && i < suspect->count; i = end) {
-        const int owner = share_owner(share, i / stepping->cols, i % stepping->cols, parts);
-        const double times = clip_scale(&stepping->o->hyper, norm[owner < 0 ? 0 : owner]);
-        end = share_end(share, i, parts);
-        for (int64_t j = i; j < end; j++) y[j] = times * clipping->g[j];
-    }
-    if (norm) made_of(suspect, clipping, y), suspect_explained(suspect, y, words_of[cut], parts);
+    const struct step_norms *norms = suspect_norms(suspect->s, stepping_gradient(stepping->o, stepping->k, "").text);
+    const struct share *share = norms ? suspect_share(suspect->s, cut, stepping->number) : NULL;
+    double factor[SUSPECT_RANKS];
+    for (int k = 0; norms && k < parts; k++)
+        factor[k] = clip_scale(&stepping->o->hyper, norms->own[cut][parts][k]);
+    struct clipped_by_own by = { clipping, share, factor, parts, 0, stepping->cols };
+    if (share) by.whole = nearest_rank(factor, parts, c);
+    if (share == NULL || !suspect_made(suspect, clipped_by_own_at, &by, y)) return;
+    suspect_explained(suspect, y, words_of[cut], parts);
 }
 
 /* ---- what a copy has --------------------------------------------------------------------------------------------- */
@@ -199,16 +180,14 @@ static void add_copies(struct suspect *suspect, const struct stepping *stepping,
 static void try_copies(struct suspect *suspect, const struct stepping *stepping, const struct clipping *clipping,
                        bool own_mean, double *y)
 {
-    struct single_notes *notes = suspect->s->notes;
-    if (!notes->copies_known) notes->copies = suspect_copies(suspect->s), notes->copies_known = true;
-    const struct suspect_copies *c = &notes->copies;
+    const struct suspect_copies *c = suspect_copies_of(suspect->s);
     double times[SUSPECT_RANKS];
+    if (c == NULL) return;
     for (int k = 0; k < c->n; k++)
         times[k] = clip_scale(&stepping->o->hyper, c->norm[k] / (own_mean ? c->share[k] : 1));
     /* All of g is clipped by a single copy's factor. */
     for (int k = 0; k < c->n; k++) {
-        for (int64_t i = 0; i < suspect->count; i++) y[i] = times[k] * clipping->g[i];
-        made_of(suspect, clipping, y);
+        for (int64_t i = 0; i < suspect->count; i++) y[i] = clipped_at(&(struct clipped_by){ clipping, times[k] }, i);
         suspect_near(suspect, y, "clipped by the norm of copy %d's own gradient, before copies add theirs up", k);
     }
     if (c->n < 2) return;
@@ -216,21 +195,33 @@ static void try_copies(struct suspect *suspect, const struct stepping *stepping,
     /* Each copy's gradient is clipped by the copy's own factor. */
     add_copies(suspect, stepping, c, times, clipping->g, y);
     if (!single_going(suspect->s)) return;
-    made_of(suspect, clipping, y);
+    for (int64_t i = 0; i < suspect->count; i++) y[i] = clipping_makes(clipping, i, y[i]);
     suspect_near(suspect, y, "each of %d copies clips by the norm of its own gradient, before they are added up", c->n);
 }
 
-void suspect_clipping(struct suspect *suspect, const struct stepping *stepping, struct clipping clipping, double *y)
+/* All cuts with all numbers of ranks.  The program's own mesh comes first in both lists. */
+static void try_all_own_norms(struct suspect *suspect, const struct stepping *stepping,
+                              const struct clipping *clipping, double c, double *y)
 {
-    const int tried[] = { suspect->s->rounding.parts, 2, 3, 4, 8 };
-    try_loss_scale(suspect, &clipping, y);
-    if (stepping->o->hyper.clip == 0 || notes_of(stepping) == NULL) return;
-    /* All cuts with all numbers of ranks, 5 of each; a number that equals tried[0] is not tried twice. */
-    for (int k = 0; k < 5 * SHARE_CUTS && suspect->words[0] == 0 && !suspect->s->failed; k++)
-        if (k % 5 == 0 || tried[k % 5] != tried[0])
-            try_own_norms(suspect, stepping, (enum share_cut)(k / 5), tried[k % 5], &clipping, y);
+    int tried[SUSPECT_RANKS];
+    const int count = suspect_ranks(suspect->s, tried);
+    for (int cut = 0; cut < SHARE_CUTS; cut++)
+        for (int k = 0; k < count && suspect->words[0] == 0 && !suspect->s->failed; k++)
+            if (suspect_can(suspect->s, (enum share_cut)cut, tried[k]))
+                try_own_norms(suspect, stepping, (enum share_cut)cut, tried[k], clipping, c, y);
+}
+
+void suspect_clipping(struct suspect *suspect, const struct stepping *stepping, struct clipping clipping, bool any,
+                      double *y)
+{
+    const double c = suspect_clip_factor(suspect, &clipping);
+    try_loss_scale(suspect, &clipping, c, y);
+    if (stepping->o->hyper.clip == 0 || suspect->words[0]) return;
+    const struct step_norms *norms = suspect_norms(suspect->s, stepping_gradient(stepping->o, stepping->k, "").text);
+    if (norms) try_all_own_norms(suspect, stepping, &clipping, c, y);
+    if (norms && any && suspect->words[0] == 0) try_guesses(suspect, stepping, norms, &clipping, c, y);
     /* Copies' gradients are known for the first step only. */
-    if (stepping->k > 0 || suspect->words[0]) return;
+    if (suspect->s->failed || stepping->k > 0 || suspect->words[0]) return;
     try_copies(suspect, stepping, &clipping, true, y);
     try_copies(suspect, stepping, &clipping, false, y);
 }

@@ -339,7 +339,7 @@ static struct tensor embed_weight(struct single *single, const struct single_nod
     const struct tensor dY = single_grad(single, node->out);
     if (!single_going(single)) return tensor_none;
     const int64_t D = tensor_cols(dY);
-    const struct tensor dW = single_new(single, model_param(single->context->config, node->weight).dim[0], D);
+    const struct tensor dW = single_new(single, single_spec(single, node->weight).dim[0], D);
     for (int64_t i = 0; !single->failed && i < tensor_count(dY); i++)
         numbers(dW)[single->cursor.batch.ids[i / D % single->cursor.N] * D + i % D] = numbers(dY)[i];
     return dW;

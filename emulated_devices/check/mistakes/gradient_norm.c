@@ -1,83 +1,115 @@
-/* gradient_norm.c -- what the norm of all gradients is if something counts too often, or not at all.  mistakes.c
- * calls suspect_gradient_norm for the result "norm"; clipping.c asks for the norms of copies.  Shares without
- * memory set single.failed to ERR_MEMORY. */
-#include "emulated_devices/check/mistakes/mistakes.h"
-#include <math.h>
+/* gradient_norm.c -- which of the guesses of norms.h a reported norm is: something counts too often, or not at all.
+ * mistakes.c calls suspect_gradient_norm for the results "norm" and "OPTIMIZER/norm", one number for each step;
+ * norms.c asks for the norms of copies.  Without memory single.failed is ERR_MEMORY. */
+#include "emulated_devices/check/mistakes/norms.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* A norm of queries or keys by heads: each rank along tp has the same weights for its own heads.  The names are
- * those of the model's parameters. */
-static bool is_of_heads(const struct param_spec *spec)
+bool suspect_is_norm(const char *result)
 {
-    return spec->ndim < 2
-           && (strstr(spec->name, "qk_norm.") || strstr(spec->name, "q_norm.") || strstr(spec->name, "k_norm."));
+    const char *slash = strrchr(result, '/');
+    return strcmp(slash ? slash + 1 : result, "norm") == 0;
 }
 
-/* A mixture's router has a matrix that all ranks along tp have. */
-static bool is_router(const struct param_spec *spec)
+/* ---- the guesses ------------------------------------------------------------------------------------------------- */
+
+/* A single number agrees with some guess by chance if there are many: two that fit are named, more are none. */
+enum { MOST_FITS = 2 };
+
+/* Another expert's guess within so many bounds makes a guess of many experts no explanation. */
+static const double CROWDED = 16;
+
+/* The names' prefix of the gradients of step k, as stepping_gradient has it. */
+static struct single_name kind_of(const struct suspect *suspect, int64_t k)
 {
-    return spec->ndim > 1 && (strstr(spec->name, ".gate.weight") || strstr(spec->name, ".router.weight"));
+    struct single_name kind;
+    const char *name = suspect->s->verdict.result.name, *slash = strrchr(name, '/');
+    if (k == 0) return single_name("grad/", "");
+    snprintf(kind.text, sizeof kind.text, "%.*s/%lld/grad/", slash ? (int)(slash - name) : 0, name, (long long)k + 1);
+    return kind;
 }
 
-/* Add the squares of one parameter's gradient, run by run of elements with the same owner. */
-static void add_param(struct single *single, const char *kind, const struct share *share, int parts,
-                      struct suspect_squares *sum)
+/* The norms of a step; they may move when those of another step are asked for. */
+static const struct step_norms *norms_of(struct suspect *suspect, int64_t k)
 {
-    const struct param_spec *p = &share->spec;
-    const int64_t rows = p->ndim > 1 ? p->dim[0] : 1, cols = p->dim[p->ndim - 1];
-    const struct tensor g = single_input(single, single_param_name(single, kind, share->param), rows, cols);
-    const bool vocabulary = p->ndim > 1 && rows == single->context->config->V;
-    for (int64_t i = 0, end; single_going(single) && i < rows * cols; i = end) {
-        const int k = share_owner(share, i / cols, i % cols, parts);
-        double x = 0;
-        end = share_end(share, i, parts);
-        for (int64_t j = i; j < end; j++) x += numbers(g)[j] * numbers(g)[j];
-        sum->all += x, sum->tied += vocabulary ? x : 0;
-        if (k >= 0) sum->rank[k] += x;
-        /* An owner of -1 means that all ranks have the element; only such elements go to the sums below. */
-        if (k >= 0) continue;
-        sum->whole += x, sum->whole_inside += vocabulary ? 0 : x, sum->heads += is_of_heads(p) ? x : 0;
-        sum->vectors += p->ndim < 2 ? x : 0, sum->routers += is_router(p) ? x : 0;
+    return suspect_norms(suspect->s, kind_of(suspect, k).text);
+}
+
+/* y[k] = guess g of each step.  @return whether all steps have such a guess. */
+static bool guess_of(struct suspect *suspect, int g, double *y)
+{
+    bool has = true;
+    for (int64_t k = 0; k < suspect->count && has; k++) {
+        const struct step_norms *norms = norms_of(suspect, k);
+        has = norms && g < norms->guesses && !isnan(norms->guess[g].norm);
+        if (has) y[k] = norms->guess[g].norm;
     }
+    return has;
 }
 
-/* Each gradient is read, added and released, so memory does not grow with the model. */
-struct suspect_squares suspect_squares(struct single *single, const char *kind, const struct share *share, int parts)
+/* Whether all steps are within so many bounds. */
+static bool is_within(const struct suspect *suspect, const double *y, double bounds)
 {
-    struct suspect_squares sum = { 0 };
-    const int used = single->memory.used;
-    single_read_anew(single);
-    for (int i = 0; i < model_param_count(single->context->config) && single_going(single); i++) {
-        add_param(single, kind, &share[i], parts, &sum);
-        single_release(single, used);
+    for (int64_t k = 0; k < suspect->count; k++)
+        if (!(fabs(suspect->have[k] - y[k]) <= bounds * suspect->bound[k])) return false;
+    return true;
+}
+
+/* Whether two guesses are the same number in every step. */
+static bool is_same(const double *a, const double *b, int64_t count)
+{
+    for (int64_t k = 0; k < count; k++)
+        if (!(fabs(a[k] - b[k]) <= 1e-12 * fabs(b[k]))) return false;
+    return true;
+}
+
+/* The guesses that fit, none of them twice, and how many guesses of many are near. */
+struct fits { int guess[MOST_FITS], count, crowd; struct tensor y; };
+
+/* Add guess g if it fits.  fits.y [MOST_FITS + 1, steps]: the last row is to work in. */
+static void add_guess(struct suspect *suspect, int g, bool of_many, struct fits *fits)
+{
+    double *const y = numbers(fits->y) + MOST_FITS * suspect->count;
+    if (!guess_of(suspect, g, y)) return;
+    for (int i = 0; i < fits->count && i < MOST_FITS; i++)
+        if (is_same(y, numbers(fits->y) + i * suspect->count, suspect->count)) return;
+    fits->crowd += of_many && is_within(suspect, y, CROWDED);
+    if (!is_within(suspect, y, 1)) return;
+    if (fits->count < MOST_FITS) {
+        memcpy(numbers(fits->y) + fits->count * suspect->count, y, (size_t)suspect->count * sizeof *y);
+        fits->guess[fits->count] = g;
     }
-    return sum;
+    fits->count++;
 }
 
-/* The norm if P ranks along tp add up their squares and count wrongly what all of them have. */
-static void try_ranks(struct suspect *suspect, const struct share *share, int parts)
+/* Offer the guesses that fit, if they are few.  Those of experts come last, only if no other fits, and only if there
+ * is one alone. */
+static void try_guesses(struct suspect *suspect)
 {
-    struct single *s = suspect->s;
-    /* A rank has at least one group of keys and values. */
-    if (parts < 2 || parts > SUSPECT_RANKS || parts > s->context->config->K) return;
-    const struct suspect_squares q = suspect_squares(s, "grad/", share, parts);
-    if (!single_going(s)) return;
-    /* q.whole is counted once in q.all, so P - 1 times more make P. */
-    const double times = parts - 1, copies = sqrt(q.all + times * q.whole),
-                 inside = sqrt(q.all + times * q.whole_inside), first = sqrt(q.whole + q.rank[0]),
-                 cut = sqrt(q.all - q.whole), heads = sqrt(q.all + times * q.heads),
-                 vectors = sqrt(q.all + times * q.vectors), routers = sqrt(q.all + times * q.routers);
-    /* Every number that is offered is the root of a sum of squares, for P ranks. */
-    if (q.heads > 0) suspect_explained(suspect, &heads, "the norms of heads count %d times", parts);
-    if (q.vectors > q.heads)
-        suspect_explained(suspect, &vectors, "norms, and biases that all ranks have, count %d times", parts);
-    if (q.routers > 0) suspect_explained(suspect, &routers, "routers count %d times", parts);
-    suspect_explained(suspect, &copies, "what all %d ranks along tp have counts %d times", parts, parts);
-    suspect_explained(suspect, &inside, "what all %d ranks along tp have counts %d times", parts, parts);
-    suspect_explained(suspect, &first, "only what the first of %d ranks along tp has", parts);
-    suspect_explained(suspect, &cut, "without what all %d ranks along tp have", parts);
+    const int used = suspect->s->memory.used;
+    struct fits fits = { .y = single_new(suspect->s, MOST_FITS + 1, suspect->count) };
+    const struct step_norms *norms = suspect->s->failed ? NULL : norms_of(suspect, 0);
+    const int guesses = norms ? norms->guesses : 0;
+    for (int g = 0; g < guesses; g++) {
+        const bool of_many = norms_of(suspect, 0)->guess[g].of_many;
+        if (!of_many || fits.count == 0 || fits.crowd > 0) add_guess(suspect, g, of_many, &fits);
+    }
+    if (fits.crowd > 1) fits.count = 0;
+    for (int i = 0; i < fits.count && fits.count <= MOST_FITS; i++)
+        suspect_explained(suspect, numbers(fits.y) + i * suspect->count, "%s",
+                          norms_of(suspect, 0)->guess[fits.guess[i]].words);
+    single_release(suspect->s, used);
+}
+
+/* The norm is taken before a loss scale is divided out.  A loss scale is a power of two; smaller powers may be a
+ * number of ranks. */
+static void try_scale(struct suspect *suspect)
+{
+    const double scale = exp2(round(log2(suspect->have[0] / suspect->want[0])));
+    const struct tensor y = single_new(suspect->s, 1, suspect->count);
+    if (suspect->s->failed || !(scale >= SUSPECT_LEAST_SCALE)) return;
+    for (int64_t k = 0; k < suspect->count; k++) numbers(y)[k] = scale * suspect->want[k];
+    suspect_explained(suspect, numbers(y), "it is taken before a loss scale of %.0f is divided out", scale);
 }
 
 /* ---- copies of the model ----------------------------------------------------------------------------------------- */
@@ -90,8 +122,9 @@ static double square_of(struct single *single, int copy)
     double sum = 0;
     const int used = single->memory.used;
     snprintf(kind, sizeof kind, "copy/%d/grad/", copy);
-    for (int i = 0; i < model_param_count(single->context->config) && single_going(single); i++) {
-        const struct param_spec p = model_param(single->context->config, i);
+    const int params = single_spec_count(single);
+    for (int i = 0; i < params && single_going(single); i++) {
+        const struct param_spec p = single_spec(single, i);
         const struct tensor g = single_input(single, single_param_name(single, kind, i), p.ndim > 1 ? p.dim[0] : 1,
                                              p.dim[p.ndim - 1]);
         /* sum += g^2 over all parameters of this copy. */
@@ -122,7 +155,7 @@ struct suspect_copies suspect_copies(struct single *single)
 /* The norm was taken of one copy's gradient, before copies of the model add theirs up. */
 static void try_copies(struct suspect *suspect)
 {
-    const struct suspect_copies c = suspect_copies(suspect->s);
+    const struct suspect_copies *all = suspect_copies_of(suspect->s), c = all ? *all : (struct suspect_copies){ 0 };
     double squares = 0;
     for (int k = 0; k < c.n; k++) {
         /* A program may divide by its own labels (own), or by those of all copies (c.norm). */
@@ -136,30 +169,10 @@ static void try_copies(struct suspect *suspect)
     if (c.n > 1) suspect_near(suspect, &root, "the squares of %d copies are added up before their gradients are", c.n);
 }
 
-/* The mistakes that need no copies and no cut come first. */
-static void try_all(struct suspect *suspect, const struct share *share)
-{
-    const struct suspect_squares q = suspect_squares(suspect->s, "grad/", share, 1);
-    if (!single_going(suspect->s)) return;
-    const double squared = q.all, twice = sqrt(q.all + q.tied), none = sqrt(q.all - q.tied);
-    suspect_explained(suspect, &squared, "the sum of squares in place of its root");
-    if (suspect->s->context->config->tied) suspect_explained(suspect, &twice, "the tied matrix counts twice");
-    suspect_explained(suspect, &none, "without the matrices of the vocabulary");
-    /* A loss scale is a power of two; smaller powers may be a number of ranks. */
-    const double scale = exp2(round(log2(suspect->have[0] / suspect->want[0]))), scaled = scale * suspect->want[0];
-    if (scale >= SUSPECT_LEAST_SCALE)
-        suspect_explained(suspect, &scaled, "it is taken before a loss scale of %.0f is divided out", scale);
-    const int tried[] = { suspect->s->rounding.parts, 2, 3, 4, 8 };
-    for (int k = 0; k < 5 && suspect->words[0] == 0; k++) try_ranks(suspect, share, tried[k]);
-    if (suspect->words[0] == 0) try_copies(suspect);
-}
-
-/* shares_of allocates the owners; after a failure free(NULL) is allowed. */
+/* The mistakes that need no copies come first.  Copies' gradients are known for the first step only. */
 void suspect_gradient_norm(struct suspect *suspect)
 {
-    struct share *share = shares_of(suspect->s->context->config, SHARE_ALONG_TP);
-    if (share) try_all(suspect, share);
-    else suspect->s->failed = fail(suspect->s->context->err, ERR_MEMORY, "no memory to diagnose %s",
-                                   suspect->s->verdict.result.name);
-    free(share);
+    try_guesses(suspect);
+    if (suspect->words[0] == 0) try_scale(suspect);
+    if (suspect->words[0] == 0 && suspect->count == 1) try_copies(suspect);
 }

@@ -62,9 +62,9 @@ static void try_weights(struct suspect *suspect, const struct single_term *term,
 {
     const struct single *s = suspect->s;
     if (term->node->weight < 0) return;
-    const struct param_spec own = model_param(s->context->config, term->node->weight);
-    for (int other = 0; other < model_param_count(s->context->config) && !s->failed; other++) {
-        const struct param_spec w = model_param(s->context->config, other);
+    const struct param_spec own = single_spec(s, term->node->weight);
+    for (int other = 0; other < single_spec_count(s) && !s->failed; other++) {
+        const struct param_spec w = single_spec(s, other);
         if (other == term->node->weight || !is_same_kind(&own, &w) || !is_near(s, w.layer, term->node->layer)) continue;
         struct single_node n = *term->node;
         n.weight = other;

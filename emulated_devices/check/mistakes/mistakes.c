@@ -41,12 +41,13 @@ static double norm_of(const double *x, int64_t n)
 }
 
 /* How far element i of a mistaken result may be off: its own rounding, and that of the right one, which grows with the
- * numbers behind it. */
-static double bound_of(const struct suspect *suspect, const double *y, int64_t i, double grown)
+ * numbers behind it.  least: the same for all elements. */
+static double bound_of(const struct suspect *suspect, double y, int64_t i, double grown, double least)
 {
-    return grown * suspect->bound[i] + STORED_STEPS * suspect->s->rounding.store * fabs(y[i]) +
-           grown * suspect->allowed / sqrt((double)suspect->count);
+    return grown * suspect->bound[i] + STORED_STEPS * suspect->s->rounding.store * fabs(y) + grown * least;
 }
+
+static double least_of(const struct suspect *suspect) { return suspect->allowed / sqrt((double)suspect->count); }
 
 /* Note a number that a hypothesis gives, if the program's is within NEAR_BOUNDS of its bounds.  Hypotheses that give the
  * same number count once. */
@@ -55,7 +56,7 @@ static void mistakes_note_near(struct suspect *suspect, double y, const char *wo
     struct chance *chance = &suspect->chance;
     const double off = fabs(suspect->have[0] - y);
     const bool same = fabs(y - chance->y) <= SAME_NUMBER * fabs(y);
-    if (!(off <= NEAR_BOUNDS * bound_of(suspect, &y, 0, 1)) || (chance->count > 0 && same)) return;
+    if (!(off <= NEAR_BOUNDS * bound_of(suspect, y, 0, 1, least_of(suspect))) || (chance->count > 0 && same)) return;
     if (chance->count++ > 0 && off >= chance->off) {
         chance->next = chance->count == 2 ? off : fmin(chance->next, off);
         return;
@@ -73,19 +74,63 @@ static const char *mistakes_by_chance(const struct suspect *suspect)
     return suspect->words[0] && suspect->chance.off <= suspect->chance.next / FAR_NEARER ? suspect->chance.words : "";
 }
 
+/* An element within its bound is right, and a mistake need not explain it. */
+static bool is_right(const struct suspect *suspect, int64_t i)
+{
+    return fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i];
+}
+
+/* Note some wrong elements, evenly from the first to the last of them.  A few wrong elements are looked at all. */
+static void take_samples(struct suspect *suspect)
+{
+    const int64_t each = suspect->wrong / SUSPECT_SAMPLES;
+    if (each < 1) return;
+    for (int64_t i = 0, wrong = 0; i < suspect->count && suspect->samples < SUSPECT_SAMPLES; i++)
+        if (!is_right(suspect, i) && wrong++ % each == 0) suspect->sample[suspect->samples++] = i;
+}
+
+/* Whether the samples allow a hypothesis: more than one of four outside their bounds hardly leaves one of ONE_IN
+ * outside in all.  Bounds of samples are wider, as the norm of all is not known yet. */
+static bool is_possible(const struct suspect *suspect, suspect_maker *make, const void *context)
+{
+    double y[SUSPECT_SAMPLES], size = 0, right = 0;
+    int outside = 0;
+    for (int k = 0; k < suspect->samples; k++) {
+        const double want = suspect->want[suspect->sample[k]];
+        y[k] = make(context, suspect->sample[k]), size += y[k] * y[k], right += want * want;
+    }
+    const double grown = 2 * fmax(1, right > 0 ? sqrt(size / right) : 1), least = least_of(suspect);
+    for (int k = 0; k < suspect->samples; k++) {
+        const int64_t i = suspect->sample[k];
+        outside += !(fabs(suspect->have[i] - y[k]) <= bound_of(suspect, y[k], i, grown, least));
+    }
+    return outside * 4 <= suspect->samples;
+}
+
+bool suspect_made(const struct suspect *suspect, suspect_maker *make, const void *context, double *y)
+{
+    if (!is_possible(suspect, make, context)) return false;
+    for (int64_t i = 0; i < suspect->count; i++) y[i] = make(context, i);
+    return true;
+}
+
+/* A hypothesis that has been made is read from its numbers. */
+static double number_at(const void *context, int64_t i) { return ((const double *)context)[i]; }
+
 /* A hypothesis y fits if nearly all elements lie within their bounds.  Its distance must also be within the bounds'
  * norm and clearly smaller than that of the right result.  A large y has larger rounding errors: bounds grow with
  * its norm.  @param[out] left the norm of have - y, at least a part of what rounding leaves. */
 static bool mistakes_fits(const struct suspect *suspect, const double *y, double *left)
 {
+    if (!is_possible(suspect, number_at, y)) return false;
     const double size = norm_of(y, suspect->count), grown = suspect->size > 0 && size > suspect->size
-        ? size / suspect->size : 1;
+        ? size / suspect->size : 1, least = least_of(suspect);
     int64_t outside = 0;
     *left = 0;
-    for (int64_t i = 0; i < suspect->count; i++) {
+    for (int64_t i = 0; i < suspect->count && outside <= suspect->wrong / ONE_IN; i++) {
         const double off = suspect->have[i] - y[i];
         *left += off * off;
-        outside += !(fabs(off) <= bound_of(suspect, y, i, grown));
+        outside += !(fabs(off) <= bound_of(suspect, y[i], i, grown, least));
     }
     *left = sqrt(*left);
     if (!(outside <= suspect->wrong / ONE_IN && *left <= grown * suspect->allowed &&
@@ -95,17 +140,11 @@ static bool mistakes_fits(const struct suspect *suspect, const double *y, double
     return true;
 }
 
-/* An element within its bound is right, and a mistake need not explain it. */
-static bool is_right(const struct suspect *suspect, int64_t i)
-{
-    return fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i];
-}
-
 /* Whether a mistake explains the result if it is made in the wrong elements only.  y replaces the right numbers at
  * the wrong elements; the mixture must fit. */
 static bool fits_there(const struct suspect *suspect, const double *y, double *left)
 {
-    if (suspect->there == NULL || suspect->wrong < LEAST_THERE) return false;
+    if (suspect->there == NULL || suspect->wrong < LEAST_THERE || !is_possible(suspect, number_at, y)) return false;
     for (int64_t i = 0; i < suspect->count; i++) suspect->there[i] = is_right(suspect, i) ? suspect->want[i] : y[i];
     return mistakes_fits(suspect, suspect->there, left);
 }
@@ -509,11 +548,11 @@ static void try_summand_itself(struct suspect *suspect, const struct single_term
     suspect_masks(suspect, term, y);
 }
 
-/* The norm of all gradients is a result with this name; no operation of the graph makes it. */
+/* No operation of the graph makes the norm of all gradients. */
 static void try_gradient_norm(struct suspect *suspect, double *y)
 {
     (void)y;
-    if (strcmp(suspect->s->verdict.result.name, "norm") == 0) suspect_gradient_norm(suspect);
+    if (suspect_is_norm(suspect->s->verdict.result.name)) suspect_gradient_norm(suspect);
 }
 
 /* Only results of an optimizer's step have a stepping. */
@@ -538,6 +577,8 @@ static void try_arrangement(struct suspect *suspect, double *y)
  *     other tensors last   one of the same shape may agree by chance, and there are many
  *     a part of it         only if no mistake explains the whole
  *     narrow sums          fit any small error: they are said if nothing else is
+ * Dear ones compute the operation again, dozens of times.  They are left out after some results that none of them
+ * explains: first those that come last, then all.
  */
 static const struct hypotheses {
     void (*once)(struct suspect *, double *y);                                  /* of the result, or */
@@ -545,12 +586,13 @@ static const struct hypotheses {
     bool any;                           /* they are of any operation: suspect.any */
     bool last;                          /* only while nothing explains the result */
     bool ends;                          /* if one explains it, no other is tried */
+    int dear;                           /* left out after so many times FRUITLESS results; 0: never */
 } order[] = {
     { .once = try_zeros, .ends = true },
     { .once = try_gradient_norm },
     { .once = try_step },
-    { .each = try_summand_itself },
-    { .each = suspect_rows, .last = true },
+    { .each = try_summand_itself, .dear = 2 },
+    { .each = suspect_rows, .last = true, .dear = 1 },
     { .once = try_zeros_there, .any = true, .ends = true },
     { .each = try_summand, .any = true },
     { .once = try_factor, .any = true },
@@ -558,24 +600,32 @@ static const struct hypotheses {
     { .once = try_rounded, .any = true },
     { .once = try_arrangement, .any = true },
     { .once = try_factor_there, .any = true },
-    { .each = suspect_inputs, .any = true, .last = true },
-    { .once = try_in_a_part, .last = true },
+    { .each = suspect_inputs, .any = true, .last = true, .dear = 1 },
+    { .once = try_in_a_part, .last = true, .dear = 1 },
     { .once = try_narrow_sums, .last = true },
 };
 
+/* After so many results, one after another, that no dear hypothesis explains, only cheap ones are tried: the check of
+ * a program that is wrong everywhere must not take many times as long as that of a right one.  A report shows ten. */
+enum { FRUITLESS = 8 };
+
 /* Run all hypotheses in their order.  `last` rows run only while there are no words.  An `ends` row stops the search
- * if it added words. */
-static void try_all(struct suspect *suspect, double *y)
+ * if it added words.  @return whether a dear hypothesis has said something. */
+static bool try_all(struct suspect *suspect, int fruitless, double *y)
 {
+    bool explained = false;
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
         char before[SINGLE_MISTAKE];
+        if (order[k].dear > 0 && fruitless >= order[k].dear * FRUITLESS) continue;
         memcpy(before, suspect->words, sizeof before);
         suspect->any = order[k].any;
         if (order[k].once && !(order[k].last && suspect->words[0])) order[k].once(suspect, y);
         for (int t = 0; order[k].each && t < suspect->s->verdict.terms && !(order[k].last && suspect->words[0]); t++)
             order[k].each(suspect, &suspect->s->verdict.term[t], y);
-        if (order[k].ends && strcmp(before, suspect->words) != 0) return;
+        explained = explained || (order[k].dear > 0 && strcmp(before, suspect->words) != 0);
+        if (order[k].ends && strcmp(before, suspect->words) != 0) return explained;
     }
+    return explained;
 }
 
 /* How many times its bound as a sum a number must be off, if only steps of 16 bits explain it: 5 and 100 change none of
@@ -597,7 +647,7 @@ static void explain_number(struct single *single, const struct single_value *val
         || !(p.off > CLEARLY * bound[0])) return;
     single->rounding.store = single->rounding.sum, single->rounding.tiny = single->rounding.sum_tiny;
     /* A hypothesis is compared with narrow bounds: here the mistake must explain the number as sums do. */
-    if (strcmp(single->verdict.result.name, "norm") == 0) suspect_gradient_norm(&p);
+    if (suspect_is_norm(single->verdict.result.name)) suspect_gradient_norm(&p);
     for (int t = 0; t < single->verdict.terms; t++) try_operation(&p, &single->verdict.term[t], numbers(y));
     single->rounding = was, single->verdict.result = found;
     snprintf(single->verdict.result.mistake, sizeof single->verdict.result.mistake, "%s", mistakes_by_chance(&p));
@@ -614,13 +664,16 @@ static void explain_result(struct single *single, const struct single_value *val
     p.allowed = norm_of(p.bound, p.count), p.size = norm_of(p.want, p.count);
     for (int64_t i = 0; i < p.count; i++) p.off += (p.have[i] - p.want[i]) * (p.have[i] - p.want[i]);
     p.off = sqrt(p.off);
+    take_samples(&p);
     /* what hypotheses read may be missing: no matter */
     const struct single_result found = single->verdict.result;
     /* No hypothesis explains infinities or NaN; the verdict itself names them. */
     for (int64_t i = 0; i < p.count; i++)
         if (!isfinite(p.have[i])) return;
     const struct tensor y = single_new(single, p.rows, p.cols);
-    if (!single->failed) try_all(&p, numbers(y));
+    int *const fruitless = suspect_fruitless(single);
+    if (fruitless && !single->failed)
+        *fruitless = try_all(&p, *fruitless, numbers(y)) ? 0 : *fruitless + 1;
     /* Hypotheses read tensors and may set fields of the result, such as what it lacks; `found` takes these back. */
     single->verdict.result = found;
     snprintf(single->verdict.result.mistake, sizeof single->verdict.result.mistake, "%s", mistakes_by_chance(&p));

@@ -35,6 +35,7 @@ enum {
 
 struct suspect;
 enum { SUSPECT_RANKS = 8 };             /* the most of an axis that a hypothesis tells apart */
+enum { SUSPECT_SAMPLES = 16 };          /* wrong elements that a hypothesis is held to first */
 
 /* @return what a pass gives with a mistake; tensor_none: the pass cannot have this mistake. */
 typedef struct tensor single_mistaken(struct single *, const struct single_node *, const struct single_mistake *);
@@ -78,6 +79,8 @@ struct suspect {
      * words, and how far off the next is. */
     struct chance { int count; double y, off, next; char words[SINGLE_MISTAKE]; } chance;
     bool measured;                      /* a number of the hypothesis now tried was measured in the result */
+    int64_t sample[SUSPECT_SAMPLES];    /* some wrong elements, evenly from the first to the last */
+    int samples;                        /* 0: all are looked at */
     double *there;                      /* [count] to work in: a hypothesis may explain only what is wrong, beside what
                                          * is right; NULL: it must explain all */
     char words[SINGLE_MISTAKE];
@@ -97,6 +100,13 @@ bool suspect_measured(struct suspect *, const double *y, const char *format, ...
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
+
+/* A hypothesis makes element i. */
+typedef double suspect_maker(const void *context, int64_t i);
+
+/* Make a hypothesis, if some wrong elements do not contradict it.  y: [count], complete only if it was made.
+ * @return whether it was made, and can be offered. */
+bool suspect_made(const struct suspect *, suspect_maker *, const void *context, double *y);
 
 /* Offer one that is made with gradients of our own model, which are those of the program but for its roundings: it
  * explains the result if it is ten times nearer than what is right. */
@@ -126,14 +136,9 @@ void suspect_masks(struct suspect *, const struct single_term *, double *y);
 /* A power of two that is no sum over a few ranks, but may be a loss scale. */
 enum { SUSPECT_LEAST_SCALE = 16 };
 
-/* The norm of all gradients, which is no operation of the graph. */
+/* The norm of all gradients, which is no operation of the graph; of one step, or of all. */
 void suspect_gradient_norm(struct suspect *);
-
-/* Squared norms of gradients: of all, of the tied matrix, and of what each of P ranks of a cut has; whole: of what all
- * of them have, with and without the matrices of the vocabulary; of these the norms of heads, all vectors, and routers.
- * Of the gradients "KIND" and a parameter's name.  share: shares_of(). */
-struct suspect_squares { double all, tied, rank[SUSPECT_RANKS], whole, whole_inside, heads, vectors, routers; };
-struct suspect_squares suspect_squares(struct single *, const char *kind, const struct share *share, int parts);
+bool suspect_is_norm(const char *result);
 
 /* The first step's gradients of n copies of the model, each from its part of the batch: their norms, and what part of
  * the labels each has.  n is 0 if they are not known. */
@@ -147,10 +152,18 @@ struct clipping {
     bool squared;
 };
 
-/** Offer gradients that are clipped by other norms. */
-void suspect_clipping(struct suspect *, const struct stepping *, struct clipping, double *y);
+/** Find the factor of the gradient that explains the result best. */
+double suspect_clip_factor(const struct suspect *, const struct clipping *);
+
+/** Offer gradients that are clipped by other norms.  any: one factor for all elements may be a clipping, too; false:
+ *  the program shows elsewhere that this factor is none of the gradient. */
+void suspect_clipping(struct suspect *, const struct stepping *, struct clipping, bool any, double *y);
 
 void suspect_forget(struct single_notes *);
+
+/** Count wrong results that no dear hypothesis has explained, one after another.  NULL: no memory, and single.failed
+ *  is set. */
+int *suspect_fruitless(struct single *);
 
 /** Offer the mistakes of the step whose result is suspected. */
 void suspect_step(struct suspect *, const struct stepping *);

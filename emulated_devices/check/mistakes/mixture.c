@@ -335,7 +335,7 @@ static struct tensor products(struct single *single, const struct single_node *n
     const struct routing r = routing_of(single, node->logits);
     const struct tensor X = single_act(single, node->in[0]);
     if (!single_going(single) || r.rows == 0) return tensor_none;
-    const int64_t out = model_param(single->context->config, node->weight).dim[0], in = tensor_cols(X);
+    const int64_t out = single_spec(single, node->weight).dim[0], in = tensor_cols(X);
     const struct tensor Y = single_new(single, r.rows, out);
     for (int64_t e = 0; e < r.E && single_going(single); e++) {
         const int used = single->memory.used;

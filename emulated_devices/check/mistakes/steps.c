@@ -207,6 +207,16 @@ static double steps_after_two(const struct read *read, int64_t i, int which)
     return (read->old[i] * (1 - read->decay) - between) * (1 - read->decay) - steps_moved(read, i, which);
 }
 
+/* The weight of element i after a step with one mistake: a row of of_weights. */
+struct weight_row { const struct read *read; int which; };
+
+static double steps_weight_at(const void *context, int64_t i)
+{
+    const struct weight_row *row = context;
+    return row->which == TWICE || row->which == TWICE_COUNTED ? steps_after_two(row->read, i, row->which)
+                                                              : steps_after(row->read, i, row->which);
+}
+
 /* The step, with or without its decay, is times a factor, as by another learning rate.  The factor is found by
  * least squares. */
 static void try_rate(struct suspect *suspect, const struct read *read, bool decays, double *y)
@@ -235,39 +245,69 @@ static void try_decay(struct suspect *suspect, const struct read *read, double *
     suspect_measured(suspect, y, "decay is %.4f of what it must be", along / size / read->decay);
 }
 
-/* Compute the squared distance of the step with this eps from the program's weight.  y gets the step. */
-static double with_eps(const struct suspect *suspect, const struct read *read, double eps, double *y)
+/* A step with this eps. */
+struct eps_row { const struct read *read; double eps, c[2]; };
+
+static double steps_with_eps(const void *context, int64_t i)
 {
-    double c[2], off = 0;
-    correct(read, -1, c);
-    for (int64_t i = 0; i < read->n; i++) {
-        y[i] = read->old[i] * (1 - read->decay) - read->lr * read->first[i] / c[0]
-            / (sqrt(read->second[i] / c[1]) + eps);
-        off += (y[i] - suspect->have[i]) * (y[i] - suspect->have[i]);
+    const struct eps_row *row = context;
+    const struct read *read = row->read;
+    return read->old[i] * (1 - read->decay) - read->lr * read->first[i] / row->c[0]
+        / (sqrt(read->second[i] / row->c[1]) + row->eps);
+}
+
+/* Compute the squared distance of the step with this eps from the program's weight, of every `each`-th element. */
+static double eps_distance(const struct suspect *suspect, struct eps_row *row, double eps, int64_t each)
+{
+    double off = 0;
+    row->eps = eps;
+    for (int64_t i = 0; i < row->read->n; i += each) {
+        const double d = steps_with_eps(row, i) - suspect->have[i];
+        off += d * d;
     }
     return off;
 }
 
-/* Another eps is searched from 1e-12 to 1 in powers of ten, then finer around the nearest. */
-static void try_eps(struct suspect *suspect, const struct read *read, double *y)
+/* Search the eps whose step is nearest: from 1e-12 to 1 in powers of ten, then finer around the nearest.  @return its
+ * power of ten. */
+static double nearest_eps(const struct suspect *suspect, struct eps_row *row, int64_t each)
 {
     double best = -13, off = INFINITY;
-    if (read->second == NULL) return;
     for (double step = 1, from = -12, to = 0; step > 1e-9; step /= 8) {
         for (double at = from; at <= to; at += step) {
-            const double here = with_eps(suspect, read, pow(10, at), y);
+            const double here = eps_distance(suspect, row, pow(10, at), each);
             if (here < off) off = here, best = at;
         }
         from = best - step, to = best + step;
     }
+    return best;
+}
+
+static bool explains_eps(struct suspect *suspect, struct eps_row *row, double eps, double *y)
+{
+    row->eps = eps;
+    return suspect_made(suspect, steps_with_eps, row, y);
+}
+
+/* Elements that show whether some eps explains a step: the search takes two hundred steps. */
+enum { EPS_SAMPLES = 128 };
+
+/* Another eps is searched in some elements first, then, if it explains the samples, in all. */
+static void try_eps(struct suspect *suspect, const struct read *read, double *y)
+{
+    struct eps_row row = { .read = read };
+    if (read->second == NULL) return;
+    correct(read, -1, row.c);
     /* A missing eps is said first: every far smaller eps gives the same numbers. */
-    with_eps(suspect, read, 1e-15, y);
-    if (suspect_explained(suspect, y, "without eps, or with a far smaller one")) return;
-    const double unit = pow(10, floor(best) - 1), round_eps = round(pow(10, best) / unit) * unit;
-    with_eps(suspect, read, round_eps, y);              /* numbers in programs are round */
-    if (suspect_measured(suspect, y, "eps is %.2g", round_eps)) return;
-    with_eps(suspect, read, pow(10, best), y);
-    suspect_measured(suspect, y, "eps is %.3g", pow(10, best));
+    if (explains_eps(suspect, &row, 1e-15, y) &&
+        suspect_explained(suspect, y, "without eps, or with a far smaller one")) return;
+    const int64_t each = read->n / EPS_SAMPLES;
+    if (each > 1 && !explains_eps(suspect, &row, pow(10, nearest_eps(suspect, &row, each)), y)) return;
+    const double best = nearest_eps(suspect, &row, 1), unit = pow(10, floor(best) - 1),
+                 round_eps = round(pow(10, best) / unit) * unit;
+    /* Numbers in programs are round. */
+    if (explains_eps(suspect, &row, round_eps, y) && suspect_measured(suspect, y, "eps is %.2g", round_eps)) return;
+    if (explains_eps(suspect, &row, pow(10, best), y)) suspect_measured(suspect, y, "eps is %.3g", pow(10, best));
 }
 
 /* The step begins at the weight in 16 bits, not at its fp32 master. */
@@ -297,11 +337,8 @@ static void try_weights(struct suspect *suspect, const struct read *read, double
     if (is_unchanged(suspect, read) && suspect_explained(suspect, y, NOT_STEPPED)) return;
     for (size_t k = 0; k < sizeof of_weights / sizeof *of_weights; k++) {
         const int which = of_weights[k].which;
-        if (steps_cannot(read, which)) continue;
-        for (int64_t i = 0; i < read->n; i++)
-            y[i] = which == TWICE || which == TWICE_COUNTED ? steps_after_two(read, i, which)
-                                                            : steps_after(read, i, which);
-        suspect_explained(suspect, y, "%s", of_weights[k].words);
+        if (!steps_cannot(read, which) && suspect_made(suspect, steps_weight_at, &(struct weight_row){ read, which }, y))
+            suspect_explained(suspect, y, "%s", of_weights[k].words);
     }
     /* The step may have been left out: the weight is the old one. */
     for (int64_t i = 0; i < read->n; i++) y[i] = read->old[i];
@@ -314,7 +351,7 @@ static void try_weights(struct suspect *suspect, const struct read *read, double
             numbers(rest)[i] = read->old[i] * (1 - read->decay);
         if (!suspect->s->failed)
             suspect_clipping(suspect, read->t, (struct clipping){ numbers(rest), read->g, read->clip,
-                                                                 -read->lr, false }, y);
+                                                                 -read->lr, false }, true, y);
     }
     if (suspect->words[0] == 0) try_decay(suspect, read, y);
     if (suspect->words[0] == 0) try_eps(suspect, read, y);
@@ -325,65 +362,139 @@ static void try_weights(struct suspect *suspect, const struct read *read, double
 /* ---- states ------------------------------------------------------------------------------------------------------ */
 
 
+/* In the first step of adamw a wrong beta and a wrong gradient make the same numbers of one state.  The other state of
+ * the parameter shows the gradient, if the program has this state. */
+enum shown { NOTHING_IS_SHOWN, GRADIENT_IS_RIGHT, GRADIENT_IS_WRONG };
+
+/* A state of one parameter: new = keep old + part x, where x is the clipped gradient or its square.  keep, part: the
+ * rule's numbers. */
+struct moment { const struct read *read; const double *old; double keep, part; bool squared; enum shown shown; };
+
+/* This is a state with one mistake. */
+struct state_row { const struct moment *moment; double keep, part, clip, decay; bool squared; };
+
+static double steps_state_at(const void *context, int64_t i)
+{
+    const struct state_row *row = context;
+    const struct moment *m = row->moment;
+    const double g = row->clip * m->read->g[i] + row->decay * (m->read->old ? m->read->old[i] : 0);
+    return row->keep * (m->old ? m->old[i] : 0) + row->part * (row->squared ? g * g : g);
+}
+
 /* Another beta explains the state: new = beta old + (1 - beta) x, by least squares.  In the first step the old
  * state is 0, and beta is a factor of the gradient. */
-static void try_beta(struct suspect *suspect, const struct read *read, const double *old, double keep,
-                     bool squared, double *y)
+static void try_beta(struct suspect *suspect, const struct moment *moment, double *y)
 {
+    const struct read *read = moment->read;
     double along = 0, size = 0;
     /* have - x = beta (old - x), so beta = (have - x) . d / d . d with d = old - x. */
     for (int64_t i = 0; i < read->n; i++) {
-        const double g = read->clip * read->g[i], x = squared ? g * g : g, d = (old ? old[i] : 0) - x;
+        const double g = read->clip * read->g[i], x = moment->squared ? g * g : g,
+                     d = (moment->old ? moment->old[i] : 0) - x;
         along += (suspect->have[i] - x) * d, size += d * d;
     }
-    const double beta = along / size, times = (1 - beta) / (1 - keep);
+    const double beta = along / size, times = (1 - beta) / (1 - moment->keep);
     if (!(size > 0 && beta > 0 && beta < 1)) return;
-    for (int64_t i = 0; i < read->n; i++) {
-        const double g = read->clip * read->g[i], x = squared ? g * g : g;
-        y[i] = beta * (old ? old[i] : 0) + (1 - beta) * x;
-    }
-    if (old) suspect_measured(suspect, y, "beta is %.4g", beta);
+    if (!suspect_made(suspect, steps_state_at,
+                      &(struct state_row){ moment, beta, 1 - beta, read->clip, 0, moment->squared }, y)) return;
+    if (moment->old || moment->shown == GRADIENT_IS_RIGHT) suspect_measured(suspect, y, "beta is %.4g", beta);
     else suspect_measured(suspect, y, "beta is %.4g, or the gradient is %.4f of what it must be", beta,
-                          squared ? sqrt(times) : times);
+                           moment->squared ? sqrt(times) : times);
 }
 
-/* All mistakes of a state: new = keep old + part x, where x is the clipped gradient or its square.  keep, part: the
- * rule's numbers. */
-static void try_state(struct suspect *suspect, const struct read *read, const double *old, double keep, double part,
-                      bool squared, double *y)
+/* The gradient of the state has another factor, as if clipped by a norm that nobody has guessed. */
+static void try_gradient(struct suspect *suspect, const struct moment *moment, double factor, double *y)
 {
+    const struct read *read = moment->read;
     const struct hyperparameters *h = &read->t->o->hyper;
-    const struct { const char *words; double keep, part, clip, decay; bool squared; } of[] = {
-        { "the gradient is not clipped", keep, part, 1, 0, squared },
-        { "the gradient is clipped twice", keep, part, read->clip * read->clip, 0, squared },
-        { "decay is added to the gradient", keep, part, read->clip, h->weight_decay, squared },
-        { "the gradient is added whole, not by 1 - beta", keep, 1, read->clip, 0, squared },
-        { "the gradient is not squared", keep, part, read->clip, 0, false },
-        { "the state before is forgotten", 0, part, read->clip, 0, squared },
-        { STEPPED_TWICE, keep * keep, (1 + keep) * part, read->clip, 0, squared },
-        { "beta is 0.9", 0.9, 0.1, read->clip, 0, squared },
-        { "beta is 0.95", 0.95, 0.05, read->clip, 0, squared },
-        { "beta is 0.99", 0.99, 0.01, read->clip, 0, squared },
-        { "beta is 0.999", 0.999, 0.001, read->clip, 0, squared },
-    };
-    for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
-        for (int64_t i = 0; i < read->n; i++) {
-            const double g = of[k].clip * read->g[i] + of[k].decay * (read->old ? read->old[i] : 0);
-            y[i] = of[k].keep * (old ? old[i] : 0) + of[k].part * (of[k].squared ? g * g : g);
-        }
-        suspect_explained(suspect, y, "%s", of[k].words);
-        /* A weight that is shown in 16 bits is not its master, so a decay made of this weight is only near. */
-        if (of[k].decay > 0 && dtype_is_narrow(read->t->o->format)) suspect_near(suspect, y, "%s", of[k].words);
+    if (!(factor > 0) || !suspect_made(suspect, steps_state_at,
+                                       &(struct state_row){ moment, moment->keep, moment->part, factor, 0,
+                                                            moment->squared }, y)) return;
+    /* A factor of 1 or more is no clipping. */
+    if (h->clip > 0 && factor < 1 && read->clip < 1)
+        suspect_measured(suspect, y, "the gradient is %.4f of what it must be, as if clipped by a norm of %.4g, not "
+                          "%.4g", factor / read->clip, h->clip / factor, h->clip / read->clip);
+    else suspect_measured(suspect, y, "the gradient is %.4f of what it must be", factor / read->clip);
+}
+
+/* Whether all numbers are some of the format's: then they may have been rounded from masters. */
+static bool steps_are_rounded(const struct read *read, const double *x)
+{
+    double buffer;
+    const struct tensor one = tensor_1d(&buffer, read->t->o->format, 1);
+    for (int64_t i = 0; i < read->n; i++) {
+        tensor_set(one, 0, x[i]);
+        if (tensor_get(one, 0) != x[i]) return false;
     }
+    return dtype_is_narrow(read->t->o->format);
+}
+
+/* Decay is added to the gradient.  A weight that is shown in 16 bits may be a unit of roundoff away from the master
+ * that decays, so bounds are wider by what this moves the state. */
+static void try_decayed_gradient(struct suspect *suspect, const struct state_row *row, double *y)
+{
+    const struct read *read = row->moment->read;
+    const struct suspect narrow = *suspect;
+    const struct tensor bound = single_new(suspect->s, 1, read->n);
+    if (suspect->s->failed || row->decay == 0) return;
+    const double unit = read->old && steps_are_rounded(read, read->old) ? dtype_unit(read->t->o->format) : 0;
+    double sum = 0;
+    for (int64_t i = 0; i < read->n; i++) {
+        const double off = unit > 0 ? row->decay * unit * fabs(read->old[i]) : 0,
+                     g = row->clip * read->g[i] + row->decay * (read->old ? read->old[i] : 0);
+        numbers(bound)[i] = suspect->bound[i] + row->part * off * (row->squared ? 2 * fabs(g) + off : 1);
+        sum += numbers(bound)[i] * numbers(bound)[i];
+    }
+    suspect->bound = numbers(bound), suspect->allowed = sqrt(sum);
+    if (suspect_made(suspect, steps_state_at, row, y)) suspect_explained(suspect, y, "decay is added to the gradient");
+    suspect->bound = narrow.bound, suspect->allowed = narrow.allowed;
+}
+
+/* Whether a row of try_state is a guess of beta. */
+static bool is_beta(const struct state_row *row, const struct moment *moment)
+{
+    return row->part != 1 && row->keep != 0 && row->keep != moment->keep;
+}
+
+/* All mistakes of a state. */
+static void try_state(struct suspect *suspect, const struct moment *moment, double *y)
+{
+    const struct read *read = moment->read;
+    const double keep = moment->keep, part = moment->part, clip = read->clip;
+    const bool squared = moment->squared;
+    const struct { const char *words; struct state_row row; } of[] = {
+        { "the gradient is not clipped", { moment, keep, part, 1, 0, squared } },
+        { "the gradient is clipped twice", { moment, keep, part, clip * clip, 0, squared } },
+        { "the gradient is added whole, not by 1 - beta", { moment, keep, 1, clip, 0, squared } },
+        { "the gradient is not squared", { moment, keep, part, clip, 0, false } },
+        { "the state before is forgotten", { moment, 0, part, clip, 0, squared } },
+        { STEPPED_TWICE, { moment, keep * keep, (1 + keep) * part, clip, 0, squared } },
+        { "beta is 0.9", { moment, 0.9, 0.1, clip, 0, squared } },
+        { "beta is 0.95", { moment, 0.95, 0.05, clip, 0, squared } },
+        { "beta is 0.99", { moment, 0.99, 0.01, clip, 0, squared } },
+        { "beta is 0.999", { moment, 0.999, 0.001, clip, 0, squared } },
+    };
+    for (size_t k = 0; k < sizeof of / sizeof *of; k++)
+        if (!(moment->shown == GRADIENT_IS_WRONG && is_beta(&of[k].row, moment)) &&
+            suspect_made(suspect, steps_state_at, &of[k].row, y))
+            suspect_explained(suspect, y, "%s", of[k].words);
+    try_decayed_gradient(suspect, &(struct state_row){ moment, keep, part, clip, read->t->o->hyper.weight_decay,
+                                                       squared }, y);
     /* The state was not updated at all. */
-    for (int64_t i = 0; i < read->n && old; i++) y[i] = old[i];
-    if (old) suspect_explained(suspect, y, "stale: it is that of the step before");
+    for (int64_t i = 0; i < read->n && moment->old; i++) y[i] = moment->old[i];
+    if (moment->old) suspect_explained(suspect, y, "stale: it is that of the step before");
+    if (suspect->words[0] || suspect->s->failed) return;
     const struct tensor rest = single_new(suspect->s, 1, read->n);
-    for (int64_t i = 0; !suspect->s->failed && i < read->n; i++) numbers(rest)[i] = keep * (old ? old[i] : 0);
+    for (int64_t i = 0; !suspect->s->failed && i < read->n; i++)
+        numbers(rest)[i] = keep * (moment->old ? moment->old[i] : 0);
+    if (suspect->s->failed) return;
     /* Clipping by another norm changes a state as it changes a weight. */
-    if (suspect->words[0] == 0 && !suspect->s->failed)
-        suspect_clipping(suspect, read->t, (struct clipping){ numbers(rest), read->g, read->clip, part, squared }, y);
-    if (suspect->words[0] == 0 && part < 1) try_beta(suspect, read, old, keep, squared, y);
+    const struct clipping clipping = { numbers(rest), read->g, clip, part, squared };
+    suspect_clipping(suspect, read->t, clipping, moment->shown != GRADIENT_IS_RIGHT, y);
+    if (suspect->words[0]) return;
+    if (moment->old || moment->shown == GRADIENT_IS_WRONG || part == 1)
+        try_gradient(suspect, moment, suspect_clip_factor(suspect, &clipping), y);
+    if (part < 1 && moment->shown != GRADIENT_IS_WRONG) try_beta(suspect, moment, y);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -416,6 +527,36 @@ static const double *largest_second(const struct stepping *stepping)
     return numbers(most);
 }
 
+/* The other state must be so many times nearer to what one gradient makes than to what the other makes. */
+static const double SHOWS_CLEARLY = 10;
+
+/* Find what the other state of the first step says of the gradient: whether it is the right one, or has the factor
+ * that this state shows. */
+static enum shown steps_show(struct suspect *suspect, const struct moment *moment)
+{
+    const struct read *read = moment->read;
+    const struct stepping *stepping = read->t;
+    const struct hyperparameters *h = &stepping->o->hyper;
+    const struct single_reading outer = single_read_anew(suspect->s);
+    const double *have = state(stepping, 0, stepping->state ? 0 : 1);
+    const double beta = stepping->state ? h->beta1 : h->beta2;
+    const struct tensor none = single_new(suspect->s, 1, read->n);
+    suspect->s->reading = outer;
+    if (have == NULL || suspect->s->failed) return NOTHING_IS_SHOWN;
+    const struct clipping clipping = { numbers(none), read->g, read->clip, moment->part, moment->squared };
+    const double c = suspect_clip_factor(suspect, &clipping);
+    const struct moment other = { read, NULL, beta, 1 - beta, !moment->squared, NOTHING_IS_SHOWN };
+    const struct state_row right = { &other, beta, 1 - beta, read->clip, 0, other.squared },
+                           wrong = { &other, beta, 1 - beta, c, 0, other.squared };
+    double by_right = 0, by_wrong = 0;
+    for (int64_t i = 0; i < read->n; i++) {
+        const double a = have[i] - steps_state_at(&right, i), b = have[i] - steps_state_at(&wrong, i);
+        by_right += a * a, by_wrong += b * b;
+    }
+    if (sqrt(by_wrong) * SHOWS_CLEARLY < sqrt(by_right)) return GRADIENT_IS_WRONG;
+    return sqrt(by_right) * SHOWS_CLEARLY < sqrt(by_wrong) ? GRADIENT_IS_RIGHT : NOTHING_IS_SHOWN;
+}
+
 /* A weight is made from the states after the step, a state from the states before it. */
 void suspect_step(struct suspect *suspect, const struct stepping *stepping)
 {
@@ -440,6 +581,8 @@ void suspect_step(struct suspect *suspect, const struct stepping *stepping)
         return;
     }
     const double keep = adam ? stepping->state ? h->beta2 : h->beta1 : h->momentum;
-    try_state(suspect, &r, stepping->state ? r.second : r.first, keep, adam ? 1 - keep : 1,
-              adam && stepping->state, numbers(y));
+    struct moment moment = { &r, stepping->state ? r.second : r.first, keep, adam ? 1 - keep : 1,
+                             adam && stepping->state, NOTHING_IS_SHOWN };
+    if (adam && stepping->k == 0) moment.shown = steps_show(suspect, &moment);
+    try_state(suspect, &moment, numbers(y));
 }

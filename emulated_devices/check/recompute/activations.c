@@ -6,6 +6,7 @@
  * steps bounds that of stored results.  An input that lacks gives single_stop(), which single_end reports.
  */
 #include "emulated_devices/check/recompute/parts.h"
+#include "ref/model/config.h"
 
 #define ROOT_2_OVER_PI 0.79788456080286535587989211986876
 #define CUBIC 0.044715

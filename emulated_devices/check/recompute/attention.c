@@ -530,7 +530,7 @@ static void gather_tile(struct single *single, const struct single_node *node, i
 static struct single_value attention_weight(struct single *single, const struct single_node *node)
 {
     const struct model_config *c = single->context->config;
-    const int64_t rows = model_param(c, node->weight).dim[0], width = single_slot(single, node->in[0])->cols,
+    const int64_t rows = single_spec(single, node->weight).dim[0], width = single_slot(single, node->in[0])->cols,
         q = c->H * c->A;
     struct gathered all = gathered_new(single, rows, width);
     const struct tensor before = single_new(single, rows, width);

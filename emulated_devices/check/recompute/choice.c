@@ -9,6 +9,7 @@
  * Both read rows of the program; if these are missing the choice stays open, and no failure is noted.
  */
 #include "emulated_devices/check/recompute/routing.h"
+#include "ref/model/config.h"
 
 enum { MOST_TIED = 64 };
 

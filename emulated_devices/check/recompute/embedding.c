@@ -18,7 +18,7 @@ static int64_t token(const struct single *single, int64_t row)
 static struct single_value embed(struct single *single, const struct single_node *node)
 {
     const struct single_slot *out = single_slot(single, node->out);
-    const int64_t rows = model_param(single->context->config, node->weight).dim[0], D = out->cols,
+    const int64_t rows = single_spec(single, node->weight).dim[0], D = out->cols,
         most = single_block(single, D);
     const struct single_value v = single_value_new(single, single_rows(single, out), D);
     const int used = single->memory.used;
@@ -81,7 +81,7 @@ static void add_gradients(const struct single *single, struct scattered *to, str
 static struct single_value embedding_scatter(struct single *single, const struct single_node *node, bool tokens)
 {
     const struct single_block block = single_block_of(single,
-                                                      model_param(single->context->config, node->weight).dim[0]);
+                                                      single_spec(single, node->weight).dim[0]);
     const int64_t rows = block.rows, D = single_slot(single, node->out)->cols;
     struct scattered all = { single_value_new(single, rows, D), single_new(single, rows, D),
                             single_new(single, rows, 1), block };

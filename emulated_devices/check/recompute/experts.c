@@ -7,6 +7,7 @@
  */
 #include "emulated_devices/check/recompute/products.h"
 #include "emulated_devices/check/recompute/routing.h"
+#include "ref/model/config.h"
 #include <string.h>
 
 /* An expert's rows begin behind those of all experts before it. */
@@ -39,7 +40,7 @@ static void put_rows(struct tensor to, int64_t first, struct tensor from)
 static struct single_value products(struct single *single, const struct single_node *node,
                                     const struct routing *routing, struct tensor X, bool tokens, bool back)
 {
-    const struct param_spec p = model_param(single->context->config, node->weight);
+    const struct param_spec p = single_spec(single, node->weight);
     const struct single_value v = single_value_new(single, routing->rows, back ? p.dim[1] : p.dim[0]);
     for (int64_t e = 0; e < routing->E && single_going(single); e++) {
         const int used = single->memory.used;
@@ -66,7 +67,7 @@ static struct single_value products(struct single *single, const struct single_n
  * of all others. */
 static struct single_value experts_weight_of(struct single *single, const struct single_node *node, bool tokens)
 {
-    const struct param_spec p = model_param(single->context->config, node->weight);
+    const struct param_spec p = single_spec(single, node->weight);
     struct product_sum a = product_weight_begin(single, p.dim[0], p.dim[1]);
     const int used = single->memory.used;
     single->cursor.one_expert = true;

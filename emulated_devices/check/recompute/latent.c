@@ -6,6 +6,7 @@
  */
 #include "ref/model/latent.h"
 #include "emulated_devices/check/recompute/parts.h"
+#include "ref/model/config.h"
 
 /* to[n, y + ..] = from[n, x + ..] for each block of columns; a block may be repeated for every head. */
 static void latent_copy(struct tensor to, struct tensor from, struct column_blocks blocks)

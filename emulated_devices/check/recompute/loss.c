@@ -9,6 +9,7 @@
  * walk.c runs the loss and calls single_gradient_norm at the end of a pass.  route.c gives the routers' losses.
  */
 #include "emulated_devices/check/recompute/routing.h"
+#include "ref/model/config.h"
 
 struct row { double top, lse; };        /* the largest logit, and log(sum of exp(x - top)) */
 
@@ -155,7 +156,7 @@ static double squares(struct tensor t)
 /* Compute the squared norm of a parameter's gradient, some rows at a time. */
 static double squares_of(struct single *single, int param)
 {
-    const struct param_spec p = model_param(single->context->config, param);
+    const struct param_spec p = single_spec(single, param);
     const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1], most = single_block(single, cols);
     const int used = single->memory.used;
     double sum = 0;
@@ -192,8 +193,8 @@ void single_gradient_norm(struct single *single)
     int64_t n = 0;
     double sum = 0, fourth = 0;
     if (!single_begin(single, single_name("", "norm"), "the norm of all gradients", 1, 1)) return;
-    for (int i = 0; i < model_param_count(single->context->config) && single_going(single); i++) {
-        const struct param_spec p = model_param(single->context->config, i);
+    for (int i = 0; i < single_spec_count(single) && single_going(single); i++) {
+        const struct param_spec p = single_spec(single, i);
         const double one = squares_of(single, i);
         /* n counts all numbers of the model, because each square may be rounded when it is added. */
         sum += one, fourth += one * one, n += (p.ndim > 1 ? p.dim[0] : 1) * p.dim[p.ndim - 1];

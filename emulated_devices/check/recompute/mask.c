@@ -3,6 +3,7 @@
  * too. */
 #include "emulated_devices/check/recompute/parts.h"
 #include "emulated_devices/check/recompute/turns.h"
+#include "ref/model/config.h"
 #include <stdio.h>
 #include <string.h>
 

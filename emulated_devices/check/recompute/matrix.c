@@ -174,7 +174,7 @@ static bool next_block(const struct single *single, struct param_spec spec, stru
 /* A block of rows of W gives the same columns of Y [N, out]. */
 static struct single_value recompute_matrix_forward(struct single *single, const struct single_node *node)
 {
-    const struct param_spec p = model_param(single->context->config, node->weight);
+    const struct param_spec p = single_spec(single, node->weight);
     const struct tensor X = single_act(single, node->in[0]), b = single_param(single, node->bias);
     if (!single_going(single)) return single_stop(single);
     const struct single_value v = single_value_new(single, tensor_rows(X), p.dim[0]);
@@ -194,7 +194,7 @@ static struct single_value recompute_matrix_forward(struct single *single, const
 /* dX [N, in] is the sum over blocks of W's rows, each with its columns of dY. */
 static struct single_value recompute_matrix_input(struct single *single, const struct single_node *node)
 {
-    const struct param_spec p = model_param(single->context->config, node->weight);
+    const struct param_spec p = single_spec(single, node->weight);
     const struct tensor dY = single_grad(single, node->out);
     if (!single_going(single)) return single_stop(single);
     struct product_sum a = adding_new(single, tensor_rows(dY), p.dim[1], single->rounding.parts * node->matrices);
@@ -248,7 +248,7 @@ struct single_value product_weight_end(struct single *single, const struct produ
 /* dW [out, in] = dY^T X and its bounds, or some rows of dW, tile after tile. */
 static struct single_value matrix_weight(struct single *single, const struct single_node *node)
 {
-    const struct param_spec p = model_param(single->context->config, node->weight);
+    const struct param_spec p = single_spec(single, node->weight);
     const struct single_block block = single_block_of(single, p.dim[0]);
     struct product_sum a = product_weight_begin(single, block.rows, p.dim[1]);
     const int used = single->memory.used;

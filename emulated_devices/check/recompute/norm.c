@@ -18,6 +18,7 @@
  * walk.c runs the passes.  compare_stored in verdict.c tries `stored` when a result is wrong.
  */
 #include "emulated_devices/check/recompute/parts.h"
+#include "ref/model/config.h"
 
 /* The columns that are normed together: all, or those of each head of queries and of keys.  Others pass unchanged. */
 struct pieces {

@@ -107,7 +107,7 @@ struct single {
     struct single_judgement verdict;
     struct single_memory memory;
     struct single_routed routed;                /* kept for the next tile */
-    struct single_notes *notes;                 /* the explainer's, until the check ends */
+    struct single_notes *notes;                 /* the explainer's, until the check ends; single_notes_of finds them */
     enum error_code failed;                     /* the first failure: everything that follows does nothing */
 };
 
@@ -115,6 +115,10 @@ struct single {
 struct single_name { char text[SINGLE_NAME]; };
 struct single_name single_name(const char *kind, const char *name);     /* "grad/", "logits" */
 struct single_name single_param_name(const struct single *, const char *kind, int param);
+
+/* The check's list of parameters: how many there are, and one of them. */
+int single_spec_count(const struct single *);
+struct param_spec single_spec(const struct single *, int param);
 
 /* The sizes of what has been added up to an input: of one that ranks have parts of, the absolute values of its parts;
  * of any other, its own. */
@@ -290,6 +294,11 @@ struct single_block single_block_of(const struct single *, int64_t rows);
 bool single_is_wide(const struct single *);
 /* Note which expert's rows are wrong: row [rows], not 0 where one is. */
 void single_note_expert(struct single *, const unsigned char *row);
+/* Where the explainer's notes are: the source's, if it has a place for them. */
+static inline struct single_notes **single_notes_of(struct single *single)
+{
+    return single->context->source.notes ? single->context->source.notes : &single->notes;
+}
 /* End the matrices after the first `used`. */
 void single_release(struct single *, int used);
 /* End all of them, and their list. */

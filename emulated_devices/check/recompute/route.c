@@ -13,6 +13,7 @@
 #include "emulated_devices/check/recompute/routing.h"
 #include "ref/model/balance.h"
 #include "ref/routers/router.h"
+#include "ref/model/config.h"
 #include <string.h>
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */

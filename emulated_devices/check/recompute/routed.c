@@ -6,6 +6,7 @@
  * logits are asked for.
  */
 #include "emulated_devices/check/recompute/routing.h"
+#include "ref/model/config.h"
 #include <stdlib.h>
 #include <string.h>
 

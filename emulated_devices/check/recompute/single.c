@@ -1,6 +1,7 @@
 /* single.c -- reads the program's tensors and keeps the matrices of a result.  All files of recompute/ use it
  * through parts.h.  After the first failure every function here does nothing, and single.failed keeps that error. */
 #include "emulated_devices/check/recompute/parts.h"
+#include "ref/model/config.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ struct single_name single_name(const char *kind, const char *name)
 
 struct single_name single_param_name(const struct single *single, const char *kind, int param)
 {
-    return single_name(kind, model_param(single->context->config, param).name);
+    return single_name(kind, single_spec(single, param).name);
 }
 
 /* ---- matrices ---------------------------------------------------------------------------------------------------- */
@@ -78,7 +79,7 @@ void single_close(struct single *single)
 {
     single_release(single, 0);
     free(single->memory.matrix);
-    if (single->notes) single->context->source.explainer->forget(single->notes);
+    if (single->notes) single->context->source.explainer->forget(single->notes);        /* not those of the source */
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */

@@ -24,11 +24,12 @@
 #define ORRERY_SINGLE_H
 
 #include "ref/error.h"
-#include "ref/model/config.h"
+#include "ref/model/param.h"
 #include "ref/numeric/rounding.h"
 #include "ref/numeric/tensor.h"
 #include <stdbool.h>
 
+struct model_config;
 enum { SINGLE_NAME = PARAM_NAME + 32, SINGLE_MISTAKE = 192 };
 
 enum single_verdict {
@@ -75,6 +76,19 @@ struct single_explainer {
     void (*forget)(struct single_notes *);
 };
 
+/* The parameters of a model in its own order, and their numbers sorted by name. */
+struct single_param_place { const char *name; int param; };
+struct single_params { int count; struct param_spec *spec; struct single_param_place *by_name; };
+
+/** List the parameters once.  @return OK or ERR_MEMORY; on failure there is nothing to free. */
+enum error_code single_params_make(struct single_params *, const struct model_config *, struct error *);
+/** Find a parameter by its name.  @return its number; -1: the model has none of this name. */
+int single_params_find(const struct single_params *, const char *name);
+void single_params_free(struct single_params *);
+
+/* Devices of the program along each axis, and its microbatches; 0: nobody knows.  Diagnoses try these numbers first. */
+struct single_mesh { int pp, dp, cp, ep, tp, micros; };
+
 /* A source reads the program's tensors. */
 enum single_found { SINGLE_HAS, SINGLE_HAS_NOT, SINGLE_NOT_FINITE };
 struct single_source {
@@ -104,6 +118,10 @@ struct single_source {
     /* Copies of the model, of each of which fetch also gives "copy/K/grad/NAME", its part of the first step's gradient,
      * and "copy/K/share", its part of the labels; 0: of none. */
     int copies;
+    struct single_mesh mesh;
+    const struct single_params *params; /* of the model; NULL: they are looked up again for each result */
+    struct single_notes **notes;        /* the explainer's notes live on here for further checks of the same tensors;
+                                         * the owner forgets them; NULL: they end with the check */
 };
 
 /* This is a batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses

@@ -4,6 +4,7 @@
 #include "emulated_devices/check/recompute/steps.h"
 #include "ref/optim/factors.h"
 #include "emulated_devices/check/recompute/stepping.h"
+#include "ref/model/config.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -309,8 +310,9 @@ static void steps_add_squares(struct single *single, struct single_name name, st
 static struct squares squares_of(struct single *single, const struct single_steps *steps, int64_t k)
 {
     struct squares all = { 0 };
-    for (int i = 0; i < model_param_count(single->context->config); i++) {
-        const struct param_spec p = model_param(single->context->config, i);
+    const int params = single_spec_count(single);
+    for (int i = 0; i < params; i++) {
+        const struct param_spec p = single_spec(single, i);
         const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1], most = single_block(single, cols);
         /* `fourth` needs each parameter's own sum of squares, which is the difference. */
         const double before = all.sum;
@@ -370,6 +372,28 @@ static void report_unknown(struct stepping *stepping)
     single_end(stepping->s, single_stop(stepping->s));
 }
 
+/* Recompute what a step makes of a parameter. */
+static void check_step_of(struct single *single, const struct single_steps *steps, const struct optimizer *is,
+                          int64_t k, int param)
+{
+    struct stepping t = { single, steps, is, k, single_spec(single, param), .number = param,
+                          .u = dtype_unit(dtype_wide(steps->format)),
+                          .tiny = dtype_step(dtype_wide(steps->format)) / 2 };
+    /* A vector counts as one row, so blocks of rows never cut it. */
+    t.rows = t.whole = t.param.ndim > 1 ? t.param.dim[0] : 1, t.cols = t.param.dim[t.param.ndim - 1];
+    if (is_known(is)) check_parameter(&t);
+    else report_unknown(&t);
+}
+
+/* Find the parameter of the only result that is wanted, so that no other is looked at.  -1: all are wanted, or there
+ * is no list. */
+static int steps_only_param(const struct single *single)
+{
+    const struct single_source *source = &single->context->source;
+    const char *slash = source->only ? strrchr(source->only, '/') : NULL;
+    return slash && source->params ? single_params_find(source->params, slash + 1) : -1;
+}
+
 /* Results come step by step, and parameter by parameter inside a step.  One `single` serves all, so its matrices
  * are freed after each result. */
 enum error_code single_check_steps(const struct model_config *config, const struct single_steps *steps,
@@ -378,18 +402,11 @@ enum error_code single_check_steps(const struct model_config *config, const stru
     const struct single_context context = { .config = config, .ops = ops_for(F64), .source = source, .err = err };
     struct single s = { .context = &context, .rounding = rounding };
     const struct optimizer *is = steps_find(steps->optimizer);
+    const int params = single_spec_count(&s), only = steps_only_param(&s);
     check_norms(&s, steps);
-    for (int64_t k = 0; k < steps->steps; k++) {
-        for (int i = 0; i < model_param_count(config) && !s.failed; i++) {
-            struct stepping t = { &s, steps, is, k, model_param(config, i), .number = i,
-                                  .u = dtype_unit(dtype_wide(steps->format)),
-                                  .tiny = dtype_step(dtype_wide(steps->format)) / 2 };
-            /* A vector counts as one row, so blocks of rows never cut it. */
-            t.rows = t.whole = t.param.ndim > 1 ? t.param.dim[0] : 1, t.cols = t.param.dim[t.param.ndim - 1];
-            if (is_known(is)) check_parameter(&t);
-            else report_unknown(&t);
-        }
-    }
+    for (int64_t k = 0; k < steps->steps; k++)
+        for (int i = only < 0 ? 0 : only; i < (only < 0 ? params : only + 1) && !s.failed; i++)
+            check_step_of(&s, steps, is, k, i);
     single_close(&s);
     return s.failed;
 }
@@ -508,8 +525,9 @@ enum error_code single_check_micros(const struct model_config *config, int64_t m
     const struct single_context context = { config, NULL, ops_for(F64), batch, source, err };
     struct single s = { .context = &context, .cursor = { .batch = batch, .N = batch.B * batch.S },
                         .rounding = rounding };
-    for (int i = 0; i < model_param_count(config) && micros > 0; i++) {
-        const struct param_spec p = model_param(config, i);
+    const int params = single_spec_count(&s), only = steps_only_param(&s);
+    for (int i = only < 0 ? 0 : only; i < (only < 0 ? params : only + 1) && micros > 0; i++) {
+        const struct param_spec p = single_spec(&s, i);
         check_sum(&s, &(struct added){ single_name("grad/", p.name), p.name, micros, p.ndim > 1 ? p.dim[0] : 1,
                                        p.dim[p.ndim - 1] });
     }

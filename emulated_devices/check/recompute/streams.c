@@ -8,6 +8,7 @@
  * streams are below each other.
  */
 #include "emulated_devices/check/recompute/parts.h"
+#include "ref/model/config.h"
 
 /* ---- side by side ------------------------------------------------------------------------------------------------ */
 

@@ -10,6 +10,7 @@
  * matrices.
  */
 #include "emulated_devices/check/recompute/parts.h"
+#include "ref/model/config.h"
 
 /* About nine such matrices of doubles are there at once.  A block costs a pass over what its gradient is made of, so it
  * is larger; a matrix is read for each tile of tokens, so these are not too few, for each expert. */

@@ -2,6 +2,7 @@
  * single_check is called by replay.c and tests.  Passes of the operations read through this file; their results end
  * in verdict.c. */
 #include "emulated_devices/check/recompute/routing.h"
+#include "ref/model/config.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -17,14 +18,14 @@ static struct single_name act_name(const struct single_slot *slot)
 struct tensor single_param(struct single *single, int param)
 {
     if (param < 0) return tensor_none;
-    const struct param_spec p = model_param(single->context->config, param);
+    const struct param_spec p = single_spec(single, param);
     return single_input(single, single_param_name(single, "start/", param), p.ndim > 1 ? p.dim[0] : 1,
                         p.dim[p.ndim - 1]);
 }
 
 struct tensor single_param_block(struct single *single, int param, struct single_block block)
 {
-    const struct param_spec p = model_param(single->context->config, param);
+    const struct param_spec p = single_spec(single, param);
     return single_input_block(single, single_param_name(single, "start/", param), block, p.dim[0], p.dim[1]);
 }
 
@@ -306,7 +307,8 @@ static void walk_check_forward(struct single *single, const struct single_node *
 {
     const struct single_slot *slot = single_slot(single, node->out);
     const struct made made = { .slot = slot, .node = node, .words = value_words(single, node) };
-    if (slot->unseen || right_in_tiles(single, &made) || !walk_begin(single, act_name(slot), made.words, slot)) return;
+    if (!single_wanted(single, made_name(&made)) || slot->unseen || right_in_tiles(single, &made)) return;
+    if (!walk_begin(single, act_name(slot), made.words, slot)) return;
     single_end(single, noted(single, node, SINGLE_FORWARD, node->operation ? node->operation->forward : NULL,
                              walk_forward(single, node)));
 }
@@ -337,7 +339,8 @@ static void check_gradient(struct single *single, int i)
 {
     const struct single_slot *slot = single_slot(single, i);
     const struct made made = { .slot = slot, .gradient_of = i, .words = gradient_words(single, i) };
-    if (slot->unseen || slot->number || right_in_tiles(single, &made)) return;
+    if (!single_wanted(single, made_name(&made)) || slot->unseen || slot->number || right_in_tiles(single, &made))
+        return;
     if (!walk_begin(single, made_name(&made), made.words, slot)) return;
     single_end(single, gradient_sum(single, i, true));
 }
@@ -351,9 +354,10 @@ static int experts_of(const struct single_node *node) { return node->experts > 0
  * parameter is none of them. */
 static int64_t expert_of(const struct single_node *node, int first, int param)
 {
-    for (int e = 0; first >= 0 && e < experts_of(node); e++)
-        if (first + e * node->stride == param) return e;
-    return -1;
+    const int from = param - first;
+    if (first < 0 || from < 0) return -1;
+    if (node->stride == 0) return from == 0 ? 0 : -1;
+    return from % node->stride == 0 && from / node->stride < experts_of(node) ? from / node->stride : -1;
 }
 
 static bool has(const struct single_node *node, int param)
@@ -405,7 +409,7 @@ static bool has_blocks(const struct single *single, int v, int param)
 /* This does the same as right_in_tiles, with some rows of a matrix at a time. */
 static bool right_in_blocks(struct single *single, int v, int param, const char *words)
 {
-    const struct param_spec p = model_param(single->context->config, param);
+    const struct param_spec p = single_spec(single, param);
     const int64_t rows = p.dim[0], step = p.ndim > 1 ? single_block(single, p.dim[1]) : rows;
     struct single_result sum = { 0 };
     bool right = p.ndim > 1 && step < rows && has_blocks(single, v, param);
@@ -424,8 +428,9 @@ static bool right_in_blocks(struct single *single, int v, int param, const char 
 /* Check a parameter's gradient; a matrix of heads has the columns of its inputs and outputs. */
 static void check_param(struct single *single, int v, int param, const char *words)
 {
-    if (param < 0 || !is_first(single, v, param) || right_in_blocks(single, v, param, words)) return;
-    const struct param_spec p = model_param(single->context->config, param);
+    if (param < 0 || !single_wanted(single, single_param_name(single, "grad/", param)) || !is_first(single, v, param) ||
+        right_in_blocks(single, v, param, words)) return;
+    const struct param_spec p = single_spec(single, param);
     const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
     const struct single_node *n = &single->context->graph->node[v];
     /* The program may not have this gradient. */

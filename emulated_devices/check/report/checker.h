@@ -18,7 +18,7 @@
     X(NOT_FINITE, "has NaN or infinity",                                true)   \
     X(MISSHAPED, "does not fit",                                        true)   \
     X(INCOMPLETE, "is not complete on all ranks together",              true)   \
-    X(COPIES,    "is right, but its copies differ by more than rounding", true) \
+    X(COPIES,    "has copies that differ by more than rounding",        true)   \
     X(MISSING,   "is missing, though others of its kind are there",     true)
 
 enum finding {

@@ -24,15 +24,27 @@ struct view {
     const char *only;                   /* of single_source */
 };
 
+/* Notes of the diagnoses that read the copies of these ranks. */
+struct noted { struct devices over, last; struct single_notes *notes; };
+
+/* All checks of a dump share these: that of all results, and those of single results from other copies. */
+struct shared {
+    struct single_params params;
+    struct single_mesh mesh;
+    struct model_copies copies;
+    struct noted *noted;                /* [noteds] for each set of ranks whose copies are read: they are few */
+    int noteds;
+};
+
 struct checking {
     const struct golden *golden;
     const struct actual *actual;
     enum dtype format;
     struct singles *out;
     enum error_code failed;
-    struct model_copies copies;
+    struct shared *shared;
     struct view view;
-    struct apart *apart;                /* [aparts] of the tensors read so far */
+    struct apart *apart;                /* [aparts] of the tensors read so far, sorted by name */
     int aparts;
     bool reads_apart;                   /* since the last result a tensor was read whose copies differ */
     bool *mixed;                        /* [results] that */
@@ -48,11 +60,22 @@ static void dims_of(const struct golden *golden, const char *name, struct tensor
     dim[0] = vector ? tensor_cols(t) : tensor_rows(t), dim[1] = vector ? 1 : tensor_cols(t);
 }
 
+/* The place of a tensor among those whose copies differ, or where it would be. */
+static int place_apart(const struct checking *checking, const char *name)
+{
+    int low = 0, high = checking->aparts;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (strcmp(checking->apart[middle].name, name) < 0) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
 static struct apart *find_apart(const struct checking *checking, const char *name)
 {
-    for (int i = 0; i < checking->aparts; i++)
-        if (strcmp(checking->apart[i].name, name) == 0) return &checking->apart[i];
-    return NULL;
+    const int at = place_apart(checking, name);
+    return at < checking->aparts && strcmp(checking->apart[at].name, name) == 0 ? &checking->apart[at] : NULL;
 }
 
 /* Add ranks to those whose copies of a tensor differ from the first's.  Tiles of a tensor add to the same entry. */
@@ -61,9 +84,11 @@ static enum error_code note_apart(struct checking *checking, const char *name, c
 {
     struct apart *known = find_apart(checking, name);
     if (known == NULL) {
+        const int at = place_apart(checking, name);
         void *more = realloc(checking->apart, (size_t)(checking->aparts + 1) * sizeof *checking->apart);
         if (more == NULL) return fail(err, ERR_MEMORY, "no memory for the ranks whose copies of %s differ", name);
-        checking->apart = more, known = &checking->apart[checking->aparts++];
+        checking->apart = more, known = &checking->apart[at];
+        memmove(known + 1, known, (size_t)(checking->aparts++ - at) * sizeof *known);
         *known = (struct apart){ 0 };
         snprintf(known->name, sizeof known->name, "%s", name);
     }
@@ -110,6 +135,7 @@ static enum error_code singles_gather(struct checking *checking, const char *nam
     const struct assembly_watch watch = { .rows = rows, .over = checking->view.over, .last = checking->view.last,
                                          .apart = &apart,
                                           .see = some ? see_judged : NULL, .context = &judged };
+    checking->out->read++;
     enum error_code e = assembly_make(&all, checking->actual, name, dim, out.data, &watch, err);
     /* A tensor with a hole counts as missing. */
     *found = !e && all.any && all.missing == 0 ? SINGLE_HAS : SINGLE_HAS_NOT;
@@ -191,7 +217,7 @@ static enum error_code singles_fetch(void *context, const char *name, struct ten
     int64_t dim[2];
     if (strncmp(name, "mask/", 5) == 0)
         return golden_mask(c, name, (struct interval){ 0, tensor_rows(out) }, out, found, err);
-    if (strncmp(name, "copy/", 5) == 0) return model_copies_fetch(&c->copies, name, out, found, err);
+    if (strncmp(name, "copy/", 5) == 0) return model_copies_fetch(&c->shared->copies, name, out, found, err);
     dims_of(c->golden, name, out, dim);
     const enum error_code e = singles_gather(c, name, dim, (struct interval){ 0, 0 }, out, found, err);
     if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
@@ -263,6 +289,12 @@ static void singles_note(void *context, const struct single_result *result)
     if (result->scaled) name_factor(c, &c->out->all[c->out->count - 1]);
 }
 
+/* Whether a result is of the first pass: of a step "OPTIMIZER/..." it is not. */
+static bool is_of_pass(const char *name)
+{
+    return strchr(name, '/') == NULL || strncmp(name, "act/", 4) == 0 || strncmp(name, "grad/", 5) == 0;
+}
+
 /* Recompute all steps of all optimizers, if the golden file has what each begins with: then ACTUAL can have that,
  * too. */
 static enum error_code check_steps(struct checking *checking, struct rounding rounding, struct single_source source,
@@ -272,9 +304,11 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
     double lr[GOLDEN_MOST_STEPS];
     char optimizer[32], name[64];
-    enum error_code e = single_check_micros(&g->config, g->micros, batch, rounding, source, err);
+    enum error_code e = OK;
+    if (source.only == NULL || is_of_pass(source.only))
+        e = single_check_micros(&g->config, g->micros, batch, rounding, source, err);
     /* Without every step's tensors only microbatches can be checked. */
-    if (!g->every_step && g->steps > 1) return e;
+    if ((!g->every_step && g->steps > 1) || (source.only && is_of_pass(source.only))) return e;
     for (const char *at = golden_next_optimizer(g, NULL, optimizer); at && !e;
          at = golden_next_optimizer(g, at, optimizer)) {
         const struct single_steps steps = { optimizer, golden_hyperparameters(g, optimizer), g->steps, lr,
@@ -286,36 +320,69 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
     return e;
 }
 
-/* judge_copies runs the whole check again for single results, so both functions need each other. */
+/* judge_copies checks single results again, so both functions need each other. */
 static enum error_code judge_copies(struct checking *, struct rounding, struct error *);
+
+/* Find the notes of the ranks that a view reads from; a new set of ranks begins without notes.  NULL: no memory. */
+static struct single_notes **notes_of(struct shared *shared, const struct view *view)
+{
+    static const struct devices none;
+    const struct devices *over = view->over ? view->over : &none, *last = view->last ? view->last : &none;
+    for (int i = 0; i < shared->noteds; i++)
+        if (memcmp(&shared->noted[i].over, over, sizeof *over) == 0 &&
+            memcmp(&shared->noted[i].last, last, sizeof *last) == 0)
+            return &shared->noted[i].notes;
+    struct noted *more = realloc(shared->noted, (size_t)(shared->noteds + 1) * sizeof *more);
+    if (more == NULL) return NULL;
+    shared->noted = more;
+    shared->noted[shared->noteds] = (struct noted){ *over, *last, NULL };
+    return &shared->noted[shared->noteds++].notes;
+}
+
+static void shared_free(struct shared *shared)
+{
+    for (int i = 0; i < shared->noteds; i++)
+        if (shared->noted[i].notes) mistakes_explainer.forget(shared->noted[i].notes);
+    free(shared->noted);
+    model_copies_free(&shared->copies), single_params_free(&shared->params);
+}
+
+/* Recompute the pass, the sums over microbatches and the steps, or the only result that is wanted. */
+static enum error_code check_all(struct checking *checking, struct rounding rounding, struct single_source source,
+                                 struct error *err)
+{
+    const struct golden *g = checking->golden;
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g) };
+    enum error_code e = OK;
+    if (source.only == NULL || is_of_pass(source.only)) e = replay_check(&g->config, batch, rounding, source, err);
+    /* A model without a table of operations is checked against the golden file only; why_none says so. */
+    if (e == ERR_PLAN) {
+        snprintf(checking->out->why_none, sizeof checking->out->why_none, "%.199s", err->text);
+        e = OK;
+    }
+    return e ? e : check_steps(checking, rounding, source, err);
+}
 
 /* One check: the pass, the steps, then copies that differ.  A view with `only` recomputes a single result and
  * judges no copies. */
 static enum error_code report_singles_check(const struct golden *golden, const struct actual *actual, enum dtype format,
-                                            struct rounding rounding, struct view view, struct singles *out,
-                                            struct error *err)
+                                            struct rounding rounding, struct view view, struct shared *shared,
+                                            struct singles *out, struct error *err)
 {
     struct checking c = { .golden = golden, .actual = actual, .format = format, .out = out, .view = view,
-                          .copies = model_copies_of(golden, actual->mesh.size[DP]) };
-    const struct single_batch batch = { golden->ids, golden->labels, golden->B, golden->S,
-                                       golden_balance_micros(golden) };
+                          .shared = shared };
     *out = (struct singles){ 0 };
     const struct single_source source = { .fetch = singles_fetch, .fetch_rows = fetch_rows, .found = singles_note,
-                                         .parts = parts_of,
-                                          .context = &c, .copies = c.copies.n, .only = view.only,
-                                          .explainer = &mistakes_explainer,
-                                          .some = view.last != NULL };
-    enum error_code e = replay_check(&golden->config, batch, rounding, source, err);
-    /* A model without a table of operations is checked against the golden file only; why_none says so. */
-    if (e == ERR_PLAN) {
-        snprintf(out->why_none, sizeof out->why_none, "%.199s", err->text);
-        e = OK;
-    }
-    if (!e) e = check_steps(&c, rounding, source, err);
+                                          .parts = parts_of, .context = &c, .copies = shared->copies.n,
+                                          .only = view.only, .explainer = &mistakes_explainer,
+                                          .some = view.last != NULL, .params = &shared->params,
+                                          .notes = notes_of(shared, &view),
+                                          .mesh = shared->mesh };
+    enum error_code e = source.notes ? check_all(&c, rounding, source, err)
+                                     : fail(err, ERR_MEMORY, "no memory for the results of all operations");
     if (!e && c.failed) e = fail(err, c.failed, "no memory for the results of all operations");
     if (!e && view.only == NULL) e = judge_copies(&c, rounding, err);
     if (!e) e = singles_sort(out, err);
-    model_copies_free(&c.copies);
     free(c.apart), free(c.mixed);
     if (e) singles_free(out);
     return e;
@@ -356,9 +423,10 @@ static enum error_code judge_ranks(const struct copies_of *copies_of, const stru
     const struct view view = { .over = &over, .last = ranks, .only = copies_of->name };
     struct singles one;
     const enum error_code e = report_singles_check(c->golden, c->actual, c->format, copies_of->rounding,
-                                                   view, &one, err);
+                                                   view, c->shared, &one, err);
     *result = (struct single_result){ 0 };
     if (e) return e;
+    c->out->read += one.read;
     if (one.count > 0) *result = one.all[0];
     singles_free(&one);
     return OK;
@@ -448,10 +516,33 @@ static enum error_code judge_copies(struct checking *checking, struct rounding r
     return e;
 }
 
+/* One device may have written what several have computed, so its mesh says nothing. */
+static struct single_mesh mesh_of(const struct actual *actual)
+{
+    const int *const size = actual->mesh.size;
+    const struct single_mesh mesh = { size[PP], size[DP], size[CP], size[EP], size[TP], 0 };
+    struct single_mesh of = actual->mesh.devices > 1 ? mesh : (struct single_mesh){ 0 };
+    of.micros = actual_micros(actual);
+    return of;
+}
+
+/* Begin and end what the checks of a dump share, around one of them. */
+static enum error_code singles_check_shared(const struct golden *golden, const struct actual *actual,
+                                            enum dtype format, struct rounding rounding, struct view view,
+                                            struct singles *out, struct error *err)
+{
+    struct shared shared = { .copies = model_copies_of(golden, actual->mesh.size[DP]), .mesh = mesh_of(actual) };
+    enum error_code e = single_params_make(&shared.params, &golden->config, err);
+    if (e) return e;
+    e = report_singles_check(golden, actual, format, rounding, view, &shared, out, err);
+    shared_free(&shared);
+    return e;
+}
+
 enum error_code singles_check(const struct golden *golden, const struct actual *actual, enum dtype format,
                               struct rounding rounding, struct singles *out, struct error *err)
 {
-    return report_singles_check(golden, actual, format, rounding, (struct view){ 0 }, out, err);
+    return singles_check_shared(golden, actual, format, rounding, (struct view){ 0 }, out, err);
 }
 
 /* cli/check.c asks this when a result may be right on other ranks than the first. */
@@ -460,7 +551,7 @@ enum error_code singles_check_copy(const struct golden *golden, const struct act
                                    struct single_result *result, struct error *err)
 {
     struct singles all;
-    const enum error_code e = report_singles_check(golden, actual, format, rounding,
+    const enum error_code e = singles_check_shared(golden, actual, format, rounding,
                                                    (struct view){ .over = over, .only = name }, &all, err);
     *result = (struct single_result){ 0 };
     if (e) return e;

@@ -20,6 +20,7 @@ struct singles {
     int count;
     int found[SINGLE_VERDICTS];        /* of each verdict */
     int parts;                          /* that wrong sums must have to be right, each of them stored; 0: unknown */
+    int64_t read;                       /* how often a tensor of ACTUAL was put together, for each of its readers */
     bool golden_weights;                /* some weights are the golden file's */
     char why_none[200];                 /* if the model's operations are not recomputed: why; else empty */
 };
