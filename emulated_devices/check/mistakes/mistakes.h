@@ -75,8 +75,8 @@ struct suspect {
     double best;                        /* what the best hypothesis leaves, norm; infinite: none yet */
     bool any;                           /* the hypotheses now tried are not of this operation: they must leave less */
     int named;                          /* explanations in the words */
-    /* Of a single number: how many different numbers near it hypotheses give; the nearest, how far off it is, its
-     * words, and how far off the next is. */
+    /* Hypotheses give so many different numbers near a single number.  The nearest has these words, is so far off, and
+     * the next is so far off. */
     struct chance { int count; double y, off, next; char words[SINGLE_MISTAKE]; } chance;
     bool measured;                      /* a number of the hypothesis now tried was measured in the result */
     int64_t sample[SUSPECT_SAMPLES];    /* some wrong elements, evenly from the first to the last */
