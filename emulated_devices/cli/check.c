@@ -264,10 +264,10 @@ static bool is_right(const struct single_result *result)
     return result && (result->verdict == SINGLE_RIGHT || result->verdict == SINGLE_STEPWISE);
 }
 
-/* The first operation that is wrong by itself, if it comes before the first tensor that differs, or this is right by
- * itself on all ranks, or wrong by itself but made later; else NULL: NaN is named where it comes up.  In 16 bits tensors
- * have wide bounds, and the first that exceeds its own may be far behind the mistake.  A number says less than a tensor:
- * the loss is made before the gradient of logits, which is named. */
+/* The first operation that is wrong by itself, if it comes before the first tensor that differs, or this is
+ * right by itself on all ranks, or wrong by itself but made later; else NULL: NaN is named where it comes up.
+ * In 16 bits tensors have wide bounds, and the first that exceeds its own may be far behind the mistake.  A
+ * number says less than a tensor: the loss is made before the gradient of logits, which is named. */
 static const struct single_result *first_by_itself(const struct check_result *result, const struct singles *singles)
 {
     const struct single_result *wrong = NULL;

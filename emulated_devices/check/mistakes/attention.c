@@ -472,8 +472,8 @@ static void search_offer(const struct search *search, struct suspect *suspect, d
           : best->chunk > 0 ? best->chunk : best->behind);
 }
 
-/* Look for a window, chunks, a prefix, a factor or a clamp of scores: the nearest in one head wins.  Only then the whole
- * result is computed and offered. */
+/* Look for a window, chunks, a prefix, a factor or a clamp of scores: the nearest in one head wins.  Only then
+ * the whole result is computed and offered. */
 static void try_numbers(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     struct single *s = suspect->s;

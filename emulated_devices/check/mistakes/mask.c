@@ -30,8 +30,8 @@ static void try_change(struct suspect *suspect, const struct single_term *term, 
     if (mask_changed(suspect, term, change, y)) suspect_explained(suspect, y, words, change.by);
 }
 
-/* A mask that was drawn anew, as by a recomputation with another state of the random numbers.  Each element is then what
- * it is if it is dropped, or if it is kept: the nearer of both is taken. */
+/* A mask that was drawn anew, as by a recomputation with another state of the random numbers.  Each element is
+ * then what it is if it is dropped, or if it is kept: the nearer of both is taken. */
 static void try_drawn(struct suspect *suspect, const struct single_term *term, double *y)
 {
     const int used = suspect->s->memory.used;

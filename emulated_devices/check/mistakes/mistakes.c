@@ -49,8 +49,8 @@ static double bound_of(const struct suspect *suspect, double y, int64_t i, doubl
 
 static double least_of(const struct suspect *suspect) { return suspect->allowed / sqrt((double)suspect->count); }
 
-/* Note a number that a hypothesis gives, if the program's is within NEAR_BOUNDS of its bounds.  Hypotheses that give the
- * same number count once. */
+/* Note a number that a hypothesis gives, if the program's is within NEAR_BOUNDS of its bounds.  Hypotheses that
+ * give the same number count once. */
 static void mistakes_note_near(struct suspect *suspect, double y, const char *words)
 {
     struct chance *chance = &suspect->chance;

@@ -273,7 +273,8 @@ static double with_temperature(const struct suspect *suspect, const struct routi
     return off;
 }
 
-/* Logits are divided by a temperature before their softmax or sigmoid: the nearest is searched on a logarithmic scale. */
+/* Logits are divided by a temperature before their softmax or sigmoid: the nearest is searched on a logarithmic
+ * scale. */
 static void try_temperature(struct suspect *suspect, const struct single_node *node, double *y)
 {
     const double most = log(50);

@@ -1,7 +1,7 @@
-/* rotary.c -- what a rotation by positions gives with one mistake.
- * mistakes.c reads the table of rows.  If no row explains a rotation, how far each pair was turned is measured, in what
- * is wrong, and another theta, scaling, factor or first position is looked for that turns so.  The search changes a copy
- * of the model's rotary numbers, never the model. */
+/* rotary.c -- what a rotation by positions gives with one mistake. mistakes.c reads the table of rows.  If no
+ * row explains a rotation, how far each pair was turned is measured, in what is wrong, and another theta,
+ * scaling, factor or first position is looked for that turns so.  The search changes a copy of the model's
+ * rotary numbers, never the model. */
 #include "ref/model/rotary.h"
 #include "emulated_devices/check/mistakes/mistakes.h"
 
@@ -359,7 +359,8 @@ static void try_measured(struct suspect *suspect, const struct turning *turning,
 }
 
 /* Note what is wrong, queries or keys, and measure only there.  Values are not turned. */
-static void suspect_rotation(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
+static void suspect_rotation(struct suspect *suspect, const struct single_node *node,
+                             enum single_pass_kind pass, double *y)
 {
     struct single *s = suspect->s;
     const struct model_config *c = s->context->config;

@@ -322,7 +322,7 @@ static void try_rounded_master(struct suspect *suspect, const struct read *read,
     suspect_explained(suspect, y, "the step begins at the rounded weight, not at its master");
 }
 
-/* Whether the weight has not changed at all.  Then nothing else has to be tried: in 16 bits small steps come near it. */
+/* Whether the weight has not changed at all.  Then nothing else is tried: in 16 bits small steps come near it. */
 static bool is_unchanged(const struct suspect *suspect, const struct read *read)
 {
     for (int64_t i = 0; i < read->n; i++)
@@ -337,7 +337,8 @@ static void try_weights(struct suspect *suspect, const struct read *read, double
     if (is_unchanged(suspect, read) && suspect_explained(suspect, y, NOT_STEPPED)) return;
     for (size_t k = 0; k < sizeof of_weights / sizeof *of_weights; k++) {
         const int which = of_weights[k].which;
-        if (!steps_cannot(read, which) && suspect_made(suspect, steps_weight_at, &(struct weight_row){ read, which }, y))
+        if (!steps_cannot(read, which) &&
+            suspect_made(suspect, steps_weight_at, &(struct weight_row){ read, which }, y))
             suspect_explained(suspect, y, "%s", of_weights[k].words);
     }
     /* The step may have been left out: the weight is the old one. */
