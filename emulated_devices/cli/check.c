@@ -199,7 +199,7 @@ static void print_result(FILE *out, const struct check_options *options, const s
     if (actual->program) say(out, 8, "program %s", printable(actual->program).text);
     fprintf(out, "\n");
     if (options->all) check_print_all(out, r, verdicts->single);
-    if (r->first >= 0 && verdicts->first_by_itself)
+    if (verdicts->first_by_itself)
         print_first_by_itself(out, verdicts->first_by_itself,
                               verdicts->single->where[verdicts->first_by_itself - verdicts->single->all]);
     if (r->first >= 0) print_first(out, verdicts, actual);
@@ -265,9 +265,10 @@ static bool is_right(const struct single_result *result)
     return result && (result->verdict == SINGLE_RIGHT || result->verdict == SINGLE_STEPWISE);
 }
 
-/* The first operation that is wrong by itself, if it comes before the first tensor that differs, or this is right by
- * itself on all ranks; else NULL: NaN is named where it comes up.  In 16 bits tensors have wide bounds, and the first
- * that exceeds its own may be far behind the mistake. */
+/* The first operation that is wrong by itself, if it comes before the first tensor that differs, or this is
+ * right by itself on all ranks, or wrong by itself but made later; else NULL: NaN is named where it comes up.
+ * In 16 bits tensors have wide bounds, and the first that exceeds its own may be far behind the mistake.  A
+ * number says less than a tensor: the loss is made before the gradient of logits, which is named. */
 static const struct single_result *first_by_itself(const struct check_result *result, const struct singles *singles)
 {
     const struct single_result *wrong = NULL;
@@ -278,6 +279,11 @@ static const struct single_result *first_by_itself(const struct check_result *re
         if (singles->all[i].verdict == SINGLE_WRONG) wrong = &singles->all[i];
     /* Copies that differ say less than a result that is not what its own inputs give. */
     if (result->first >= 0 && result->all[result->first].finding == COPIES) return wrong;
+    const struct single_result *const differs =
+        result->first >= 0 ? singles_find(singles, result->all[result->first].name) : NULL;
+    if (differs && differs->verdict == SINGLE_WRONG && wrong < differs && !result->all[result->first].apart &&
+        wrong->rows * wrong->cols > 1)
+        return wrong;
     for (int i = 0; i <= result->first && wrong; i++)
         if (strcmp(result->all[i].name, wrong->name) == 0) return passed_on || i < result->first ? wrong : NULL;
     return passed_on || result->first < 0 ? wrong : NULL;

@@ -44,12 +44,20 @@ static int sees_from(int s)
     return IS(MASK_WINDOW) && s > 3 ? s - 3 : 0;
 }
 
-struct heads { int width, q, k, v; };
+struct heads { int width, q, k, v, first; };     /* first: the sequence's first row in the batch */
 
 static struct heads heads_of(int h, int heads, int kv)
 {
     const int g = kv_of(h, heads, kv), values = IS(VALUE_HEADS_SHIFTED) ? (g + 1) % kv : g;
-    return (struct heads){ (heads + 2 * kv) * m.A, h * m.A, (heads + g) * m.A, (heads + kv + values) * m.A };
+    return (struct heads){ (heads + 2 * kv) * m.A, h * m.A, (heads + g) * m.A, (heads + kv + values) * m.A, 0 };
+}
+
+/* A score of query s and key t, before softmax. */
+static float score(const float *x, struct heads at, int s, int t)
+{
+    const float y = between(between(dot(x + s * at.width + at.q, x + t * at.width + at.k)) * scale());
+    if (IS(SCORES_CLAMPED)) return fmaxf(-1, fminf(1, y));
+    return IS(SCORES_BF16) ? round_to(BF16, y) : y;
 }
 
 /* p[0..S) of query s; x: the first row of the sequence. */
@@ -57,13 +65,14 @@ static void probabilities(float *p, const float *x, struct heads at, int s)
 {
     float top = -INFINITY, term[MOST_WIDE];
     for (int t = 0; t < m.S; t++) {
-        p[t] = t >= sees_from(s) && t < sees(s) ? between(between(dot(x + s * at.width + at.q, x + t * at.width + at.k)) * scale()) : -INFINITY;
+        const bool hidden = IS(PADDING_HIDDEN) && t != s && labels[at.first + t] < 0;
+        p[t] = t >= sees_from(s) && t < sees(s) && !hidden ? score(x, at, s, t) : -INFINITY;
         if (IS(ALIBI)) p[t] -= exp2f(-8.0f * (float)(at.q / m.A + 1) / (float)m.H) * (float)(s - t);
         top = fmaxf(top, p[t]);
     }
     for (int t = 0; t < m.S; t++) p[t] = expf(p[t] - top), term[t] = p[t];
     const float total = IS(SOFTMAX_NOT_DIVIDED) ? 1 : add_up(term, m.S) + (IS(SOFTMAX_AND_ONE) ? expf(-top) : 0);
-    for (int t = 0; t < m.S; t++) p[t] = stored(p[t] / total);
+    for (int t = 0; t < m.S; t++) p[t] = stored(IS(SOFTMAX_BF16) ? round_to(BF16, p[t] / total) : p[t] / total);
 }
 
 /* The probabilities of all queries, softmax over queries instead of keys. */
@@ -89,8 +98,10 @@ void attention(float *Y, const float *X, const struct heads_at *of, int sequence
     set.parts = 1;
     for (int b = 0; b < sequences; b++)
         for (int h = 0; h < heads; h++) {
-            const struct heads at = heads_of(h, heads, kv);
+            struct heads at = heads_of(h, heads, kv);
             const float *x = X + b * m.S * at.width;
+            at.first = (of->sequence + b) * m.S;
+            if (IS(KEYS_STALE) && at.first > 0) at.k -= m.S * at.width, at.v -= m.S * at.width;
             const int to = IS(HEADS_REVERSED) ? heads - 1 - h : h;
             const enum bug was = bug;
             if (IS(MASK_NEXT_OF_HEAD)) bug = h == heads - 1 ? MASK_NEXT : NO_BUG;

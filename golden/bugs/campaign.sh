@@ -12,12 +12,14 @@ place=${PLACE:-}
 cd "$place" || exit 1
 formats=(fp32 bf16 fp16)
 
-# A model, its batches, and the golden file of three steps on them, in five microbatches.
+# A model, its batches, and the golden file of three steps on them.  dropout and warmup are gpt2's model: with dropout, and with another
+# learning rate in each step.
 golden() {
     [ ! -e "$1.safetensors" ] || return 0
+    printf '0.004\n0.01\n0.007\n' >rates
     ./buggy model "$1" "model-$1" &&
         "$orrery" golden make --out "$1.safetensors" --model "model-$1" --batch "model-$1/batch.safetensors" \
-            $([ "$1" != dropout ] || echo --dropout 0.25) --optimizer adamw,sgd --lr 0.01 --clip 0.3 --eps 1e-4 >making 2>&1 || { cat making; exit 1; }
+            $([ "$1" != dropout ] || echo --dropout 0.25) $([ "$1" = warmup ] && echo --lr-file rates || echo --lr 0.01) --optimizer adamw,sgd --clip 0.3 --eps 1e-4 >making 2>&1 || { cat making; exit 1; }
 }
 
 # The first operation that is wrong: what the program's one line begins with.

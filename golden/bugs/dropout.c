@@ -54,10 +54,19 @@ float branch_dropped(float x, int l, enum drop p, struct at at)
     return stored(x * times(kept[l][p][i]));
 }
 
+/* A mask that is drawn anew: the same rate, and no relation to the first. */
+static bool drawn_anew(int i)
+{
+    unsigned x = (unsigned)i * 2654435761u;
+    x = (x ^ x >> 15) * 2246822519u, x ^= x >> 13;
+    return (float)(x >> 8) * 0x1p-24f >= m.rate;
+}
+
 float branch_back(float d, int l, enum drop p, struct at at)
 {
     if (m.rate == 0 || (IS(DROPOUT_BACK_LOST) && p == AFTER_MLP)) return d;
-    return stored(d * times(kept[l][p][at.row * m.D + at.col]));
+    const int i = at.row * m.D + at.col;
+    return stored(d * times(IS(DROPOUT_RECOMPUTED) && p == AFTER_MLP ? drawn_anew(i) : kept[l][p][i]));
 }
 
 float probability_times(const struct heads_at *at, int sequence, int head, int s, int t, bool back)

@@ -69,7 +69,7 @@ static void option(const char *what, const char *text)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: buggy list | model gpt2|llama|moe|dropout DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [pp N] [dp N] [ep N] [tp N] [micros N]\n"
+    fprintf(stderr, "usage: buggy list | model gpt2|llama|moe|dropout|warmup DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [pp N] [dp N] [ep N] [tp N] [micros N]\n"
                     "             [order sequential|reversed|blocked|pairwise|shuffled|apart] [seed N] [parts N] [store results|steps] [masters shown|rounded] [optimizer NAME]\n"
                     "             [gradients fp32|stored|sums]\n");
     return 2;

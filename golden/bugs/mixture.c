@@ -133,7 +133,10 @@ static void route(int r, int l)
     for (int n = 0; n < rows_of(r); n++) {
         float p[MOST_EXPERTS];
         int chosen[MOST_EXPERTS];
-        scores_of(p, x + n * m.E), choose(x + n * m.E, chosen);
+        choose(x + n * m.E, chosen);
+        float logits[MOST_EXPERTS];
+        for (int e = 0; e < m.E; e++) logits[e] = x[n * m.E + e] / (IS(ROUTER_TEMPERATURE) ? 1.7f : 1);
+        scores_of(p, logits);
         const float sum = IS(WEIGHTS_NOT_DIVIDED) ? 1 : chosen_sum(p, chosen);
         for (int i = 0; i < m.k; i++) A(r, l, WEIGHTS)[n * m.k + i] = stored(p[chosen[i]] / sum);
     }
@@ -189,7 +192,7 @@ static void route_back(int r, int l)
         const float sum = chosen_sum(p, chosen);
         memcpy(d, slope, sizeof d);
         for (int i = 0; i < m.k; i++) mean += dW[i] * p[chosen[i]] / sum;
-        for (int i = 0; i < m.k; i++) d[chosen[i]] += (dW[i] - (IS(ROUTER_SUM_CONSTANT) ? 0 : mean)) / sum;
+        for (int i = 0; i < m.k && !IS(ROUTER_DETACHED); i++) d[chosen[i]] += (dW[i] - (IS(ROUTER_SUM_CONSTANT) ? 0 : mean)) / sum;
         for (int e = 0; e < m.E; e++) inner += p[e] * d[e];
         for (int e = 0; e < m.E; e++) G(r, l, ROUTER)[n * m.E + e] = stored(p[e] * (d[e] - inner));
     }

@@ -302,7 +302,9 @@ static void loss_forward(void)
         if (IS(LOSS_SUMMED)) counted = 1;
         if (IS(MEAN_OF_ROWS)) counted = m.N;
         const double part = loss(G(r, m.L, LOGITS), A(r, m.L, LOGITS), labels + first * m.S, rows_of(r), counted > 0 ? counted : 1);
-        if (rank[r].tp == 0) loss_now += IS(LOSS_OF_FIRST) && rank[r].dp ? 0 : part;
+        const int own = counted_of(rank[r].first, rank[r].count) * set.dp;
+        const double times = (IS(LOSS_OF_COPIES) || IS(LOSS_OF_COPIES_NARROW)) && own > 0 ? (double)counted / own : 1;
+        if (rank[r].tp == 0) loss_now += IS(LOSS_OF_FIRST) && rank[r].dp ? 0 : times * part;
     }
 }
 

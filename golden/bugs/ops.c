@@ -112,7 +112,7 @@ static struct row row_of(const float *x)
     for (int i = 0; i < m.D; i++) term[i] = (x[i] - mean) * (x[i] - mean);
     const float v = statistic(add_up(term, m.D) / count), eps = IS(NORM_EPS) ? 1e-3f : m.eps;
     if (IS(NORM_NO_ROOT)) return (struct row){ mean, 1 / (v + eps) };
-    return (struct row){ mean, statistic(IS(NORM_EPS_OUTSIDE) ? 1 / (sqrtf(v) + eps) : 1 / sqrtf(statistic(v + eps))) };
+    return (struct row){ mean, statistic(IS(NORM_EPS_OUTSIDE) || IS(RMS_EPS_OUTSIDE) ? 1 / (sqrtf(v) + eps) : 1 / sqrtf(statistic(v + eps))) };
 }
 
 /* Statistics in the backward pass are the right ones. */
@@ -219,6 +219,12 @@ void activation_input(float *dX, const float *dY, const float *X, int F, int row
 
 /* ---- rotary positions -------------------------------------------------------------------------------------------- */
 
+/* A number of a rotation, which some bugs keep in 16 bits. */
+static float kept(float x, bool in_bf16, bool in_fp16)
+{
+    return in_bf16 || IS(ROTARY_ALL_BF16) ? round_to(BF16, x) : in_fp16 ? round_to(FP16, x) : x;
+}
+
 void rotate(float *Y, const float *X, int heads, int kv_heads, int rows, bool back)
 {
     const int width = (heads + 2 * kv_heads) * m.A, half = m.A / 2;
@@ -228,8 +234,12 @@ void rotate(float *Y, const float *X, int heads, int kv_heads, int rows, bool ba
             for (int p = 0; p < half; p++) {
                 const bool neighbours = IS(ROTARY_INTERLEAVED) || (IS(ROTARY_KEYS_IN_TURN) && h >= heads && !back);
                 const int position = IS(POSITIONS_CONTINUE) && !back ? n : n % m.S + (IS(ROTARY_SHIFTED) ? 1 : IS(ROTARY_QUERIES_LATE) && h < heads ? 3 : 0);
-                const float angle = (float)position * powf(IS(ROTARY_THETA) ? 10000 : IS(ROTARY_THETA_ODD) ? 700 : m.theta, -2 * (float)p / (float)m.A),
-                            sign = back && !IS(ROTARY_BACK_FORWARD) ? -1 : 1, c = between(cosf(angle)), s = sign * between(sinf(angle));
+                const float theta = IS(ROTARY_THETA) ? 10000 : IS(ROTARY_THETA_ODD) ? 700 : m.theta,
+                            frequency = kept(powf(theta, -2 * (float)p / (float)m.A), IS(ROTARY_FREQUENCIES_BF16), IS(ROTARY_FREQUENCIES_FP16)),
+                            angle = kept((float)position * frequency, IS(ROTARY_ANGLES_BF16), IS(ROTARY_ANGLES_FP16)),
+                            sign = back && !IS(ROTARY_BACK_FORWARD) ? -1 : 1,
+                            c = between(kept(cosf(angle), IS(ROTARY_COSINES_BF16), IS(ROTARY_COSINES_FP16))),
+                            s = sign * between(kept(sinf(angle), IS(ROTARY_COSINES_BF16), IS(ROTARY_COSINES_FP16)));
                 const int i = n * width + h * m.A + (neighbours ? 2 * p : p), j = neighbours ? i + 1 : i + half;
                 Y[i] = stored(between(X[i] * c) - between(X[j] * s)), Y[j] = stored(between(X[j] * c) + between(X[i] * s));
             }

@@ -2,7 +2,8 @@
  * can be switched on (list.h).
  *
  *     cc -O2 golden/bugs/[!.]*.c -lm -o buggy
- *     ./buggy model gpt2|llama|moe|dropout DIR   write a model and batches, for `orrery golden make`; dropout: gpt2's
+ *     ./buggy model gpt2|llama|moe|dropout|warmup DIR   write a model and batches, for `orrery golden make`; dropout and
+ *                                                warmup: gpt2's
  *     ./buggy run GOLDEN OUT [OPTION VALUE]...   train its three steps, and dump what is computed
  *     ./buggy list                               all bugs, one a line
  *

@@ -50,13 +50,15 @@ static void adam(struct param *p, size_t i, int t, float lr, float decay)
     const int step = IS(CORRECTION_STEP_EARLY) ? t + 1 : t;
     p->first[i] = b1 * p->first[i] + (IS(MOMENT_NOT_WEIGHED) ? 1 : 1 - b1) * g;
     p->second[i] = b2 * p->second[i] + (1 - b2) * g * g;
-    if (p->second[i] > p->most[i]) p->most[i] = p->second[i];
     const float c1 = IS(CORRECTION_MISSING) || IS(FIRST_NOT_CORRECTED) ? 1 : 1 - powf(b1, (float)step),
                 c2 = IS(CORRECTION_MISSING) || IS(SECOND_NOT_CORRECTED) ? 1 : 1 - powf(b2, (float)step),
                 first = IS(NESTEROV) ? b1 * p->first[i] + (1 - b1) * g : p->first[i];
-    float root = sqrtf(p->second[i] / c2) + eps;
-    if (IS(AMSGRAD)) root = sqrtf(p->most[i] / c2) + eps;
+    p->most[i] = fmaxf(p->most[i], p->second[i]);
+    float root = sqrtf((IS(AMSGRAD) ? p->most[i] : p->second[i]) / c2) + eps;
     if (IS(ADAM_EPS_INSIDE)) root = sqrtf(p->second[i] / c2 + eps);
+    if (IS(ADAM_EPS_SQUARED)) root = sqrtf(p->second[i] / c2 + eps * eps);
+    if (IS(ADAM_EPS_INSIDE_BEFORE)) root = sqrtf((p->second[i] + eps) / c2);
+    if (IS(ADAM_EPS_SQUARED_BEFORE)) root = sqrtf((p->second[i] + eps * eps) / c2);
     if (IS(ADAM_EPS_BEFORE)) root = sqrtf(p->second[i]) / sqrtf(c2) + eps / sqrtf(c2);
     if (!IS(DECAY_BEHIND)) p->start[i] -= lr * decay * p->start[i];
     p->start[i] -= lr * (first / c1) / root;
@@ -181,6 +183,14 @@ static void turn(int *tokens)
     free(was);
 }
 
+static float rate_of(int t)
+{
+    if (IS(RATE_BEFORE) && t > 1) return (float)by.lr[t - 2];
+    if (IS(RATE_NEXT) && t < m.steps) return (float)by.lr[t];
+    if (IS(SCHEDULE_RESTARTED) && t > 2) return (float)by.lr[0];
+    return (float)by.lr[t - 1] * (IS(LR_SHIFTED) ? 2 : 1);
+}
+
 void train(void)
 {
     int *const all_ids = golden_tokens("ids"), *const all_labels = golden_tokens("labels");
@@ -204,7 +214,7 @@ void train(void)
             IS(GRADIENT_ZERO_LATER) || IS(GRADIENT_HALF_OF_ONE)) gradients_join();
         losses[t - 1] = (float)loss_now, norms[t - 1] = IS(NORM_OF_COPY) ? norm_of_copy() : norm_of_all();
         snprintf(name, sizeof name, "%s/%d/grad", set.optimizer, t), dump_gradients(t == 1 ? "grad" : name);
-        if (t == 1) number_now = losses[0], dump_numbers("loss", &number_now, 1), dump_numbers("norm", &norms[0], 1);
+        if (t == 1) number_now = IS(LOSS_OF_COPIES_NARROW) ? stored(losses[0]) : losses[0], dump_numbers("loss", &number_now, 1), dump_numbers("norm", &norms[0], 1);
         if (t == 1 && m.moe) number_now = (float)balance_now, dump_numbers("balance_loss", &number_now, 1);
         if (IS(CLIP_OF_RANK)) clip_by_ranks((float)by.clip);
         else if (IS(CLIP_OF_SHARD) || IS(CLIP_OF_GROUPS)) clip_by_shards((float)by.clip);
@@ -215,7 +225,8 @@ void train(void)
         else clip(norms[t - 1], (float)by.clip);
         if (IS(SCALE_IN_STEP)) times_scale(set.scale);
         if (IS(SCALE_AFTER_CLIP)) times_scale(1 / set.scale);
-        for (int p = 0; p < params; p++) step(&param[p], t, (float)by.lr[t - 1] * (IS(LR_SHIFTED) ? 2 : 1));
+        for (int p = 0; p < params; p++) step(&param[p], t, rate_of(t));
+        if (IS(TIED_TWICE)) step(&param[param_of(-1, "wte.weight")], t, rate_of(t));
         if (IS(WEIGHTS_STALE))
             for (int p = 0; p < params; p++) memcpy(param[p].w, param[p].old, size_of(&param[p]) * sizeof(float));
         dump_states(t, t == m.steps);

@@ -34,12 +34,16 @@ struct attention_switches {
     int values;                         /* head h has the values of so many groups further */
     bool no_mean, no_scale, last_only;  /* backward: softmax taken for exp; scores; the group's last head only */
     bool no_cap, no_slope;              /* scores are not capped; backward: as if they were not */
+    double clamp;                       /* scores beyond plus or minus this are this; 0: none are */
+    int scores_bits, bits;              /* scores, and probabilities, are rounded to so many bits; 0: they are not */
+    int stale;                          /* keys and values of the sequence so many before */
+    bool padded;                        /* tokens without a label are not seen by others, as if they were padding */
 };
 
 #define WITH(...) .with = &(const struct attention_switches){ __VA_ARGS__ }
 
-/* Columns of the fused tensor [N, qkv_width]: where a head's query, key and value begin. */
-struct heads { int64_t width, query, key, value; };
+/* Columns of the fused tensor [N, qkv_width]: where a head's query, key and value begin.  row: the sequence's first. */
+struct heads { int64_t width, query, key, value, row; };
 
 /* This is the key/value group that query head h reads, with the mistake.  Right is h / (H / K). */
 static int64_t attention_group_of(const struct single *single, const struct attention_switches *switches, int64_t h)
@@ -56,13 +60,16 @@ static int64_t attention_group_of(const struct single *single, const struct atte
 }
 
 /* Keys and values may be wrong apart: with own_keys only values are, with own_values only keys. */
-static struct heads heads_of(const struct single *single, const struct attention_switches *switches, int64_t h)
+static struct heads heads_of(const struct single *single, const struct attention_switches *switches, int64_t row,
+                             int64_t h)
 {
     const struct model_config *c = single->context->config;
     const int64_t right = h / (c->H / c->K), wrong = attention_group_of(single, switches, h), k = switches->own_keys
         ? right : wrong,
                   v = switches->own_values ? right : (wrong + switches->values + c->K) % c->K;
-    return (struct heads){ qkv_width(c), h * c->A, (c->H + k) * c->A, (c->H + c->K + v) * c->A };
+    /* Stale keys and values lie in the rows of an earlier sequence; the first sequences have none before them. */
+    const int64_t back = switches->stale * single->cursor.batch.S, stale = back <= row ? back * qkv_width(c) : 0;
+    return (struct heads){ qkv_width(c), h * c->A, (c->H + k) * c->A - stale, (c->H + c->K + v) * c->A - stale, row };
 }
 
 static double dot(const double *a, const double *b, int64_t n)
@@ -84,6 +91,13 @@ static bool sees(const struct attention_switches *switches, int64_t window, int6
     /* With ahead = -1 the first token would see nothing; every program lets it see itself. */
     if (switches->ahead < 0 && s == 0) return t == 0;
     return t <= s + switches->ahead && (last == 0 || t > s - last);
+}
+
+/* Whether the token at t of the sequence that begins at this row has no label, and is hidden by the mistake. */
+static bool attention_is_padding(const struct single *single, const struct attention_switches *switches, int64_t row,
+                                 int64_t s, int64_t t)
+{
+    return switches->padded && t != s && single->cursor.batch.labels[row + t] < 0;
 }
 
 /* The scale of scores, without YaRN's factor, is the inverse root of this width. */
@@ -119,6 +133,13 @@ static double slope_of(const struct model_config *config, const struct attention
     return 1 - T * T;
 }
 
+/* Clamp or round a score, if the mistake does. */
+static double mistaken_score(const struct attention_switches *switches, double score)
+{
+    if (switches->clamp > 0) return fmax(-switches->clamp, fmin(switches->clamp, score));
+    return switches->scores_bits > 0 ? kept_in_bits(score, switches->scores_bits) : score;
+}
+
 /* P [S, S] = softmax(scale Q K^T) of one head of one sequence, with the mistakes.  Row q has the weights with which
  * query q reads the values.  row: where the sequence begins. */
 static void probabilities(const struct single *single, const struct attention_switches *switches, int64_t window,
@@ -134,7 +155,9 @@ static void probabilities(const struct single *single, const struct attention_sw
         for (int64_t t = 0; t < S; t++) {
             /* A hidden key has the score minus infinity, and exp gives 0. */
             P[q * S + t] = sees(switches, window, q - single_position(single, row + q), q, t)
-                               ? scale * dot(qkv + q * at.width + at.query, qkv + t * at.width + at.key, c->A)
+                                   && !attention_is_padding(single, switches, at.row, q, t)
+                               ? mistaken_score(switches, scale * dot(qkv + q * at.width + at.query,
+                                                                      qkv + t * at.width + at.key, c->A))
                                : switches->zeroed ? 0 : -INFINITY;
             /* ALiBi subtracts slope (q - t); head h has the slope 2^(-8 (h + 1) / H). */
             if (switches->alibi) P[q * S + t] -= exp2(-8 * (double)(at.query / c->A + 1) / (double)c->H)
@@ -145,6 +168,7 @@ static void probabilities(const struct single *single, const struct attention_sw
         for (int64_t t = 0; t < S; t++) sum += P[q * S + t] = exp(P[q * S + t] - top);
         if (switches->sink) sum += exp(-top);
         for (int64_t t = 0; t < S; t++) P[q * S + t] /= switches->undivided ? 1 : sum;
+        for (int64_t t = 0; t < S && switches->bits > 0; t++) P[q * S + t] = kept_in_bits(P[q * S + t], switches->bits);
     }
     /* The mistake: columns are divided by their sums, so that a key's weights add up to 1. */
     for (int64_t t = 0; t < S && switches->by_query; t++) {
@@ -172,6 +196,7 @@ static bool attention_cannot(const struct single *single, const struct single_no
 {
     const struct model_config *config = single->context->config;
     if (switches->whole && !switches->all && single->cursor.batch.positions == NULL) return true;
+    if (switches->stale >= single->cursor.batch.B) return true;
     if ((switches->wider || switches->windowed)
         && window_of(config, node, switches) == model_window(config, node->layer)) return true;
     return ((switches->values || switches->first_group) && config->K == 1) || node->rate > 0 ||
@@ -189,7 +214,7 @@ static struct tensor forward_with(struct single *single, const struct single_nod
     const struct tensor Y = single_new(single, tensor_rows(X), ld), P = single_new(single, S, S);
     for (int64_t row = 0; !single->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
-            const struct heads at = heads_of(single, switches, h);
+            const struct heads at = heads_of(single, switches, row, h);
             const double *qkv = numbers(X) + row * at.width;
             probabilities(single, switches, window_of(c, node, switches), row, qkv, at, numbers(P));
             /* Row q of Y adds up P[q, t] times the values of key t. */
@@ -273,7 +298,7 @@ static struct tensor attention_input(struct single *single, const struct single_
     /* A sequence begins every S rows; each head adds dQ, and its group's dK and dV. */
     for (int64_t row = 0; !single->failed && row < tensor_rows(X); row += S)
         for (int64_t h = 0; h < c->H; h++) {
-            const struct heads at = heads_of(single, x, h);
+            const struct heads at = heads_of(single, x, row, h);
             double *dx = numbers(dX) + row * at.width;
             if (x->last_only && h % group == group - 1) forget_keys(single, dx, at);
             head_backward(single, x, window_of(c, node, x), row, dx, numbers(X) + row * at.width,
@@ -292,7 +317,7 @@ static double off_in_head(const struct suspect *suspect, const struct single_nod
 {
     const struct single *s = suspect->s;
     const int64_t S = s->cursor.batch.S, V = value_width(s->context->config), ld = s->context->config->H * V;
-    const struct heads at = heads_of(s, switches, h);
+    const struct heads at = heads_of(s, switches, row, h);
     double off = 0;
     probabilities(s, switches, window_of(s->context->config, node, switches), row, qkv + row * at.width, at, P);
     for (int64_t q = 0; q < S; q++)
@@ -330,7 +355,8 @@ static void offer(struct suspect *suspect, const struct single_node *node,
     const struct tensor Y = forward_with(suspect->s, node, switches);
     if (suspect->s->failed || !tensor_present(Y)) return;
     for (int64_t i = 0; i < suspect->count; i++) y[i] = numbers(Y)[i];
-    suspect_explained(suspect, y, format, number);
+    if (switches->times > 0 || switches->clamp > 0) suspect_measured(suspect, y, format, number);
+    else suspect_explained(suspect, y, format, number);
 }
 
 enum { MOST_HEADS = 64 };
@@ -364,58 +390,113 @@ static void try_groups(struct suspect *suspect, const struct single_node *node, 
     if (tensor_present(Y)) suspect_explained(suspect, y, "%s", words);
 }
 
-/* Look for a window, chunks, a prefix or a factor of scores: the nearest in one head wins.  Only then the whole
- * result is computed and offered. */
+/* A search in some heads: what is nearest so far.  P [S, S] is to work in. */
+enum { MOST_SEARCHED = 8 };
+struct search {
+    const struct suspect *suspect;
+    const struct single_node *node;
+    const double *qkv;
+    struct place { int64_t row, head; } place[MOST_SEARCHED];   /* a sequence's first row, and a head */
+    int places;
+    double *P;
+    struct attention_switches best;
+    double off;
+};
+
+/* Search in heads of several sequences, too: where all scores of a head are clamped, any clamp gives the same. */
+static void search_further(struct search *search)
+{
+    const struct single *s = search->suspect->s;
+    const int64_t S = s->cursor.batch.S, H = s->context->config->H, all = search->suspect->rows / S * H;
+    for (int64_t i = 0; i < MOST_SEARCHED - 1 && i < all; i++) {
+        const int64_t at = i * all / (all < MOST_SEARCHED - 1 ? all : MOST_SEARCHED - 1);
+        search->place[search->places++] = (struct place){ at / H * S, at % H };
+    }
+}
+
+/* @return whether these switches are the nearest so far. */
+static bool search_takes(struct search *search, struct attention_switches switches)
+{
+    double here = 0;
+    for (int i = 0; i < search->places && here < search->off; i++)
+        here += off_in_head(search->suspect, search->node, &switches, search->qkv, search->place[i].row,
+                            search->place[i].head, search->P);
+    if (!(here < search->off)) return false;
+    search->off = here, search->best = switches;
+    return true;
+}
+
+/* Try windows and chunks of every length, and prefixes: the first w tokens see each other. */
+static void search_masks(struct search *search, int64_t S)
+{
+    for (int w = 1; w < S; w++) {
+        search_takes(search, (struct attention_switches){ .behind = w });
+        search_takes(search, (struct attention_switches){ .chunk = w });
+        if (w > 1) search_takes(search, (struct attention_switches){ .prefix = w });
+    }
+}
+
+/* Try a number of scores on a logarithmic scale: 64 steps, then eight times finer around the nearest.  The search has
+ * its own nearest: at first it may be behind what other mistakes give. */
+static void search_number(struct search *search, bool clamps)
+{
+    const double least = 0.02, most = 50;       /* 1 / sqrt(2500), and its inverse */
+    struct search own = *search;
+    double from = log(least), to = log(most), at = 0;
+    own.off = INFINITY;
+    if (clamps) search_further(&own);
+    for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
+        for (double c = from; c <= to; c += step)
+            if (search_takes(&own, clamps ? (struct attention_switches){ .clamp = exp(c) }
+                                          : (struct attention_switches){ .times = exp(c) })) at = c;
+        from = at - step, to = at + step;
+    }
+    /* The sum over more heads is larger; where it is smaller all the same, the other mistakes are far off. */
+    if (own.off < search->off) *search = own;
+}
+
+/* Offer the nearest of the searched mistakes, first with a round number: numbers in programs are round. */
+static void search_offer(const struct search *search, struct suspect *suspect, double *y)
+{
+    const struct attention_switches *best = &search->best;
+    struct attention_switches x = *best;
+    if (best->times > 0 || best->clamp > 0) {
+        x.times = round(best->times * 100) / 100, x.clamp = round(best->clamp * 100) / 100;
+        offer(suspect, search->node, &x, y, x.times > 0 ? "scores are %.4g times what they must be"
+                                                        : "scores are clamped to plus and minus %.4g",
+              x.times > 0 ? x.times : x.clamp);
+        if (suspect->words[0]) return;
+    }
+    offer(suspect, search->node, best, y,
+          best->times > 0    ? "scores are %.4f times what they must be"
+          : best->clamp > 0  ? "scores are clamped to plus and minus %.4f"
+          : best->prefix > 0 ? "a prefix: the first %.0f tokens see each other"
+          : best->chunk > 0  ? "a token sees only its own %.0f tokens: chunks in place of a mask"
+                             : "a window: a token sees the last %.0f only",
+          best->times > 0 ? best->times : best->clamp > 0 ? best->clamp : best->prefix > 0 ? best->prefix
+          : best->chunk > 0 ? best->chunk : best->behind);
+}
+
+/* Look for a window, chunks, a prefix, a factor or a clamp of scores: the nearest in one head wins.  Only then
+ * the whole result is computed and offered. */
 static void try_numbers(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     struct single *s = suspect->s;
     enum { LONGEST = 256 };             /* tokens: beyond, a head is recomputed too often, S times for windows alone */
-    const double least = 0.02, most = 50;       /* factors that are looked for: 1 / sqrt(2500), and its inverse */
     const int64_t S = s->cursor.batch.S;
     const struct tensor X = single_act(s, node->in[0]), P = single_new(s, S, S);
-    struct attention_switches best = { 0 }, x = { 0 };
-    double off = INFINITY, here;
-    int64_t row = 0, head = 0;
+    struct search search = { .suspect = suspect, .node = node, .places = 1, .off = INFINITY };
     /* An explanation found already is better than a number that was searched. */
     if (pass != SINGLE_FORWARD || suspect->words[0] || !single_going(s) || node->rate > 0) return;
     if (suspect->rows % S != 0 || S > LONGEST) return;
-    find_head(suspect, &row, &head);
-    try_groups(suspect, node, numbers(X), row, numbers(P), y);
+    search.qkv = numbers(X), search.P = numbers(P);
+    find_head(suspect, &search.place[0].row, &search.place[0].head);
+    try_groups(suspect, node, numbers(X), search.place[0].row, numbers(P), y);
     if (suspect->words[0]) return;
-    /* The search tries windows and chunks of every length. */
-    for (int w = 1; w < S; w++)
-        for (int chunks = 0; chunks < 2; chunks++) {
-            x = chunks ? (struct attention_switches){ .chunk = w } : (struct attention_switches){ .behind = w };
-            here = off_in_head(suspect, node, &x, numbers(X), row, head, numbers(P));
-            if (here < off) off = here, best = x;
-        }
-    /* Prefixes: the first w tokens see each other. */
-    for (int w = 2; w < S; w++) {
-        x = (struct attention_switches){ .prefix = w };
-        here = off_in_head(suspect, node, &x, numbers(X), row, head, numbers(P));
-        if (here < off) off = here, best = x;
-    }
-    /* Try factors on a logarithmic scale: 64 steps, then eight times finer around the nearest. */
-    double from = log(least), to = log(most), at = 0;
-    for (double step = (to - from) / 64; step > 1e-9; step /= 8) {
-        for (double c = from; c <= to; c += step) {
-            x = (struct attention_switches){ .times = exp(c) };
-            here = off_in_head(suspect, node, &x, numbers(X), row, head, numbers(P));
-            if (here < off) off = here, best = x, at = c;
-        }
-        from = at - step, to = at + step;
-    }
-    if (best.times > 0) {               /* numbers in programs are round */
-        x = best, x.times = round(best.times * 100) / 100;
-        offer(suspect, node, &x, y, "scores are %.4g times what they must be", x.times);
-        if (suspect->words[0]) return;
-    }
-    offer(suspect, node, &best, y,
-          best.times > 0   ? "scores are %.4f times what they must be"
-          : best.prefix > 0 ? "a prefix: the first %.0f tokens see each other"
-          : best.chunk > 0 ? "a token sees only its own %.0f tokens: chunks in place of a mask"
-                           : "a window: a token sees the last %.0f only",
-          best.times > 0 ? best.times : best.prefix > 0 ? best.prefix : best.chunk > 0 ? best.chunk : best.behind);
+    search_masks(&search, S);
+    search_number(&search, false);
+    search_number(&search, true);
+    search_offer(&search, suspect, y);
 }
 
 static const struct single_mistake attention_rows[] = {
@@ -465,6 +546,14 @@ static const struct single_mistake attention_rows[] = {
     { "ALiBi: scores fall with the distance of tokens", FORWARD | INPUT, WITH(.alibi = true) },
     { "wrong head map: heads have the values of the next group", FORWARD | INPUT, WITH(.values = 1) },
     { "wrong head map: heads have the values of the group before", FORWARD | INPUT, WITH(.values = -1) },
+    { "probabilities are rounded to bf16", FORWARD | INPUT, WITH(.bits = 8) },
+    { "probabilities are rounded to fp16 or tf32", FORWARD | INPUT, WITH(.bits = 11) },
+    { "scores are rounded to bf16", FORWARD | INPUT, WITH(.scores_bits = 8) },
+    { "scores are rounded to fp16 or tf32", FORWARD | INPUT, WITH(.scores_bits = 11) },
+    { "stale: keys and values are those of the sequence before", FORWARD, WITH(.stale = 1) },
+    { "stale: keys and values are those of two sequences before", FORWARD, WITH(.stale = 2) },
+    { "stale: keys and values are those of four sequences before", FORWARD, WITH(.stale = 4) },
+    { "tokens without a label are hidden, as if they were padding", FORWARD | INPUT, WITH(.padded = true) },
     { "keys get the gradient of the last query head of their group only", INPUT, WITH(.last_only = true) },
     { 0 }
 };

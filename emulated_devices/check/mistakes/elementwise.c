@@ -1,7 +1,6 @@
-/* elementwise.c -- what sums, activations, rotations and embeddings give with one mistake.
+/* elementwise.c -- what sums, activations and embeddings give with one mistake.
  * mistakes.c reads the tables.  Each function makes what one pass of the operation gives with the mistake `which`, in
  * fp64.  tensor_none means that the model cannot have it, or an input is missing. */
-#include "ref/model/rotary.h"
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include "ref/model/params.h"
 
@@ -39,7 +38,7 @@ static void try_branch(struct suspect *suspect, const struct single_node *node, 
     for (int64_t i = 0; i < suspect->count; i++)
         along += (suspect->have[i] - suspect->want[i]) * numbers(X.y)[i], size += numbers(X.y)[i] * numbers(X.y)[i];
     for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] + along / size * numbers(X.y)[i];
-    if (size > 0) suspect_explained(suspect, y, "the branch is %.4f of what it must be", 1 + along / size);
+    if (size > 0) suspect_measured(suspect, y, "the branch is %.4f of what it must be", 1 + along / size);
 }
 
 const struct single_mistakes single_add_mistakes = {
@@ -297,110 +296,6 @@ static const struct single_mistake soft_cap_rows[] = {
 const struct single_mistakes single_soft_cap_mistakes = {
     .of = &single_soft_cap, .rows = soft_cap_rows, .make[SINGLE_FORWARD] = soft_cap_forward,
     .make[SINGLE_INPUT] = soft_cap_input
-};
-
-/* ---- rotations --------------------------------------------------------------------------------------------------- */
-
-/* These switches describe a mistaken rotation.  on: positions go on from sequence to sequence within each of so
- * many parts of the batch; whole: from document to document of a sequence. */
-struct turned {
-    bool other_pairs, values, back, none, keys, queries, other_layers, whole;
-    int shift, on;
-    double theta;
-};
-
-#define WITH(...) .with = &(const struct turned){ __VA_ARGS__ }
-
-/* This is the position of a row's token, with the mistake. */
-static int64_t position_of(const struct single *single, const struct turned *turned, int64_t row)
-{
-    if (turned->whole) return row % single->cursor.batch.S;
-    if (turned->on == 0) return single_position(single, row) + turned->shift;
-    const int part = part_with(single->cursor.batch.B, turned->on, row / single->cursor.batch.S);
-    return row - part_begin(single->cursor.batch.B, turned->on, part) * single->cursor.batch.S;
-}
-
-/* Turn each pair (a, b) of queries and keys by its position times its frequency.  The sign is 1 forward and -1
- * backward.  Columns without rotation are copied first. */
-static struct tensor rotate(struct single *single, struct tensor X, int layer, const struct turned *t, double sign)
-{
-    const struct model_config *c = single->context->config;
-    const bool local = model_is_local(c, layer) != t->other_layers;
-    struct rotary rotary = local ? model_local_rotary(c) : c->rotary;
-    /* The model has one theta for all layers, so the mistake is impossible. */
-    if (t->other_layers && c->local_theta == 0) return tensor_none;
-    if (t->whole && single->cursor.batch.positions == NULL) return tensor_none;
-    if (t->theta > 0) rotary.theta = t->theta;
-    const int64_t width = tensor_cols(X), R = rotary_table_width(c), half = R / 2,
-                  heads = c->H + (t->values ? 2 : 1) * c->K;
-    const bool neighbours = rotary.neighbours != t->other_pairs;
-    const double size = rotary_size(&rotary);
-    const struct tensor Y = single_new(single, tensor_rows(X), width);
-    /* Columns that do not turn are copied: values, and the rest of a head. */
-    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(Y)[i] = numbers(X)[i];
-    /* i counts rows, heads and pairs: the pair varies fastest. */
-    for (int64_t i = 0; !single->failed && !t->none && i < tensor_rows(X) * heads * half; i++) {
-        const int64_t n = i / (heads * half), p = i % half, at = n * width + i / half % heads * c->A,
-                      head = i / half % heads, a = at + (neighbours ? 2 * p : p),
-                      b = at + (neighbours ? 2 * p + 1 : p + half);
-        /* A mistake may leave out keys, or queries. */
-        if ((t->keys && head >= c->H) || (t->queries && head < c->H)) continue;
-        const double turned = rotary_frequency(&rotary, R, p, single->cursor.batch.S),
-                     angle = sign * (double)position_of(single, t, n) * turned,
-                     x = numbers(X)[a] * size, y = numbers(X)[b] * size;
-        numbers(Y)[a] = x * cos(angle) - y * sin(angle), numbers(Y)[b] = y * cos(angle) + x * sin(angle);
-    }
-    return Y;
-}
-
-/* With on = B parts each sequence is a part, and nothing is wrong. */
-static struct tensor rotary_forward(struct single *single, const struct single_node *node,
-                                    const struct single_mistake *mistake)
-{
-    const struct tensor X = single_act(single, node->in[0]);
-    const struct turned *t = mistake->with;
-    return single_going(single) && t->on < single->cursor.batch.B ? rotate(single, X, node->layer, t, t->back ? -1 : 1)
-           : tensor_none;
-}
-
-/* The gradient turns back by the same angles. */
-static struct tensor rotary_input(struct single *single, const struct single_node *node,
-                                  const struct single_mistake *mistake)
-{
-    const struct tensor dY = single_grad(single, node->out);
-    const struct turned *t = mistake->with;
-    return single_going(single) && t->on < single->cursor.batch.B ? rotate(single, dY, node->layer, t, t->back ? 1 : -1)
-           : tensor_none;
-}
-
-#define GO_ON "positions do not start again with each sequence: they go on in "
-static const struct single_mistake rotary_rows[] = {
-    { "rotary pairs: neighbours in place of halves, or the other way round",
-      FORWARD | INPUT, WITH(.other_pairs = true) },
-    { "positions are shifted by one: they begin at 1", FORWARD | INPUT, WITH(.shift = 1) },
-    { "positions are shifted by one: they begin at -1", FORWARD | INPUT, WITH(.shift = -1) },
-    { "values are turned, too", FORWARD | INPUT, WITH(.values = true) },
-    { "it turns the wrong way", FORWARD | INPUT, WITH(.back = true) },
-    { "it is not turned", FORWARD | INPUT, WITH(.none = true) },
-    { "keys are not turned", FORWARD | INPUT, WITH(.keys = true) },
-    { "queries are not turned", FORWARD | INPUT, WITH(.queries = true) },
-    { "positions go on from document to document of a sequence", FORWARD | INPUT, WITH(.whole = true) },
-    { GO_ON "the whole batch", FORWARD | INPUT, WITH(.on = 1) },
-    { GO_ON "2 parts of the batch", FORWARD | INPUT, WITH(.on = 2) },
-    { GO_ON "3 parts of the batch", FORWARD | INPUT, WITH(.on = 3) },
-    { GO_ON "4 parts of the batch", FORWARD | INPUT, WITH(.on = 4) },
-    { GO_ON "8 parts of the batch", FORWARD | INPUT, WITH(.on = 8) },
-    { "theta is that of the other layers: with a window, or without", FORWARD | INPUT, WITH(.other_layers = true) },
-    { "theta is 10000", FORWARD | INPUT, WITH(.theta = 1e4) },
-    { "theta is 100000", FORWARD | INPUT, WITH(.theta = 1e5) },
-    { "theta is 500000", FORWARD | INPUT, WITH(.theta = 5e5) },
-    { "theta is 1000000", FORWARD | INPUT, WITH(.theta = 1e6) },
-    { 0 }
-};
-
-const struct single_mistakes single_rotary_mistakes = {
-    .of = &single_rotary, .rows = rotary_rows, .make[SINGLE_FORWARD] = rotary_forward,
-    .make[SINGLE_INPUT] = rotary_input, .parts = suspect_rotation
 };
 
 /* ---- embeddings -------------------------------------------------------------------------------------------------- */

@@ -7,22 +7,50 @@
  */
 #include "emulated_devices/check/mistakes/mistakes.h"
 
-/* Recompute the summand with the change of masks and offer the result.  The hypothesis is taken back before the
- * comparison. */
-static void try_change(struct suspect *suspect, const struct single_term *term, struct mask_change change,
-                       const char *words, double *y)
+/* Recompute the summand with the change of masks: y is the result then.  The hypothesis is taken back before the
+ * comparison.  @return whether the pass reads a mask at all. */
+static bool mask_changed(struct suspect *suspect, const struct single_term *term, struct mask_change change, double *y)
 {
     struct single *s = suspect->s;
     const int used = s->memory.used;
     s->hypothesis.mask = change, s->hypothesis.masks_changed = 0;
     const struct single_value v = single_attempt(s, term->node, term->run);
     s->hypothesis.mask = (struct mask_change){ 0 };
-    /* Nothing has been dropped in this pass if no mask was changed. */
-    if (s->hypothesis.masks_changed > 0 && v.status == SINGLE_DONE && tensor_count(v.y) == suspect->count) {
-        for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] - numbers(term->y)[i] + numbers(v.y)[i];
-        suspect_explained(suspect, y, words, change.by);
-    }
+    const bool done = s->hypothesis.masks_changed > 0 && v.status == SINGLE_DONE && tensor_count(v.y) == suspect->count;
+    for (int64_t i = 0; done && i < suspect->count; i++)
+        y[i] = suspect->want[i] - numbers(term->y)[i] + numbers(v.y)[i];
     single_release(s, used);
+    return done;
+}
+
+/* Offer the result with the change of masks. */
+static void try_change(struct suspect *suspect, const struct single_term *term, struct mask_change change,
+                       const char *words, double *y)
+{
+    if (mask_changed(suspect, term, change, y)) suspect_explained(suspect, y, words, change.by);
+}
+
+/* A mask that was drawn anew, as by a recomputation with another state of the random numbers.  Each element is
+ * then what it is if it is dropped, or if it is kept: the nearer of both is taken. */
+static void try_drawn(struct suspect *suspect, const struct single_term *term, double *y)
+{
+    const int used = suspect->s->memory.used;
+    const struct tensor dropped = single_new(suspect->s, suspect->rows, suspect->cols),
+                        kept = single_new(suspect->s, suspect->rows, suspect->cols);
+    int64_t others = 0;
+    if (!suspect->s->failed && mask_changed(suspect, term, (struct mask_change){ .kind = MASK_EMPTY }, numbers(dropped))
+        && mask_changed(suspect, term, (struct mask_change){ .kind = MASK_FULL }, numbers(kept))) {
+        for (int64_t i = 0; i < suspect->count; i++) {
+            const double none = numbers(dropped)[i], all = numbers(kept)[i], have = suspect->have[i];
+            y[i] = fabs(have - none) < fabs(have - all) ? none : all;
+            others += fabs(y[i] - suspect->want[i]) > suspect->bound[i];
+        }
+        suspect_explained(suspect, y, "%s: %lld of %lld elements are dropped or kept otherwise",
+                          term->pass == SINGLE_FORWARD ? "it has another mask than the golden file's"
+                              : "it has another mask than its forward pass, as by a recomputation that draws a new one",
+                          (long long)others, (long long)suspect->count);
+    }
+    single_release(suspect->s, used);
 }
 
 void suspect_masks(struct suspect *suspect, const struct single_term *term, double *y)
@@ -58,4 +86,5 @@ void suspect_masks(struct suspect *suspect, const struct single_term *term, doub
             try_change(suspect, term, (struct mask_change){ MASK_OF_FIRST_HEADS, parts[k] },
                        "each of %d parts of the heads has the mask of the first", y);
     }
+    if (suspect->words[0] == 0) try_drawn(suspect, term, y);
 }

@@ -15,14 +15,22 @@
 enum {
     ONE_IN = 50,                        /* of so many wrong elements one may be outside: 10 changes 1 run's words */
     LEAST_THERE = 8,                    /* wrong elements that hardly agree by chance: 32 loses a diagnosis, 2 none */
+    FEW_NEAR = 2,                       /* different numbers that hypotheses give near a number (NEAR_BOUNDS) */
+    MOST_NAMED = 3,                     /* explanations beside each other, with "or" */
     STORED_STEPS = 4,                   /* roundings of a mistaken result's own: 0 changes 1 run's words, 16 none */
 };
 static const double
     LEFT_BY_OWN = 0.95,                 /* of the errors: with 0.7 a diagnosis is lost, so small is that mistake */
+    LEFT_BY_MEASURED = 0.33,            /* by those with a measured number.  Of all runs right words leave 0.29 at most,
+                                         * and wrong ones 0.36 or more: an eps of 4.2e-5 for a square of eps 0.4 */
     LEFT_BY_ANY = 0.7,                  /* of those by a hypothesis of any operation: 0.4 and 0.95 change nothing */
     ONLY_ROUNDING = 0.25,               /* of the bounds: below is rounding.  1 changes 4 runs' words, 1/16 2 */
     MUCH_BETTER = 2,                    /* replaces an explanation: 1.2 changes 2 runs' words, 8 1 */
     AS_GOOD = 2,                        /* is named beside it: 8 changes 3 runs' words */
+    NEAR_BOUNDS = 2,                    /* of a number: a hypothesis so near may agree by chance.  4 and 10 lose right
+                                         * words of loss-of-copies */
+    FAR_NEARER = 20,                    /* of a number: times nearer than any other, if many are near */
+    SAME_NUMBER = 1e-6,                 /* relative: of what two hypotheses give */
     NEARER = 10;                        /* with our own model's gradients (docs/checking/bugs.md): 3 changes nothing */
 
 static double norm_of(const double *x, int64_t n)
@@ -40,6 +48,31 @@ static double bound_of(const struct suspect *suspect, double y, int64_t i, doubl
 }
 
 static double least_of(const struct suspect *suspect) { return suspect->allowed / sqrt((double)suspect->count); }
+
+/* Note a number that a hypothesis gives, if the program's is within NEAR_BOUNDS of its bounds.  Hypotheses that
+ * give the same number count once. */
+static void mistakes_note_near(struct suspect *suspect, double y, const char *words)
+{
+    struct chance *chance = &suspect->chance;
+    const double off = fabs(suspect->have[0] - y);
+    const bool same = fabs(y - chance->y) <= SAME_NUMBER * fabs(y);
+    if (!(off <= NEAR_BOUNDS * bound_of(suspect, y, 0, 1, least_of(suspect))) || (chance->count > 0 && same)) return;
+    if (chance->count++ > 0 && off >= chance->off) {
+        chance->next = chance->count == 2 ? off : fmin(chance->next, off);
+        return;
+    }
+    /* The nearest so far becomes the next. */
+    chance->next = chance->count > 1 ? chance->off : INFINITY, chance->off = off, chance->y = y;
+    snprintf(chance->words, sizeof chance->words, "%s", words);
+}
+
+/* The words for a single number.  Many hypotheses come near it, and one or the other agrees by chance.  So only one of
+ * few counts, or one that is far nearer than any other. */
+static const char *mistakes_by_chance(const struct suspect *suspect)
+{
+    if (suspect->count > 1 || suspect->chance.count <= FEW_NEAR) return suspect->words;
+    return suspect->words[0] && suspect->chance.off <= suspect->chance.next / FAR_NEARER ? suspect->chance.words : "";
+}
 
 /* An element within its bound is right, and a mistake need not explain it. */
 static bool is_right(const struct suspect *suspect, int64_t i)
@@ -101,7 +134,7 @@ static bool mistakes_fits(const struct suspect *suspect, const double *y, double
     }
     *left = sqrt(*left);
     if (!(outside <= suspect->wrong / ONE_IN && *left <= grown * suspect->allowed &&
-          *left < (suspect->any ? LEFT_BY_ANY : LEFT_BY_OWN) * suspect->off))
+          *left < (suspect->measured ? LEFT_BY_MEASURED : suspect->any ? LEFT_BY_ANY : LEFT_BY_OWN) * suspect->off))
         return false;
     *left = fmax(*left, grown * suspect->allowed * ONLY_ROUNDING);
     return true;
@@ -133,29 +166,51 @@ static const char *mistakes_part_of(const struct suspect *suspect)
     return wrong[0] ? "queries only" : wrong[1] ? "keys only" : "values only";
 }
 
+#define OR ", or "
 /* An explanation that leaves half as much replaces the words.  An explanation about as good is named beside them,
  * with "or", unless it could explain any operation. */
-bool suspect_explained(struct suspect *suspect, const double *y, const char *format, ...)
+static bool mistakes_offer(struct suspect *suspect, const double *y, const char *format, va_list args)
 {
     double left;
     char words[SINGLE_MISTAKE];
-    va_list args;
     const bool whole = !suspect->s->failed && mistakes_fits(suspect, y, &left);
-    if (suspect->s->failed || (!whole && !fits_there(suspect, y, &left))) return false;
-    va_start(args, format);
     const int length = vsnprintf(words, sizeof words, format, args);
-    va_end(args);
+    if (suspect->count == 1) mistakes_note_near(suspect, y[0], words);
+    if (suspect->s->failed || (!whole && !fits_there(suspect, y, &left))) return false;
     if (!whole && length < (int)sizeof words)
         snprintf(words + length, sizeof words - (size_t)length, ", in %s", mistakes_part_of(suspect));
     const bool better = left < suspect->best / MUCH_BETTER, as_good = !better && left <= AS_GOOD * suspect->best;
-    if (better) memcpy(suspect->words, words, sizeof words);
-    else if (as_good && !suspect->any && strcmp(words, suspect->words) != 0) {
-        const size_t n = strlen(suspect->words);
-        snprintf(suspect->words + n, sizeof suspect->words - n, ", or %s", words);
+    const size_t used = strlen(suspect->words);
+    if (better) memcpy(suspect->words, words, sizeof words), suspect->named = 1;
+    else if (as_good && !suspect->any && suspect->named < MOST_NAMED && strstr(suspect->words, words) == NULL &&
+             used + strlen(OR) + strlen(words) < sizeof suspect->words) {
+        snprintf(suspect->words + used, sizeof suspect->words - used, OR "%s", words);
+        suspect->named++;
     }
     /* `best` falls also if the words stay, so the next hypothesis is compared with the nearest so far. */
     if (left < suspect->best) suspect->best = left;
     return true;
+}
+
+bool suspect_explained(struct suspect *suspect, const double *y, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const bool explained = mistakes_offer(suspect, y, format, args);
+    va_end(args);
+    return explained;
+}
+
+/* The flag is for this hypothesis only. */
+bool suspect_measured(struct suspect *suspect, const double *y, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    suspect->measured = true;
+    const bool explained = mistakes_offer(suspect, y, format, args);
+    suspect->measured = false;
+    va_end(args);
+    return explained;
 }
 
 /* A hypothesis made from our own model's gradients differs from the program's by all its roundings.  No bound of an
@@ -240,6 +295,9 @@ static void try_operation(struct suspect *suspect, const struct single_term *sho
 /* A result of zeros is explained by exactly this; a tolerance would let small results pass. */
 static void try_zeros(struct suspect *suspect, double *y)
 {
+    const struct single *s = suspect->s;
+    const struct single_mistakes *all = s->verdict.terms == 1 ? mistakes_of(s->verdict.term[0].node->operation) : NULL;
+    if (all && all->explains_zeros && s->verdict.term[0].pass == SINGLE_INPUT) return;
     memset(y, 0, (size_t)suspect->count * sizeof *y);
     if (norm_of(suspect->have, suspect->count) == 0) suspect_explained(suspect, y, "all of it is zero");
 }
@@ -265,14 +323,15 @@ static double factor_of(const double *have, const double *want, int64_t n)
 
 /* A single number equals the right number times some factor, whatever happened, so try_factor leaves it out. */
 static const char TIMES[] = "expected times";
+static const double NO_FACTOR = 5e-5;   /* a factor that is printed as 1.0000 says nothing */
 
 /* All of the result has one factor: a lost mean, a loss scale, a sum over ranks. */
 static void try_factor(struct suspect *suspect, double *y)
 {
     const double c = factor_of(suspect->have, suspect->want, suspect->count);
-    if (suspect->count == 1 || !isfinite(c) || c == 0) return;
+    if (suspect->count == 1 || !isfinite(c) || c == 0 || fabs(c - 1) < NO_FACTOR) return;
     for (int64_t i = 0; i < suspect->count; i++) y[i] = c * suspect->want[i];
-    suspect_explained(suspect, y, fabs(c) < 0.01 ? "%s %.4g" : "%s %.4f", TIMES, c);
+    suspect_measured(suspect, y, fabs(c) < 0.01 ? "%s %.4g" : "%s %.4f", TIMES, c);
 }
 
 /* The wrong elements alone have one factor.  Nothing else may have been found, since any small error has a best
@@ -287,7 +346,7 @@ static void try_factor_there(struct suspect *suspect, double *y)
     /* y: right elements as they must be, wrong elements times their common factor. */
     for (int64_t i = 0; i < suspect->count; i++)
         y[i] = is_right(suspect, i) ? suspect->want[i] : hy / yy * suspect->want[i];
-    suspect_explained(suspect, y, "what is wrong is expected times %.4f", hy / yy);
+    suspect_measured(suspect, y, "what is wrong is expected times %.4f", hy / yy);
 }
 
 /* Factors are the same if they differ by less, relative: those of parts with 48 and 50 labels do not.  Chosen so; no
@@ -334,11 +393,11 @@ static void try_sequences(struct suspect *suspect, double *y)
     }
     /* Equal factors are the case of try_factor. */
     if (!(most - least > SAME_FACTOR * fabs(most))) return;
-    suspect_explained(suspect, y,
-                      is_mean_of_means(s, c) ? "a mean of means: each part of the batch is divided by its own labels, "
-                                               "times %.4f to %.4f"
-                                             : "each sequence times its own factor, %.4f to %.4f",
-                      least, most);
+    suspect_measured(suspect, y,
+                     is_mean_of_means(s, c) ? "a mean of means: each part of the batch is divided by its own labels, "
+                                              "times %.4f to %.4f"
+                                            : "each sequence times its own factor, %.4f to %.4f",
+                     least, most);
 }
 
 /* A summand is lost, halved or doubled: c is the factor that fits best.  c = -1 means that the summand is missing. */
@@ -360,17 +419,16 @@ static void try_summand(struct suspect *suspect, const struct single_term *term,
     for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] + c * numbers(term->y)[i];
     if (fabs(c + 1) < 0.01)
         suspect_explained(suspect, y, "without what comes from %s", words ? words : "one of its readers");
-    else suspect_explained(suspect, y, "what comes from %s times %.4f", words ? words : "one of its readers", 1 + c);
+    else suspect_measured(suspect, y, "what comes from %s times %.4f", words ? words : "one of its readers", 1 + c);
 }
 
 /* ---- roundings --------------------------------------------------------------------------------------------------- */
 
-/* Whether x has at most so many bits of mantissa: the fraction times 2^bits is whole. */
-static bool has_bits(double x, int bits)
+double kept_in_bits(double x, int bits)
 {
     int exponent;
-    const double f = ldexp(frexp(x, &exponent), bits);
-    return f == floor(f);
+    const double fraction = frexp(x, &exponent);
+    return ldexp(nearbyint(ldexp(fraction, bits)), exponent - bits);
 }
 
 /* All numbers are those of a narrower format, which hardly happens by chance. */
@@ -378,7 +436,7 @@ static bool is_narrow(const struct suspect *suspect, int bits)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < suspect->count; i++) {
-        if (!has_bits(suspect->have[i], bits)) return false;
+        if (kept_in_bits(suspect->have[i], bits) != suspect->have[i]) return false;
         n += suspect->have[i] != 0;
     }
     return n > 3;
@@ -594,7 +652,7 @@ static void explain_number(struct single *single, const struct single_value *val
     if (is_norm) suspect_gradient_norm(&p);
     for (int t = 0; t < single->verdict.terms; t++) try_operation(&p, &single->verdict.term[t], numbers(y));
     single->rounding = was, single->verdict.result = found;
-    memcpy(single->verdict.result.mistake, p.words, sizeof single->verdict.result.mistake);
+    snprintf(single->verdict.result.mistake, sizeof single->verdict.result.mistake, "%s", mistakes_by_chance(&p));
 }
 
 /* Everything that hypotheses need is computed once: bounds, norms, the number of wrong elements. */
@@ -620,7 +678,7 @@ static void explain_result(struct single *single, const struct single_value *val
         *fruitless = try_all(&p, *fruitless, numbers(y)) ? 0 : *fruitless + 1;
     /* Hypotheses read tensors and may set fields of the result, such as what it lacks; `found` takes these back. */
     single->verdict.result = found;
-    memcpy(single->verdict.result.mistake, p.words, sizeof single->verdict.result.mistake);
+    snprintf(single->verdict.result.mistake, sizeof single->verdict.result.mistake, "%s", mistakes_by_chance(&p));
     single->verdict.result.scaled = strncmp(p.words, TIMES, strlen(TIMES)) == 0;
 }
 

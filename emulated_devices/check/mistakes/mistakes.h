@@ -45,6 +45,7 @@ struct single_mistakes {
     const struct single_operation *of;
     const struct single_mistake *rows;  /* the last has no words */
     single_mistaken *make[SINGLE_BIAS + 1];     /* by pass; NULL: its rows are not tried */
+    bool explains_zeros;                /* a row says why a result is zero, which says more than that it is */
     /* Offers what is wrong with parts of its sums. */
     void (*parts)(struct suspect *, const struct single_node *, enum single_pass_kind, double *y);
 };
@@ -73,6 +74,11 @@ struct suspect {
     double off;                         /* norm of how far the result is from what is right */
     double best;                        /* what the best hypothesis leaves, norm; infinite: none yet */
     bool any;                           /* the hypotheses now tried are not of this operation: they must leave less */
+    int named;                          /* explanations in the words */
+    /* Hypotheses give so many different numbers near a single number.  The nearest has these words, is so far off, and
+     * the next is so far off. */
+    struct chance { int count; double y, off, next; char words[SINGLE_MISTAKE]; } chance;
+    bool measured;                      /* a number of the hypothesis now tried was measured in the result */
     int64_t sample[SUSPECT_SAMPLES];    /* some wrong elements, evenly from the first to the last */
     int samples;                        /* 0: all are looked at */
     double *there;                      /* [count] to work in: a hypothesis may explain only what is wrong, beside what
@@ -82,6 +88,14 @@ struct suspect {
 
 /* Offer a hypothesis: y is what the result would be.  @return whether it explains the program's numbers. */
 bool suspect_explained(struct suspect *, const double *y, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+
+/* Offer a hypothesis with a number that was measured in the program's result, as the factor that fits best.  Such a
+ * hypothesis always takes some of the errors away, so it must leave clearly less of them. */
+bool suspect_measured(struct suspect *, const double *y, const char *format, ...)
 #ifdef __GNUC__
     __attribute__((format(printf, 3, 4)))
 #endif
@@ -115,9 +129,6 @@ void suspect_rows(struct suspect *, const struct single_term *, double *y);
 
 /* A summand that was made from another tensor, or with another weight, of the same shape.  y: [count] to work in. */
 void suspect_inputs(struct suspect *, const struct single_term *, double *y);
-
-/* Try a rotation by other angles.  y: [count] to work in. */
-void suspect_rotation(struct suspect *, const struct single_node *, enum single_pass_kind, double *y);
 
 /* Try another mask of dropout in a summand of the result.  y: [count] to work in. */
 void suspect_masks(struct suspect *, const struct single_term *, double *y);
@@ -156,6 +167,9 @@ int *suspect_fruitless(struct single *);
 
 /** Offer the mistakes of the step whose result is suspected. */
 void suspect_step(struct suspect *, const struct stepping *);
+
+/* Round a number to so many bits of mantissa, the leading one counted: 8 are bf16's, 11 are fp16's and tf32's. */
+double kept_in_bits(double x, int bits);
 
 /* Try rows, columns, heads, pieces in other places. */
 void suspect_arrangement(struct suspect *);

@@ -10,7 +10,7 @@ enum { MOST_PARTS = 8, MOST_EXPERTS = 512, MOST_TRIED = 64 };
 
 /* ---- the router -------------------------------------------------------------------------------------------------- */
 
-enum { UNDIVIDED, DIVIDED, SIGMOIDS, SOFTMAX, UNSCALED, OF_SCORES, ALIKE, OF_LOGITS, BY_LARGEST };
+enum { UNDIVIDED, DIVIDED, SIGMOIDS, SOFTMAX, UNSCALED, OF_SCORES, ALIKE, OF_LOGITS, BY_LARGEST, DETACHED };
 
 /* This makes the weights [N, k] of the same choices by another rule of the router. */
 static struct tensor weights(struct single *single, const struct single_node *node, int which)
@@ -187,11 +187,20 @@ static struct tensor balance_of_parts(struct single *single, const struct single
     return single_going(single) ? dx : tensor_none;
 }
 
-/* A row with parts is a balance loss; without parts it is the constant sum. */
+/* No gradient goes through the weights of choices: only the routers' losses give one. */
+static struct tensor detached(struct single *single, const struct single_node *node)
+{
+    struct pulls p;
+    if (!pulls_of(single, node, &p)) return tensor_none;
+    return tensor_present(p.losses) ? p.losses : single_new(single, single->cursor.N, tensor_cols(p.r.logits));
+}
+
+/* A row with parts is a balance loss; without parts it is the constant sum, or detached. */
 static struct tensor route_input(struct single *single, const struct single_node *node,
                                  const struct single_mistake *mistake)
 {
     const int *const parts = mistake->with;
+    if (mistake->which == DETACHED) return detached(single, node);
     return parts ? balance_of_parts(single, node, *parts) : constant_sum(single, node);
 }
 
@@ -208,6 +217,7 @@ static const struct single_mistake route_rows[] = {
     { "scores are a softmax in place of sigmoids", FORWARD, .which = SOFTMAX },
     { "weights are not multiplied by their factor", FORWARD, .which = UNSCALED },
     { "the sum of weights is taken for constant", INPUT, .with = NULL },
+    { "the router is detached: no gradient goes through the weights of choices", INPUT, .which = DETACHED },
     { "a mean of balance losses of 2 parts of the batch", INPUT, PARTS(2) },
     { "a mean of balance losses of 3 parts of the batch", INPUT, PARTS(3) },
     { "a mean of balance losses of 4 parts of the batch", INPUT, PARTS(4) },
@@ -215,12 +225,14 @@ static const struct single_mistake route_rows[] = {
     { 0 }
 };
 
-/* y = want + (factor - 1) pull. */
-static void try_pull_times(struct suspect *suspect, struct tensor pull, double factor, const char *what, double *y)
+/* y = want + (factor - 1) pull.  usual: the factor was not measured. */
+static void try_pull_times(struct suspect *suspect, struct tensor pull, double factor, bool usual, const char *what,
+                           double *y)
 {
     for (int64_t i = 0; i < suspect->count; i++) y[i] = suspect->want[i] + (factor - 1) * numbers(pull)[i];
     if (factor == 0) suspect_explained(suspect, y, "without what %s", what);
-    else suspect_explained(suspect, y, "what %s times %.4f", what, factor);
+    else if (usual) suspect_explained(suspect, y, "what %s times %.4f", what, factor);
+    else suspect_measured(suspect, y, "what %s times %.4f", what, factor);
 }
 
 /* A summand of the gradient of logits is lost, halved, doubled, or times the factor that fits best. */
@@ -237,14 +249,60 @@ static void try_pull(struct suspect *suspect, struct tensor pull, const char *wh
     size_t near = 0;
     for (size_t k = 1; k < sizeof usual / sizeof *usual; k++)
         if (fabs(usual[k] - 1 - along / size) < fabs(usual[near] - 1 - along / size)) near = k;
-    if (fabs(usual[near] - 1 - along / size) < 0.1) try_pull_times(suspect, pull, usual[near], what, y);
-    if (suspect->words[0] == 0) try_pull_times(suspect, pull, 1 + along / size, what, y);
+    if (fabs(usual[near] - 1 - along / size) < 0.1) try_pull_times(suspect, pull, usual[near], true, what, y);
+    if (suspect->words[0] == 0) try_pull_times(suspect, pull, 1 + along / size, false, what, y);
+}
+
+/* Make the weights [N, k] of logits that are divided by a temperature.  @return how far they are from the program's,
+ * squared; infinite: they cannot be made. */
+static double with_temperature(const struct suspect *suspect, const struct routing *routing, double temperature,
+                               double *y)
+{
+    struct single *s = suspect->s;
+    const int used = s->memory.used;
+    const struct tensor w = single_new(s, suspect->rows, suspect->cols),
+                        x = single_new(s, suspect->rows, tensor_cols(routing->logits));
+    struct tensor experts = single_new(s, suspect->rows, suspect->cols);
+    double off = 0;
+    if (s->failed) return INFINITY;
+    experts.dtype = I32;
+    for (int64_t i = 0; i < tensor_count(x); i++) numbers(x)[i] = numbers(routing->logits)[i] / temperature;
+    s->context->ops->route_forward(w, experts, x, &s->context->config->mixture.router, NULL);
+    for (int64_t i = 0; i < suspect->count; i++)
+        y[i] = numbers(w)[i], off += (y[i] - suspect->have[i]) * (y[i] - suspect->have[i]);
+    single_release(s, used);
+    return off;
+}
+
+/* Logits are divided by a temperature before their softmax or sigmoid: the nearest is searched on a logarithmic
+ * scale. */
+static void try_temperature(struct suspect *suspect, const struct single_node *node, double *y)
+{
+    const double most = log(50);
+    const struct routing r = routing_of(suspect->s, node->in[0]);
+    double best = 0, off = INFINITY, from = -most, to = most;
+    if (!single_going(suspect->s) || suspect->count != suspect->s->cursor.N * r.k) return;
+    for (double step = most / 32; step > 1e-7; step /= 8) {
+        for (double at = from; at <= to; at += step) {
+            const double here = with_temperature(suspect, &r, exp(at), y);
+            if (here < off) off = here, best = at;
+        }
+        from = best - step, to = best + step;
+    }
+    /* Numbers in programs are round; a temperature of 1 is right. */
+    const double round_one = round(exp(best) * 100) / 100;
+    if (round_one == 1) return;
+    with_temperature(suspect, &r, round_one > 0 ? round_one : exp(best), y);
+    if (suspect_measured(suspect, y, "logits are divided by a temperature of %.4g", round_one)) return;
+    with_temperature(suspect, &r, exp(best), y);
+    suspect_measured(suspect, y, "logits are divided by a temperature of %.4g", exp(best));
 }
 
 /* Losses come first: they are often small, and their factor fits exactly. */
 static void try_pulls(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     struct pulls of;
+    if (pass == SINGLE_FORWARD && suspect->words[0] == 0) try_temperature(suspect, node, y);
     if (pass != SINGLE_INPUT || !pulls_of(suspect->s, node, &of) || !tensor_present(of.losses)) return;
     try_pull(suspect, of.losses, "the routers' losses add", y);
     if (suspect->words[0] == 0) try_pull(suspect, of.weights, "the weights of choices add", y);
@@ -252,7 +310,7 @@ static void try_pulls(struct suspect *suspect, const struct single_node *node, e
 
 const struct single_mistakes single_route_mistakes = {
     .of = &single_route, .rows = route_rows, .make[SINGLE_FORWARD] = route_forward,
-    .make[SINGLE_INPUT] = route_input, .parts = try_pulls
+    .make[SINGLE_INPUT] = route_input, .parts = try_pulls, .explains_zeros = true
 };
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */

@@ -1,10 +1,138 @@
-/* rotary.c -- rotations by other angles: how far each pair was turned is measured, in what is wrong, and
- * another theta, scaling, factor or first position is looked for that turns so.
- * elementwise.c calls suspect_rotation for rotations that no row of its table explains.  The search changes a copy of
- * the model's rotary numbers, never the model. */
+/* rotary.c -- what a rotation by positions gives with one mistake. mistakes.c reads the table of rows.  If no
+ * row explains a rotation, how far each pair was turned is measured, in what is wrong, and another theta,
+ * scaling, factor or first position is looked for that turns so.  The search changes a copy of the model's
+ * rotary numbers, never the model. */
 #include "ref/model/rotary.h"
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include "ref/model/kinds.h"
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+/* These numbers make a rotation, in this order. */
+enum rotary_number { FREQUENCIES = 1, POSITIONS = 2, ANGLES = 4, COSINES = 8 };
+
+/* These switches describe a mistaken rotation.  on: positions go on from sequence to sequence within each of so many
+ * parts of the batch; whole: from document to document of a sequence.  kept: numbers that are rounded to so many
+ * bits. */
+struct turned {
+    bool other_pairs, values, back, none, keys, queries, other_layers, whole;
+    int shift, on;
+    double theta;
+    unsigned kept;
+    int bits;
+};
+
+#define WITH(...) .with = &(const struct turned){ __VA_ARGS__ }
+
+/* Round a number of the rotation, if the mistake keeps it in few bits. */
+static double turned_keep(const struct turned *turned, enum rotary_number number, double x)
+{
+    return turned->kept & number ? kept_in_bits(x, turned->bits) : x;
+}
+
+/* This is the position of a row's token, with the mistake. */
+static int64_t turned_position(const struct single *single, const struct turned *turned, int64_t row)
+{
+    if (turned->whole) return row % single->cursor.batch.S;
+    if (turned->on == 0) return single_position(single, row) + turned->shift;
+    const int part = part_with(single->cursor.batch.B, turned->on, row / single->cursor.batch.S);
+    return row - part_begin(single->cursor.batch.B, turned->on, part) * single->cursor.batch.S;
+}
+
+/* Turn each pair (a, b) of queries and keys by its position times its frequency.  The sign is 1 forward and -1
+ * backward.  Columns without rotation are copied first. */
+static struct tensor turned_rotate(struct single *single, struct tensor X, int layer, const struct turned *t,
+                                   double sign)
+{
+    const struct model_config *c = single->context->config;
+    const bool local = model_is_local(c, layer) != t->other_layers;
+    struct rotary rotary = local ? model_local_rotary(c) : c->rotary;
+    /* The model has one theta for all layers, so the mistake is impossible. */
+    if (t->other_layers && c->local_theta == 0) return tensor_none;
+    if (t->whole && single->cursor.batch.positions == NULL) return tensor_none;
+    if (t->theta > 0) rotary.theta = t->theta;
+    const int64_t width = tensor_cols(X), R = rotary_table_width(c), half = R / 2,
+                  heads = c->H + (t->values ? 2 : 1) * c->K;
+    const bool neighbours = rotary.neighbours != t->other_pairs;
+    const double size = rotary_size(&rotary);
+    const struct tensor Y = single_new(single, tensor_rows(X), width);
+    /* Columns that do not turn are copied: values, and the rest of a head. */
+    for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(Y)[i] = numbers(X)[i];
+    /* i counts rows, heads and pairs: the pair varies fastest. */
+    for (int64_t i = 0; !single->failed && !t->none && i < tensor_rows(X) * heads * half; i++) {
+        const int64_t n = i / (heads * half), p = i % half, at = n * width + i / half % heads * c->A,
+                      head = i / half % heads, a = at + (neighbours ? 2 * p : p),
+                      b = at + (neighbours ? 2 * p + 1 : p + half);
+        /* A mistake may leave out keys, or queries. */
+        if ((t->keys && head >= c->H) || (t->queries && head < c->H)) continue;
+        const double f = turned_keep(t, FREQUENCIES, rotary_frequency(&rotary, R, p, single->cursor.batch.S)),
+                     position = turned_keep(t, POSITIONS, (double)turned_position(single, t, n)),
+                     angle = turned_keep(t, ANGLES, position * f), x = numbers(X)[a], y = numbers(X)[b],
+                     cosine = turned_keep(t, COSINES, size * cos(angle)),
+                     sine = sign * turned_keep(t, COSINES, size * sin(angle));
+        numbers(Y)[a] = x * cosine - y * sine, numbers(Y)[b] = y * cosine + x * sine;
+    }
+    return Y;
+}
+
+/* With on = B parts each sequence is a part, and nothing is wrong. */
+static struct tensor rotary_forward(struct single *single, const struct single_node *node,
+                                    const struct single_mistake *mistake)
+{
+    const struct tensor X = single_act(single, node->in[0]);
+    const struct turned *t = mistake->with;
+    return single_going(single) && t->on < single->cursor.batch.B
+           ? turned_rotate(single, X, node->layer, t, t->back ? -1 : 1) : tensor_none;
+}
+
+/* The gradient turns back by the same angles. */
+static struct tensor rotary_input(struct single *single, const struct single_node *node,
+                                  const struct single_mistake *mistake)
+{
+    const struct tensor dY = single_grad(single, node->out);
+    const struct turned *t = mistake->with;
+    return single_going(single) && t->on < single->cursor.batch.B
+           ? turned_rotate(single, dY, node->layer, t, t->back ? 1 : -1) : tensor_none;
+}
+
+#define KEPT(what, format, number, mantissa) \
+    what " are kept in " format, FORWARD | INPUT, WITH(.kept = (number), .bits = (mantissa))
+#define ALL_NUMBERS (FREQUENCIES | POSITIONS | ANGLES | COSINES)
+#define GO_ON "positions do not start again with each sequence: they go on in "
+static const struct single_mistake rotary_rows[] = {
+    { "rotary pairs: neighbours in place of halves, or the other way round",
+      FORWARD | INPUT, WITH(.other_pairs = true) },
+    { "positions are shifted by one: they begin at 1", FORWARD | INPUT, WITH(.shift = 1) },
+    { "positions are shifted by one: they begin at -1", FORWARD | INPUT, WITH(.shift = -1) },
+    { "values are turned, too", FORWARD | INPUT, WITH(.values = true) },
+    { "it turns the wrong way", FORWARD | INPUT, WITH(.back = true) },
+    { "it is not turned", FORWARD | INPUT, WITH(.none = true) },
+    { "keys are not turned", FORWARD | INPUT, WITH(.keys = true) },
+    { "queries are not turned", FORWARD | INPUT, WITH(.queries = true) },
+    { "positions go on from document to document of a sequence", FORWARD | INPUT, WITH(.whole = true) },
+    { GO_ON "the whole batch", FORWARD | INPUT, WITH(.on = 1) },
+    { GO_ON "2 parts of the batch", FORWARD | INPUT, WITH(.on = 2) },
+    { GO_ON "3 parts of the batch", FORWARD | INPUT, WITH(.on = 3) },
+    { GO_ON "4 parts of the batch", FORWARD | INPUT, WITH(.on = 4) },
+    { GO_ON "8 parts of the batch", FORWARD | INPUT, WITH(.on = 8) },
+    { "theta is that of the other layers: with a window, or without", FORWARD | INPUT, WITH(.other_layers = true) },
+    { "theta is 10000", FORWARD | INPUT, WITH(.theta = 1e4) },
+    { "theta is 100000", FORWARD | INPUT, WITH(.theta = 1e5) },
+    { "theta is 500000", FORWARD | INPUT, WITH(.theta = 5e5) },
+    { "theta is 1000000", FORWARD | INPUT, WITH(.theta = 1e6) },
+    { KEPT("the inverse frequencies of positions", "bf16", FREQUENCIES, 8) },
+    { KEPT("the inverse frequencies of positions", "fp16 or tf32", FREQUENCIES, 11) },
+    { KEPT("positions", "bf16", POSITIONS, 8) },
+    { KEPT("angles of positions", "bf16", ANGLES, 8) },
+    { KEPT("angles of positions", "fp16 or tf32", ANGLES, 11) },
+    { KEPT("cosines and sines of positions", "bf16", COSINES, 8) },
+    { KEPT("cosines and sines of positions", "fp16 or tf32", COSINES, 11) },
+    { KEPT("inverse frequencies, positions, angles, cosines and sines", "bf16", ALL_NUMBERS, 8) },
+    { KEPT("inverse frequencies, positions, angles, cosines and sines", "fp16 or tf32", ALL_NUMBERS, 11) },
+    { 0 }
+};
+
+/* ---- angles that are measured ------------------------------------------------------------------------------------ */
 
 enum { PAIRS = ROTARY_PAIRS };
 
@@ -163,7 +291,7 @@ static bool offer(struct suspect *suspect, const struct turning *turning, const 
     if (isnan(x)) return false;
     frequencies_of(turning, rotary, f);
     rotary_turn(turning, f, 0, y);
-    return suspect_explained(suspect, y, "%s%s is %.6g", what, of_what(turning), x);
+    return suspect_measured(suspect, y, "%s%s is %.6g", what, of_what(turning), x);
 }
 
 /* Try the scaling left out, another factor, a linear scaling, another theta.  The first that explains the result is
@@ -204,7 +332,7 @@ static void try_times(struct suspect *suspect, const struct turning *turning, do
     for (int64_t i = 0; i < turning->pairs; i++) f[i] *= along / size;
     rotary_turn(turning, f, 0, y);
     if (fabs(along / size + 1) < 0.01) suspect_explained(suspect, y, "angles%s have the wrong sign", of_what(turning));
-    else suspect_explained(suspect, y, "angles%s are %.4g times what they must be", of_what(turning), along / size);
+    else suspect_measured(suspect, y, "angles%s are %.4g times what they must be", of_what(turning), along / size);
 }
 
 /* Positions begin elsewhere.  The angle at the first token says where, but for whole turns; slow pairs have none. */
@@ -231,12 +359,13 @@ static void try_measured(struct suspect *suspect, const struct turning *turning,
     while (i < turning->pairs && fabs(turning->frequency[i] - f[i]) < 0.01 * f[i]) i++;
     if (i == turning->pairs) return;
     rotary_turn(turning, turning->frequency, 0, y);
-    suspect_explained(suspect, y, "pairs%s turn by other angles: pair %lld by %.4g a token, not by %.4g",
-                      of_what(turning), (long long)i, turning->frequency[i], f[i]);
+    suspect_measured(suspect, y, "pairs%s turn by other angles: pair %lld by %.4g a token, not by %.4g",
+                     of_what(turning), (long long)i, turning->frequency[i], f[i]);
 }
 
 /* Note what is wrong, queries or keys, and measure only there.  Values are not turned. */
-void suspect_rotation(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
+static void suspect_rotation(struct suspect *suspect, const struct single_node *node,
+                             enum single_pass_kind pass, double *y)
 {
     struct single *s = suspect->s;
     const struct model_config *c = s->context->config;
@@ -262,3 +391,8 @@ void suspect_rotation(struct suspect *suspect, const struct single_node *node, e
     if (suspect->words[0] == 0) try_first(suspect, &t, y);
     if (suspect->words[0] == 0) try_measured(suspect, &t, y);
 }
+
+const struct single_mistakes single_rotary_mistakes = {
+    .of = &single_rotary, .rows = rotary_rows, .make[SINGLE_FORWARD] = rotary_forward,
+    .make[SINGLE_INPUT] = rotary_input, .parts = suspect_rotation
+};

@@ -9,7 +9,8 @@
 struct read {
     const struct stepping *t;
     const double *old, *g, *first, *second;     /* weight before it; gradient; the states after it, or before */
-    const double *largest;                      /* of a weight of adam: the largest second moment of all steps so far */
+    const double *largest;                      /* of all means of squares up to this step; a weight's */
+    const double *first_before, *second_before; /* the states before a weight's step; NULL: they are 0 */
     double clip, lr, decay;                     /* decay: of this parameter, times lr */
     int64_t n;
 };
@@ -36,9 +37,19 @@ enum {
     SECOND_PLAIN,
     NESTEROV,
     NO_MOMENT,
-    AMSGRAD
+    EPS_SQUARED,
+    EPS_INSIDE_BEFORE,
+    EPS_SQUARED_BEFORE,
+    RATE_BEFORE,
+    RATE_NEXT,
+    RATE_FIRST,
+    AMSGRAD,
+    TWICE,
+    TWICE_COUNTED
 };
 
+#define NOT_STEPPED "stale: it is not stepped"
+#define STEPPED_TWICE "it is stepped twice, as a tied matrix by both of its layers"
 #define NESTEROVS "the step is Nesterov's: it looks ahead by the gradient"
 
 static const struct { const char *words; int which; } of_weights[] = {
@@ -61,7 +72,15 @@ static const struct { const char *words; int which; } of_weights[] = {
     { "the second moment is not corrected for its start at zero", SECOND_PLAIN },
     { NESTEROVS, NESTEROV },
     { "the gradient is in place of the first moment", NO_MOMENT },
+    { "the square of eps is added inside the root", EPS_SQUARED },
+    { "eps is added inside the root, before the correction of the moments", EPS_INSIDE_BEFORE },
+    { "the square of eps is added inside the root, before the correction of the moments", EPS_SQUARED_BEFORE },
+    { "the learning rate is that of the step before", RATE_BEFORE },
+    { "the learning rate is that of the next step", RATE_NEXT },
+    { "the learning rate is that of step 1: the schedule has started again", RATE_FIRST },
     { "the second moment is the largest of all steps so far: AMSGrad's", AMSGRAD },
+    { STEPPED_TWICE, TWICE },
+    { STEPPED_TWICE ", and each counts as a step", TWICE_COUNTED },
 };
 
 /* The weight loses this part of itself by decay, with the mistake. */
@@ -77,13 +96,65 @@ static double decay_of(const struct read *read, int which)
     }
 }
 
+/* With the mistake the step has the rate of another step.  0: there is no such step, or its rate is the same. */
+static double other_rate(const struct read *read, int which)
+{
+    const int64_t k = read->t->k, other = which == RATE_BEFORE ? k - 1 : which == RATE_NEXT ? k + 1 : 0;
+    if (other < 0 || other >= read->t->o->steps || (which == RATE_FIRST && k < 2)) return 0;
+    return read->t->o->lr[other] == read->lr ? 0 : read->t->o->lr[other];
+}
+
+static bool is_rate(int which) { return which == RATE_BEFORE || which == RATE_NEXT || which == RATE_FIRST; }
+
+/* Whether the program's first moment is nearer to that of two steps with this gradient than to that of one. */
+static bool is_updated_twice(const struct read *read)
+{
+    const double keep = read->second ? read->t->o->hyper.beta1 : read->t->o->hyper.momentum,
+                 part = read->second ? 1 - keep : 1;
+    double once = 0, twice = 0;
+    for (int64_t i = 0; read->first && i < read->n; i++) {
+        const double x = part * read->clip * read->g[i],
+                     off = read->first[i] - keep * (read->first_before ? read->first_before[i] : 0) - x,
+                     off_twice = off + (1 - keep) * keep * (read->first_before ? read->first_before[i] : 0) - keep * x;
+        once += off * off, twice += off_twice * off_twice;
+    }
+    return twice < once;
+}
+
+/* Whether the step cannot have the mistake, or the mistake changes nothing. */
+static bool steps_cannot(const struct read *read, int which)
+{
+    if (is_rate(which)) return other_rate(read, which) == 0;
+    /* In the first step a correction a step behind would divide by 0, and the largest mean of squares is the only. */
+    if (which == LATE) return read->t->k == 0;
+    if (which == TWICE || which == TWICE_COUNTED)
+        return !is_updated_twice(read) || (which == TWICE_COUNTED && read->second == NULL);
+    return which == AMSGRAD && read->largest == NULL;
+}
+
 /* The divisors of both moments are 1 - beta^n; n is the step from 1, or a step off. */
 static void correct(const struct read *read, int which, double c[2])
 {
     const struct hyperparameters *h = &read->t->o->hyper;
-    const double n = (double)(read->t->k + 1) + (which == EARLY) - (which == LATE);
+    const double k = (double)(which == TWICE_COUNTED ? 2 * read->t->k + 1 : read->t->k),
+                 n = k + 1 + (which == EARLY) - (which == LATE);
     c[0] = which == NO_CORRECTION || which == FIRST_PLAIN ? 1 : 1 - pow(h->beta1, n);
     c[1] = which == NO_CORRECTION || which == SECOND_PLAIN ? 1 : 1 - pow(h->beta2, n);
+}
+
+/* The root that a moment is divided by, with the mistake.  v: the mean of squares, not corrected; c2: its divisor. */
+static double steps_root(const struct read *read, int which, double v, double c2)
+{
+    const double eps = read->t->o->hyper.eps;
+    switch (which) {
+    case EPS_INSIDE: return sqrt(v / c2 + eps);
+    case EPS_BEFORE: return (sqrt(v) + eps) / sqrt(c2);
+    case EPS_SQUARED: return sqrt(v / c2 + eps * eps);
+    case EPS_INSIDE_BEFORE: return sqrt((v + eps) / c2);
+    case EPS_SQUARED_BEFORE: return sqrt((v + eps * eps) / c2);
+    case NO_ROOT: return v / c2 + eps;
+    default: return sqrt(v / c2) + eps;
+    }
 }
 
 /* Element i moves by lr m / c1 / (sqrt(v / c2) + eps) for adam.  For sgd it is lr m or lr g. */
@@ -94,17 +165,46 @@ static double steps_moved(const struct read *read, int64_t i, int which)
     double c[2];
     if (read->second) {
         correct(read, which, c);
-        const double *const second = which == AMSGRAD ? read->largest : read->second;
-        const double v = second[i] / c[1], root = which == EPS_INSIDE ? sqrt(v + h->eps)
-                                                   : which == EPS_BEFORE ? sqrt(v) + h->eps / sqrt(c[1])
-                                                   : which == NO_ROOT ? v + h->eps : sqrt(v) + h->eps;
         const double g = times * read->g[i], m = which == NESTEROV ? h->beta1 * read->first[i] + (1 - h->beta1) * g
                                             : which == NO_MOMENT ? g * c[0] : read->first[i];
-        return read->lr * m / c[0] / root;
+        return read->lr * m / c[0] / steps_root(read, which, which == AMSGRAD ? read->largest[i] : read->second[i],
+                                                c[1]);
     }
     /* Sgd with momentum: the state is the sum of gradients. */
     if (read->first) return read->lr * read->first[i];
     return read->lr * (times * read->g[i] + (which == DECAY_L2 ? h->weight_decay * read->old[i] : 0));
+}
+
+/* The weight after a step with the mistake. */
+static double steps_after(const struct read *read, int64_t i, int which)
+{
+    const double decay = decay_of(read, which), step = steps_moved(read, i, which);
+    if (is_rate(which)) {
+        const double times = other_rate(read, which) / read->lr;
+        return read->old[i] * (1 - times * decay) - times * step;
+    }
+    return (read->old[i] * (1 - decay) - (which == ASCENT ? -step : step)) *
+           (which == DECAY_BEHIND ? 1 - read->decay : 1);
+}
+
+/* The weight after two steps with the same gradient.  The states of the second are the program's; the first makes its
+ * own from the states before it. */
+static double steps_after_two(const struct read *read, int64_t i, int which)
+{
+    const struct hyperparameters *h = &read->t->o->hyper;
+    const double g = read->clip * read->g[i], m = read->first_before ? read->first_before[i] : 0,
+                 v = read->second_before ? read->second_before[i] : 0;
+    double c[2], between = steps_moved(read, i, which);
+    if (read->second) {
+        correct(read, which, c);
+        /* A first step that counts alone is a step before the second. */
+        if (which == TWICE_COUNTED)
+            for (int k = 0; k < 2; k++)
+                c[k] = 1 - pow(k ? h->beta2 : h->beta1, (double)(2 * read->t->k + 1));
+        between = read->lr * (h->beta1 * m + (1 - h->beta1) * g) / c[0]
+            / steps_root(read, which, h->beta2 * v + (1 - h->beta2) * g * g, c[1]);
+    } else if (read->first) between = read->lr * (h->momentum * m + g);
+    return (read->old[i] * (1 - read->decay) - between) * (1 - read->decay) - steps_moved(read, i, which);
 }
 
 /* The weight of element i after a step with one mistake: a row of of_weights. */
@@ -113,9 +213,8 @@ struct weight_row { const struct read *read; int which; };
 static double steps_weight_at(const void *context, int64_t i)
 {
     const struct weight_row *row = context;
-    const struct read *read = row->read;
-    return (read->old[i] * (1 - decay_of(read, row->which)) - (row->which == ASCENT ? -1 : 1)
-            * steps_moved(read, i, row->which)) * (row->which == DECAY_BEHIND ? 1 - read->decay : 1);
+    return row->which == TWICE || row->which == TWICE_COUNTED ? steps_after_two(row->read, i, row->which)
+                                                              : steps_after(row->read, i, row->which);
 }
 
 /* The step, with or without its decay, is times a factor, as by another learning rate.  The factor is found by
@@ -131,7 +230,7 @@ static void try_rate(struct suspect *suspect, const struct read *read, bool deca
     if (!(size > 0)) return;
     for (int64_t i = 0; i < read->n; i++)
         y[i] = read->old[i] * fixed - along / size * (steps_moved(read, i, -1) + with * read->old[i]);
-    suspect_explained(suspect, y, "the step is %.4f of what it must be, as by another learning rate", along / size);
+    suspect_measured(suspect, y, "the step is %.4f of what it must be, as by another learning rate", along / size);
 }
 
 /* Another decay: the factor of the old weight that fits best. */
@@ -143,7 +242,7 @@ static void try_decay(struct suspect *suspect, const struct read *read, double *
             size += read->old[i] * read->old[i];
     if (!(size > 0) || read->decay == 0) return;
     for (int64_t i = 0; i < read->n; i++) y[i] = read->old[i] * (1 - along / size) - steps_moved(read, i, -1);
-    suspect_explained(suspect, y, "decay is %.4f of what it must be", along / size / read->decay);
+    suspect_measured(suspect, y, "decay is %.4f of what it must be", along / size / read->decay);
 }
 
 /* A step with this eps. */
@@ -207,8 +306,8 @@ static void try_eps(struct suspect *suspect, const struct read *read, double *y)
     const double best = nearest_eps(suspect, &row, 1), unit = pow(10, floor(best) - 1),
                  round_eps = round(pow(10, best) / unit) * unit;
     /* Numbers in programs are round. */
-    if (explains_eps(suspect, &row, round_eps, y) && suspect_explained(suspect, y, "eps is %.2g", round_eps)) return;
-    if (explains_eps(suspect, &row, pow(10, best), y)) suspect_explained(suspect, y, "eps is %.3g", pow(10, best));
+    if (explains_eps(suspect, &row, round_eps, y) && suspect_measured(suspect, y, "eps is %.2g", round_eps)) return;
+    if (explains_eps(suspect, &row, pow(10, best), y)) suspect_measured(suspect, y, "eps is %.3g", pow(10, best));
 }
 
 /* The step begins at the weight in 16 bits, not at its fp32 master. */
@@ -223,19 +322,28 @@ static void try_rounded_master(struct suspect *suspect, const struct read *read,
     suspect_explained(suspect, y, "the step begins at the rounded weight, not at its master");
 }
 
+/* Whether the weight has not changed at all.  Then nothing else is tried: in 16 bits small steps come near it. */
+static bool is_unchanged(const struct suspect *suspect, const struct read *read)
+{
+    for (int64_t i = 0; i < read->n; i++)
+        if (suspect->have[i] != read->old[i]) return false;
+    return true;
+}
+
 /* All rows of weights first, then numbers that are searched; a searched number is said only if no row fits. */
 static void try_weights(struct suspect *suspect, const struct read *read, double *y)
 {
+    for (int64_t i = 0; i < read->n; i++) y[i] = read->old[i];
+    if (is_unchanged(suspect, read) && suspect_explained(suspect, y, NOT_STEPPED)) return;
     for (size_t k = 0; k < sizeof of_weights / sizeof *of_weights; k++) {
         const int which = of_weights[k].which;
-        /* In the first step a correction a step behind would divide by 0. */
-        if ((which == LATE && read->t->k == 0) || (which == AMSGRAD && read->largest == NULL)) continue;
-        if (suspect_made(suspect, steps_weight_at, &(struct weight_row){ read, which }, y))
+        if (!steps_cannot(read, which) &&
+            suspect_made(suspect, steps_weight_at, &(struct weight_row){ read, which }, y))
             suspect_explained(suspect, y, "%s", of_weights[k].words);
     }
     /* The step may have been left out: the weight is the old one. */
     for (int64_t i = 0; i < read->n; i++) y[i] = read->old[i];
-    suspect_explained(suspect, y, "stale: it is not stepped");
+    suspect_explained(suspect, y, NOT_STEPPED);
     try_rounded_master(suspect, read, y);
     /* Sgd's weight without momentum depends on the clipped gradient itself. */
     if (suspect->words[0] == 0 && read->first == NULL) {
@@ -290,8 +398,8 @@ static void try_beta(struct suspect *suspect, const struct moment *moment, doubl
     if (!(size > 0 && beta > 0 && beta < 1)) return;
     if (!suspect_made(suspect, steps_state_at,
                       &(struct state_row){ moment, beta, 1 - beta, read->clip, 0, moment->squared }, y)) return;
-    if (moment->old || moment->shown == GRADIENT_IS_RIGHT) suspect_explained(suspect, y, "beta is %.4g", beta);
-    else suspect_explained(suspect, y, "beta is %.4g, or the gradient is %.4f of what it must be", beta,
+    if (moment->old || moment->shown == GRADIENT_IS_RIGHT) suspect_measured(suspect, y, "beta is %.4g", beta);
+    else suspect_measured(suspect, y, "beta is %.4g, or the gradient is %.4f of what it must be", beta,
                            moment->squared ? sqrt(times) : times);
 }
 
@@ -305,9 +413,9 @@ static void try_gradient(struct suspect *suspect, const struct moment *moment, d
                                                             moment->squared }, y)) return;
     /* A factor of 1 or more is no clipping. */
     if (h->clip > 0 && factor < 1 && read->clip < 1)
-        suspect_explained(suspect, y, "the gradient is %.4f of what it must be, as if clipped by a norm of %.4g, not "
+        suspect_measured(suspect, y, "the gradient is %.4f of what it must be, as if clipped by a norm of %.4g, not "
                           "%.4g", factor / read->clip, h->clip / factor, h->clip / read->clip);
-    else suspect_explained(suspect, y, "the gradient is %.4f of what it must be", factor / read->clip);
+    else suspect_measured(suspect, y, "the gradient is %.4f of what it must be", factor / read->clip);
 }
 
 /* Whether all numbers are some of the format's: then they may have been rounded from masters. */
@@ -361,6 +469,7 @@ static void try_state(struct suspect *suspect, const struct moment *moment, doub
         { "the gradient is added whole, not by 1 - beta", { moment, keep, 1, clip, 0, squared } },
         { "the gradient is not squared", { moment, keep, part, clip, 0, false } },
         { "the state before is forgotten", { moment, 0, part, clip, 0, squared } },
+        { STEPPED_TWICE, { moment, keep * keep, (1 + keep) * part, clip, 0, squared } },
         { "beta is 0.9", { moment, 0.9, 0.1, clip, 0, squared } },
         { "beta is 0.95", { moment, 0.95, 0.05, clip, 0, squared } },
         { "beta is 0.99", { moment, 0.99, 0.01, clip, 0, squared } },
@@ -405,6 +514,20 @@ static const double *state(const struct stepping *stepping, int64_t k, int i)
            : steps_fetch(stepping, stepping_after(stepping->o, k, stepping->is->state_name[i], stepping->param.name));
 }
 
+/* Find the largest mean of squares of each element in the steps up to this step.  NULL: there are no steps before, or
+ * the program does not have all of them. */
+static const double *largest_second(const struct stepping *stepping)
+{
+    if (stepping->k == 0 || stepping->is->states < 2) return NULL;
+    const struct tensor most = single_new(stepping->s, stepping->rows, stepping->cols);
+    for (int64_t k = 0; k <= stepping->k; k++) {
+        const double *v = state(stepping, k, 1);
+        if (v == NULL || stepping->s->failed) return NULL;
+        for (int64_t i = 0; i < tensor_count(most); i++) numbers(most)[i] = fmax(numbers(most)[i], v[i]);
+    }
+    return numbers(most);
+}
+
 /* The other state must be so many times nearer to what one gradient makes than to what the other makes. */
 static const double SHOWS_CLEARLY = 10;
 
@@ -435,24 +558,6 @@ static enum shown steps_show(struct suspect *suspect, const struct moment *momen
     return sqrt(by_right) * SHOWS_CLEARLY < sqrt(by_wrong) ? GRADIENT_IS_RIGHT : NOTHING_IS_SHOWN;
 }
 
-/* AMSGrad divides by the largest second moment of steps 0 to k.  NULL: the step is the first, or the program does not
- * have the moments of all steps. */
-static const double *largest_second(const struct stepping *stepping)
-{
-    const struct tensor most = single_new(stepping->s, stepping->rows, stepping->cols);
-    const int used = stepping->s->memory.used;
-    if (stepping->is->states != 2 || stepping->k == 0) return NULL;
-    for (int64_t k = 0; k <= stepping->k && single_going(stepping->s); k++) {
-        const double *second = state(stepping, k, 1);
-        for (int64_t i = 0; second && i < tensor_count(most); i++) numbers(most)[i] = fmax(numbers(most)[i], second[i]);
-        single_release(stepping->s, used);
-    }
-    /* A moment that is missing is no reason to say nothing of the step itself. */
-    const bool all = single_going(stepping->s);
-    if (!stepping->s->failed) single_read_anew(stepping->s);
-    return all ? most.data : NULL;
-}
-
 /* A weight is made from the states after the step, a state from the states before it. */
 void suspect_step(struct suspect *suspect, const struct stepping *stepping)
 {
@@ -470,8 +575,9 @@ void suspect_step(struct suspect *suspect, const struct stepping *stepping)
     /* Without the old weight or the gradient no mistake can be made. */
     if (!single_going(stepping->s) || r.old == NULL || r.g == NULL) return;
     if (of_weight) {
+        r.first_before = state(stepping, k - 1, 0), r.second_before = state(stepping, k - 1, 1);
         r.largest = largest_second(stepping);
-        if (stepping->s->failed) return;
+        single_read_anew(stepping->s);
         try_weights(suspect, &r, numbers(y));
         return;
     }

@@ -56,6 +56,8 @@ static void change_mask(struct single *single, const struct single_node *node, s
     for (int64_t i = 0; i < tensor_count(m); i++) {
         const double keeps = numbers(old)[source(single, old, i)];
         numbers(m)[i] = c->kind == MASK_NONE        ? 1 - node->rate
+                        : c->kind == MASK_EMPTY     ? 0
+                        : c->kind == MASK_FULL      ? 1
                         : c->kind == MASK_INVERTED  ? 1 - keeps
                         : c->kind == MASK_UNSCALED  ? keeps * (1 - node->rate)
                         : c->kind == MASK_TWICE     ? keeps / (1 - node->rate)

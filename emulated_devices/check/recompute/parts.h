@@ -30,6 +30,7 @@ struct single_term { const struct single_node *node; enum single_pass_kind pass;
 enum mask_kind {
     MASK_RIGHT,
     MASK_NONE,                                  /* 1 - rate: nothing is dropped */
+    MASK_EMPTY, MASK_FULL,                      /* all is dropped; nothing is, and all is divided by 1 - rate */
     MASK_INVERTED,
     MASK_UNSCALED, MASK_TWICE,                  /* what is kept is divided by 1 - rate not at all, or twice */
     MASK_SHIFTED, MASK_ROW_SHIFTED,             /* that of the element, or row, `by` further */

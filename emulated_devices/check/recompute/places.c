@@ -109,6 +109,8 @@ const char *single_describe(const struct single_result *result, char *out, size_
     char place[96];
     describe_place(result, place, sizeof place);
     if (result->wrong == 0) snprintf(out, size, "%s", result->mistake);
+    else if (result->rows * result->cols == 1 && result->mistake[0] == 0)
+        snprintf(out, size, "the number is off by %.3g times its bound", result->ratio);
     else snprintf(out, size, "%s%s%s outside the bound", result->mistake, result->mistake[0] ? "; " : "", place);
     return out;
 }
