@@ -118,7 +118,7 @@ static void parts_that_cancel_are_right(void **state)
     int32_t part[ALIKE];
     struct program p = { { { "act/in", *x }, { "grad/out", *dy }, { "grad/h.0.mlp.c_fc.weight", *dw } },
                          "grad/h.0.mlp.c_fc.weight", { .cols = 0 } };
-    const struct single_batch batch = { ids, labels, 1, ALIKE, 0 };
+    const struct single_batch batch = { ids, labels, 1, ALIKE, 0, NULL };
     (void)state;
     configure();
     compute(x, dy, dw, part);
@@ -157,7 +157,7 @@ static void losses_of_tokens_may_be_stored(void **state)
     int32_t labels[ROWS];
     double mean, loss;
     struct program p = { { { "act/in", *logits }, { "loss", &loss } }, "loss", { .cols = 0 } };
-    const struct single_batch batch = { ids, labels, 2, ROWS / 2, 0 };
+    const struct single_batch batch = { ids, labels, 2, ROWS / 2, 0, NULL };
     (void)state;
     configure();
     /* The losses of both halves are nearly equal: what a mistake gives is what storing them may give, too. */

@@ -409,7 +409,7 @@ static void check(struct run *r)
     rounding.stored_norms = r->program->forward == stored_norm_forward;
     struct error err;
     r->results = r->wrong = 0;
-    if (single_check(&config, &graph, (struct single_batch){ ids, labels, 1, ROWS, 0 }, rounding,
+    if (single_check(&config, &graph, (struct single_batch){ ids, labels, 1, ROWS, 0, NULL }, rounding,
                      (struct single_source){ .explainer = &mistakes_explainer,
                                              .fetch = fetch, .found = found, .context = r }, &err) != OK)
         fail_msg("%s", err.text);
