@@ -141,7 +141,9 @@ static double mean_of_means(double logits[ROWS][VOCABULARY], int32_t labels[ROWS
     double sum[2] = { 0 }, count[2] = { 0 };
     for (int row = 0; row < ROWS; row++) {
         labels[row] = row < ROWS / 3 ? -1 : 0;
-        for (int v = 0; v < VOCABULARY; v++) logits[row][v] = v == 0 ? apart * (row >= ROWS / 2) : 2;
+        /* Ignored rows are unlike all others: counting them is another mistake, with another number. */
+        for (int v = 0; v < VOCABULARY; v++)
+            logits[row][v] = v == 0 ? apart * (row >= ROWS / 2) + 3 * (labels[row] < 0) : 2;
         if (labels[row] < 0) continue;
         const int half = row >= ROWS / 2;
         sum[half] += log(exp(logits[row][0]) + (VOCABULARY - 1) * exp(2)) - logits[row][0], count[half]++;

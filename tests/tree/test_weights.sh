@@ -3,14 +3,14 @@
 # tier: check
 
 # Each plan has a copy of struct model_config, so config.h is in most objects, and kinds.h names what is only a number there.
-limits='ref/model/config.h 300
-ref/model/kinds.h 71
-ref/model/params.h 90
+limits='ref/model/config.h 311
+ref/model/kinds.h 78
+ref/model/params.h 93
 ref/model/options.def 32
 ref/model/node.h 32
 ref/model/op.h 134
 ref/model/families/families.def 8
-ref/model/transformer.h 108
+ref/model/transformer.h 115
 ref/model/mezo.h 4
 ref/optim/galore.h 19
 ref/optim/rates.h 8'
@@ -36,7 +36,7 @@ echo "[ RUN      ] kinds_are_of_their_fields"
 mixed=
 for pair in norm:NORM_ positions:POSITIONS_ mlp:MLP_ activation:ACTIVATION_ norms_at:NORMS_ scaling:SCALING_; do
     field=${pair%:*} begins=${pair#*:}
-    ! grep -rnoE "(\.|->)$field *[=!]?= *[A-Z]{2}[A-Z_]*" --include='*.[ch]' ref emulated_devices tests | grep -v "= *$begins" || mixed=1
+    ! grep -rnoE "(\.|->)$field *[=!]?= *[A-Z]{2}[A-Z_]*" --include='*.[ch]' ref emulated_devices tests | grep -v "= *$begins\|= *NULL" || mixed=1
 done
 if [ -z "$mixed" ]; then echo "[       OK ] kinds_are_of_their_fields"
 else echo "a kind is compared with a name of another kind"; failed=1; echo "[  FAILED  ] kinds_are_of_their_fields"; fi

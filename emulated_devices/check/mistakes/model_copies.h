@@ -13,7 +13,7 @@
 struct model_copies {
     const struct golden *golden;
     const struct single_params *params; /* of the model */
-    int64_t *begin;                     /* [parameters] where each one's gradients begin in a copy's list; NULL: not yet */
+    int64_t *begin;                     /* [parameters] where each gradient begins in a copy's list; NULL: not yet */
     int n;
     double **grad;                      /* [n] a copy's gradients, one parameter after the other; NULL: not computed */
     double *share;                      /* [n] */
