@@ -16,7 +16,8 @@ static void check_micros(struct run *r)
     struct error err;
     r->checked = r->wrong = r->lacking = r->unknown = 0, r->largest = 0;
     const struct golden *g = &r->golden;
-    if (single_check_micros(&g->config, STEP_RUN_MICROS, (struct single_batch){ g->ids, g->labels, g->B, g->S, 0, NULL },
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, 0, NULL };
+    if (single_check_micros(&g->config, STEP_RUN_MICROS, batch,
                             rounding_of(r->format, DTYPE_COUNT, 1),
                             (struct single_source){ .explainer = &mistakes_explainer,
                                                     .fetch = fetch, .fetch_rows = r->tile ? fetch_rows : NULL,

@@ -115,6 +115,7 @@ static enum error_code take_optimizer(struct golden_request *request, const stru
     if (!make_is_kept(found) || request->optimizers == GOLDEN_MOST_OPTIMIZERS)
         return fail(err, ERR_USAGE, "--optimizer %s: golden files have steps of adamw, sgd and momentum", name);
     struct hyperparameters h = found->usual;
+    if (options->lr >= 0) h.lr = options->lr;
     if (options->weight_decay >= 0) h.weight_decay = options->weight_decay;
     if (options->clip >= 0) h.clip = options->clip;
     if (options->eps >= 0) h.eps = options->eps;
