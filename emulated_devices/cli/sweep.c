@@ -1,4 +1,12 @@
-/* sweep.c -- `orrery sweep`: runs of all combinations of settings, as a table. */
+/* sweep.c -- `orrery sweep`: trains once for each combination of settings, and prints the results as a table.
+ *
+ * cli/main.c calls command_sweep, through the list of cli/commands.h.  run/sweep.c reads FILE, starts the runs and
+ * judges them.  The table goes to the standard output, and each run has its own folder in --out.
+ * *status is changed only if a signal has stopped the runs: then *status is 128 plus the signal's number.
+ * Errors are ERR_USAGE for wrong words and settings, ERR_FORMAT for a file that is no YAML, and ERR_FILE, ERR_MEMORY
+ * and ERR_COMM.  A run whose check failed makes the sweep ERR_CHECK, and a run that failed otherwise ERR_FORMAT.  Then
+ * the table has been printed, and the results of all runs stay in their folders.
+ */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/run/sweep.h"
@@ -41,6 +49,7 @@ static struct figure_scale column_scale_of(const struct sweep *sweep, const stru
     return time_scale(longest);
 }
 
+/* The word for an exit status.  DIFFERS: the run ended with 3, because a comparison with one device did not hold. */
 static const char *status_name(int how)
 {
     return how < 0 ? "not run" : how == 0 ? "done" : how == 3 ? "DIFFERS" : how >= 128 ? "stopped" : "FAILED";

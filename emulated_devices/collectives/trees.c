@@ -1,5 +1,11 @@
 /* trees.c -- chains, binary and binomial trees; sends vectors along them in segments.
  *
+ * A double tree is two binary trees on the same members.  Nearly every leaf of one tree is an inner member of the
+ * other tree.  Each tree carries half of the vector, so all members send about equally much.
+ *
+ * Source  P. Sanders, J. Speck, J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+ *         Parallel Computing 35(12), 2009, doi:10.1016/j.parco.2009.09.001, for the double tree
+ *
  * Algorithms of broadcast, reduce, allreduce, scatter, gather and barrier call this file; algorithm.h declares its
  * functions.  Functions that send return ERR_COMM if a message failed; the caller then closes its flows.
  */

@@ -1,6 +1,6 @@
 /* svg.h -- the few elements of an SVG document that the drawings are made of.
  *
- * The SVG drawings of this room and cli/show call.  Lengths are pixels; y grows downwards.
+ * The SVG drawings of this folder (draw/) and of cli/show/ call this file.  Lengths are pixels; y grows downwards.
  */
 #ifndef ORRERY_DRAW_SVG_H
 #define ORRERY_DRAW_SVG_H

@@ -1,4 +1,5 @@
-/* group_experts.h -- experts and tokens of a mixture in groups, for `--dispatch speculative`. */
+/* group_experts.h -- experts and tokens of a mixture in groups, for `--dispatch speculative`.
+ * cli/affinity.c (`orrery affinity`) calls group_check, then group_experts. */
 #ifndef ORRERY_MODEL_GROUP_EXPERTS_H
 #define ORRERY_MODEL_GROUP_EXPERTS_H
 

@@ -1,6 +1,8 @@
 /* zeroth.h -- a training step without a backward pass, on a mesh: two losses, one slope, and every device steps what it
  * keeps.
  *
+ * Zeroth order means an optimizer that uses values of the loss only, and no derivatives.  model/trainer_open.c calls
+ * zeroth_open, model/trainer.c zeroth_losses, and model/trainer_cost.c zeroth_cost, if the optimizer draws directions.
  * ref/model/mezo.h defines what is computed.  Its two passes can be distributed in these ways, each also with tp, pp
  * and shards over dp:
  *
@@ -30,7 +32,9 @@
 enum error_code zeroth_open(struct trainer *, struct error *);
 
 /** Compute both losses and the slope, on every device, instead of gradients.  The step's batch must be set.
- *  Collective over all devices. */
+ *  Collective over all devices.
+ *  @return OK, or an error of a forward pass or of the all-reduce of losses.  An error may be on this device only;
+ *          trainer_gradients then ends the whole job, because other devices wait for messages. */
 enum error_code zeroth_losses(struct trainer *, struct step_result *, struct error *);
 
 /** Return what zeroth_losses sends to sum the losses, without the passes. */

@@ -6,6 +6,7 @@
  *     STEP_ENDED         all that looks at the step has looked       reports, logs, checkpoints
  *
  * Observers are called in the order of their list.
+ * run/session.c, run/golden.c, verify/cases/case.c, train/dry_run/ and bench/offload/rings.c call training_run.
  */
 #ifndef ORRERY_TRAINING_H
 #define ORRERY_TRAINING_H

@@ -1,7 +1,8 @@
 /* replay.c -- runs the one-device model from the inputs of a golden file, and records or compares its tensors.
  *
- * bounds.c, make.c, golden_list.c, cli/golden/ and cli/dump.c call this file.  Errors are those of the model,
- * ERR_FORMAT, ERR_CHECK and ERR_MEMORY; after a failed run everything is freed.
+ * bounds.c, make.c, golden_list.c, cli/golden/ and cli/dump.c call this file, and so do passes.c and choices.c of
+ * check/report/ and check/recompute/own_pass.c.  Errors are those of the model, ERR_FORMAT, ERR_CHECK and ERR_MEMORY;
+ * after a failed run everything is freed.
  */
 #include "ref/golden/replay.h"
 #include "ref/model/kinds.h"

@@ -70,6 +70,7 @@
                                  .mixture = { E_, k_, .router = { .normalized = true, .scale = 1 }, \
                                               .balance_coefficient = 0.02 }
 
+/* The last number of a row is B: the sequences of a training step, unless --batch says otherwise. */
 const struct model_preset model_presets[] = {
     { GPT2("small", 8, 8, 96, 384, 64, 256), "0.9M parameters; learns to write words in a minute on two cores", 16 },
     { GPT2("tiny", 8, 8, 32, 128, 32, 256), "0.1M parameters; 8 layers and 8 heads, so that it fits every mesh of 8",

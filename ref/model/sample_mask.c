@@ -1,9 +1,11 @@
-/* sample_mask.c -- computes which keys each token of packed samples sees.  ref/model/forward.c,
- * model/trainer_batch.c and plan/context.c call, among others.  The output has two numbers for each token: first
- * key, and end of keys.  Positions with a hole are ERR_USAGE; then the rest of the mask is not written. */
+/* sample_mask.c -- computes which keys each token of packed samples sees.  ref/model/forward.c, ref/golden/golden.c
+ * and model/trainer_batch.c call sample_mask.  The output has two numbers for each token: first key, and end of keys.
+ * Positions with a hole are ERR_USAGE; then the rest of the mask is not written.  The mixtures of ref/model/ and
+ * model/ call tokens_without_padding. */
 #include "ref/model/sample_mask.h"
 #include <stddef.h>
 
+/* Skip padding from *first on, then count the tokens up to the next padding.  Without `within` no token is padding. */
 int64_t tokens_without_padding(const int32_t *within, int64_t n, int64_t *first)
 {
     int64_t end = *first;

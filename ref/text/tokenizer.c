@@ -1,8 +1,9 @@
 /* tokenizer.c -- turns texts into tokens and back, by the parts that tokenizer_read.c has read.
  *
- * cli/tokenize.c, cli/sample.c and train/data/ call this file.  A text goes through added tokens, normalizers and
- * splitters; words go to bpe.c.  Functions with a bool return whether there was memory; those at the end return
- * errors, as tokenizer.h says.
+ * cli/tokenize.c, run/speaker.c, train/data/data.c and generate.c call this file.  A text goes through added tokens,
+ * normalizers and splitters; words go to bpe.c.  Functions with a bool return whether there was memory.
+ * tokenizer_open returns ERR_FILE, ERR_FORMAT or ERR_MEMORY.  tokenizer_encode returns ERR_FORMAT if an expression
+ * takes too many steps.  tokenizer_decode returns ERR_USAGE for an id that is no token.  Both return ERR_MEMORY, too.
  */
 #include "ref/text/tokenizer.h"
 #include "ref/text/tokenizer_parts.h"

@@ -1,5 +1,10 @@
 /* sequence.h -- lesson 09: what sequence.c defines.  README.md explains it.
  *
+ * calls.c calls the functions, and check.c compares what they compute.  They
+ * return no errors: course.h ends a device whose call is wrong or that has no
+ * memory, and the judge shows why.  In the source of a course, braces hold
+ * choices: a name, then two texts.  A student's file has one of the two.
+ *
  * All devices call a function together.  There are T tokens, each a row of D
  * numbers.  Between pairs of matrices the tokens are shared: device r has
  * those of {ROWS: block_of(T, W, r)|block_of(T, W, W - 1 - r)}, or none.

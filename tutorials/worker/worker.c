@@ -2,7 +2,10 @@
  *
  * It is compiled together with the student's file and the lesson's calls.c, with nothing of Orrery in it.  Before the
  * student's code runs, the process gives up all rights: it can compute, and read and write one socket.  protocol.h.
- * The program is started once for a run, and makes a process of itself for each device: that is quicker.
+ * emulated_devices/course/serve.c starts the program once for a run, and the program makes a process of itself for
+ * each device: that is quicker.
+ * A mistake of the student's code is sent as ASK_MISUSE with one line of text, and the process ends with status 0.  A
+ * broken socket or wrong words end the process with status 1, without a message.  serve.c reports both to the judge.
  */
 #define _GNU_SOURCE
 #include "worker/cage.h"

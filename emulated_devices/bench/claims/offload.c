@@ -1,4 +1,10 @@
-/* offload.c -- time of an update of offloaded states over that by the host alone. */
+/* offload.c -- time of an update of offloaded states over that by the host alone.
+ *
+ * A claim is a published number in a file of golden/published/; `ours` is the number that this program computes for
+ * the claim.  setting->alone is the group of a single device, on which the update runs.
+ * bench/claims/compare.c calls the function through the table of quantities.c.  Errors are ERR_USAGE for wrong words
+ * or without setting->alone, and ERR_MEMORY; claim->ours has no meaning then.
+ */
 #include "emulated_devices/bench/claims/quantity.h"
 #include "emulated_devices/bench/offload/offload.h"
 

@@ -1,7 +1,9 @@
-/* mistakes.c -- tries the hypotheses, and those that any result can have.
+/* mistakes.c -- tries all hypotheses on a wrong result, in a fixed order, and defines those that fit any operation.
  * recompute/verdict.c calls explain() through mistakes_explainer with the right value of a wrong result.  Each
  * hypothesis makes a tensor, and suspect_explained compares this tensor with the program's.  The words of the best
- * hypothesis end in the result's `mistake`; no words mean that nothing explains it. */
+ * hypothesis end in the result's `mistake`; no words mean that nothing explains it.
+ * Errors are not returned.  Without memory single.failed is ERR_MEMORY, the check ends, and report/singles.c returns
+ * ERR_MEMORY.  A hypothesis whose inputs the program does not have is left out. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -577,8 +579,8 @@ static void try_arrangement(struct suspect *suspect, double *y)
  *     other tensors last   one of the same shape may agree by chance, and there are many
  *     a part of it         only if no mistake explains the whole
  *     narrow sums          fit any small error: they are said if nothing else is
- * Dear ones compute the operation again, dozens of times.  They are left out after some results that none of them
- * explains: first those that come last, then all.
+ * Slow hypotheses, those with `dear` above 0, compute the operation again, dozens of times.  They are left out after
+ * some results that none of them explains: first those with `dear` 1, then those with 2.
  */
 static const struct hypotheses {
     void (*once)(struct suspect *, double *y);                                  /* of the result, or */
@@ -605,12 +607,12 @@ static const struct hypotheses {
     { .once = try_narrow_sums, .last = true },
 };
 
-/* After so many results, one after another, that no dear hypothesis explains, only cheap ones are tried: the check of
+/* After so many results, one after another, that no slow hypothesis explains, only cheap ones are tried: the check of
  * a program that is wrong everywhere must not take many times as long as that of a right one.  A report shows ten. */
 enum { FRUITLESS = 8 };
 
 /* Run all hypotheses in their order.  `last` rows run only while there are no words.  An `ends` row stops the search
- * if it added words.  @return whether a dear hypothesis has said something. */
+ * if it added words.  @return whether a slow hypothesis has said something. */
 static bool try_all(struct suspect *suspect, int fruitless, double *y)
 {
     bool explained = false;

@@ -1,5 +1,7 @@
 /* mistakes.h -- which mistake explains a wrong result.  Inside check/ only.
  *
+ * A struct single is the check that recomputes one operation's result at a time from the program's own inputs
+ * (recompute/single.h).  A struct suspect is a wrong result of such a check while hypotheses are tried on it.
  * Every mistake is a hypothesis: a row with its words, the passes that can have it, and its switches; and a function
  * that makes what a pass gives with these switches, from the program's own inputs.  A hypothesis is taken if what it
  * makes agrees with the program's result within the operation's bounds, where the right result does not.  If two
@@ -11,8 +13,10 @@
  *     another input or weight    inputs.c: of any operation
  *     mistakes of any result     mistakes.c: zeros, factors, a summand lost, sums in a narrow format;
  *                                arrangement.c: rows, columns or heads in other places, copies that take turns
- * recompute/ calls the explainer for each wrong result; the tables and functions here are for the files of mistakes/
- * only.  A hypothesis leaves the result's numbers alone and writes its own to a work tensor.
+ * recompute/verdict.c calls the explainer (explainer.h) for each wrong result.  The tables and functions here are for
+ * the files of mistakes/ and for tests.  A hypothesis leaves the result's numbers alone and writes its own to a work
+ * tensor.
+ * No function returns an error.  Without memory, single.failed becomes ERR_MEMORY; whoever runs the check returns it.
  */
 #ifndef ORRERY_SINGLE_MISTAKES_H
 #define ORRERY_SINGLE_MISTAKES_H
@@ -159,10 +163,11 @@ double suspect_clip_factor(const struct suspect *, const struct clipping *);
  *  the program shows elsewhere that this factor is none of the gradient. */
 void suspect_clipping(struct suspect *, const struct stepping *, struct clipping, bool any, double *y);
 
+/** Free the notes that diagnoses share.  The check calls this once at its end, through mistakes_explainer.forget. */
 void suspect_forget(struct single_notes *);
 
-/** Count wrong results that no dear hypothesis has explained, one after another.  NULL: no memory, and single.failed
- *  is set. */
+/** The number of wrong results, one after another, that no slow hypothesis has explained.  mistakes.c says which are
+ *  slow (`dear`) and changes the number.  NULL: no memory, and single.failed is set. */
 int *suspect_fruitless(struct single *);
 
 /** Offer the mistakes of the step whose result is suspected. */

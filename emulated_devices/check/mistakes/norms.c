@@ -17,7 +17,7 @@ struct single_notes {
     int steps;
     bool copies_known;
     struct suspect_copies copies;
-    int fruitless;                      /* results that no dear hypothesis has explained, since the last that one did */
+    int fruitless;                      /* results that no slow hypothesis has explained, since the last that one did */
 };
 
 /* The owner of the notes calls this once, when the check ends. */

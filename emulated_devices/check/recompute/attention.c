@@ -1,5 +1,10 @@
 /* attention.c -- causal attention, in some layers to a window of the last keys, forward and backward.
  *
+ * The file computes attention in fp64 from a program's own inputs.  For each element it bounds the error that the
+ * program's rounding may cause.  `off` is such a bound, to first order.  A bound by steps (STEPS) lets a program store
+ * the numbers between the steps of attention.  FUSED allows only what is listed below as always allowed.  `tiny` is
+ * half the smallest step of the program's format, by which underflow may change a subnormal number.
+ *
  * Of one query, with keys j: scores x_j, probabilities p_j, y = sum of p_j v_j.  If score j is off by e_j, p_j is off
  * by the part e_j - (sum of p e) of itself, so y is off by at most the sum of p_j e_j |v_j - y|: first order, in which
  * errors common to all scores cancel.  Backward, with a_j = dy . v_j and d = sum of p_j a_j, the gradient of x_j is
@@ -15,8 +20,9 @@
  * from the y that is stored, even if that is wrong; as in T. Dao et al., "FlashAttention", arXiv:2205.14135.  By steps:
  * scores and a_j are stored twice, and so are the gradients of each query head before those of heads that share a key
  * head are added.  Each of these that is subnormal is off by `tiny`, times what it is multiplied by.
- * walk.c runs the passes.  Rows of heads are independent, so OpenMP threads share the heads; each thread has scratch
- * of its own.  The batch or a tile of whole sequences is computed at once.
+ * walk.c runs the passes, through single_attention and its variants in the table of replay.c.  Without memory
+ * single.failed is ERR_MEMORY, and the results must not be used.  Rows of heads are independent, so OpenMP threads
+ * share the heads; each thread has scratch of its own.  The batch or a tile of whole sequences is computed at once.
  */
 #include "ref/model/transformer.h"
 #include "emulated_devices/check/recompute/parts.h"

@@ -1,15 +1,16 @@
-/* copies.h -- tensors that are right by their own inputs: copies that differ by more than a few roundings, where what
- * ranks compute them from differs, too; and subnormal numbers.
+/* copies.h -- accepts two kinds of tensors that are right by their own inputs, though the comparison objects to them.
  *
- * A result that is what its own inputs give on each rank (singles.h) is right, however far apart its copies are.  Of
- * passes after the first a program shows gradients only, and nothing that they are computed from.  Their copies may be
- * four times as far apart as those of the first pass's gradients that are right so: in 160 right runs
- * (docs/checking/bugs.md, `order apart`) of 2 and 12 layers they were at most 2.6 times as far apart.
+ * The first kind: copies of a tensor on several ranks differ by more than a few roundings.  The reason is that the
+ * inputs of each rank differ, too.  If each rank's copy is what its own inputs give (singles.h), the tensor is right,
+ * however far apart the copies are.  After the first pass a program shows gradients, but no inputs of these gradients.
+ * So copies of a later gradient may be four times as far apart as the copies of right gradients in the first pass.  In
+ * 160 right runs of 2 and 12 layers (docs/checking/bugs.md, `order apart`) they were 2.6 times as far apart at most.
  *
- * Bounds of golden files come from twins that move each subnormal number of fp16 by one step.  A program that stores
- * what is inside operations moves it several times: of 500 right runs without a loss scale 17 had a tensor beyond its
- * bound, by 1.4 at most (golden/clean/).  So a tensor that its own inputs give has twice the bound if it is subnormal.
- * emulated_devices/cli/check.c calls it after singles_check.
+ * The second kind: the root mean square of a tensor is subnormal in fp16.  Bounds of golden files come from twins,
+ * which move each subnormal number by one step.  A program that stores results inside operations rounds such a number
+ * several times.  In 500 right runs without a loss scale 17 had a tensor beyond its bound, by a factor of 1.4 at most
+ * (golden/clean/).  So a subnormal tensor that its own inputs give has twice the bound.
+ * emulated_devices/cli/check.c calls copies_explain after singles_check and before the report.  No error is possible.
  */
 #ifndef ORRERY_COPIES_H
 #define ORRERY_COPIES_H
@@ -17,7 +18,7 @@
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/singles.h"
 
-/** Findings that are explained so hold. */
+/** Turn the findings DIFFERS and COPIES of such tensors into HOLDS or OPEN, and count the result anew. */
 void copies_explain(struct check_result *, const struct singles *);
 
 #endif

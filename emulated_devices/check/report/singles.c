@@ -1,6 +1,11 @@
 /* singles.c -- gives recompute/ the program's tensors, collects the verdicts, and judges copies rank by rank.
- * emulated_devices/cli/check.c calls singles_check once for a dump, and singles_find_parts or singles_check_copy
- * for single results.  Files are read each time a tensor is asked for. */
+ *
+ * ACTUAL is the dump of the program that `orrery check` judges.  A single is one operation's result, judged by the
+ * operation's own inputs in ACTUAL (recompute/single.h).
+ * emulated_devices/cli/check.c calls singles_check once for a dump, and singles_check_copy for results whose copies
+ * differ.  singles_find_parts is in singles_find.c and calls singles_check_copy, too.  Files are read each time a
+ * tensor is asked for.  Errors are ERR_FILE, ERR_FORMAT and ERR_MEMORY; then `out` is empty, and there is nothing to
+ * free. */
 #include "emulated_devices/check/report/singles.h"
 #include "emulated_devices/check/report/diagnose.h"
 #include "emulated_devices/check/mistakes/explainer.h"

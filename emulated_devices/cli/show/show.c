@@ -1,4 +1,11 @@
-/* show.c -- `orrery show`: pictures of what is registered. */
+/* show.c -- `orrery show TOPIC`: draws a scheme, schedule, collective or plan as text, without training.
+ *
+ * A topic is the word behind `show`; the table below has each topic's word, help and function.  cli/main.c calls
+ * command_show, through the list of cli/commands.h.  Topics draw to the standard output; some also write a file that
+ * an option such as --svg names.
+ * An unknown topic is ERR_USAGE, and the message has the nearest word.  Without a topic the list of topics is printed,
+ * and *status is 2.  All other errors are those of the topic's function.
+ */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/show/schedule.h"
 

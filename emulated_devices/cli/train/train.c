@@ -1,4 +1,13 @@
-/* train.c -- `orrery train`, `infer` and `plan`: read the words, then start the devices or be one. */
+/* train.c -- `orrery train`, `infer` and `plan`: read the words, then start the devices or be one.
+ *
+ * The words are the strings of the command line behind the command's name, with those of --config in front.
+ * cli/main.c calls the three command functions, through the list of cli/commands.h.  Each device's process calls
+ * command_train or command_infer again, under the launcher.
+ * run/session.c makes the outputs: reports, logs and checkpoints.  `plan` and --dry-run print on rank 0 only.
+ * *status is changed if devices have printed their own errors, or a signal has stopped the run.  Wrong words are
+ * ERR_USAGE or ERR_PLAN; other errors come from files, memory and the run.  All that was opened is closed before an
+ * error is returned.
+ */
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/run/session.h"
 #include <stdlib.h>
@@ -47,6 +56,7 @@ static enum error_code launch_checked(struct train_options *options, int argc, c
     return e ? e : launch_words(options, argc, argv, status, err);
 }
 
+/* Choose the way of the run: only plan it, run all devices in this process, be one device, or start the devices. */
 static enum error_code train_train_run(const struct run_kind *kind, int argc, char **argv, int *status,
                                        struct error *err)
 {

@@ -1,6 +1,7 @@
 /* link.c -- turns the table of a part into lists of steps for forward and backward.  model/stage.c links its layers,
  * and bench/schemes/tensor_predict.c links single layers.  Too many nodes, or a node that reads what nobody has
- * made, are ERR_PLAN.  The functions compute nothing on a device. */
+ * made, are ERR_PLAN.  The functions compute nothing on a device.  The seams are the schemes over tp, cp and ep that a
+ * part calls (schemes/seams.h).  The schemes say which tensors a call keeps, and how large buffers are. */
 #include "emulated_devices/model/link/link.h"
 #include "ref/model/kinds.h"
 #include "ref/model/family.h"

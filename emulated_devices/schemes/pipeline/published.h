@@ -1,6 +1,7 @@
 /* published.h -- bubble rates of settings that papers printed, to check schedules and timer.
  *
  * The numbers of P. Qi et al., arXiv:2401.10241, table 5, are in golden/published/zero-bubble.txt.
+ * cli/bench/schedules.c, bench/claims/bubble.c and tests/devices/test_schedule_tables.c call these functions.
  */
 #ifndef ORRERY_PIPELINE_PUBLISHED_H
 #define ORRERY_PIPELINE_PUBLISHED_H

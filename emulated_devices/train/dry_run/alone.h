@@ -1,4 +1,5 @@
-/* alone.h -- how long one device would need for the step of a plan. */
+/* alone.h -- how long one device would need for the step of a plan.
+ * run/session.c and run/plan.c call alone_step_time to compare a plan's step with the step of one device. */
 #ifndef ORRERY_ALONE_H
 #define ORRERY_ALONE_H
 

@@ -1,6 +1,10 @@
-/* space.c -- the table of all dimensions: how each value changes a plan, and what the value is called.  The callers
- * are cases.c and covering.c.  A value that fits no plan is refused by plan_check, or here where a combination would
- * waste time. */
+/* space.c -- the table of all dimensions of the test cases: how each value changes a plan, and the value's name.
+ *
+ * A dimension is one thing that differs from case to case, such as the mesh, the model or the schedule.  cases.c opens
+ * the space and makes plans of choices; verify/jobs/schemes.c asks for names.  covering.c calls space_check through the
+ * pointer that cases.c hands to it.
+ * space_open reports ERR_MEMORY.  space_check returns ERR_PLAN if plan_check refuses a choice.  A combination that
+ * would only waste time is ERR_USAGE.  covering.c leaves out the choice in both cases. */
 #include "emulated_devices/verify/cases/space.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "emulated_devices/verify/cases/case.h"

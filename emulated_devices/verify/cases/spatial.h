@@ -1,4 +1,5 @@
-/* spatial.h -- checks an operation on tiles of the sphere (schemes/spatial): beside ref/sphere, and what it sends. */
+/* spatial.h -- checks an operation on tiles of the sphere (schemes/spatial): beside ref/sphere, and what it sends.
+ * verify/jobs/spatial.c (`orrery verify spatial`) and tests/devices/test_spatial.c call verify_tiling. */
 #ifndef ORRERY_VERIFY_SPATIAL_H
 #define ORRERY_VERIFY_SPATIAL_H
 

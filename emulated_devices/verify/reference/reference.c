@@ -1,7 +1,13 @@
 /* reference.c -- the one-device run and its twin: opening, a step's gradients, the optimizer's step, following
- * devices.  The callers on rank 0 are compare.c and watch.c.  Errors are ERR_MEMORY, or ERR_PLAN for a tensor that
- * no probe knows.  Bounds are in reference_bounds.c, projections in reference_low_rank.c, outer steps in
- * reference_outer.c. */
+ * devices.
+ *
+ * The truth is the one-device run without errors.  The twin is the same run with random errors of the size of rounding;
+ * its distance from the truth gives the bounds.  A replica is a copy of the model that trains apart from the others.
+ * On rank 0 verify/cases/case.c, run/session.c and run/golden.c open and close the reference; compare.c and watch.c
+ * compute its steps.  Errors are ERR_MEMORY, ERR_PLAN for a tensor that no probe knows, and ERR_CHECK from a projection
+ * without singular vectors.  A failed reference_open leaves nothing to close; after a failed step reference_close frees
+ * all.
+ * Bounds are in reference_bounds.c, projections in reference_low_rank.c, outer steps in reference_outer.c. */
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/reference_bounds.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"

@@ -4,6 +4,11 @@
  * Its config.json has the keys of GPTConfig, beside a model_type of ours.  Sizes and an epsilon that are fixed in the
  * class are written where a model has others.
  *
+ * ref/model/config_json/config_json.c reads and writes the file by this family's row.  A CONFIG_BOTH key is read and
+ * written; a CONFIG_TO key is only read.  nanogpt_to_json writes the CONFIG_TO keys whose values differ from the class.
+ * ref/model/config.c and verify/cases/models.c name the family, too.  A wrong file is ERR_FORMAT, from the reading of
+ * keys or from nanogpt_finish.  nanogpt_to_json returns false without memory.
+ *
  * Source  A. Karpathy, "nanoGPT", 2022, model.py
  */
 #include "ref/model/families/shared.h"

@@ -3,6 +3,9 @@
  * Kernels are compiled with -fsanitize=thread, which calls a function before each access; and with alignment, which
  * calls one where an address is not aligned, even if the compiler reads only parts of what is there.  The functions
  * are ours (hooks.cpp), and the sanitizers' own libraries are not linked.  Blocks run one after the other.
+ * hooks.cpp and shadow.cpp call the functions of the other files, in the order of the kernel's events.
+ * course/kernel_file.c, tutorials/worker/kernel.h and tests/devices/cuda/test_judge.c read the reports.
+ * What is wrong in a kernel becomes a report; no function returns an error.
  *
  *   places.cpp   what an address is: an allocation, a shared array, a stack, nothing of the device's
  *   order.cpp    which accesses are ordered: by barriers, by warps that meet, by fences and atomics
@@ -81,13 +84,24 @@ void places_begin();
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
+/* Threads are numbered in their block.  hooks.cpp calls these functions when the event happens, and shadow.cpp calls
+ * order_stamp and asks the three questions below. */
+
+/* A launch begins: packages at words of memory are forgotten, because earlier launches are before all that follows. */
 void order_begin_launch();
+/* A block of so many threads begins, in phase 0. */
 void order_begin_block(int threads);
+/* All threads of the block that have not ended have met in __syncthreads: a new phase begins. */
 void order_barrier();
+/* The thread has returned from the kernel and takes part in no later barrier. */
 void order_ends(int thread);
+/* The lanes of `mask` have met in __syncwarp; `first` is the thread of the warp's lane 0. */
 void order_warp(int first, unsigned mask);
+/* The thread has passed a fence, for the threads of its block or of the device. */
 void order_fence(int thread, enum scope);
+/* The thread has used the word at this address by an atomic: it takes and leaves packages there. */
 void order_atomic(int thread, const void *, enum scope);
+/* Fill in who does an access, and when: launch, block, phase, warp, lane and clock of the thread. */
 void order_stamp(access *, int thread);
 uint32_t order_open_lanes(const access &, int thread);  /* those that are not before what the thread does now */
 bool order_is_silent(uint32_t block);   /* an earlier block, of which no other one can know */
