@@ -102,7 +102,7 @@ test_rates_of_steps() {
     run train --check ./own.safetensors --tp 2 --optimizer adamw --dump good/;      expect_status 0
     run check own.safetensors good;                             expect_status 0; expect_silent
     run train --check ./late.safetensors --tp 2 --optimizer adamw --dump bad/;      expect_status 0
-    run check own.safetensors bad;                              expect_status 3; expect_error 'adamw/2/weight/.* differs'; expect_out 'the step is 0\.5000 of what it must be, as by another learning rate'
+    run check own.safetensors bad;                              expect_status 3; expect_error 'adamw/2/weight/.* differs'; expect_out 'the learning rate is that of the step before'
     refused 2 '--lr: --lr-file has the rate of each step' --out out/own.safetensors --batch tokens.safetensors --lr-file rates --lr 1
     refused 2 '--lr-file: has rates of 3 steps; --steps asks for 2' --out out/own.safetensors --batch tokens.safetensors --lr-file rates --steps 2
     refused 2 '--min-lr: needs --lr-schedule' --out out/own.safetensors --batch tokens.safetensors --min-lr 1
