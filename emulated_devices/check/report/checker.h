@@ -81,8 +81,8 @@ void check_result_free(struct check_result *);
  * @param checked  its name and bound are set; what was found before is forgotten.
  * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
  */
-enum error_code checker_compare(const struct golden *, const struct actual *, struct tensor truth, struct checked *,
-                                enum dtype format, struct error *);
+enum error_code checker_compare(const struct golden *, const struct actual *, struct tensor truth,
+                                struct checked *checked, enum dtype format, struct error *);
 
 /** Count the findings, and find the first that fails and the one nearest to its bound, again: some have changed. */
 void check_result_count(struct check_result *);

@@ -22,7 +22,7 @@
  * @param rounding  the parts of sums are those of the bounds.
  * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY: the result is as before, or partly judged again.
  */
-enum error_code passes_judge(const struct golden *, const struct actual *, enum dtype format, struct rounding,
+enum error_code passes_judge(const struct golden *, const struct actual *, enum dtype format, struct rounding rounding,
                              const struct singles *, struct check_result *, struct error *);
 
 #endif
