@@ -17,6 +17,7 @@
 static const char *const operation_name[OP_COUNT] = {
     [OP_NORM] = "norm", [OP_LATENT_NORM] = "norm", [OP_MATRIX] = "matrix", [OP_HEAD_NORM] = "head norm",
     [OP_ROTARY] = "rotary", [OP_ROUTE] = "route", [OP_MIXTURE] = "mixture",
+    [OP_GATE] = "gate",
 };
 
 /* Add a parameter: its shape, and its parts in files, in order of its rows. */
@@ -35,13 +36,19 @@ static void names_add_param(cJSON *parameters, const struct param_spec *spec)
     }
 }
 
+/* Whether a model has a node: the option, or the factor, that the node stands for. */
+static bool names_have(const struct model_config *config, const struct node *node)
+{
+    return model_has(config, node->when) && (node->op != OP_SCALE || model_has_factor(config, node->factor));
+}
+
 struct part_slots { const struct model_config *config; const struct node *nodes; int layer; char before[32]; };
 
-/* The activation that is in a slot.  A node whose option the model has not passes its first input on. */
+/* The activation that is in a slot.  A node that the model has not passes its first input on. */
 static void slot_name(const struct part_slots *part, const char *slot, char *name, size_t size)
 {
     for (const struct node *n = part->nodes; n->op != OP_END; n++)
-        if (n->out && strcmp(n->out, slot) == 0 && !model_has(part->config, n->when))
+        if (n->out && strcmp(n->out, slot) == 0 && !names_have(part->config, n))
             return slot_name(part, n->in[0], name, size);
     if (strcmp(slot, "in") == 0) snprintf(name, size, "%s", part->before);
     else if (part->layer < 0) snprintf(name, size, "%s", slot);
@@ -67,7 +74,7 @@ static void names_add_node(cJSON *rows, const struct part_slots *part, const str
 static void names_add_part(cJSON *rows, const struct part_slots *part)
 {
     for (const struct node *n = part->nodes; n->op != OP_END; n++)
-        if (n->out && model_has(part->config, n->when)) names_add_node(rows, part, n);
+        if (n->out && names_have(part->config, n)) names_add_node(rows, part, n);
 }
 
 /* Add all parts in order; the last slot of each is the next one's "in". */

@@ -82,6 +82,33 @@ def watch(module, seen, chosen):
     return lambda: module.__dict__.pop("forward", None)
 
 
+def watch_product(module, inside, seen):
+    """Have seen(tensor) called for the product of another tensor and the result of a module inside.  @return what takes it back"""
+    torch = __import__("torch")
+    results, inner = [], module.forward
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            if getattr(func, "__name__", "") in ("mul", "__mul__", "__rmul__") and any(a is r for a in args for r in results):
+                seen(result)
+            return result
+
+    def watched(*args, **kwargs):
+        results.clear()
+        with Mode():
+            return inner(*args, **kwargs)
+
+    handle = inside.register_forward_hook(lambda _m, _i, out: results.append(out))
+    module.forward = watched
+
+    def take_back():
+        handle.remove()
+        module.__dict__.pop("forward", None)
+
+    return take_back
+
+
 class Choices:
     """Which experts the tokens of the batch have chosen, and the rows of ours that they therefore are."""
 

@@ -55,7 +55,7 @@ class _Reader:
         self.mixtures = {}                                          # layer -> Mixture
         self.renamed = {}                                           # prefix in files -> in the model, of mixtures
         self.taken = {}                                             # their parameter -> {row: (ours, row)}, or a list of Places
-        self.watches, self.left_out = [], []
+        self.watches, self.products, self.left_out = [], {}, []
 
     # ---- parameters -------------------------------------------------------------------------------------------------------------------------
 
@@ -185,12 +185,33 @@ class _Reader:
 
     def _activation(self, node):
         if node["by"] == "rotary":
-            return not self.told["latent"]                          # latents' heads have an order of their own
+            return True                                             # the recorder's hook of attention
         if node["by"] == "head norm":
             return self._normed_heads(node)
         if node["by"] in ("mixture", "route"):
             return self._of_mixture(node)
+        if node["by"] == "gate":
+            return self._gated(node)
+        if node is self.told["nodes"][-1] and node["out"] != "logits":
+            return self.watch(node["out"], "", "output", self.ours[self.writer["logits"]["parameter"]]["rows"])
         return self._written(node) or self._ends(node) or self._read(node["out"])
+
+    def _gated(self, node):
+        """Shared experts' result times their gate: a product inside the module of the mixture."""
+        found = self.of_weight(self.writer[node["in"][0]]["parameter"])
+        if not found or node["layer"] not in self.mixtures:
+            return False
+        self.products[node["out"]] = (self.mixtures[node["layer"]].module.rpartition(".")[0], found[0][0].rpartition(".")[0], self.width)
+        return True
+
+    def _turned(self):
+        """Ours of each column of a head with latents: the turned ones first, neighbours pair by pair."""
+        if not self.told["latent"]:
+            return None
+        A, rope = self.told["head_width"], self.model.config.qk_rope_head_dim
+        i = np.arange(rope)
+        theirs = i // 2 + i % 2 * (rope // 2) if getattr(self.model.config, "rope_interleave", False) else i
+        return np.argsort(np.concatenate([A - rope + theirs, np.arange(A - rope)]))
 
     def names(self):
         told = self.told
@@ -203,7 +224,7 @@ class _Reader:
         for node in (n for n in told["nodes"] if n["kept"]):
             if not self._activation(node):
                 self.left_out.append(node["out"])
-        rotated = {n["layer"] for n in told["nodes"] if n["by"] == "rotary" and not told["latent"]}
+        rotated = {n["layer"] for n in told["nodes"] if n["by"] == "rotary"}
         attention = {w.module.rpartition(".")[0]: int(w.name.split(".")[1]) for w in self.watches if w.name.endswith(".attn.out")}
         return Names(self.places, self.watches, {m: i for m, i in attention.items() if i in rotated}, self.heads,
-                     mixtures=list(self.mixtures.values()), left_out=self.left_out)
+                     mixtures=list(self.mixtures.values()), products=self.products, turned=self._turned(), left_out=self.left_out)

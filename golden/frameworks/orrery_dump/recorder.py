@@ -136,6 +136,11 @@ class Recorder:
         self._hook_attention()
         for mixture in self.names.mixtures:
             self._hook_experts(mixture)
+        for name, (module, inside, width) in self.names.products.items():
+            if module in self.modules:
+                watch = known.Watch(name, module, "output", width, np.arange(width))
+                take_back = experts.watch_product(self.modules[module], self.modules[inside], lambda t, w=watch: self._saw(w, t))
+                self.handles.append(types.SimpleNamespace(remove=take_back))
 
     def _hook_experts(self, mixture):
         """Rows of each expert, and which tokens they are."""
@@ -191,17 +196,17 @@ class Recorder:
         self.handles.append(type("Restore", (), {"remove": staticmethod(lambda: functions.__setitem__(kind, inner) if registered else functions.__delitem__(kind))}))
 
     def _saw(self, watch, t):
-        t = t[watch.item] if isinstance(t, (tuple, list)) else t
+        t = t.logits if hasattr(t, "logits") else t[watch.item] if isinstance(t, (tuple, list)) else t
         self._keep_both(watch, t, turn=self._tokens_first(watch, t))
 
     def _tokens_first(self, watch, t):
         """What brings [sequences, heads, tokens, width] to [sequences, tokens, heads, width]."""
-        if not watch.heads or t.ndim != 4 or self.now is None:
+        if t.ndim != 4 or self.now is None:
             return lambda x: x
-        tokens, turned = len(self.now["positions"]), tuple(t.shape[1:3])
-        if tokens == watch.heads and turned == (tokens, tokens):    # the view of a projection's result has its rows apart
+        heads, tokens, turned = watch.heads or 1, len(self.now["positions"]), tuple(t.shape[1:3])
+        if tokens == heads and turned == (tokens, tokens):    # the view of a projection's result has its rows apart
             return (lambda x: x.transpose(1, 2)) if t.stride(1) < t.stride(2) else (lambda x: x)
-        return (lambda x: x.transpose(1, 2)) if turned == (watch.heads, tokens) else (lambda x: x)
+        return (lambda x: x.transpose(1, 2)) if turned == (heads, tokens) else (lambda x: x)
 
     def see(self, name, t=None, *, heads=None, order="bhsd", explicit=None):
         """Keep a tensor that is no module's input or output, and its gradient.
@@ -221,8 +226,11 @@ class Recorder:
         for piece, x, start, count in zip("qkv", heads, (0, H * A, (H + K) * A), (H * A, K * A, K * A)):
             if x.shape[order.index("h")] * A > count:
                 raise DumpError(f"{name}: {x.shape[order.index('h')]} heads of {piece}, but the model has {count // A}: pass those that are not repeated")
-            w = known.Watch(name, "", "", (H + 2 * K) * A, np.arange(start, start + count), piece)
-            self._keep_both(w, x, explicit, lambda y: y.permute(to).flatten(2))
+            cols = np.arange(start, start + count)
+            if self.names.turned is not None and piece != "v":
+                cols = (cols.reshape(-1, A)[:, self.names.turned]).reshape(-1)
+            w = known.Watch(name, "", "", (H + 2 * K) * A, cols, piece)
+            self._keep_both(w, x, explicit, lambda y: _widened(y.permute(to), A).flatten(2))
 
     def _keep_both(self, watch, t, explicit=None, turn=lambda x: x):
         if self.now is None:
@@ -407,6 +415,11 @@ class Recorder:
 def _kept(t):
     """A copy of a tensor's numbers, which the program may change later."""
     return t.detach().clone()
+
+
+def _widened(t, width):
+    """Heads of values that are narrower than queries, with ours' zeros beside them."""
+    return t if t.shape[-1] == width else __import__("torch").nn.functional.pad(t, (0, width - t.shape[-1]))
 
 
 def _float32():
