@@ -174,6 +174,8 @@ class Recorder:
         """Queries and keys after rotary positions are no module's result; transformers hands them to a registered function."""
         if not any(m in self.modules for m in self.names.layers) or not hasattr(_unwrapped(self.model), "config"):
             return
+        for m in (m for m in self.names.layers if hasattr(self.modules.get(m), "_attn")):
+            self._hook_own_attention(self.modules[m], f"h.{self.names.layers[m]}.attn.rotated")
         config = _unwrapped(self.model).config
         kind = getattr(config, "_attn_implementation", None)
         try:
@@ -194,6 +196,17 @@ class Recorder:
 
         functions[kind] = watched
         self.handles.append(type("Restore", (), {"remove": staticmethod(lambda: functions.__setitem__(kind, inner) if registered else functions.__delitem__(kind))}))
+
+    def _hook_own_attention(self, module, name):
+        """GPT-J's attention is a method of its own."""
+        inner = module._attn
+
+        def watched(query, key, value, *args, **kwargs):
+            self.see(name, heads=(query, key, value))
+            return inner(query, key, value, *args, **kwargs)
+
+        module._attn = watched
+        self.handles.append(types.SimpleNamespace(remove=lambda: module.__dict__.pop("_attn", None)))
 
     def _saw(self, watch, t):
         t = t.logits if hasattr(t, "logits") else t[watch.item] if isinstance(t, (tuple, list)) else t
