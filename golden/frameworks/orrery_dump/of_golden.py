@@ -192,7 +192,7 @@ class _Reader:
             return self._of_mixture(node)
         if node["by"] == "gate":
             return self._gated(node)
-        if node is self.told["nodes"][-1] and node["out"] != "logits":
+        if node is self.told["nodes"][-1] and node["out"] != "logits" and "logits" in self.writer:
             return self.watch(node["out"], "", "output", self.ours[self.writer["logits"]["parameter"]]["rows"])
         return self._written(node) or self._ends(node) or self._read(node["out"])
 

@@ -174,9 +174,9 @@ class Recorder:
         """Queries and keys after rotary positions are no module's result; transformers hands them to a registered function."""
         if not any(m in self.modules for m in self.names.layers) or not hasattr(_unwrapped(self.model), "config"):
             return
-        for m in (m for m in self.names.layers if hasattr(self.modules.get(m), "_attn")):
-            self._hook_own_attention(self.modules[m], f"h.{self.names.layers[m]}.attn.rotated")
         config = _unwrapped(self.model).config
+        for m in (m for m in self.names.layers if hasattr(config, "rotary_dim") and hasattr(self.modules.get(m), "_attn")):
+            self._hook_own_attention(self.modules[m], f"h.{self.names.layers[m]}.attn.rotated")
         kind = getattr(config, "_attn_implementation", None)
         try:
             from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
