@@ -55,6 +55,8 @@ class _Reader:
         self.mixtures = {}                                          # layer -> Mixture
         self.renamed = {}                                           # prefix in files -> in the model, of mixtures
         self.taken = {}                                             # their parameter -> {row: (ours, row)}, or a list of Places
+        last = self.writer.get("logits", {}).get("parameter")
+        self.head_weights = [part["name"] for part in self.ours[last]["parts"]] if last else []
         self.watches, self.products, self.left_out = [], {}, []
 
     # ---- parameters -------------------------------------------------------------------------------------------------------------------------
@@ -64,6 +66,8 @@ class _Reader:
         for there, here in self.renamed.items():
             if name.startswith(there):
                 return here + name[len(there):]
+        if name in self.head_weights and name not in self.shapes and self.head():
+            return self.head() + ".weight"                          # files of some families call it otherwise
         return name
 
     def _find_experts(self):

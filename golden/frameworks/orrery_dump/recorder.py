@@ -175,8 +175,6 @@ class Recorder:
         if not any(m in self.modules for m in self.names.layers) or not hasattr(_unwrapped(self.model), "config"):
             return
         config = _unwrapped(self.model).config
-        for m in (m for m in self.names.layers if hasattr(config, "rotary_dim") and hasattr(self.modules.get(m), "_attn")):
-            self._hook_own_attention(self.modules[m], f"h.{self.names.layers[m]}.attn.rotated")
         kind = getattr(config, "_attn_implementation", None)
         try:
             from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
@@ -185,7 +183,7 @@ class Recorder:
         layer_of = {id(self.modules[m]): i for m, i in self.names.layers.items() if m in self.modules}
         own = sys.modules[type(next(self.modules[m] for m in self.names.layers if m in self.modules)).__module__]
         inner = functions[kind] if kind in functions else getattr(own, "eager_attention_forward", None) if kind == "eager" else None
-        if inner is None or "rope" not in json.dumps(list(config.to_dict())):
+        if inner is None or not any(key in json.dumps(list(config.to_dict())) for key in ("rope", "rotary")):
             return
         registered = kind in functions
 
@@ -196,17 +194,6 @@ class Recorder:
 
         functions[kind] = watched
         self.handles.append(type("Restore", (), {"remove": staticmethod(lambda: functions.__setitem__(kind, inner) if registered else functions.__delitem__(kind))}))
-
-    def _hook_own_attention(self, module, name):
-        """GPT-J's attention is a method of its own."""
-        inner = module._attn
-
-        def watched(query, key, value, *args, **kwargs):
-            self.see(name, heads=(query, key, value))
-            return inner(query, key, value, *args, **kwargs)
-
-        module._attn = watched
-        self.handles.append(types.SimpleNamespace(remove=lambda: module.__dict__.pop("_attn", None)))
 
     def _saw(self, watch, t):
         t = t.logits if hasattr(t, "logits") else t[watch.item] if isinstance(t, (tuple, list)) else t
