@@ -70,7 +70,7 @@ struct notes {
     struct safetensors_pair pair[MOST_PAIRS];
     struct { char key[48], value[400]; } text[MOST_PAIRS];
     int count;
-    char *config;
+    char *config, *names;
 };
 
 static void make_note(struct notes *notes, const char *value, const char *key)
@@ -132,8 +132,10 @@ static enum error_code make_describe(struct notes *notes, const struct golden *g
         note_optimizer(notes, request->optimizer[i], &request->hyper[i]);
     }
     make_note(notes, text, "optimizers");
-    const enum error_code e = model_config_text(&golden->config, &notes->config, err);
+    enum error_code e = model_config_text(&golden->config, &notes->config, err);
+    if (!e) e = golden_names_text(&golden->config, &notes->names, err);
     notes->pair[notes->count++] = (struct safetensors_pair){ "config", notes->config };
+    notes->pair[notes->count++] = (struct safetensors_pair){ "names", notes->names };
     return e;
 }
 
@@ -351,7 +353,7 @@ enum error_code golden_make(const struct golden *golden, const struct golden_req
     if (!e) e = make_describe(n, golden, request, err);
     if (!e) e = ref_golden_make(golden, request, &list, n, tensors, err);
     golden_tensors_free(&list);
-    if (n) free(n->config);
+    if (n) free(n->config), free(n->names);
     free(n);
     return e;
 }

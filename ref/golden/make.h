@@ -54,4 +54,10 @@ void golden_tensors_free(struct golden_tensors *);
  *  @return OK or ERR_MEMORY. */
 enum error_code golden_add_masks(struct golden_tensors *, const struct golden *, struct error *);
 
+/** The text of the metadata "names": JSON with the tensors of each parameter in files of transformers, and the nodes
+ *  that write the activations.
+ *  @param[out] text  for free(); NULL on failure.
+ *  @return OK or ERR_MEMORY. */
+enum error_code golden_names_text(const struct model_config *, char **text, struct error *);
+
 #endif

@@ -77,6 +77,17 @@ test_dropout_and_its_masks() {
     ! grep -q '"mask/1/embedding"' own.safetensors || complain 'a Llama has no dropout of embeddings'
 }
 
+# The recorder for PyTorch finds modules by these names; llama-tiny has queries, keys and values as three tensors in files.
+test_names_of_parameters_and_nodes() {
+    make_text
+    run golden make --out own.safetensors --model llama-tiny --text "$text" --sequences 2 --tokens 3 --steps 1;   expect_status 0
+    tr -d '\\' <own.safetensors >plain
+    grep -aq '"name":"model.layers.0.self_attn.k_proj.weight","rows":[0-9]*,"apart":1,"first":0' plain || complain 'no part of a parameter'
+    grep -aq '"out":"h.1.ln_1","by":"norm","layer":1,"kept":true,"parameter":"model.layers.1.input_layernorm.weight","in":\["h.0.out"\]' plain ||
+        complain 'no norm that reads the layer before'
+    ! grep -aq '"out":"h.0.attn.normed"' plain || complain 'a Llama norms no heads'
+}
+
 # A GPT-2 and a Llama of the seeded program, whose two layers take a second: seeded gpt2|llama
 seeded() { "${CC:-cc}" -O1 "$top"/golden/bugs/*.c -lm -o buggy && ./buggy model $1 model || complain 'golden/bugs does not build'; }
 

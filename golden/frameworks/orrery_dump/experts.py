@@ -1,4 +1,4 @@
-"""What each expert of a mixture computes in transformers' GPT-OSS: steps inside one module, so no module's result.
+"""What each expert of a mixture computes in transformers: steps inside one module, so no module's result.
 
 A torch function mode sees every call inside the module that has all experts.  The product with an expert's matrix, or the sum with its bias, shows
 the expert by where in the module's parameters the operand lies; the rows are the tokens that were last taken from the module's input.
@@ -16,7 +16,7 @@ class Mixture:
     """A layer's experts: where they are, and what their tensors are in ours."""
     layer: int
     module: str                                 # that has all experts
-    router: str                                 # whose result is (logits, weights, choices)
+    weights: str                                # our name of the choices' weights, which the module gets with the choices
     experts: int
     up: np.ndarray                              # columns of our mlp.up, of each of theirs
     inner: int                                  # columns of mlp.act
@@ -48,10 +48,18 @@ class _Watch:
             part, expert = self.part(args[1])
             if part in ("gate_up_proj_bias", "down_proj_bias"):
                 self.seen("mlp.up" if part == "gate_up_proj_bias" else "experts.out", expert, self.tokens, result)
+        elif name == "linear" and len(args) == 2:
+            part, expert = self.part(args[1])
+            if part == "gate_up_proj":
+                self.seen("mlp.up", expert, self.tokens, result)
+            elif part == "down_proj":
+                self.seen("mlp.act", expert, self.tokens, args[0])
+                self.seen("experts.out", expert, self.tokens, result)
 
 
-def watch(module, seen):
-    """Have seen(name, expert, tokens, tensor) called for each expert's rows in every pass.  @return what takes it back"""
+def watch(module, seen, chosen):
+    """Have seen(name, expert, tokens, tensor) called for each expert's rows in every pass, and before it chosen(choices, weights).
+    @return what takes it back"""
     torch = __import__("torch")
     inner = module.forward
 
@@ -65,12 +73,40 @@ def watch(module, seen):
             self.calls.called(getattr(func, "__name__", ""), args, result)
             return result
 
-    def watched(hidden, *args, **kwargs):
+    def watched(hidden, choices, weights, *args, **kwargs):
+        chosen(choices, weights)
         with Mode(_Watch(module, hidden, seen)):
-            return inner(hidden, *args, **kwargs)
+            return inner(hidden, choices, weights, *args, **kwargs)
 
     module.forward = watched
     return lambda: module.__dict__.pop("forward", None)
+
+
+def watch_product(module, inside, seen):
+    """Have seen(tensor) called for the product of another tensor and the result of a module inside.  @return what takes it back"""
+    torch = __import__("torch")
+    results, inner = [], module.forward
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            if getattr(func, "__name__", "") in ("mul", "__mul__", "__rmul__") and any(a is r for a in args for r in results):
+                seen(result)
+            return result
+
+    def watched(*args, **kwargs):
+        results.clear()
+        with Mode():
+            return inner(*args, **kwargs)
+
+    handle = inside.register_forward_hook(lambda _m, _i, out: results.append(out))
+    module.forward = watched
+
+    def take_back():
+        handle.remove()
+        module.__dict__.pop("forward", None)
+
+    return take_back
 
 
 class Choices:

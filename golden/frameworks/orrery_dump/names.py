@@ -35,6 +35,7 @@ class Watch:
     piece: str = ""
     parts: tuple = ()                           # as in Place
     item: int = 0                               # of a result that is several tensors
+    heads: int = 0                              # it may be [sequences, heads, tokens, width] or [sequences, tokens, heads, width]
 
 
 @dataclass
@@ -45,6 +46,9 @@ class Names:
     heads: tuple = ()                           # (query heads, key heads, width)
     order: str = "bsh"                          # of the dimensions of an activation: "bsh" or "sbh"
     mixtures: list = field(default_factory=list)        # layers whose experts are one module (experts.py)
+    products: dict = field(default_factory=dict)        # ours -> (module, module inside it, columns): the product with the latter's result
+    turned: np.ndarray = None                   # ours of each column of a head's queries and keys after rotary positions; None: the same
+    left_out: list = field(default_factory=list)        # activations that no module has: they are not recorded
     shapes: dict = field(init=False)
 
     def __post_init__(self):
@@ -138,7 +142,7 @@ def gpt_oss(config, layers=None, offset=0, prefix="model."):
     result, and is seen if config._experts_implementation is "eager": one expert after the other.
     """
     D, H, K, A, F, V, L = _sizes(config)
-    E, k, turns = config["num_local_experts"], config["num_experts_per_tok"], np.arange(2 * F) // 2 + np.arange(2 * F) % 2 * F
+    E, turns = config["num_local_experts"], np.arange(2 * F) // 2 + np.arange(2 * F) % 2 * F
     t = llama(config, layers, offset, prefix)
     ours, at = "model.layers.{}.", prefix + "layers.{}."
     t.watches = [w for w in t.watches if ".mlp." not in w.name]
@@ -146,9 +150,8 @@ def gpt_oss(config, layers=None, offset=0, prefix="model."):
         here, there = ours.format(i), at.format(i - offset)
         for name in [n for n in t.parameters if n.startswith(there + "mlp.")]:
             del t.parameters[name]
-        t.mixtures.append(Mixture(i, there + "mlp.experts", there + "mlp.router", E, turns, F, D))
+        t.mixtures.append(Mixture(i, there + "mlp.experts", f"h.{i}.router.weights", E, turns, F, D))
         t.watches.append(Watch(f"h.{i}.router.logits", there + "mlp.router", "output", E, np.arange(E)))
-        t.watches.append(Watch(f"h.{i}.router.weights", there + "mlp.router", "output", k, np.arange(k), item=1))
         t.watches.append(Watch(f"h.{i}.mlp.out", there + "mlp", "output", D, np.arange(D)))
         t.parameters[there + "self_attn.sinks"] = Place(here + "self_attn.sinks.weight", (H, 1), np.arange(H))
         t.parameters[there + "mlp.router.weight"] = Place(here + "mlp.router.weight", (E, D), np.arange(E))
@@ -231,5 +234,5 @@ def of_config(config, **more):
     """The names that transformers uses, by the model_type of its config.json."""
     kind = config.get("model_type")
     if kind not in FAMILIES:
-        raise DumpError(f"no names are known for model_type {kind!r}: give names=, or one of {', '.join(FAMILIES)}")
+        raise DumpError(f"no names are known for model_type {kind!r}: give golden=, a file of orrery golden make; known without one are {', '.join(FAMILIES)}")
     return FAMILIES[kind](config, **more)

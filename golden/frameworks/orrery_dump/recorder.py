@@ -25,6 +25,7 @@ import numpy as np
 from . import deepspeed, experts, fsdp1, modes, names as known
 from .errors import DumpError
 from .layouts import chunk, of_dtensor, of_parts, token_rows
+from .of_golden import of_golden
 from .rank_file import AXES, RankFile
 
 WRAPPERS = ("module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module")
@@ -70,16 +71,17 @@ class Recorder:
     folder  where rankR.safetensors goes
     batch   (sequences, tokens) of the whole batch
     mode    what must be in force, of modes.MODES
-    names   a Names; default: by the model's config
+    golden  the file of orrery golden make that the folder is for: it names the parameters and activations of every family
+    names   a Names; default: by the golden file, or without one by the model's config
     into    a Recorder of this rank to share a file with (stages of one rank)
     parts   of a sum that are stored in the format and then added, if they are more than the mesh has: microbatches
     before  also keep the gradients before they are reduced over these axes, in FOLDER-before
     """
 
-    def __init__(self, model, mesh, folder, *, batch, mode=(), names=None, rank=None, dtype=None, program=None, parts=None, into=None, before=()):
+    def __init__(self, model, mesh, folder, *, batch, mode=(), golden=None, names=None, rank=None, dtype=None, program=None, parts=None, into=None, before=()):
         self.mesh, self.at = _mesh_of(mesh)
         inner = _unwrapped(model)
-        self.names = names or known.of_config(inner.config.to_dict())
+        self.names = names or (of_golden(golden, inner) if golden else known.of_config(inner.config.to_dict()))
         self.batch, self.mode, self.seen = batch, (mode,) if isinstance(mode, str) else tuple(mode), set()
         self.parameters = {clean(n): p for n, p in model.named_parameters()}
         self.modules = {clean(n): m for n, m in model.named_modules()}
@@ -127,26 +129,34 @@ class Recorder:
                 self.handles.append(module.register_forward_hook(lambda _m, _i, out, w=w: self._saw(w, out)))
             else:
                 # First of all hooks: what a parallel style makes of an input has only this branch's gradient.
-                self.handles.append(module.register_forward_pre_hook(lambda _m, given, w=w: self._saw(w, given), prepend=True))
+                self.handles.append(module.register_forward_pre_hook(lambda _m, given, named, w=w: self._saw(w, given or tuple(named.values())),
+                                                                     prepend=True, with_kwargs=True))
         if not self.handles and self.names.watches:
             raise DumpError("the model has none of the modules of its names: is there a prefix before them?")
         self._hook_attention()
         for mixture in self.names.mixtures:
             self._hook_experts(mixture)
+        for name, (module, inside, width) in self.names.products.items():
+            if module in self.modules:
+                watch = known.Watch(name, module, "output", width, np.arange(width))
+                take_back = experts.watch_product(self.modules[module], self.modules[inside], lambda t, w=watch: self._saw(w, t))
+                self.handles.append(types.SimpleNamespace(remove=take_back))
 
     def _hook_experts(self, mixture):
         """Rows of each expert, and which tokens they are."""
         if mixture.module not in self.modules:
             return                                                  # another stage's
-        take_back = experts.watch(self.modules[mixture.module], lambda *seen: self._saw_expert(mixture, *seen))
+        take_back = experts.watch(self.modules[mixture.module], lambda *seen: self._saw_expert(mixture, *seen),
+                                  lambda *chosen: self._chose(mixture, *chosen))
         self.handles.append(types.SimpleNamespace(remove=take_back))
-        self.handles.append(self.modules[mixture.router].register_forward_hook(lambda _m, _i, out: self._chose(mixture, out[2])))
 
     def _rows_now(self):
         return token_rows(self.now["sequences"], self.now["positions"], self.batch[1])
 
-    def _chose(self, mixture, choices):
+    def _chose(self, mixture, choices, weights):
         if self.now is not None:
+            width = weights.shape[-1]
+            self._keep_both(known.Watch(mixture.weights, mixture.module, "input", width, np.arange(width)), weights)
             self.choices.chose(mixture.layer, self._rows_now(), choices.cpu())
 
     def _saw_expert(self, mixture, step, expert, tokens, t):
@@ -173,7 +183,7 @@ class Recorder:
         layer_of = {id(self.modules[m]): i for m, i in self.names.layers.items() if m in self.modules}
         own = sys.modules[type(next(self.modules[m] for m in self.names.layers if m in self.modules)).__module__]
         inner = functions[kind] if kind in functions else getattr(own, "eager_attention_forward", None) if kind == "eager" else None
-        if inner is None or "rope" not in json.dumps(list(config.to_dict())):
+        if inner is None or not any(key in json.dumps(list(config.to_dict())) for key in ("rope", "rotary")):
             return
         registered = kind in functions
 
@@ -186,8 +196,17 @@ class Recorder:
         self.handles.append(type("Restore", (), {"remove": staticmethod(lambda: functions.__setitem__(kind, inner) if registered else functions.__delitem__(kind))}))
 
     def _saw(self, watch, t):
-        t = t[watch.item] if isinstance(t, (tuple, list)) else t
-        self._keep_both(watch, t)
+        t = t.logits if hasattr(t, "logits") else t[watch.item] if isinstance(t, (tuple, list)) else t
+        self._keep_both(watch, t, turn=self._tokens_first(watch, t))
+
+    def _tokens_first(self, watch, t):
+        """What brings [sequences, heads, tokens, width] to [sequences, tokens, heads, width]."""
+        if t.ndim != 4 or self.now is None:
+            return lambda x: x
+        heads, tokens, turned = watch.heads or 1, len(self.now["positions"]), tuple(t.shape[1:3])
+        if tokens == heads and turned == (tokens, tokens):    # the view of a projection's result has its rows apart
+            return (lambda x: x.transpose(1, 2)) if t.stride(1) < t.stride(2) else (lambda x: x)
+        return (lambda x: x.transpose(1, 2)) if turned == (heads, tokens) else (lambda x: x)
 
     def see(self, name, t=None, *, heads=None, order="bhsd", explicit=None):
         """Keep a tensor that is no module's input or output, and its gradient.
@@ -207,8 +226,11 @@ class Recorder:
         for piece, x, start, count in zip("qkv", heads, (0, H * A, (H + K) * A), (H * A, K * A, K * A)):
             if x.shape[order.index("h")] * A > count:
                 raise DumpError(f"{name}: {x.shape[order.index('h')]} heads of {piece}, but the model has {count // A}: pass those that are not repeated")
-            w = known.Watch(name, "", "", (H + 2 * K) * A, np.arange(start, start + count), piece)
-            self._keep_both(w, x, explicit, lambda y: y.permute(to).flatten(2))
+            cols = np.arange(start, start + count)
+            if self.names.turned is not None and piece != "v":
+                cols = (cols.reshape(-1, A)[:, self.names.turned]).reshape(-1)
+            w = known.Watch(name, "", "", (H + 2 * K) * A, cols, piece)
+            self._keep_both(w, x, explicit, lambda y: _widened(y.permute(to), A).flatten(2))
 
     def _keep_both(self, watch, t, explicit=None, turn=lambda x: x):
         if self.now is None:
@@ -393,6 +415,11 @@ class Recorder:
 def _kept(t):
     """A copy of a tensor's numbers, which the program may change later."""
     return t.detach().clone()
+
+
+def _widened(t, width):
+    """Heads of values that are narrower than queries, with ours' zeros beside them."""
+    return t if t.shape[-1] == width else __import__("torch").nn.functional.pad(t, (0, width - t.shape[-1]))
 
 
 def _float32():

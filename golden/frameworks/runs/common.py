@@ -31,7 +31,7 @@ class Golden:
 
     def __init__(self, path):
         with safe_open(path, "pt") as f:
-            self.meta = f.metadata()
+            self.path, self.meta = pathlib.Path(path), f.metadata()
             self.start = {k[len("start/"):]: f.get_tensor(k) for k in f.keys() if k.startswith("start/")}
             self.ids, self.labels = f.get_tensor("ids").long(), f.get_tensor("labels").long()
             self.every_step = any(k.startswith("adamw/1/") for k in f.keys())        # or the last one only
@@ -67,9 +67,10 @@ class Golden:
         t = self.start[place.name].reshape(place.of)[place.rows]
         return t.T.contiguous() if place.transposed else t
 
-    def adamw(self, model):
+    def adamw(self, model, places=None):
         """Weight decay is of matrices only; a shard of one may be a row of numbers, so names say which."""
-        m, places = {k: self.setting("adamw." + k) for k in ("beta1", "beta2", "eps", "weight_decay")}, names.of_config(self.config).parameters
+        m = {k: self.setting("adamw." + k) for k in ("beta1", "beta2", "eps", "weight_decay")}
+        places = places or names.of_config(self.config).parameters
         places = {n: p[0] if isinstance(p, list) else p for n, p in places.items()}
         groups = [{"params": [p for n, p in model.named_parameters() if (places[clean(n)].of[1] > 1) == matrix],
                    "weight_decay": m["weight_decay"] * matrix} for matrix in (True, False)]
@@ -88,7 +89,7 @@ def train(golden, recorder, model, losses_and_gradients, norm_of=torch.nn.utils.
     losses_and_gradients(step)  backward of a batch; returns the loss of the whole batch
     masters                     whether weights are stepped in fp32.  If not, the first pass is all that can be compared
     """
-    optimizer, losses, norms, steps = golden.adamw(model), [], [], len(golden.ids)
+    optimizer, losses, norms, steps = golden.adamw(model, recorder.names.parameters), [], [], len(golden.ids)
     for step in range(steps if masters else 1):
         losses.append(losses_and_gradients(step).item())
         if step == 0 or golden.every_step:

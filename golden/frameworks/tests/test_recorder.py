@@ -1,4 +1,5 @@
 """Files, names, modes and hooks, each on one process; folders are joined by a reader that shares nothing with the package."""
+import json
 import pathlib
 import tempfile
 import types
@@ -11,6 +12,8 @@ import transformers
 import reader
 from orrery_dump import DumpError, RankFile, Recorder, modes
 from orrery_dump import names as known
+from orrery_dump.names import Names, Place, Watch
+from orrery_dump.of_golden import of_golden
 
 LLAMA = dict(model_type="llama", vocab_size=11, hidden_size=12, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
              intermediate_size=10, max_position_embeddings=8)
@@ -30,6 +33,61 @@ class Folder(unittest.TestCase):
 
     def file(self, rank=0, dp=1, **more):
         return RankFile(self.folder, rank, {"dp": dp}, {"dp": rank}, **more)
+
+
+class OfGolden(Folder):
+    """Names that a golden file tells; one of a Llama's layer whose heads are normed, which has two matrices."""
+
+    def golden(self, names):
+        path = self.folder / "golden.safetensors"
+        header = json.dumps({"__metadata__": {} if names is None else {"names": json.dumps(names)}}).encode()
+        path.write_bytes(len(header).to_bytes(8, "little") + header)
+        return path
+
+    def parameter(self, name, rows, columns, parts, layer=0):
+        parts = [dict(name=n, rows=r, apart=1, first=0, together=1, items=0, item=0) for n, r in parts]
+        return dict(name=name, layer=layer, expert=-1, role="", rows=rows, columns=columns, transposed=False, parts=parts)
+
+    def told(self):
+        at = "model.layers.0."
+        node = lambda out, by, parameter, *read: dict(out=out, by=by, layer=0, kept=True, **({"parameter": parameter} if parameter else {}), **{"in": list(read)})
+        qkv, norms = at + "self_attn.qkv_proj.weight", at + "self_attn.qk_norm.weight"
+        return dict(query_heads=4, key_heads=2, head_width=6, latent=False, layers=[at[:-1]], parameters=[
+            self.parameter("model.embed_tokens.weight", 11, 12, [("model.embed_tokens.weight", 11)], -1),
+            self.parameter(at + "input_layernorm.weight", 12, 1, [(at + "input_layernorm.weight", 12)]),
+            self.parameter(qkv, 48, 12, [(f"{at}self_attn.{n}_proj.weight", r) for n, r in (("q", 24), ("k", 12), ("v", 12))]),
+            self.parameter(norms, 12, 1, [(f"{at}self_attn.{n}_norm.weight", 6) for n in "qk"])], nodes=[
+            node("h.0.ln_1", "norm", at + "input_layernorm.weight", "embedding"), node("h.0.attn.qkv", "matrix", qkv, "h.0.ln_1"),
+            node("h.0.attn.normed", "head norm", norms, "h.0.attn.qkv"), node("h.0.inside", "", None, "h.0.attn.normed")])
+
+    def test_a_file_without_names(self):
+        with self.assertRaisesRegex(DumpError, "its metadata has no names: make it with orrery golden make"):
+            of_golden(self.golden(None), llama())
+
+    def test_modules_of_weights(self):
+        torch.manual_seed(0)
+        config = transformers.Qwen3Config(**{**LLAMA, "model_type": "qwen3", "num_hidden_layers": 1}, use_cache=False)
+        names = of_golden(self.golden(self.told()), transformers.Qwen3ForCausalLM(config))
+        place = names.parameters["model.layers.0.self_attn.k_proj.weight"]
+        self.assertEqual((place.name, place.of, place.rows.tolist()), ("model.layers.0.self_attn.qkv_proj.weight", (48, 12), list(range(24, 36))))
+        found = {(w.name, w.module.rpartition(".")[2], w.side): (w.cols[0], len(w.cols)) for w in names.watches}
+        self.assertEqual(found["h.0.ln_1", "input_layernorm", "output"], (0, 12))
+        self.assertEqual(found["h.0.attn.qkv", "v_proj", "output"], (36, 12))
+        self.assertEqual(found["h.0.attn.normed", "k_norm", "output"], (24, 12))
+        self.assertEqual(found["h.0.attn.normed", "v_proj", "output"], (36, 12))
+        self.assertEqual(names.left_out, ["h.0.inside"])
+
+    def test_heads_before_tokens_are_turned(self):
+        told = self.told()
+        config = transformers.Qwen3Config(**{**LLAMA, "model_type": "qwen3", "num_hidden_layers": 1}, use_cache=False)
+        model = transformers.Qwen3ForCausalLM(config)
+        for tokens in (4, 5):                                       # as many as heads: only the strides tell them apart
+            recorder = Recorder(model, None, self.folder, batch=(1, tokens), names=Names(dict(of_golden(self.golden(told), model).parameters,
+                                **{n: Place(n, (1, 1), np.arange(1)) for n, _ in model.named_parameters()}), []))
+            recorder.microbatch()
+            rows, watch = torch.randn(1, tokens, 4, 6), Watch("x", "", "output", 24, np.arange(24), heads=4)
+            for t in (rows, rows.transpose(1, 2)):
+                self.assertTrue(torch.equal(recorder._tokens_first(watch, t)(t), rows))
 
 
 class GptOss(Folder):

@@ -1,0 +1,234 @@
+"""The names of a model of transformers, from a golden file that `orrery golden make` has written for it.
+
+The file's metadata "names" has what Orrery knows of the family: each parameter's tensors in files of transformers, and for each activation
+the operation that writes it, what this reads, and its weight.  So this file knows no family.  It finds an activation
+
+    written by a norm or a matrix       as the output of the modules that have the weight
+    that a norm or a matrix reads       as the input of the module that has this weight
+    at the end of a layer               as the output of the layer
+    of a mixture                        by where all experts are one module (experts.py)
+
+and leaves out the others: they are inside a module.  Names.left_out has them.
+"""
+import json
+import pathlib
+
+import numpy as np
+
+from .errors import DumpError
+from .experts import Mixture
+from .names import Names, Place, Watch
+
+
+def metadata(path):
+    """The metadata of a safetensors file."""
+    with open(path, "rb") as f:
+        size = int.from_bytes(f.read(8), "little")
+        if size > pathlib.Path(path).stat().st_size:
+            raise DumpError(f"{path}: no file of safetensors")
+        return json.loads(f.read(size)).get("__metadata__", {})
+
+
+def of_golden(path, model):
+    """The Names of a model, whole on this rank or wrapped, whose golden file is `path`."""
+    text = metadata(path).get("names")
+    if text is None:
+        raise DumpError(f"{path}: its metadata has no names: make it with orrery golden make of this version")
+    return _Reader(json.loads(text), model).names()
+
+
+def _rows(part, start):
+    """{row of the file's tensor: row of ours} of a part whose first row of ours is `start`."""
+    i = np.arange(part["rows"])
+    group = part["together"]
+    return dict(zip(((i // group * part["apart"] + part["first"]) * group + i % group).tolist(), (start + i).tolist()))
+
+
+class _Reader:
+    def __init__(self, told, model):
+        from .recorder import clean
+        self.told, self.model = told, model
+        self.shapes = {clean(n): tuple(p.shape) for n, p in model.named_parameters()}
+        self.modules = {clean(n): m for n, m in model.named_modules()}
+        self.ours = {p["name"]: p for p in told["parameters"]}
+        self.writer = {n["out"]: n for n in told["nodes"]}
+        self.mixtures = {}                                          # layer -> Mixture
+        self.renamed = {}                                           # prefix in files -> in the model, of mixtures
+        self.taken = {}                                             # their parameter -> {row: (ours, row)}, or a list of Places
+        last = self.writer.get("logits", {}).get("parameter")
+        self.head_weights = [part["name"] for part in self.ours[last]["parts"]] if last else []
+        self.watches, self.products, self.left_out = [], {}, []
+
+    # ---- parameters -------------------------------------------------------------------------------------------------------------------------
+
+    def theirs(self, name):
+        """A tensor of files, as the model calls it."""
+        for there, here in self.renamed.items():
+            if name.startswith(there):
+                return here + name[len(there):]
+        if name in self.head_weights and name not in self.shapes and self.head():
+            return self.head() + ".weight"                          # files of some families call it otherwise
+        return name
+
+    def _find_experts(self):
+        """Layers whose experts are one module, with one tensor for each of their matrices."""
+        prefixes = {p["layer"]: p["parts"][0]["name"].partition(".experts.")[0] for p in self.ours.values() if p["expert"] >= 0}
+        for layer, there in prefixes.items():
+            at = self.told["layers"][layer] + "."
+            found = [n[:-len(".down_proj")] for n, s in self.shapes.items() if n.startswith(at) and n.endswith(".down_proj") and len(s) == 3]
+            if len(found) != 1:
+                raise DumpError(f"{at[:-1]}: {len(found)} modules have all experts' matrices, not one: transformers 5 or later is needed")
+            here = found[0].rpartition(".")[0]
+            if here != there:
+                self.renamed[there + "."] = here + "."
+            down = next(p for p in self.ours.values() if p["expert"] == 0 and p["layer"] == layer and p["role"] == "down")
+            route = next(n["out"] for n in self.told["nodes"] if n["by"] == "route" and n["layer"] == layer)
+            self.mixtures[layer] = Mixture(layer, found[0], route, self.shapes[found[0] + ".down_proj"][0], None, down["columns"], down["rows"])
+
+    def _expert(self, ours):
+        """A matrix of an expert in the tensor of all, for which files have one for each."""
+        m, matrix = self.mixtures[ours["layer"]], {"up": "gate_up_proj", "down": "down_proj"}[ours["role"]]
+        name = f"{m.module}.{matrix}"
+        if self.shapes.get(name) != (m.experts, ours["rows"], ours["columns"]):
+            raise DumpError(f"{name}: {list(self.shapes.get(name, ()))}, but an expert's matrix has {ours['rows']} rows of {ours['columns']}")
+        self.taken.setdefault(name, {})[ours["expert"]] = Place(ours["name"], (ours["rows"], ours["columns"]), np.arange(ours["rows"]))
+
+    def _places(self):
+        """{theirs: Place, or a list of them}"""
+        pieces, transposed = {}, {}
+        for ours in self.ours.values():
+            if ours["expert"] >= 0 and ours["parts"][0]["items"] == 0 and self.theirs(ours["parts"][0]["name"]) not in self.shapes:
+                self._expert(ours)
+                continue
+            start = 0
+            for part in ours["parts"]:
+                key = (self.theirs(part["name"]), part["item"] if part["items"] else None, ours["name"])
+                pieces.setdefault(key, {}).update(_rows(part, start))
+                transposed[key] = ours["transposed"]
+                start += part["rows"]
+        places = {}
+        for (theirs, item, name), rows in pieces.items():
+            ours, whole = self.ours[name], np.array([rows[i] for i in range(len(rows))])
+            piece = "" if len(ours["parts"]) == 1 or len(whole) == ours["rows"] else theirs.split(".")[-2]
+            place = Place(name, (ours["rows"], ours["columns"]), whole, piece=piece, transposed=transposed[theirs, item, name])
+            if item is None:
+                places[theirs] = place
+            else:
+                self.taken.setdefault(theirs, {})[item] = place
+        places.update({n: [of[i] for i in range(len(of))] for n, of in self.taken.items()})
+        return places
+
+    # ---- activations ------------------------------------------------------------------------------------------------------------------------
+
+    def of_weight(self, name):
+        """[(module, Place)] of the modules that have a weight of ours, all of them or none."""
+        suffix = ".weight"
+        found = [(theirs[:-len(suffix)], p) for theirs, p in self.places.items()
+                 if theirs.endswith(suffix) and not isinstance(p, list) and p.name == name]
+        whole = sum(len(p.rows) for _, p in found) == self.ours[name]["rows"]
+        return found if whole and all(m in self.modules for m, _ in found) else []
+
+    def head(self):
+        """The module of the output matrix, which may be the embedding's own."""
+        last = self.model.get_output_embeddings() if hasattr(self.model, "get_output_embeddings") else None
+        return next((n for n, m in self.modules.items() if m is last), None)
+
+    def watch(self, name, module, side, of, cols=None, piece="", **more):
+        self.watches.append(Watch(name, module, side, of, np.arange(of) if cols is None else cols, piece, **more))
+        return True
+
+    def _written(self, node):
+        """By the modules of a norm's or a matrix's weight."""
+        by, out = node["by"], node["out"]
+        if by not in ("norm", "matrix") or "parameter" not in node:
+            return False
+        rows = self.ours[node["parameter"]]["rows"]
+        if out == "logits":
+            head = self.head()
+            return head is not None and self.watch(out, head, "output", rows)
+        for module, place in self.of_weight(node["parameter"]):
+            self.watch(out, module, "output", rows, place.rows, place.piece)
+        return any(w.name == out for w in self.watches)
+
+    def _normed_heads(self, node):
+        """Queries and keys that pass norms, each of a head or of all heads; values do not."""
+        H, K, A = self.heads
+        norms, values = self.of_weight(node["parameter"]), [(m, p) for m, p in self.of_weight(self.writer[node["in"][0]].get("parameter", "")) if p.piece]
+        if len(norms) != 2 or len(values) != 3:
+            return False
+        Q = (H + 2 * K) * A
+        for (module, _), start, count in zip(norms, (0, H * A), (H * A, K * A)):
+            self.watch(node["out"], module, "output", Q, np.arange(start, start + count), module.rpartition(".")[2], heads=count // A)
+        return self.watch(node["out"], values[2][0], "output", Q, np.arange((H + K) * A, Q), "v")
+
+    def _read(self, name):
+        """By a norm or a matrix: its first module's input."""
+        for node in self.told["nodes"]:
+            if node["by"] in ("norm", "matrix") and node["in"][:1] == [name] and "parameter" in node and node["out"] != "logits":
+                found = self.of_weight(node["parameter"])
+                ours = self.ours[node["parameter"]]
+                if found:
+                    return self.watch(name, found[0][0], "input", ours["rows"] if node["by"] == "norm" else ours["columns"])
+        return False
+
+    def _of_mixture(self, node):
+        """What a mixture gives, and its weights; what experts compute is in Names.mixtures."""
+        m = self.mixtures.get(node["layer"])
+        if m is None:
+            return False
+        return node["by"] == "route" or self.watch(node["out"], m.module, "output", self.width)
+
+    def _ends(self, node):
+        """A layer, or the feed-forward of a layer with shared experts beside a mixture."""
+        name, layer = node["out"], node["layer"]
+        if name == f"h.{layer}.out":
+            return self.watch(name, self.told["layers"][layer], "output", self.width)
+        if name == f"h.{layer}.mlp.out" and layer in self.mixtures:
+            return self.watch(name, self.mixtures[layer].module.rpartition(".")[0], "output", self.width)
+        return name == "embedding" and self.watch(name, self.told["layers"][0], "input", self.width)
+
+    def _activation(self, node):
+        if node["by"] == "rotary":
+            return True                                             # the recorder's hook of attention
+        if node["by"] == "head norm":
+            return self._normed_heads(node)
+        if node["by"] in ("mixture", "route"):
+            return self._of_mixture(node)
+        if node["by"] == "gate":
+            return self._gated(node)
+        if node is self.told["nodes"][-1] and node["out"] != "logits" and "logits" in self.writer:
+            return self.watch(node["out"], "", "output", self.ours[self.writer["logits"]["parameter"]]["rows"])
+        return self._written(node) or self._ends(node) or self._read(node["out"])
+
+    def _gated(self, node):
+        """Shared experts' result times their gate: a product inside the module of the mixture."""
+        found = self.of_weight(self.writer[node["in"][0]]["parameter"])
+        if not found or node["layer"] not in self.mixtures:
+            return False
+        self.products[node["out"]] = (self.mixtures[node["layer"]].module.rpartition(".")[0], found[0][0].rpartition(".")[0], self.width)
+        return True
+
+    def _turned(self):
+        """Ours of each column of a head with latents: the turned ones first, neighbours pair by pair."""
+        if not self.told["latent"]:
+            return None
+        A, rope = self.told["head_width"], self.model.config.qk_rope_head_dim
+        i = np.arange(rope)
+        theirs = i // 2 + i % 2 * (rope // 2) if getattr(self.model.config, "rope_interleave", False) else i
+        return np.argsort(np.concatenate([A - rope + theirs, np.arange(A - rope)]))
+
+    def names(self):
+        told = self.told
+        self.heads = tuple(told[k] for k in ("query_heads", "key_heads", "head_width"))
+        self._find_experts()
+        self.places = self._places()
+        for m in self.mixtures.values():
+            m.up = self.places[m.module + ".gate_up_proj"][0].rows
+        self.width = next(p["columns"] for p in told["parameters"] if p["layer"] == -1)
+        for node in (n for n in told["nodes"] if n["kept"]):
+            if not self._activation(node):
+                self.left_out.append(node["out"])
+        rotated = {n["layer"] for n in told["nodes"] if n["by"] == "rotary"}
+        attention = {w.module.rpartition(".")[0]: int(w.name.split(".")[1]) for w in self.watches if w.name.endswith(".attn.out")}
+        return Names(self.places, self.watches, {m: i for m, i in attention.items() if i in rotated}, self.heads,
+                     mixtures=list(self.mixtures.values()), products=self.products, turned=self._turned(), left_out=self.left_out)
