@@ -72,7 +72,7 @@ def make_golden(work, orrery):
 def golden_of(work, name, orrery):
     """The golden file of work/model and work/batch.safetensors."""
     path = work / f"{name}.safetensors"
-    done = subprocess.run([orrery, "golden", "make", "--out", path, "--model", work / "model", "--batch", work / "batch.safetensors", "--eps", "1e-4",
+    done = subprocess.run([orrery, "golden", "make", "--out", path, "--model", work / "model", "--batch", work / "batch.safetensors", "--as", "orrery,clip-added=1e-6", "--eps", "1e-4",
                            "--clip", "0.5"], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"run.py: orrery golden make: {name}: {done.stderr.strip()}")

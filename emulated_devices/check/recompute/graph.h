@@ -45,6 +45,8 @@ struct single_value {
     struct tensor absolute;             /* of a sum: its absolute terms, added; else tensor_none */
     bool stored;                        /* it has been rounded to the format, or is the program's own number */
     int64_t terms;                      /* additions that may be made one by one onto another sum; 0: one */
+    int matrices;                       /* products that are stored, and added one by one, also onto another sum; 0:
+                                         * one */
     bool number;                        /* a sum over all that programs often keep in more bits than the format has */
 };
 

@@ -135,7 +135,7 @@ static struct single_value matrix_finish(struct single *single, const struct pro
 {
     const int64_t rows = tensor_rows(sum->sum), cols = tensor_cols(sum->sum);
     const struct single_value v = { .y = sum->sum, .fused = single_new(single, rows, cols),
-                                    .steps = single_new(single, rows, cols) };
+                                    .steps = single_new(single, rows, cols), .matrices = matrices };
     bound(single, sum, terms, parts, false, v.fused);
     bound(single, sum, terms, parts * matrices, true, v.steps);
     return v;

@@ -105,13 +105,13 @@ struct single_value single_sum(struct single *single, const struct single_value 
     if (count == 1 || single->failed) return of[0];
     const struct rounding *r = &single->rounding;
     struct single_value sum = single_value_new(single, tensor_rows(of[0].y), tensor_cols(of[0].y));
-    int64_t terms = 0;
+    int64_t terms = 0, stored = 0;
     sum.absolute = single_new(single, tensor_rows(of[0].y), tensor_cols(of[0].y));
     for (int k = 0; k < count && !single->failed; k++) {
         /* single_settled adds the rounding of the summand itself.  A summand that is a sum itself brings its
          * terms. */
         const struct single_value v = single_settled(single, of[k]);
-        terms += v.terms > 1 ? v.terms : 1;
+        terms += v.terms > 1 ? v.terms : 1, stored += of[k].matrices > 1 ? of[k].matrices : 1;
         for (int64_t i = 0; i < tensor_count(sum.y); i++) {
             numbers(sum.y)[i] += numbers(v.y)[i];
             numbers(sum.absolute)[i] +=
@@ -119,9 +119,10 @@ struct single_value single_sum(struct single *single, const struct single_value 
             numbers(sum.fused)[i] += numbers(v.fused)[i], numbers(sum.steps)[i] += numbers(v.steps)[i];
         }
     }
-    /* Each addition may be off by a unit of the sum's absolute terms; count - 2 of the sums are stored between. */
+    /* Each addition may be off by a unit of the sum's absolute terms.  All sums but the first and the last are stored
+     * between; queries, keys and values may be added to the stream one by one. */
     for (int64_t i = 0; !single->failed && i < tensor_count(sum.y); i++) {
-        const double off = ((double)terms * r->sum + (count - 2) * r->store) * numbers(sum.absolute)[i];
+        const double off = ((double)terms * r->sum + (double)(stored - 2) * r->store) * numbers(sum.absolute)[i];
         numbers(sum.fused)[i] += off, numbers(sum.steps)[i] += off;
     }
     return sum;
