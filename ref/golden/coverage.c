@@ -228,14 +228,6 @@ static bool lacks_dropped_choices(const struct coverage_view *view, struct words
     return true;
 }
 
-/* ---- numbers of the run ------------------------------------------------------------------------------------------ */
-
-static bool record_ends(const struct record *record, const char *with)
-{
-    const size_t n = strlen(record->name), m = strlen(with);
-    return n >= m && strcmp(record->name + n - m, with) == 0;
-}
-
 static bool has_a_clamp(const struct coverage_view *view)
 {
     return has_experts(view) && view->golden->config.mixture.clamped.limit > 0;
@@ -247,7 +239,7 @@ static bool lacks_clamped_numbers(const struct coverage_view *view, struct words
     words_add(words, "no number of mlp.up reaches the clamp at %g", limit);
     for (int i = 0; i < view->run->records; i++) {
         const struct record *r = &view->run->record[i];
-        if (strncmp(r->name, "act/", 4) != 0 || !record_ends(r, ".mlp.up")) continue;
+        if (strncmp(r->name, "act/", 4) != 0 || !name_ends(r->name, ".mlp.up")) continue;
         for (int64_t k = 0; k < tensor_count(r->values); k++)
             if (fabs(tensor_get(r->values, k)) > limit) return false;
     }

@@ -64,13 +64,6 @@ static void keep_numbers(struct replay *replay, const char *name, double *x, int
     replay_keep(replay, name, tensor_1d(x, F64, n), 1);
 }
 
-/* Whether the name ends with these letters. */
-static bool replay_ends(const char *name, const char *with)
-{
-    const size_t n = strlen(name), m = strlen(with);
-    return n >= m && strcmp(name + n - m, with) == 0;
-}
-
 /* Experts are in order of their weights, and so are the gradients of the weights: the order is part of the hash. */
 static void note_choice(struct replay *replay, struct tensor experts)
 {
@@ -154,7 +147,7 @@ static enum error_code follow_choices(struct replay *replay, int32_t **route, st
 static void replay_see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct replay *r = context;
-    const bool parameter = replay_ends(name, ".weight") || replay_ends(name, ".bias"),
+    const bool parameter = param_is_name(name),
                in_block = layer >= 0 && layer < r->model.config.L && !parameter;
     char full[RECORD_NAME];
     /* A disturbance changes the tensor before it is recorded or used. */
@@ -225,10 +218,9 @@ static enum error_code forward_backward(struct replay *replay, int64_t step, dou
 {
     const struct golden *g = replay->golden;
     const int64_t at = step * g->B * g->S;
-    const int32_t *const labels = replay->pass && replay->pass->labels ? replay->pass->labels : g->labels + at;
     replay->model.seed = dropout_seed(g->seed, step);
     replay->model.micro_of = replay->micro_of, replay->model.packed = golden_positions(g, step, 0);
-    const enum error_code e = transformer_forward(&replay->model, g->ids + at, labels, g->B, g->S, loss, err);
+    const enum error_code e = transformer_forward(&replay->model, g->ids + at, g->labels + at, g->B, g->S, loss, err);
     if (!e) transformer_backward(&replay->model);
     replay->model.micro_of = NULL, replay->model.packed = NULL;
     return e;

@@ -1,7 +1,8 @@
-/* param.c -- the initial values of a parameter. */
+/* param.c -- the initial values of a parameter, and which names are those of parameters. */
 #include "ref/model/param.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/philox.h"
+#include <string.h>
 
 enum { DRAWN_AT_ONCE = 1024 };
 
@@ -33,3 +34,13 @@ void param_init(const struct param_spec *spec, uint64_t seed, enum dtype dtype, 
         convert_numbers((char *)out + (size_t)done * dtype_size(dtype), dtype, x, F64, many);
     }
 }
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+bool name_ends(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+bool param_is_name(const char *name) { return name_ends(name, ".weight") || name_ends(name, ".bias"); }

@@ -94,6 +94,12 @@ static inline bool role_is_whole(enum param_role role)
            role == ROLE_HEAD_NORM || role == ROLE_LATENT || role == ROLE_LATENT_NORM;
 }
 
+/** Whether a tensor's name ends with this text.  Pure. */
+bool name_ends(const char *name, const char *end);
+
+/** Whether a tensor's name ends as a parameter's, in ".weight" or ".bias": also that of a gradient or state.  Pure. */
+bool param_is_name(const char *name);
+
 /** Initial values of elements [first, first + n) of a parameter: a pure function of (seed, name, element). */
 void param_init(const struct param_spec *, uint64_t seed, enum dtype, int64_t first, int64_t n, void *out);
 

@@ -79,7 +79,7 @@ test_refusals() {
     LC_ALL=C sed 's/"rank":"1"/"ramk":"1"/' rank1.safetensors >d/rank1.safetensors; run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: metadata "ramk" is none of orrery_dump, rank, mesh'
     LC_ALL=C sed 's/"rank":"1"/"rank":"0"/' rank1.safetensors >d/rank1.safetensors; run check "$golden" d;  expect_status 1; expect_error 'no file of the rank with dp=1, but two of rank 0: d/rank0.safetensors and d/rank1.safetensors'
     LC_ALL=C sed 's/adamw\/weight\/wte/adamw\/7\/weig\/wte/g' rank1.safetensors >d/rank1.safetensors;    run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: "adamw/7/weig/wte.weight" is of step 7; the golden file has steps 1 to 3'
-    LC_ALL=C sed 's/\\"cols\\"/\\"step\\"/' rank1.safetensors >d/rank1.safetensors;  run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: "step" is reserved'
+    LC_ALL=C sed 's/\\"cols\\"/\\"step\\"/' rank1.safetensors >d/rank1.safetensors;  run check "$golden" d;  expect_status 1; expect_error 'd/rank1.safetensors: "step" is no field: names say of which step'
 }
 
 # The mean of squares of a tensor's numbers in 16 bits is no longer what it was: its first row becomes 0.
@@ -107,6 +107,15 @@ test_later_passes() {
     run train --check own.safetensors --dump-passes;                                    expect_status 2; expect_error '--dump-passes: says what --dump'
 }
 
+# The losses of all steps are one tensor.  Each number is judged, also the first of a mixture whose first pass is run again.
+test_losses_of_steps() {
+    run golden make --out own.safetensors --model deepseek-v3-tiny --text "$top/README.md" --sequences 1 --tokens 4 --steps 2 --optimizer sgd; expect_status 0
+    run train --check own.safetensors --dtype bf16 --dump d/;   expect_status 0
+    run check own.safetensors d;                                expect_status 0; expect_silent
+    cp -r d e; set_first e/rank0.safetensors sgd/loss
+    run check own.safetensors e;                                expect_status 3; expect_error 'sgd/loss differs'
+}
+
 # Of a mixture the rows of experts are not dumped, and the rest is judged.
 test_mixture() {
     local mixture=$top/golden/mixtral-top2.safetensors
@@ -114,4 +123,4 @@ test_mixture() {
     run check "$mixture" d;                         expect_status 0; expect_silent; expect_out '^OK: 186 of 303 tensors compared; not compared: 6 loss, 6 act, 6 act-grad, 99 step'
 }
 
-run_tests test_meshes test_dropout test_one_number test_refusals test_later_passes test_mixture
+run_tests test_meshes test_dropout test_one_number test_refusals test_later_passes test_losses_of_steps test_mixture

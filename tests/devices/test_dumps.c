@@ -488,7 +488,7 @@ static const struct bad bad_files[] = {
     { "0", "{\"dp\": 1}", NULL, NULL, "{\"times\": 1e999}", "\"times\"" },
     { "0", "{\"dp\": 1}", NULL, NULL, "{\"micro\": 4096}", "\"micro\" is not the number of a microbatch" },
     { "0", "{\"dp\": 1}", NULL, NULL, "{\"transposed\": 1}", "\"transposed\" is not true or false" },
-    { "0", "{\"dp\": 1}", NULL, NULL, "{\"step\": \"one\"}", "\"step\" is reserved" },
+    { "0", "{\"dp\": 1}", NULL, NULL, "{\"step\": \"one\"}", "\"step\" is no field: names say of which step" },
     { "0", "{\"dp\": 1}", NULL, NULL, "{\"partial\": \"dp\"}", "\"partial\" is not a list of axes" },
     { "0", "{\"dp\": 1}", NULL, NULL, "{\"partial\": [\"dp\"]}", "\"partial\": \"dp\" is not an axis of the" },
     { "0", "{\"dp\": 1}", NULL, NULL, "{\"partial\": [\"zp\"]}", "\"partial\": \"zp\" is not an axis of the mesh" },

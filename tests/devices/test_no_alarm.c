@@ -1,5 +1,6 @@
-/* Right results that were once called wrong: a gradient whose stored parts cancel, a loss of stored losses that a
- * mistake explains by chance, and subnormal numbers that are further from the golden ones than twins are.
+/* Right results that were once called wrong: products that are added one by one, a gradient whose stored parts cancel,
+ * a loss of stored losses that a mistake explains by chance, and subnormal numbers that are further from the golden ones
+ * than twins are.
  *
  * tier: check
  */
@@ -37,7 +38,7 @@ static double stored(double x)
     return tensor_get(one, 0);
 }
 
-/* What a program has: numbers of these names; rows and columns are the tensor's. */
+/* A program has numbers of these names; rows and columns are the tensor's. */
 struct has { const char *name; const double *x; };
 struct program { struct has has[8]; const char *judged; struct single_result result; };
 
@@ -92,10 +93,67 @@ static enum single_verdict judged(struct program *p, const struct single_operati
     return p->result.verdict;
 }
 
+/* ---- products that are added one by one -------------------------------------------------------------------------- */
+
+enum { QUERIES = 3 * OUT };             /* rows of queries, keys and values */
+
+/* The gradient of a stream that queries, keys and values read without a norm before them.  A program may add their
+ * products to the gradient that passes by one by one, and store each sum; here these sums are much larger than the last.
+ */
+static enum single_verdict judge_one_by_one(int products, struct program *p)
+{
+    static double dy[ROWS][QUERIES], w[QUERIES][IN], passes[ROWS][IN], dx[ROWS][IN];
+    static const int32_t ids[ROWS], labels[ROWS];
+    struct error err;
+    configure();
+    config.F = QUERIES;
+    for (int o = 0; o < QUERIES; o++)
+        for (int i = 0; i < IN; i++) w[o][i] = stored(drawn((uint32_t)(o * IN + i)) / 16);
+    for (int row = 0; row < ROWS; row++) {
+        for (int o = 0; o < QUERIES; o++) dy[row][o] = stored(drawn(500 + (uint32_t)(row * QUERIES + o)));
+        for (int i = 0; i < IN; i++) {
+            double sum = passes[row][i] = stored(8 + drawn(2000 + (uint32_t)(row * IN + i)));
+            for (int k = 0; k < 3; k++) {
+                double product = 0;
+                for (int o = k * OUT; o < (k + 1) * OUT; o++) product += dy[row][o] * w[o][i];
+                sum = stored(sum + stored(product));
+            }
+            dx[row][i] = sum;
+        }
+    }
+    *p = (struct program){ { { "act/in", *passes }, { "grad/out", *dy }, { "grad/sum", *passes }, { "grad/in", *dx },
+                             { "start/h.0.mlp.c_fc.weight", *w } }, "grad/in", { .cols = 0 } };
+    struct single_slot slot[] = {
+        { .name = "in", .rows = ROWS, .cols = IN, .maker = -1, .route = -1 },
+        { .name = "out", .rows = ROWS, .cols = QUERIES, .maker = 0, .route = -1 },
+        { .name = "sum", .rows = ROWS, .cols = IN, .maker = 1, .route = -1 },
+    };
+    struct single_node node[] = {
+        { &single_matrix, "", { 0, -1, -1 }, 1, .weight = matrix, .bias = -1, .matrices = products },
+        { &single_add, "", { 0, -1, -1 }, 2, .weight = -1, .bias = -1, .matrices = 1 },
+    };
+    if (single_check(&config, &(struct single_graph){ slot, node, 3, 2 },
+                     (struct single_batch){ ids, labels, 1, ROWS, 0, NULL }, rounding_of(BF16, DTYPE_COUNT, 1),
+                     (struct single_source){ .explainer = &mistakes_explainer, .fetch = fetch, .found = found,
+                                             .context = p }, &err) != OK)
+        fail_msg("%s", err.text);
+    assert_string_equal(p->result.name, "grad/in");
+    return p->result.verdict;
+}
+
+static void products_may_be_added_one_by_one(void **state)
+{
+    struct program p;
+    (void)state;
+    assert_true(judge_one_by_one(3, &p) < SINGLE_WRONG);
+    /* A program with one matrix for all three has one sum, and no room for three roundings. */
+    assert_int_equal(judge_one_by_one(1, &p), SINGLE_WRONG);
+}
+
 /* ---- parts of a gradient ----------------------------------------------------------------------------------------- */
 
 /* All tokens of a part are alike, so its gradient is larger than a random walk; the other part's has the other sign. */
-static void compute(double x[ALIKE][IN], double dy[ALIKE][OUT], double dw[OUT][IN], int32_t part[ALIKE])
+static void draw_parts(double x[ALIKE][IN], double dy[ALIKE][OUT], double dw[OUT][IN], int32_t part[ALIKE])
 {
     for (int row = 0; row < ALIKE; row++) {
         part[row] = row % PARTS;
@@ -121,7 +179,7 @@ static void parts_that_cancel_are_right(void **state)
     const struct single_batch batch = { ids, labels, 1, ALIKE, 0, NULL };
     (void)state;
     configure();
-    compute(x, dy, dw, part);
+    draw_parts(x, dy, dw, part);
     assert_true(judged(&p, &single_matrix, IN, OUT, batch, part, PARTS) < SINGLE_WRONG);
     /* If nobody knows which tokens make a part, a random walk does not explain the gradient. */
     assert_int_equal(judged(&p, &single_matrix, IN, OUT, batch, NULL, PARTS), SINGLE_WRONG);
@@ -209,7 +267,8 @@ static void subnormal_numbers_have_twice_the_bound(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(parts_that_cancel_are_right),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(products_may_be_added_one_by_one),
+        cmocka_unit_test(parts_that_cancel_are_right),
                                         cmocka_unit_test(losses_of_tokens_may_be_stored),
                                         cmocka_unit_test(subnormal_numbers_have_twice_the_bound) };
     return cmocka_run_group_tests_name("no alarm", tests, NULL, NULL);

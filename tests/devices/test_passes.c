@@ -89,7 +89,7 @@ static void furthest_of(const struct replay *pass, enum dtype dtype, int first, 
     replay_free(&twin), free(apart);
 }
 
-/* What 8 twins have measured does not become 8 times as large with 64: report/passes.c stops there. */
+/* The bound that 8 twins have measured does not become 8 times as large with 64: report/passes.c stops there. */
 static void few_twins_are_enough(void **state)
 {
     static const char *const files[] = { "golden/gpt2-tied.safetensors", "golden/llama-grouped.safetensors",

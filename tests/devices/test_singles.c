@@ -72,7 +72,7 @@ static void disturb(const struct program *r, const char *text, double by)
     }
 }
 
-/* What is read, and how many results are wrong. */
+/* This counts the tensors that are read, and the results that are wrong. */
 static int64_t read_of(const struct program *r, int *wrong)
 {
     struct actual actual;

@@ -1,4 +1,4 @@
-/* What a batch cannot show: each row of the table sees what it looks for and nothing else, and a drawn batch has no gap
+/* Batches that cannot show something: each row of the table sees what it looks for and nothing else, and a drawn batch has no gap
  * where everything fits.
  */
 #include "ref/golden/batch.h"
@@ -44,7 +44,7 @@ static void expect_only(const char *words, const char *rest)
 }
 
 /* A batch of its own for a preset. */
-static void draw(struct golden *g, const char *model, int64_t steps, int64_t B, int64_t S, uint64_t seed)
+static void draw_batch(struct golden *g, const char *model, int64_t steps, int64_t B, int64_t S, uint64_t seed)
 {
     int64_t usual;
     *g = (struct golden){ .seed = seed, .steps = steps, .B = B, .S = S, .every_step = true };
@@ -104,19 +104,19 @@ static void test_a_drawn_batch_has_no_gaps(void **state)
     static const char *const models[] = { "tiny", "phi3-tiny", "mixtral-tiny", "qwen3-moe-tiny", "mistral-tiny" };
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         struct golden g;
-        draw(&g, models[i], 2, 9, 31, 5);
+        draw_batch(&g, models[i], 2, 9, 31, 5);
         run_of(&g, 0);
         if (lines > 0) fail_msg("%s: %s", models[i], line[0]);
         golden_close(&g);
     }
 }
 
-/* What does not fit is said, with the size that it needs; that size is enough. */
+/* A mistake that does not fit into the batch is named with the size that it needs; that size is enough. */
 static void test_needed_sizes(void **state)
 {
     (void)state;
     struct golden g;
-    draw(&g, "llama-tiny", 1, 2, 8, 5);
+    draw_batch(&g, "llama-tiny", 1, 2, 8, 5);
     look(&g, NULL);
     assert_non_null(line_with("no label is one of"));
     assert_non_null(line_with("| --sequences 9, or more tokens"));
@@ -124,15 +124,15 @@ static void test_needed_sizes(void **state)
     assert_non_null(line_with("| --tokens 7"));
     assert_non_null(line_with("| --steps 2 or more"));
     golden_close(&g);
-    draw(&g, "llama-tiny", 2, 33, 7, 5);
+    draw_batch(&g, "llama-tiny", 2, 33, 7, 5);
     look(&g, NULL);
     if (lines > 1 || !line_with("| --sequences 37")) fail_msg("%d lines: %s", lines, lines ? line[0] : "none");
     golden_close(&g);
-    draw(&g, "phi3-tiny", 2, 20, 15, 5);            /* its LongRoPE begins after 16 tokens */
+    draw_batch(&g, "phi3-tiny", 2, 20, 15, 5);            /* its LongRoPE begins after 16 tokens */
     look(&g, NULL);
     expect_only("LongRoPE's original 16", "| --tokens 17 or more");
     golden_close(&g);
-    draw(&g, "mistral-tiny", 2, 30, 11, 5);
+    draw_batch(&g, "mistral-tiny", 2, 30, 11, 5);
     look(&g, NULL);
     expect_only("a window of 12 tokens", "| --tokens 13 or more");
     golden_close(&g);
@@ -143,8 +143,8 @@ static void test_each_row(void **state)
 {
     (void)state;
     struct golden g, was;
-    draw(&g, "tiny", 2, 9, 31, 5);
-    draw(&was, "tiny", 2, 9, 31, 5);
+    draw_batch(&g, "tiny", 2, 9, 31, 5);
+    draw_batch(&was, "tiny", 2, 9, 31, 5);
     const int64_t n = g.B * g.S;
     const size_t bytes = (size_t)(2 * n) * sizeof *g.ids;
     assert_memory_equal(g.ids, was.ids, bytes);             /* the seed decides */
@@ -194,13 +194,13 @@ static void test_rows_of_the_run(void **state)
 {
     (void)state;
     struct golden g;
-    draw(&g, "mixtral-tiny", 2, 9, 31, 5);
+    draw_batch(&g, "mixtral-tiny", 2, 9, 31, 5);
     for (int64_t i = 0; i < g.B * g.S; i++) g.ids[i] = 3;
     run_of(&g, 0);
     assert_non_null(line_with("no token goes to expert"));
     assert_null(line_with("every expert has a token in every step"));
     golden_close(&g);
-    draw(&g, "mixtral-tiny", 1, 9, 31, 5);
+    draw_batch(&g, "mixtral-tiny", 1, 9, 31, 5);
     run_of(&g, 1e9);
     assert_null(line_with("no token goes to expert"));
     assert_non_null(line_with("every expert has a token in every step"));

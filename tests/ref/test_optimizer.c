@@ -234,7 +234,7 @@ static bool has_formula(const struct optimizer *o)
     return false;
 }
 
-/* Those that step whole matrices, or without gradients, have tests of their own. */
+/* Optimizers that step whole matrices, or without gradients, have tests of their own. */
 static void others_step_as_torch_does(void **state)
 {
     struct error err;

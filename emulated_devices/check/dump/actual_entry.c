@@ -83,7 +83,7 @@ static const char *check_field(const cJSON *v)
     if (strcmp(v->string, "times") == 0) return is_times(v) ? NULL : "\"times\" is not a number other than 0";
     if (strcmp(v->string, "micro") == 0)
         return is_whole(v, ACTUAL_MOST_MICROS - 1) ? NULL : "\"micro\" is not the number of a microbatch, 0 to 4095";
-    if (strcmp(v->string, "step") == 0) return "\"step\" is reserved: names say of which step, adamw/2/weight/NAME";
+    if (strcmp(v->string, "step") == 0) return "\"step\" is no field: names say of which step, adamw/2/weight/NAME";
     if (strcmp(v->string, "partial") == 0) return NULL;
     return "";
 }

@@ -29,9 +29,9 @@ static int stale_before(const char *name, char *out, size_t size)
 /* Whether ACTUAL has all of the tensor; then x has its numbers. */
 static bool is_there(const struct actual *actual, const char *name, const int64_t dim[2], double *x)
 {
-    struct assembly all;
     struct error ignored;
-    return assembly_make(&all, actual, name, dim, x, NULL, &ignored) == OK && all.any && all.missing == 0;
+    bool there;
+    return own_tensor_read(actual, name, dim, x, &there, &ignored) == OK && there;
 }
 
 /* Compare with the old gradient: equal numbers are stale, a sum of both was not cleared.  @return NULL: neither. */

@@ -21,13 +21,6 @@ static const char *const described[] = {
 
 const char *checked_kind_name(enum checked_kind kind) { return names[kind]; }
 
-/* Whether a name ends with this text. */
-static bool checked_kinds_ends(const char *name, const char *with)
-{
-    const size_t n = strlen(name), m = strlen(with);
-    return n >= m && strcmp(name + n - m, with) == 0;
-}
-
 /* These are numbers of a whole pass: their names end so, also behind the prefix of a step. */
 static bool is_number(const char *name)
 {
@@ -42,7 +35,7 @@ static bool is_number(const char *name)
  * if NAME ends as a parameter's, else an activation's. */
 enum checked_kind checked_kind_of(const char *name)
 {
-    const bool parameter = checked_kinds_ends(name, ".weight") || checked_kinds_ends(name, ".bias");
+    const bool parameter = param_is_name(name);
     if (is_number(name)) return KIND_LOSS;
     /* Activations of later passes: "adamw/2/act/NAME", "adamw/2/grad/NAME". */
     if (strstr(name, "/act/")) return KIND_ACT;

@@ -294,13 +294,6 @@ enum error_code checker_compare(const struct golden *golden, const struct actual
 
 /* ---- mixtures in 16 bits ----------------------------------------------------------------------------------------- */
 
-/* Whether a name ends with this text. */
-static bool checker_ends(const char *name, const char *with)
-{
-    const size_t n = strlen(name), m = strlen(with);
-    return n >= m && strcmp(name + n - m, with) == 0;
-}
-
 /* Tensors cannot be judged from the first router with another choice to the end of the pass.  Later tensors are the
  * optimizers'; their bounds allow for this. */
 static enum error_code forgive_elsewhere(const struct golden *golden, const struct actual *actual,
@@ -315,7 +308,7 @@ static enum error_code forgive_elsewhere(const struct golden *golden, const stru
             strncmp(c->name, "act/", 4) == 0 || strncmp(c->name, "grad/", 5) == 0 || strchr(c->name, '/') == NULL;
         /* From the first difference on, findings of the pass are set aside. */
         if (!same && pass && (c->finding == HOLDS || c->finding == DIFFERS)) c->finding = ELSEWHERE;
-        if (same && strncmp(c->name, "act/", 4) == 0 && checker_ends(c->name, ".router.logits"))
+        if (same && strncmp(c->name, "act/", 4) == 0 && name_ends(c->name, ".router.logits"))
             e = sscanf(c->name, "act/h.%d.", &layer) == 1 ? checker_same_route(golden, actual, layer, &same, err) : OK;
     }
     return e;

@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether a name ends with this text. */
-static bool checker_names_ends(const char *name, const char *with)
-{
-    const size_t n = strlen(name), m = strlen(with);
-    return n >= m && strcmp(name + n - m, with) == 0;
-}
-
 /* Whether a tensor has the rows that experts of a mixture compute: "act/h.0.mlp.up" of a layer with experts. */
 static bool has_expert_rows(const struct golden *golden, const char *name)
 {
@@ -37,10 +30,8 @@ static bool same_kind(const struct golden *golden, const char *a, const char *b)
 {
     const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
     const size_t n = slash_a ? (size_t)(slash_a - a) : 0, m = slash_b ? (size_t)(slash_b - b) : 0;
-    const bool weight_a = checker_names_ends(a, ".weight") || checker_names_ends(a, ".bias"),
-        weight_b = checker_names_ends(b, ".weight") || checker_names_ends(b, ".bias");
     if (n == 0 || m == 0) return strcmp(a, b) == 0;
-    return n == m && strncmp(a, b, n) == 0 && weight_a == weight_b
+    return n == m && strncmp(a, b, n) == 0 && param_is_name(a) == param_is_name(b)
            && has_expert_rows(golden, a) == has_expert_rows(golden, b);
 }
 
@@ -57,25 +48,35 @@ void checker_forgive_left_out(const struct golden *golden, struct check_result *
     }
 }
 
-/* The golden name of the first pass's tensor that "adamw/2/act/h.0.ln_1" is in the second; NULL: the name is none of a
- * later pass.  "adamw/2/grad/wte.weight" is golden itself. */
-static const char *first_of_later(const struct golden *golden, const char *name)
+/* The step in a name of one of the file's optimizers: 2 of "adamw/2/act/h.0.ln_1"; 0: the name has none.  rest: where
+ * the name goes on, at the slash; empty: there is no number. */
+static long long step_of_name(const struct golden *golden, const char *name, const char **rest)
 {
-    char optimizer[32];
+    char optimizer[32], *end;
     for (const char *at = golden_next_optimizer(golden, NULL, optimizer); at;
          at = golden_next_optimizer(golden, at, optimizer)) {
         const size_t n = strlen(optimizer);
         if (strncmp(name, optimizer, n) != 0 || name[n] != '/') continue;
-        char *end;
         const long long step = strtoll(name + n + 1, &end, 10);
-        if (end == name + n + 1 || *end != '/' || step < 2 || step > golden->steps) return NULL;
-        const bool is_of_pass = strncmp(end, "/act/", 5) == 0 || strncmp(end, "/grad/", 6) == 0 ||
-                                strcmp(end, "/loss") == 0 || strcmp(end, "/balance_loss") == 0 ||
-                                strcmp(end, "/z_loss") == 0;
-        const bool golden_itself = safetensors_find(&golden->file, name) != NULL;
-        return is_of_pass && !golden_itself && safetensors_find(&golden->file, end + 1) ? end + 1 : NULL;
+        const bool numbered = end > name + n + 1 && *end == '/';
+        *rest = numbered ? end : "";
+        return numbered ? step : 0;
     }
-    return NULL;
+    *rest = "";
+    return 0;
+}
+
+/* The golden name of the first pass's tensor that "adamw/2/act/h.0.ln_1" is in the second; NULL: the name is none of a
+ * later pass.  "adamw/2/grad/wte.weight" is golden itself. */
+static const char *first_of_later(const struct golden *golden, const char *name)
+{
+    const char *rest;
+    const long long step = step_of_name(golden, name, &rest);
+    if (step < 2 || step > golden->steps || safetensors_find(&golden->file, name)) return NULL;
+    const bool is_of_pass = strncmp(rest, "/act/", 5) == 0 || strncmp(rest, "/grad/", 6) == 0 ||
+                            strcmp(rest, "/loss") == 0 || strcmp(rest, "/balance_loss") == 0 ||
+                            strcmp(rest, "/z_loss") == 0;
+    return is_of_pass && safetensors_find(&golden->file, rest + 1) ? rest + 1 : NULL;
 }
 
 /* Copy the name of a tensor of ACTUAL's file: a dump's key may have #PIECE behind the name. */
@@ -190,26 +191,19 @@ static bool is_unjudged(const struct golden *golden, const struct check_result *
 static enum error_code check_step(const struct golden *golden, const struct actual_file *file, const char *name,
                                   struct error *err)
 {
-    char optimizer[32];
-    for (const char *at = golden_next_optimizer(golden, NULL, optimizer); at;
-         at = golden_next_optimizer(golden, at, optimizer)) {
-        const size_t n = strlen(optimizer);
-        if (strncmp(name, optimizer, n) != 0 || name[n] != '/') continue;
-        char *end;
-        const long long step = strtoll(name + n + 1, &end, 10);
-        /* A name without a number is of the last step, which is never refused here. */
-        if (end == name + n + 1 || *end != '/') return OK;
-        /* Gradients of step 1 and weights of the last step have no number, so the ranges differ. */
-        const bool gradient = strncmp(end, "/grad/", 6) == 0 || strncmp(end, "/act/", 5) == 0;
-        const long long first = gradient ? 2 : 1, last = gradient ? (long long)golden->steps
-            : (long long)golden->steps - 1;
-        if (step >= first && step <= last) return OK;
-        return fail(err, ERR_FORMAT, "%s: \"%s\" is of step %lld; the golden file has steps 1 to %lld, %s",
-                    printable_path(file->st.path).text, printable(name).text, step, (long long)golden->steps,
-                    gradient ? "and the gradients of step 1 as \"grad/NAME\""
-                             : "and what is there after the last without a number");
-    }
-    return OK;
+    const char *rest;
+    const long long step = step_of_name(golden, name, &rest);
+    /* "adamw/0/weight/NAME" has a number, too; a name without one is of the last step, which is never refused. */
+    if (*rest != '/') return OK;
+    /* Gradients of step 1 and weights of the last step have no number, so the ranges differ. */
+    const bool gradient = strncmp(rest, "/grad/", 6) == 0 || strncmp(rest, "/act/", 5) == 0;
+    const long long first = gradient ? 2 : 1, last = gradient ? (long long)golden->steps
+        : (long long)golden->steps - 1;
+    if (step >= first && step <= last) return OK;
+    return fail(err, ERR_FORMAT, "%s: \"%s\" is of step %lld; the golden file has steps 1 to %lld, %s",
+                printable_path(file->st.path).text, printable(name).text, step, (long long)golden->steps,
+                gradient ? "and the gradients of step 1 as \"grad/NAME\""
+                         : "and what is there after the last without a number");
 }
 
 enum error_code checker_list_extras(const struct golden *golden, const struct actual *actual,

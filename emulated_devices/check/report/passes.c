@@ -25,7 +25,6 @@ struct later {
     int losses;                         /* in `result`: the losses of all steps; -1: they are not judged again */
     double *loss;                       /* [steps] ACTUAL's; of the steps that were run, ours */
     double loss_bound;                  /* the largest of all steps; infinite: a step could not be run */
-    bool ran_first;                     /* our pass of the first step, too */
 };
 
 /* In the result the losses of all steps are one tensor, which is judged at the end. */
@@ -69,20 +68,25 @@ static const char *passes_first_name(const char *tensor, const struct pass_prefi
     return of_pass ? rest : NULL;
 }
 
-/* Add the results of a step that are in doubt.  In the first step the golden file has our pass: only tokens that went
- * elsewhere are a reason to run another. */
+/* In the first step the golden file has our pass.  Only a mixture, whose tokens may have gone elsewhere, runs another. */
+static bool passes_runs(const struct later *later, int64_t step)
+{
+    return step > 0 || later->golden->config.mlp == MLP_MIXTURE;
+}
+
+/* Add the results of a step that are in doubt. */
 static enum error_code passes_choose(const struct later *later, int64_t step, struct own_pass *pass, struct error *err)
 {
     const struct pass_prefix prefix = passes_prefix(later, step);
     enum error_code e = OK;
-    if (step == 0 && later->golden->config.mlp != MLP_MIXTURE) return OK;
+    if (!passes_runs(later, step)) return OK;
     for (int k = 0; k < later->result->count && !e; k++) {
         const struct checked *c = &later->result->all[k];
         const char *const first = passes_first_name(c->name, &prefix);
         if (first && is_in_doubt(later, c))
             e = own_pass_add(pass, later->golden, later->actual, first, c->name, k, err);
     }
-    if (!e && step > 0 && later->losses >= 0)
+    if (!e && later->losses >= 0)
         e = own_pass_add_number(pass, "loss", later->loss[step], LOSS_OF_STEP, err);
     return e;
 }
@@ -100,8 +104,8 @@ static void passes_begin_bounds(const struct later *later, struct own_pass *pass
     }
 }
 
-/* How far twins get before nothing more is expected of them: a bound that 8 twins have measured does not become 8
- * times as large with 64.  tests/devices/test_passes.c measures this. */
+/* Twins stop here: a bound that 8 of them have measured becomes 2.3 times as large with 64, in no case 8 times.
+ * tests/devices/test_passes.c measures and prints this. */
 enum { TWINS_AT_LEAST = 8 };
 static const double NO_TWIN_GETS_THERE = 8;
 
@@ -183,7 +187,6 @@ static enum error_code passes_judge_pass(struct later *later, int64_t step, stru
     if (!is_decided(pass, 0)) e = choices_explain(pass, later->golden, later->format, &later->rounding, err);
     if (!e) e = passes_measure(later, pass, err);
     if (!e) e = passes_compare(later, step, pass, err);
-    if (step == 0) later->ran_first = true;
     if (e || later->biases == 0) return e;
     /* The next step begins with corrections that follow from this step's choices. */
     transformer_move_biases(&pass->plain.model);
@@ -220,7 +223,7 @@ static enum error_code passes_find_losses(struct later *later, struct error *err
     const int64_t steps = later->golden->steps, dim[2] = { steps, 1 };
     struct assembly all;
     snprintf(name, sizeof name, "%s/loss", later->optimizer);
-    later->losses = -1, later->loss_bound = 0, later->ran_first = false;
+    later->losses = -1, later->loss_bound = 0;
     for (int k = 0; k < later->result->count; k++)
         if (strcmp(later->result->all[k].name, name) == 0 && is_in_doubt(later, &later->result->all[k]))
             later->losses = k;
@@ -240,10 +243,10 @@ static enum error_code passes_compare_losses(struct later *later, struct error *
                            later->format, err);
 }
 
-/* The first step's loss is the golden file's: our pass from the same weights gives no other. */
+/* Where the first pass is not run, its loss is the golden file's: our pass from the same weights gives no other. */
 static enum error_code passes_first_loss(struct later *later, struct error *err)
 {
-    if (later->losses < 0 || later->ran_first) return OK;
+    if (later->losses < 0 || passes_runs(later, 0)) return OK;
     later->loss_bound = golden_list_bound(&later->result->list, "loss");
     return golden_read(later->golden, "loss", F64, 1, later->loss, err);
 }

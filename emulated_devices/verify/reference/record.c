@@ -11,13 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The observer also gets parameters' gradients; they are compared elsewhere (compare.h). */
-static bool is_parameter(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-    return dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0);
-}
-
 /* The next entry of the list.  The first step creates the entries; all later steps have the same ones, perhaps with
  * other numbers of rows. */
 static struct recorded *next_place(struct recording *recording, const char *name, int layer, bool gradient,
@@ -60,7 +53,7 @@ static bool is_sorted_by_expert(const struct recording *recording, const char *n
  * knows is an error of the program: activation_width_of (model/probe.h) must know every activation. */
 static bool leave_out(struct recording *recording, const char *name)
 {
-    if (recording->error.code || is_parameter(name) || is_sorted_by_expert(recording, name)) return true;
+    if (recording->error.code || param_is_name(name) || is_sorted_by_expert(recording, name)) return true;
     enum activation_width width;
     if (activation_width_of(recording->model, name, &width)) return false;
     fail(&recording->error, ERR_PLAN, "the one-device model announces %s, of which no probe knows how it is cut", name);
