@@ -42,7 +42,8 @@ static void add_open(struct line *line, const struct checked_kinds *kinds)
 {
     const int open = checked_kinds_of(kinds, CANNOT_BE_JUDGED);
     if (open == 0) return;
-    verdict_add(line, "; %d cannot be judged (rounding explains anything there):", open);
+    const char *const why = checked_kinds_why_open(kinds);
+    verdict_add(line, "; %d cannot be judged%s%s%s:", open, why[0] ? " (" : "", why, why[0] ? ")" : "");
     for (int i = 0; i < kinds->groups && i < OPEN_GROUPS; i++)
         verdict_add(line, "%s %d %s", i ? "," : "", kinds->group[i].tensors, kinds->group[i].name);
     if (kinds->groups > OPEN_GROUPS) verdict_add(line, ", ...");

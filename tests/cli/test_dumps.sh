@@ -102,6 +102,14 @@ test_later_passes() {
     expect_out '^ +[0-9]+  of later passes, judged by what their own inputs give$'; expect_out '^OK: 1[0-9]{3} of 1[0-9]{3} tensors compared$'
     zero_row d/rank1.safetensors adamw/3/act/h.1.mlp.act#0
     run check own.safetensors d;                    expect_status 3; expect_error 'adamw/3/act/h.1.mlp.act is not what its own inputs give on dp=1: what is wrong is zero'
+    # A piece that is gone, another shape, and no weights that the pass could begin with: each says so.
+    mv d good; cp -r good d; LC_ALL=C sed -i 's#adamw/2/act/h.0.mid\##adamw/2/act/h.0.mud\##g' d/rank1.safetensors
+    run check own.safetensors d;                    expect_status 3; expect_error 'adamw/2/act/h.0.mid is not complete on all ranks together'
+    rm -rf d; cp -r good d; LC_ALL=C sed -i 's#\(adamw/2/act/h.0.mid\#0\\":{\\"of\\":\[\)10#\199#' d/*
+    run check own.safetensors d;                    expect_status 3; expect_error 'adamw/2/act/h.0.mid does not fit: .* it is of 99 x 32'
+    rm -rf d; cp -r good d; LC_ALL=C sed -i 's#adamw/1/weight/#adamw/1/weighd/#g' d/*
+    run check own.safetensors d;                    expect_status 3; expect_error 'first adamw/2/act/embedding: the golden file has no numbers of later passes; dump adamw/1/weight/'
+    expect_out '^NOT ENOUGH: .* cannot be judged \(the golden file has no numbers of later passes\)'
     rm -rf d; run train --check own.safetensors --dump f.safetensors --dump-passes;             expect_status 0
     run check own.safetensors f.safetensors;        expect_status 0; expect_silent; expect_out 'of later passes, judged by'
     run train --check own.safetensors --dump-passes;                                    expect_status 2; expect_error '--dump-passes: says what --dump'

@@ -121,18 +121,20 @@ static enum single_verdict judge_one_by_one(int products, struct program *p)
             dx[row][i] = sum;
         }
     }
-    *p = (struct program){ { { "act/in", *passes }, { "grad/out", *dy }, { "grad/sum", *passes }, { "grad/in", *dx },
+    *p = (struct program){ { { "act/in", *passes }, { "act/branch", *passes }, { "grad/out", *dy },
+                             { "grad/sum", *passes }, { "grad/in", *dx },
                              { "start/h.0.mlp.c_fc.weight", *w } }, "grad/in", { .cols = 0 } };
     struct single_slot slot[] = {
         { .name = "in", .rows = ROWS, .cols = IN, .maker = -1, .route = -1 },
         { .name = "out", .rows = ROWS, .cols = QUERIES, .maker = 0, .route = -1 },
         { .name = "sum", .rows = ROWS, .cols = IN, .maker = 1, .route = -1 },
+        { .name = "branch", .rows = ROWS, .cols = IN, .maker = -1, .route = -1 },
     };
     struct single_node node[] = {
         { &single_matrix, "", { 0, -1, -1 }, 1, .weight = matrix, .bias = -1, .matrices = products },
-        { &single_add, "", { 0, -1, -1 }, 2, .weight = -1, .bias = -1, .matrices = 1 },
+        { &single_add, "", { 0, 3, -1 }, 2, .weight = -1, .bias = -1, .matrices = 1 },
     };
-    if (single_check(&config, &(struct single_graph){ slot, node, 3, 2 },
+    if (single_check(&config, &(struct single_graph){ slot, node, 4, 2 },
                      (struct single_batch){ ids, labels, 1, ROWS, 0, NULL }, rounding_of(BF16, DTYPE_COUNT, 1),
                      (struct single_source){ .explainer = &mistakes_explainer, .fetch = fetch, .found = found,
                                              .context = p }, &err) != OK)

@@ -83,6 +83,7 @@ static void add_open(struct checked_kinds *kinds, const struct checked *checked,
     const int kept = kinds->groups < OPEN_GROUPS ? kinds->groups : OPEN_GROUPS;
     name_group(checked->name, kind, name, sizeof name);
     if (kinds->first_open == NULL) kinds->first_open = checked->name;
+    kinds->alone += checked->finding == ALONE;
     if (kinds->lacks == NULL && by_itself && by_itself->verdict == SINGLE_LACKS) kinds->lacks = by_itself->lacks;
     /* Tensors of a listed group only raise the group's count. */
     for (int i = 0; i < kept; i++)
@@ -158,17 +159,27 @@ static int judged(const struct checked_kinds *kinds, int kind)
     return kinds->of[kind][JUDGED_RIGHT] + kinds->of[kind][JUDGED_LOOSELY] + kinds->of[kind][JUDGED_WRONG];
 }
 
+const char *checked_kinds_why_open(const struct checked_kinds *kinds)
+{
+    if (kinds->alone == 0) return "rounding explains anything there";
+    return kinds->alone == checked_kinds_of(kinds, CANNOT_BE_JUDGED) ? "the golden file has no numbers of later passes" : "";
+}
+
 /* Fail: some tensors cannot be judged.  The message says what to dump or how to compute, so that they can be. */
 static enum error_code fail_open(const struct checked_kinds *kinds, enum dtype format, struct error *err)
 {
     const int open = checked_kinds_of(kinds, CANNOT_BE_JUDGED);
-    char how[160];
+    const char *const reason = checked_kinds_why_open(kinds);
+    char why[96] = "", how[160];
+    if (kinds->alone == 0) snprintf(why, sizeof why, "in %s %s; ", dtype_name(format), reason);
+    else if (reason[0]) snprintf(why, sizeof why, "%s; ", reason);
     if (kinds->lacks) snprintf(how, sizeof how, "dump %s, from which it is recomputed", kinds->lacks);
+    else if (kinds->alone) snprintf(how, sizeof how, "dump all that its operation reads, or leave them out");
     else if (dtype_is_narrow(format))
         snprintf(how, sizeof how, "let the program compute in fp32, where bounds are small, or leave them out");
     else snprintf(how, sizeof how, "make a golden file with a smaller --lr or a larger --eps, or leave them out");
-    return fail(err, ERR_CHECK, "%d tensor%s cannot be judged, %s%s: in %s rounding explains anything there; %s", open,
-                open == 1 ? "" : "s", open == 1 ? "" : "first ", kinds->first_open, dtype_name(format), how);
+    return fail(err, ERR_CHECK, "%d tensor%s cannot be judged, %s%s: %s%s", open, open == 1 ? "" : "s",
+                open == 1 ? "" : "first ", kinds->first_open, why, how);
 }
 
 enum error_code checked_kinds_enough(const struct checked_kinds *kinds, const struct check_result *result,

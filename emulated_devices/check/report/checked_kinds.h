@@ -45,10 +45,14 @@ struct checked_kinds {
     int beside;                         /* results that are wrong by themselves, and are not in the golden file */
     struct open_group group[OPEN_GROUPS];
     int groups;                         /* in all; only the first are kept */
+    int alone;                          /* of those that cannot be judged: of later passes, without golden numbers */
     const char *first_open, *lacks;     /* the first tensor that cannot be judged, and what it could be recomputed from;
                                          * NULL: none, nothing */
     double loosest;                     /* bound of those that are right loosely */
 };
+
+/** Why the tensors that are open cannot be judged; empty: there are several reasons. */
+const char *checked_kinds_why_open(const struct checked_kinds *);
 
 struct checked_kinds checked_kinds_count(const struct check_result *, const struct singles *);
 

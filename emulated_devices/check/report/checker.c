@@ -211,16 +211,23 @@ static void checker_add_squares(void *context, const double *values, int64_t cou
     *all = sum;
 }
 
+/* A golden tensor's last dimension is its columns; a vector has one column. */
+static void dims_of_entry(const struct safetensors_entry *entry, int64_t dim[2])
+{
+    dim[1] = entry->ndim > 1 ? entry->dim[entry->ndim - 1] : 1;
+    dim[0] = dim[1] > 0 ? entry->count / dim[1] : 0;
+}
+
 /* Set the tensor's sizes and its norm, and make room for what is seen of ranks and microbatches. */
 static enum error_code measure_truth(struct comparing *comparing, struct error *err)
 {
     const struct safetensors_entry *entry = safetensors_find(&comparing->golden->file, comparing->out->name);
     const struct tensor *const instead = &comparing->instead;
     const int64_t count = tensor_present(*instead) ? tensor_count(*instead) : entry->count;
-    /* A tensor's last dimension is its columns; a vector has one column. */
-    if (tensor_present(*instead)) comparing->dim[1] = instead->ndim > 1 ? tensor_cols(*instead) : 1;
-    else comparing->dim[1] = entry->ndim > 1 ? entry->dim[entry->ndim - 1] : 1;
-    comparing->dim[0] = comparing->dim[1] > 0 ? count / comparing->dim[1] : 0;
+    if (tensor_present(*instead)) {
+        comparing->dim[1] = instead->ndim > 1 ? tensor_cols(*instead) : 1;
+        comparing->dim[0] = comparing->dim[1] > 0 ? count / comparing->dim[1] : 0;
+    } else dims_of_entry(entry, comparing->dim);
     comparing->micro = calloc(ACTUAL_MOST_MICROS, sizeof *comparing->micro);
     comparing->out->on = calloc(1, sizeof *comparing->out->on);
     if (comparing->micro == NULL || comparing->out->on == NULL)
@@ -235,6 +242,14 @@ static enum error_code measure_truth(struct comparing *comparing, struct error *
     return e;
 }
 
+/* The shape is the program's mistake, so the text of the error becomes the finding's reason. */
+static enum error_code take_misfit(struct checked *out, const struct error *err)
+{
+    out->finding = MISSHAPED;
+    snprintf(out->why, sizeof out->why, "%.299s", err->text);
+    return OK;
+}
+
 /* Compare all pieces.  ERR_CHECK of the assembly means that pieces do not fit: this becomes a finding, and the
  * check goes on. */
 static enum error_code compare_all(struct comparing *comparing, struct error *err)
@@ -244,17 +259,28 @@ static enum error_code compare_all(struct comparing *comparing, struct error *er
     const enum error_code made = assembly_make(&all, comparing->actual, comparing->out->name, comparing->dim, NULL,
                                                &watch, err),
                           e = comparing->failed ? comparing->failed : made;
-    /* The shape is the program's mistake, so the text of the error becomes the finding's reason. */
-    if (e == ERR_CHECK) {
-        comparing->out->finding = MISSHAPED;
-        snprintf(comparing->out->why, sizeof comparing->out->why, "%.299s", err->text);
-        return OK;
-    }
+    if (e == ERR_CHECK) return take_misfit(comparing->out, err);
     if (e) return e;
     check_complete(comparing, &all);
     check_copies(comparing, &all.copies);
     describe_micros(comparing);
     return OK;
+}
+
+enum error_code checker_fit(const struct golden *golden, const struct actual *actual, const char *first,
+                            struct checked *checked, struct error *err)
+{
+    const enum finding before = checked->finding;
+    struct comparing c = { .out = checked };
+    struct assembly all;
+    dims_of_entry(safetensors_find(&golden->file, first), c.dim);
+    const enum error_code e = assembly_make(&all, actual, checked->name, c.dim, NULL, NULL, err);
+    if (e == ERR_CHECK) return take_misfit(checked, err);
+    /* check_complete speaks only where nothing else is wrong. */
+    checked->finding = HOLDS;
+    if (!e) check_complete(&c, &all);
+    if (checked->finding == HOLDS) checked->finding = before;
+    return e;
 }
 
 /* This stands for a bound: what is not computed may only have been rounded, in any direction. */

@@ -84,6 +84,15 @@ void check_result_free(struct check_result *);
 enum error_code checker_compare(const struct golden *, const struct actual *, struct tensor truth,
                                 struct checked *checked, enum dtype format, struct error *);
 
+/**
+ * Find whether ACTUAL has a tensor whole, in the shape of another: one of a later pass, in that of the first.
+ * @param first  the golden name of the first pass's.
+ * @param checked  its name is set; its finding becomes MISSHAPED or INCOMPLETE, or stays.
+ * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
+ */
+enum error_code checker_fit(const struct golden *, const struct actual *, const char *first, struct checked *checked,
+                            struct error *);
+
 /** Count the findings, and find the first that fails and the one nearest to its bound, again: some have changed. */
 void check_result_count(struct check_result *);
 
@@ -91,7 +100,8 @@ void check_result_count(struct check_result *);
  *  kind of their own, because programs that fuse experts do not have them. */
 void checker_forgive_left_out(const struct golden *, struct check_result *);
 
-/** Add ACTUAL's activations of later passes and their gradients, as ALONE.  @return OK or ERR_MEMORY. */
+/** Add ACTUAL's activations of later passes and their gradients, as ALONE, or as MISSHAPED or INCOMPLETE.
+ *  @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY. */
 enum error_code checker_list_later(const struct golden *, const struct actual *, struct check_result *, struct error *);
 
 /** List ACTUAL's tensors that are not golden.  @return OK; ERR_FORMAT: one is of a step that the file does not have. */

@@ -121,10 +121,13 @@ enum error_code checker_list_later(const struct golden *golden, const struct act
     result->later = calloc((size_t)most, sizeof *result->later);
     if (more == NULL || result->later == NULL) return fail(err, ERR_MEMORY, "no memory for %d tensors", most);
     result->laters = names_find_later(golden, actual, result->later);
-    for (int i = 0; i < result->laters; i++)
-        result->all[result->count++] = (struct checked){ .name = result->later[i].text, .finding = ALONE,
-                                                         .bound = INFINITY };
-    return OK;
+    enum error_code e = OK;
+    for (int i = 0; i < result->laters && !e; i++) {
+        struct checked *c = &result->all[result->count++];
+        *c = (struct checked){ .name = result->later[i].text, .finding = ALONE, .bound = INFINITY };
+        e = checker_fit(golden, actual, first_of_later(golden, c->name), c, err);
+    }
+    return e;
 }
 
 /* Whether a name of ACTUAL is known: it is in the golden file, or a map gives it to a golden tensor.  Inputs such

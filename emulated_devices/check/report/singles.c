@@ -301,7 +301,8 @@ static void singles_note(void *context, const struct single_result *of)
     struct single_result named = *of;
     const struct single_result *const result = &named;
     memcpy(named.name, singles_name(c, of->name).text, sizeof named.name);
-    if (strncmp(of->lacks, "act/", 4) == 0 || strncmp(of->lacks, "grad/", 5) == 0)
+    if (strncmp(of->lacks, "act/", 4) == 0 || strncmp(of->lacks, "grad/", 5) == 0
+        || strncmp(of->lacks, "start/", 6) == 0)
         memcpy(named.lacks, singles_name(c, of->lacks).text, sizeof named.lacks);
     actual_seen(c->actual, result->name, result->rows * result->cols);
     void *where = realloc(c->out->where, (size_t)(c->out->count + 1) * sizeof *c->out->where);
