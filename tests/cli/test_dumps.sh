@@ -100,10 +100,10 @@ test_later_passes() {
     rm -rf d; run train --check own.safetensors --dp 2 --dtype bf16 --dump d/ --dump-passes;    expect_status 0
     run check own.safetensors d;                    expect_status 0; expect_silent
     expect_out '^ +[0-9]+  of later passes, judged by what their own inputs give$'; expect_out '^OK: 1[0-9]{3} of 1[0-9]{3} tensors compared$'
-    zero_row d/rank1.safetensors adamw/3/act/h.1.mlp.act#0
+    cp -r d good; zero_row d/rank1.safetensors adamw/3/act/h.1.mlp.act#0
     run check own.safetensors d;                    expect_status 3; expect_error 'adamw/3/act/h.1.mlp.act is not what its own inputs give on dp=1: what is wrong is zero'
     # A piece that is gone, another shape, and no weights that the pass could begin with: each says so.
-    mv d good; cp -r good d; LC_ALL=C sed -i 's#adamw/2/act/h.0.mid\##adamw/2/act/h.0.mud\##g' d/rank1.safetensors
+    rm -rf d; cp -r good d; LC_ALL=C sed -i 's#adamw/2/act/h.0.mid\##adamw/2/act/h.0.mud\##g' d/rank1.safetensors
     run check own.safetensors d;                    expect_status 3; expect_error 'adamw/2/act/h.0.mid is not complete on all ranks together'
     rm -rf d; cp -r good d; LC_ALL=C sed -i 's#\(adamw/2/act/h.0.mid\#0\\":{\\"of\\":\[\)10#\199#' d/*
     run check own.safetensors d;                    expect_status 3; expect_error 'adamw/2/act/h.0.mid does not fit: .* it is of 99 x 32'
