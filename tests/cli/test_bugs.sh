@@ -37,7 +37,7 @@ test_headline() {
     }
     headline llama bf16 norm-weight-plain grad/model.norm.weight
     headline llama fp32 norm-weight-plain grad/model.norm.weight
-    headline gpt2 fp32 beta1 adamw/1/exp_avg/wte.weight;    expect_out '^first to differ, in order of execution: adamw/1/exp_avg/wte.weight'
+    headline gpt2 fp32 tied-twice adamw/1/exp_avg/wte.weight;    expect_out '^first to differ, in order of execution: adamw/1/exp_avg/wte.weight'
     headline gpt2 fp16 norm-statistics act/h.1.ln_1
     headline gpt2 bf16 positions-shifted act/embedding;     expect_out 'wrong +act/embedding, the embedding$'
 }
