@@ -81,6 +81,7 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
         "Compare the tensors of another program with a golden file, and name the first wrong one.\n\n"
         "Each tensor is held to its own bound: what rounding in its format does to a one-device model.\n"
         "Each operation is held to one operation's rounding, computed from ACTUAL's own inputs.\n"
+        "Each later pass is held to one pass's rounding, computed from ACTUAL's own weights before it.\n"
         "The exit status is 0 if all that ACTUAL has is right, 3 if something is\n"
         "wrong or cannot be judged, 1 if a file cannot be used.",
         argc - 2, argv + 2, table, &options->help, err);

@@ -140,7 +140,7 @@ enum error_code command_tensors(int argc, char **argv, int *status, struct error
         { 0 }
     };
     enum error_code e = parse_command("tensors", "FILE [options]",
-                                      "What a safetensors file has: the names, formats and shapes of its tensors.",
+                                      "List the tensors of a safetensors file: their names, formats and shapes.",
                                       argc - 2, argv + 2, table, &help, err);
     if (e || help) return e;
     if (o.file == NULL) return fail(err, ERR_USAGE, "tensors: needs FILE, such as model.safetensors");

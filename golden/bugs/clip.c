@@ -93,7 +93,7 @@ double squares_of_experts(int owner)
     return sum;
 }
 
-/* What is shown of what all have is the first rank's. */
+/* A tensor that all ranks have is shown as the first rank has it. */
 void clip_by_experts(float limit)
 {
     double rest = -squares_of_experts(-1);

@@ -35,8 +35,8 @@ enum { COVERAGE_MOST_BORDERS = 4 * COVERAGE_MOST_RANKS,
 
 /**
  * The tokens beside the borders of a vocabulary that `ranks` share: the last of each shard and the first of the next.
- * Of one rank the first and the last token.  Shards differ by one token, or all but the last have V / ranks rounded up
- * (torch.chunk); both are taken.  A padding token is left out.  Pure.
+ * With one rank these are the first and the last token.  Shards differ by one token, or all but the last have V / ranks
+ * rounded up (torch.chunk); both are taken.  A padding token is left out.  Pure.
  * @param[out] token  each once.
  * @return how many.
  */

@@ -5,7 +5,7 @@
  * the numbers between the steps of attention.  FUSED allows only what is listed below as always allowed.  `tiny` is
  * half the smallest step of the program's format, by which underflow may change a subnormal number.
  *
- * Of one query, with keys j: scores x_j, probabilities p_j, y = sum of p_j v_j.  If score j is off by e_j, p_j is off
+ * One query with keys j has scores x_j, probabilities p_j, y = sum of p_j v_j.  If score j is off by e_j, p_j is off
  * by the part e_j - (sum of p e) of itself, so y is off by at most the sum of p_j e_j |v_j - y|: first order, in which
  * errors common to all scores cancel.  Backward, with a_j = dy . v_j and d = sum of p_j a_j, the gradient of x_j is
  * p_j (a_j - d), and d is off by the sum of p_j e_j |a_j - d|, for all j alike.
