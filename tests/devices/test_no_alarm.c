@@ -1,6 +1,6 @@
 /* Right results that were once called wrong: products that are added one by one, a gradient whose stored parts cancel,
- * a loss of stored losses that a mistake explains by chance, and subnormal numbers that are further from the golden ones
- * than twins are.
+ * a loss of stored losses that a mistake explains by chance, and subnormal numbers that are further from the golden
+ * ones than twins are.
  *
  * tier: check
  */

@@ -162,7 +162,8 @@ static int judged(const struct checked_kinds *kinds, int kind)
 const char *checked_kinds_why_open(const struct checked_kinds *kinds)
 {
     if (kinds->alone == 0) return "rounding explains anything there";
-    return kinds->alone == checked_kinds_of(kinds, CANNOT_BE_JUDGED) ? "the golden file has no numbers of later passes" : "";
+    return kinds->alone == checked_kinds_of(kinds, CANNOT_BE_JUDGED)
+           ? "the golden file has no numbers of later passes" : "";
 }
 
 /* Fail: some tensors cannot be judged.  The message says what to dump or how to compute, so that they can be. */

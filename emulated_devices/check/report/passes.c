@@ -68,7 +68,7 @@ static const char *passes_first_name(const char *tensor, const struct pass_prefi
     return of_pass ? rest : NULL;
 }
 
-/* In the first step the golden file has our pass.  Only a mixture, whose tokens may have gone elsewhere, runs another. */
+/* In the first step the golden file has our pass.  Only a mixture runs another: its tokens may have gone elsewhere. */
 static bool passes_runs(const struct later *later, int64_t step)
 {
     return step > 0 || later->golden->config.mlp == MLP_MIXTURE;
