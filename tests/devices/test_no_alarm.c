@@ -98,7 +98,7 @@ static enum single_verdict judged(struct program *p, const struct single_operati
 enum { QUERIES = 3 * OUT };             /* rows of queries, keys and values */
 
 /* The gradient of a stream that queries, keys and values read without a norm before them.  A program may add their
- * products to the gradient that passes by one by one, and store each sum; here these sums are much larger than the last.
+ * products to the gradient that passes by one by one, and store each sum.  Here each sum is larger than its product.
  */
 static enum single_verdict judge_one_by_one(int products, struct program *p)
 {

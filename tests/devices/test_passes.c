@@ -4,6 +4,7 @@
  */
 #include "emulated_devices/check/recompute/own_pass.h"
 #include "emulated_devices/check/report/choices.h"
+#include "ref/model/kinds.h"
 #include "ref/model/operands.h"
 #include "ref/numeric/distance.h"
 #include "tests/ref/scratch.h"
@@ -71,6 +72,30 @@ static void a_pass_is_the_golden_one(void **state)
     assert_int_equal(same, pass.records);
     assert_true(same > 30);
     replay_free(&pass), replay_free(&whole);
+    close_start(&s);
+}
+
+static void fill_results(struct own_pass *, const struct replay *);
+
+/* A program whose gradients are half as large again is off by half of ours. */
+static void a_distance_is_a_part_of_the_norm(void **state)
+{
+    struct start s;
+    struct own_pass pass;
+    struct replay program;
+    const double zero = 0;
+    (void)state;
+    open_start(&s, "golden/llama-grouped.safetensors");
+    const struct replay_pass begins = { .step = 1, .weights = s.own.all, .wanted = every_gradient };
+    if (replay_pass_run(&program, &s.golden, F64, &begins, NULL, &err) != OK) fail_msg("%s", err.text);
+    if (own_pass_open(&pass, &s.own, &s.golden, 1, &zero, &err) != OK) fail_msg("%s", err.text);
+    fill_results(&pass, &program);
+    for (int i = 0; i < pass.count; i++)
+        for (int64_t k = 0; k < pass.all[i].count; k++) pass.all[i].have[k] *= 1.5;
+    if (own_pass_run(&pass, &s.golden, &err) != OK) fail_msg("%s", err.text);
+    assert_int_equal(pass.count, program.records);
+    for (int i = 0; i < pass.count; i++) assert_true(fabs(pass.all[i].off - 0.5) < 1e-12);
+    own_pass_close(&pass), replay_free(&program);
     close_start(&s);
 }
 
@@ -182,12 +207,46 @@ static void choices_are_found(void **state)
     close_start(&s);
 }
 
+/* Choices follow a program's own logits, and the corrections of each layer: one expert of each is made the first. */
+static void choices_are_read_with_corrections(void **state)
+{
+    static const char path[] = "golden/deepseekv3-yarn.safetensors";
+    struct start s;
+    struct own_pass pass;
+    struct actual actual;
+    (void)state;
+    open_start(&s, path);
+    const struct model_config *c = &s.golden.config;
+    const int64_t E = mixture_columns(&c->mixture), n = s.golden.B * s.golden.S, k = c->mixture.k;
+    double *bias = calloc((size_t)(c->L * E), sizeof *bias);
+    for (int64_t l = 0; l < c->L; l++) bias[l * E + l % E] = 100;
+    if (own_pass_open(&pass, &s.own, &s.golden, 0, bias, &err) != OK) fail_msg("%s", err.text);
+    if (actual_open(&actual, path, NULL, &err) != OK) fail_msg("%s", err.text);
+    if (choices_read(&pass, &s.golden, &actual, "", &err) != OK) fail_msg("%s", err.text);
+    assert_non_null(pass.route);
+    int layers = 0;
+    for (int64_t l = 0; l < c->L; l++) {
+        if (layer_mlp(c, l) != MLP_MIXTURE) continue;
+        layers++;
+        for (int64_t t = 0; t < n; t++) {
+            bool chosen = false;
+            for (int64_t i = 0; i < k; i++) chosen = chosen || pass.route[(l * n + t) * k + i] == l % E;
+            assert_true(chosen);
+        }
+    }
+    assert_true(layers > 1);
+    actual_close(&actual), own_pass_close(&pass), free(bias);
+    close_start(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pass_is_the_golden_one),
+        cmocka_unit_test(a_distance_is_a_part_of_the_norm),
         cmocka_unit_test(few_twins_are_enough),
         cmocka_unit_test(choices_are_found),
+        cmocka_unit_test(choices_are_read_with_corrections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

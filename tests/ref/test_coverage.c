@@ -1,5 +1,5 @@
-/* Batches that cannot show something: each row of the table sees what it looks for and nothing else, and a drawn batch has no gap
- * where everything fits.
+/* Batches that cannot show something: each row of the table sees what it looks for and nothing else, and a drawn batch
+ * has no gap where everything fits.
  */
 #include "ref/golden/batch.h"
 #include "ref/golden/cover.h"
