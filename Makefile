@@ -27,7 +27,7 @@ CFLAGS   ?= -g
 override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(if $(BLAS_INC),-I$(BLAS_INC)) $(if $(FUZZ),,-fopenmp) -fno-math-errno \
             -ffp-contract=fast -fPIC -fno-semantic-interposition -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes $(if $(CI),-Werror) -MMD -MP
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING -Wno-unknown-pragmas -Wno-unused-function,$(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG))
+override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING -Wno-unknown-pragmas -Wno-unused-function -Wno-format -Wno-missing-field-initializers,$(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG))
 , := ,
 # Plug-ins call functions of the program that loads them.
 PLUGINS  := -DORRERY_CC='"$(CC)"' -DORRERY_SOURCES='"$(CURDIR)"'
