@@ -132,10 +132,11 @@ test verify faults: export HOW_TWICE = $(OPS_SRC)
 test verify faults: export HOW_FORMATS = $(FORMATS)
 
 ## make fuzz       let clang's libFuzzer attack every reader of files for a while (SECONDS=60 each, NAMES='json schedule')
-fuzz:
+fuzz: fuzz-programs
+	$(Q)bash tests/fuzz/run.sh build-fuzz $(or $(SECONDS),60) $(NAMES)
+fuzz-programs:
 	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=fuzz
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory FUZZ=1 CC=clang MPICC='MPICH_CC=clang OMPI_CC=clang $(MPICC)' fuzzers
-	$(Q)bash tests/fuzz/run.sh build-fuzz $(or $(SECONDS),60) $(NAMES)
 fuzzers: $(filter $(B)/tests/fuzz/%,$(TESTS))
 
 ## make simgrid    patterns of messages by the clock, replayed, and by SimGrid, which is installed if it is missing
@@ -423,5 +424,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always ready place simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzzers docs install uninstall clean help deps
+.PHONY: always ready place simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzz-programs fuzzers docs install uninstall clean help deps
 .SECONDARY:
