@@ -338,6 +338,14 @@ static void list_host(const struct cluster *cluster)
     field("from %s", h->source);
 }
 
+static void list_costs(const struct cluster *cluster)
+{
+    const struct costs *c = &cluster->costs;
+    if (c->watts > 0) field("draws   %lld W a device, at most", (long long)c->watts);
+    if (c->cents > 0) field("costs   %.2f US dollars for an hour of a device", (double)c->cents / 100);
+    if (c->source[0]) field("from %s", c->source);
+}
+
 static void list_clusters(void)
 {
     struct cluster c;
@@ -350,6 +358,7 @@ static void list_clusters(void)
         field("from %s", c.source);
         list_kernels(&c.kernels);
         list_host(&c);
+        list_costs(&c);
         list_links(&c);
         list_replayed(&c);
     }

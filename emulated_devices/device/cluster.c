@@ -389,6 +389,25 @@ static enum error_code read_contention(struct contention *k, const cJSON *root, 
     return e ? e : read_text(contention, inside, "source", k->source, sizeof k->source, err);
 }
 
+/* Both numbers of a budget may be left out, but not both together. */
+static enum error_code read_costs(struct costs *costs, const cJSON *root, const char *where, struct error *err)
+{
+    static const char *const known[] = { "watts", "cents_per_hour", "source", NULL };
+    enum { MOST_WATTS = 1000000, MOST_CENTS = 100000000 };
+    const cJSON *object;
+    char inside[200];
+    if (!json_has(root, "costs")) return OK;
+    enum error_code e = json_object(root, where, "costs", &object, err);
+    if (e) return e;
+    snprintf(inside, sizeof inside, "%s: costs", where);
+    e = refuse_unknown(object, inside, known, err);
+    if (!e) e = read_number(object, inside, "watts", MOST_WATTS, 0, &costs->watts, err);
+    if (!e) e = read_number(object, inside, "cents_per_hour", MOST_CENTS, 0, &costs->cents, err);
+    if (!e && costs->watts == 0 && costs->cents == 0)
+        e = fail(err, ERR_FORMAT, "%s: it must have \"watts\" or \"cents_per_hour\"", inside);
+    return e ? e : read_text(object, inside, "source", costs->source, sizeof costs->source, err);
+}
+
 /* Messages that never wait leave by themselves, so that nothing would change. */
 static enum error_code read_progress(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
@@ -427,7 +446,7 @@ static enum error_code check_shared(const struct cluster *cluster, int devices, 
 static enum error_code read_cluster(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
     static const char *const known[] = { "name", "description", "device", "kernels", "host", "links", "shared",
-                                         "sharing", "contention", "progress", NULL };
+                                         "sharing", "contention", "costs", "progress", NULL };
     *cluster = (struct cluster){ .levels = 0 };
     if (!cJSON_IsObject(root)) return fail(err, ERR_FORMAT, "%s: is not an object", where);
     enum error_code e = refuse_unknown(root, where, known, err);
@@ -439,6 +458,7 @@ static enum error_code read_cluster(struct cluster *cluster, const cJSON *root, 
     if (!e) e = read_links(cluster, root, where, err);
     if (!e) e = read_shared(cluster, root, where, err);
     if (!e) e = read_contention(&cluster->contention, root, where, err);
+    if (!e) e = read_costs(&cluster->costs, root, where, err);
     return e ? e : read_progress(cluster, root, where, err);
 }
 

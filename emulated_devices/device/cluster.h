@@ -81,6 +81,13 @@ struct contention {
     char source[400];                   /* where the percentage comes from; "": not said */
 };
 
+/* A device draws and costs this, with its share of the machine around it (run/report/report_budget.c). */
+struct costs {
+    int64_t watts;                      /* at most; 0: not stated */
+    int64_t cents;                      /* US cents for an hour; 0: not stated */
+    char source[400];                   /* where both come from; "": not said */
+};
+
 struct cluster {
     char name[48], description[160], source[400];       /* in reports, and for --cluster if built in; one line for
                                          * lists; where the device's rates come from */
@@ -100,6 +107,7 @@ struct cluster {
                                          * limit messages */
     bool in_order;                      /* messages have shared links in turn, not each a part (network.h) */
     struct contention contention;       /* how messages slow computations of the same device */
+    struct costs costs;                 /* for budgets of a whole training */
     bool no_progress;                   /* what waits for its receiver moves only while neither device computes */
 };
 

@@ -3,6 +3,7 @@
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/run/report/plan_report.h"
+#include "emulated_devices/run/report/report_speed.h"
 #include "emulated_devices/train/dry_run/alone.h"
 #include "ref/io/terminal.h"
 #include "ref/machine/measure.h"
@@ -144,6 +145,7 @@ static bool is_too_full(const struct train_record *record)
 
 static void plan_report(const struct train_record *record)
 {
+    const struct training training = report_training_of(record);
     report_memory(record);
     report_traffic(record);
     fprintf(record->out, "\n");
@@ -151,6 +153,7 @@ static void plan_report(const struct train_record *record)
     plan_report_path(record);
     report_virtual_time(record);
     plan_report_waits(record);
+    report_budget_print(record->out, &training);
     report_folding(record);
     report_fit(record);
     if (is_too_full(record)) report_changes(record);

@@ -42,6 +42,7 @@ struct train_options {
     int64_t lr_steps, lr_decay, warmup; /* of the learning rate; 0, 0 and -1: default */
     int sample;                         /* tokens of text to show at the end */
     uint64_t memory;                    /* budget of a device; 0: none */
+    uint64_t tokens;                    /* of a whole training that a plan is made for; 0: not asked for */
     bool isolate;                       /* every operation gets the reference's inputs */
     struct checkpoint saved;            /* of --resume, or of --model's folder: settings that are not given */
     bool override;                      /* continue although settings differ from the saved run */

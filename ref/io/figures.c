@@ -38,11 +38,10 @@ static struct figure scaled(double x, double base, const char *const *unit, int 
     return s;
 }
 
-struct figure count_format(double x)
-{
-    static const char *const unit[] = { "", "K", "M", "B", "T" };
-    return scaled(x, DECIMAL, unit, 5, "");
-}
+static const char *const COUNTS[] = { "", "K", "M", "B", "T" };
+enum { COUNT_UNITS = sizeof COUNTS / sizeof *COUNTS };
+
+struct figure count_format(double x) { return scaled(x, DECIMAL, COUNTS, COUNT_UNITS, ""); }
 
 struct figure flop_format(double x)
 {
@@ -60,6 +59,18 @@ struct figure byte_rate_format(double x)
 {
     static const char *const unit[] = { "B/s", "kB/s", "MB/s", "GB/s", "TB/s", "PB/s" };
     return scaled(x, DECIMAL, unit, 6, " ");
+}
+
+struct figure energy_format(double joules)
+{
+    static const char *const unit[] = { "Wh", "kWh", "MWh", "GWh", "TWh" };
+    return scaled(joules / 3600, DECIMAL, unit, 5, " ");
+}
+
+struct figure power_format(double watts)
+{
+    static const char *const unit[] = { "W", "kW", "MW", "GW" };
+    return scaled(watts, DECIMAL, unit, 4, " ");
 }
 
 /* ---- times ------------------------------------------------------------------------------------------------------- */
@@ -209,27 +220,52 @@ static size_t number_length(const char *text, bool *whole)
     return n;
 }
 
-/* A size is a number and a unit; the result must fit 64 bits, and must be whole if the unit is a byte. */
+/* Digits times a factor, not as a double: exact above 2^53, too.  The result must fit 64 bits. */
+static bool whole_parse(const char *digits, size_t n, uint64_t factor, uint64_t *out)
+{
+    uint64_t x = 0;
+    for (const char *c = digits; c < digits + n; c++) {
+        const uint64_t digit = (uint64_t)(*c - '0');
+        if (x > (UINT64_MAX - digit) / 10) return false;
+        x = 10 * x + digit;
+    }
+    if (x > UINT64_MAX / factor) return false;
+    *out = x * factor;
+    return true;
+}
+
+/* A size is a number and a unit; it must be whole if the unit is a byte. */
 bool size_parse(const char *text, uint64_t *bytes)
 {
     bool whole;
     const size_t n = number_length(text, &whole);
     const uint64_t factor = n > 0 ? factor_of(text + n) : 0;
     if (factor == 0) return false;
-    if (!whole) {
-        const double x = strtod(text, NULL) * (double)factor;
-        if (!(x < 0x1p64) || (factor == 1 && x != floor(x))) return false;
-        *bytes = (uint64_t)x;
-        return true;
-    }
-    uint64_t x = 0;                                             /* not as a double: exact above 2^53, too */
-    for (const char *c = text; c < text + n; c++) {
-        const uint64_t digit = (uint64_t)(*c - '0');
-        if (x > (UINT64_MAX - digit) / 10) return false;
-        x = 10 * x + digit;
-    }
-    if (x > UINT64_MAX / factor) return false;
-    *bytes = x * factor;
+    if (whole) return whole_parse(text, n, factor, bytes);
+    const double x = strtod(text, NULL) * (double)factor;
+    if (!(x < 0x1p64) || (factor == 1 && x != floor(x))) return false;
+    *bytes = (uint64_t)x;
+    return true;
+}
+
+/* A count is a number and one letter, or none.  The nearest double of "15.6" times 10^12 is rounded to a whole number,
+ * which must be as near as a double can be. */
+bool count_parse(const char *text, uint64_t *count)
+{
+    bool whole;
+    const size_t n = number_length(text, &whole);
+    uint64_t factor = 1;
+    int unit = text[n] == '\0' ? 0 : 1;
+    if (n == 0) return false;
+    if (unit > 0 && text[n + 1] != '\0') return false;
+    for (; unit > 0 && unit < COUNT_UNITS && COUNTS[unit][0] != toupper((unsigned char)text[n]); unit++)
+        continue;
+    if (unit == COUNT_UNITS) return false;
+    for (int i = 0; i < unit; i++) factor *= DECIMAL;
+    if (whole) return whole_parse(text, n, factor, count);
+    const double x = strtod(text, NULL) * (double)factor, near = round(x);
+    if (!(near < 0x1p64) || fabs(x - near) > 1e-15 * near) return false;
+    *count = (uint64_t)near;
     return true;
 }
 

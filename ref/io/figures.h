@@ -41,6 +41,10 @@ struct figure flop_format(double flop);
 struct figure flop_rate_format(double per_second);
 struct figure byte_rate_format(double per_second);
 
+/** Energy as electricity is sold, and what is drawn: "31.2 GWh", "10.2 kW". */
+struct figure energy_format(double joules);
+struct figure power_format(double watts);
+
 /** One unit for a column of numbers that are compared: value / per is printed with so many decimals. */
 struct figure_scale { double per; const char *name; int decimals; };
 
@@ -60,6 +64,13 @@ struct figure scale_format(const struct figure_scale *, double value);
  * @return whether the whole text is a size, in the range of uint64_t.
  */
 bool size_parse(const char *text, uint64_t *bytes);
+
+/**
+ * Read a count: "4096", "300B", "15.6T", "2e12".  K, M, B and T are of 1000, as count_format prints them, and may be
+ * small letters.
+ * @return whether the whole text is a count, whole, and in the range of uint64_t.
+ */
+bool count_parse(const char *text, uint64_t *count);
 
 /** The shortest text that size_parse reads as these bytes: "64MiB", "80GB", "1536". */
 struct figure size_word(uint64_t bytes);

@@ -33,6 +33,7 @@ static struct printable options_wanted(const struct option *option)
     const char *what = option->kind == OPTION_INT || option->kind == OPTION_UINT64 ? "a whole number"
                      : option->kind == OPTION_SIZE
                          ? "a size such as 512, 64K, 1.5GiB or 80GB"
+                     : option->kind == OPTION_COUNT                           ? "a count such as 4096, 300B or 15T"
                      : option->kind == OPTION_BOOL                            ? "yes or no"
                                                                          : "a number";
     if (option->kind == OPTION_INT)
@@ -93,6 +94,14 @@ static bool set_size(const struct option *option, const char *value)
     return true;
 }
 
+static bool set_count(const struct option *option, const char *value)
+{
+    uint64_t x;
+    if (!count_parse(value, &x) || !in_range(option, (double)x)) return false;
+    *(uint64_t *)option->to = x;
+    return true;
+}
+
 static bool set_bool(const struct option *option, const char *value)
 {
     static const char *const words[] = { "no", "yes", "off", "on", "false", "true", "0", "1" };
@@ -126,6 +135,7 @@ static enum error_code set_value(const struct option *option, const char *value,
     case OPTION_UINT64: good = set_uint64(option, value); break;
     case OPTION_DOUBLE: good = set_double(option, value); break;
     case OPTION_SIZE:   good = set_size(option, value); break;
+    case OPTION_COUNT:  good = set_count(option, value); break;
     case OPTION_BOOL:   good = set_bool(option, value); break;
     case OPTION_CHOICE: return set_choice(option, value, err);
     case OPTION_STRING:
@@ -278,7 +288,7 @@ bool options_value(const struct option *option, char *text, size_t size)
         if (!in_range(option, *(const int *)option->to)) return false;
         snprintf(text, size, "%d", *(const int *)option->to);
         break;
-    case OPTION_UINT64: case OPTION_SIZE:
+    case OPTION_UINT64: case OPTION_SIZE: case OPTION_COUNT:
         if (!in_range(option, (double)*(const uint64_t *)option->to)) return false;
         snprintf(text, size, "%" PRIu64, *(const uint64_t *)option->to);
         break;

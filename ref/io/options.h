@@ -34,6 +34,7 @@ enum option_kind {
     OPTION_UINT64,                      /* uint64_t: a whole number, such as a seed */
     OPTION_DOUBLE,                      /* double: a finite number */
     OPTION_SIZE,                        /* uint64_t: bytes, as size_parse (figures.h) reads them */
+    OPTION_COUNT,                       /* uint64_t: a count such as 300B, as count_parse reads it */
     OPTION_STRING,                      /* const char *: points into argv */
     OPTION_CHOICE,                      /* const char *: one of .choices; points into .choices */
 };

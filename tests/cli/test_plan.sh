@@ -92,6 +92,31 @@ test_utilization() {
 }
 
 # Devices that are alike share a line, though their numbers are no neighbours: on 1024 devices there are as many lines as stages.
+# A training of T tokens: whole steps, and time, energy and dollars by hand from the virtual time of a step.
+test_a_whole_training() {
+    local step
+    sed 's/"watts": 1275/"watts": 1000, "cents_per_hour": 250/' "$top/emulated_devices/device/clusters/h100-node.json" >mine.json
+    run plan --model tiny --dp 4 --batch 8 --seq 32 --cluster "$PWD/mine.json" --tokens 1.5M --json plan.json; expect_status 0
+    expect_out '^tokens  1.50M .--tokens. are 5.86K steps of 256, each as long as this one'
+    expect_out ' 4 kW, 1000 W a device'; expect_out ' US dollars, 2.50 for a device hour'; expect_no_out 'does not say'
+    step=$(sed -n 's/.*"virtual_step_ps":[[:space:]]*\([0-9]*\).*/\1/p' plan.json)
+    tr -d '\n\t' <plan.json | grep -o '"training":{[^}]*}' | tr ',{}' '\n\n\n' | tr -d '"' >numbers
+    awk -F : -v step="$step" '
+        function near(x, y) { if (!(y > 0) || (x - y) ^ 2 > (1e-5 * y) ^ 2) { print name, x, "not", y; bad = 1 } }
+        { of[$1] = $2 }
+        END { seconds = 5860 * step * 1e-12
+            name = "steps"; near(of["steps"], 5860); name = "tokens"; near(of["tokens"], 1500000)
+            name = "seconds"; near(of["seconds"], seconds); name = "hours"; near(of["device_hours"], 4 * seconds / 3600)
+            name = "joules"; near(of["joules"], 4000 * seconds); name = "dollars"; near(of["us_dollars"], 2.5 * 4 * seconds / 3600)
+            exit bad }' numbers >wrong || complain "a budget: $(cat wrong)"
+    # what a cluster does not say is not guessed
+    run plan --model tiny --cluster h100-node --tokens 1.5M; expect_status 0; expect_out 'does not say what a device costs'; expect_no_out 'dollars'
+    run plan --model tiny --cluster toy --tokens 300b; expect_status 0; expect_out 'does not say what a device draws and costs'; expect_no_out 'kWh'
+    run plan --model tiny --cluster toy --json plan.json; expect_status 0; expect_no_out '^tokens'; ! grep -q '"training"' plan.json || complain 'a budget that nobody asked for'
+    run plan --tokens 15X; expect_status 2; expect_error 'must be a count such as 4096, 300B or 15T'
+    run train --tokens 4; expect_status 2; expect_error '--tokens is not a flag of train'
+}
+
 test_classes() {
     run plan --dp 16 --tp 8 --pp 8 --batch 64 --micro 4 --cluster toy; expect_status 0
     expect_out '^ +0-127  pp=0 '; [ "$(wc -l <"$place/out")" -lt 70 ] || complain "a plan of 1024 devices has $(wc -l <"$place/out") lines"
@@ -238,4 +263,4 @@ test_refusals() {
 
 every=(test_as_many_runs)
 [ "$TIER" = verify ] || every=()
-run_tests test_as_a_run test_loads test_utilization test_classes test_where_time_goes test_nothing_runs_that_does_nothing test_many_devices test_what_does_not_fit test_beyond_all_bounds test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"
+run_tests test_as_a_run test_loads test_utilization test_a_whole_training test_classes test_where_time_goes test_nothing_runs_that_does_nothing test_many_devices test_what_does_not_fit test_beyond_all_bounds test_offloaded test_shared_links test_hindered test_overlap test_refusals "${every[@]}"

@@ -94,6 +94,35 @@ static void reads_and_writes_sizes(void **state)
         if (size_parse(bad[i], &x)) fail_msg("\"%s\" was taken for a size", bad[i]);
 }
 
+/* Units of counts are of 1000, and a count is whole. */
+static void reads_counts(void **state)
+{
+    (void)state;
+    static const struct { const char *text; uint64_t count; } good[] = {
+        { "0", 0 }, { "4096", 4096 }, { "1K", 1000 }, { "1.5k", 1500 }, { "300B", 300000000000 }, { "7b", 7000000000 },
+        { "15.6T", 15600000000000 }, { "2e12", 2000000000000 }, { "0.3T", 300000000000 }, { "1.1M", 1100000 },
+        { "9007199254740993", 9007199254740993 }, { "18446744073709551615", UINT64_MAX },
+    };
+    static const char *const bad[] = { "", "B", "1.5", "0.0001K", "15 T", "15TB", "15Ti", "1G", "-1", "1e", "inf",
+                                       "18446744073709551616", "18446745T", "1e30", "1.0005K5" };
+    uint64_t x;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        if (!count_parse(good[i].text, &x) || x != good[i].count)
+            fail_msg("%s: is read as %" PRIu64, good[i].text, x);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (count_parse(bad[i], &x)) fail_msg("\"%s\" was taken for a count", bad[i]);
+}
+
+static void tells_energy_as_it_is_sold(void **state)
+{
+    (void)state;
+    assert_string_equal(energy_format(3.6e6).text, "1 kWh");
+    assert_string_equal(energy_format(1.4e14).text, "38.9 GWh");
+    assert_string_equal(energy_format(1800).text, "0.50 Wh");
+    assert_string_equal(power_format(10200).text, "10.2 kW");
+    assert_string_equal(power_format(20889600).text, "20.9 MW");
+}
+
 static void tells_memory_as_data_sheets_do(void **state)
 {
     (void)state;
@@ -148,7 +177,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tells_times), cmocka_unit_test(tells_counts_and_rates),
-        cmocka_unit_test(reads_and_writes_sizes), cmocka_unit_test(tells_memory_as_data_sheets_do),
+        cmocka_unit_test(reads_and_writes_sizes), cmocka_unit_test(reads_counts),
+        cmocka_unit_test(tells_energy_as_it_is_sold),
+        cmocka_unit_test(tells_memory_as_data_sheets_do),
         cmocka_unit_test(advises_enough), cmocka_unit_test(has_one_unit_for_a_column),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

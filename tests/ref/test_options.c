@@ -6,7 +6,7 @@
 #include <math.h>
 
 static int dp, steps;
-static uint64_t seed, memory;
+static uint64_t seed, memory, tokens;
 static double lr, shift;
 static bool quiet, check, lr_given;
 static const char *dtype, *schedule, *file, *second;
@@ -24,6 +24,7 @@ static const struct option table[] = {
     { "--shift", "X", OPTION_DOUBLE, &shift, .help = "any number" },
     { "--seed", "N", OPTION_UINT64, &seed, .help = "of all random numbers" },
     { "--memory", "SIZE", OPTION_SIZE, &memory, .min = 1024, .max = 0x1p40, .help = "of a device" },
+    { "--tokens", "T", OPTION_COUNT, &tokens, .min = 1, .max = 1e18, .help = "of a training" },
     { "--dtype", "NAME", OPTION_CHOICE, &dtype, .choices = dtypes, .help = "number format" },
     { "--check", "WORD", OPTION_BOOL, &check, .help = "compare with one device" },
     { "--quiet", NULL, OPTION_SWITCH, &quiet, .help = "print only the result" },
@@ -92,8 +93,8 @@ static void takes_odd_but_clear_words(void **state)
     assert_string_equal(file, "-");
     assert_int_equal(parse("-- --dp", &help, &err), OK);
     assert_string_equal(file, "--dp");
-    assert_int_equal(parse("a --memory=64k --check=off", &help, &err), OK);
-    assert_true(memory == 65536 && !check);
+    assert_int_equal(parse("a --memory=64k --check=off --tokens 15.6T", &help, &err), OK);
+    assert_true(memory == 65536 && !check && tokens == 15600000000000);
 }
 
 static void help_wins(void **state)
@@ -136,6 +137,8 @@ static const struct { const char *line, *message; } mistakes[] = {
     { "f --shift nan", "--shift nan: must be a number" },
     { "f --shift=-inf", "--shift -inf: must be a number" },
     { "f --memory 64Q", "--memory 64Q: must be a size such as 512, 64K, 1.5GiB or 80GB from 1KiB to 1TiB" },
+    { "f --tokens 15TB", "--tokens 15TB: must be a count such as 4096, 300B or 15T from 1 to 1e+18" },
+    { "f --tokens 0", "--tokens 0: must be a count such as 4096, 300B or 15T from 1 to 1e+18" },
     { "f --memory 1", "--memory 1: must be a size such as 512, 64K, 1.5GiB or 80GB from 1KiB to 1TiB" },
     { "f --dtype fp23", "--dtype fp23: there is no such choice; did you mean fp32?" },
     { "f --dtype posit", "--dtype posit: must be one of fp32, fp64" },

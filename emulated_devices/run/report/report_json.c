@@ -146,6 +146,8 @@ cJSON *report_object(const struct train_record *record, const char *format, bool
     if (record->alone > 0) json_add(root, "virtual_step_of_one_device_ps %g", (double)record->alone);
     json_add(root, "step_flops %g", plan_step_flops(&record->options->plan));
     report_speed_json(root, record);
+    const struct training training = report_training_of(record);
+    report_budget_json(root, &training);
     if (record->options->check) report_check_json(record, root);
     if (record->plan) plan_report_json(root, record);
     return root;

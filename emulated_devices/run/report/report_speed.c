@@ -48,6 +48,14 @@ struct virtual_speed virtual_speed_of(const struct train_record *record)
     return s;
 }
 
+struct training report_training_of(const struct train_record *record)
+{
+    const struct train_options *o = record->options;
+    return (struct training){ .tokens = o->tokens, .step_tokens = report_mean_sequences(record) * (double)o->plan.S,
+                              .step_seconds = virtual_speed_of(record).seconds, .devices = o->plan.mesh.devices,
+                              .cluster = &o->cluster };
+}
+
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
 static void report_replay(const struct train_record *record)

@@ -3,6 +3,7 @@
 #define ORRERY_TRAIN_REPORT_SPEED_H
 
 #include "emulated_devices/run/report/report.h"
+#include "emulated_devices/run/report/report_budget.h"
 #include <cjson/cJSON.h>
 
 /* How the operations of attention are counted: only pairs of tokens that see each other, which with a causal mask is
@@ -19,6 +20,9 @@ struct virtual_speed {
 /** The speed of a run or plan.  A step's operations are three times those of its forward pass, or the passes of an
  *  optimizer without a backward pass; what is computed again does not count. */
 struct virtual_speed virtual_speed_of(const struct train_record *);
+
+/** The training of --tokens, whose steps are as this run's or plan's. */
+struct training report_training_of(const struct train_record *);
 
 /** Add it to the report, if there is one. */
 void report_speed_json(cJSON *root, const struct train_record *);

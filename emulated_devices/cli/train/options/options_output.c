@@ -9,6 +9,9 @@ void output_options(struct option_list *to, struct train_options *options, struc
     const struct option own[] = {
         { .kind = OPTION_HEADING, .help = "Virtual time: how long the run would take on the emulated cluster" },
         CLUSTER_OPTION(words->cluster, "the machine"),
+        { "--tokens", "T", OPTION_COUNT, &options->tokens, .min = 1, .max = 1e18,
+          .help = "also say what a training on T tokens takes, such as 300B or 15T: steps, days, device hours, and, if "
+                  "the cluster's file has \"costs\", energy and dollars; default: only of a step" },
         { "--trace", "FILE", OPTION_STRING, &options->trace,
           .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
         { "--trace-format", "NAME", OPTION_CHOICE, &options->trace_format, .choices = trace_formats,
