@@ -186,7 +186,7 @@ static bool mistakes_offer(struct suspect *suspect, const double *y, const char 
     if (better) memcpy(suspect->words, words, sizeof words), suspect->named = 1;
     else if (as_good && !suspect->any && suspect->named < MOST_NAMED && strstr(suspect->words, words) == NULL &&
              used + strlen(OR) + strlen(words) < sizeof suspect->words) {
-        snprintf(suspect->words + used, sizeof suspect->words - used, OR "%s", words);
+        strcat(strcat(suspect->words, OR), words);
         suspect->named++;
     }
     /* `best` falls also if the words stay, so the next hypothesis is compared with the nearest so far. */
