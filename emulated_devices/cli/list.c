@@ -2,6 +2,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
+#include "emulated_devices/search/likes.h"
 #include "emulated_devices/search/planner.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"
@@ -375,6 +376,22 @@ static void list_planners(void)
     }
 }
 
+/* The lists of each framework, as options of `orrery search` that limit it likewise. */
+static void list_likes(void)
+{
+    for (int i = 0; like_at(i); i++) {
+        const struct like *l = like_at(i);
+        char text[600];
+        size_t used = 0;
+        for (enum dimension d = BY_MESH; d < DIMENSION_COUNT; d++)
+            if (l->only[d])
+                used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", used ? " " : "",
+                                         plan_space_flag(d), l->only[d]);
+        entry(l->name, text);
+        field("from %s", l->source);
+    }
+}
+
 static void list_backends(void)
 {
     for (int i = 0; backends[i] != NULL; i++) entry(backends[i]->name, backends[i]->description);
@@ -437,6 +454,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "profiles", "Profiles, whose conventions a step has (--as), and the conventions", list_profiles },
     { "clusters", "Clusters for the virtual clock (--cluster)", list_clusters },
     { "planners", "Planners of orrery search (--planner)", list_planners },
+    { "likes", "Frameworks whose schemes orrery search may be limited to (--like)", list_likes },
     { "backends", "Backends, which execute operations (--backend)", list_backends },
     { "dtypes", "Number formats (--dtype)", list_dtypes },
     { "clashes", "What cannot be combined", list_clashes },

@@ -3,7 +3,8 @@
  * Every mesh, with a few numbers of microbatches, is estimated with the first scheme of each kind.  From the most
  * promising on, each is improved: of every dimension, all values are looked at, and the best is taken, until none is
  * better.  A plan that does not fit is worse than one that does, and the worse the more it lacks.  It ends when WIDTH
- * plans have been improved that fit.  What was looked at on the way is ranked with the rest.
+ * plans have been improved that fit.  What was looked at on the way is ranked with the rest.  Usual meshes come first,
+ * and the best starts so far are improved on the way, so that a search that ends early has an answer.
  *
  * Source   local search from the best of many starts, a beam: B. Lowerre, "The HARPY speech recognition system", 1976.
  * Cost     some hundred estimates for each of WIDTH plans, and a few for each mesh; an exhaustive search needs the
@@ -12,6 +13,7 @@
  * cli/train/search.c runs the planner by its table in planners.c; test_search.c holds it against the exhaustive
  * one.  The result are the candidates in the search; errors are ERR_MEMORY and those of search_lacks.
  */
+#include "emulated_devices/plan/plan.h"
 #include "emulated_devices/search/planner.h"
 #include <stdlib.h>
 
@@ -55,7 +57,7 @@ static enum error_code try_values(struct search *search, struct standing *best, 
     if (!plan_space_make(search->space, &from->choice, &p)) p = *search->space->base;
     for (enum dimension before = BY_MESH; before < dimension; before++)
         plan_space_set(search->space, before, &p, from->choice.value[before]);
-    for (int i = 0; i < plan_space_values(search->space, dimension, &p) && !e; i++) {
+    for (int i = 0; i < plan_space_values(search->space, dimension, &p) && !e && !search_ends(search); i++) {
         struct standing new = *from;
         new.choice.value[dimension] = i;
         /* A schedule says how many chunks a device may have, so both are tried together. */
@@ -77,7 +79,7 @@ static enum error_code improve(struct search *search, struct standing *at, struc
     enum error_code e = OK;
     for (int round = 0; round < ROUNDS && !e; round++) {
         const struct standing before = *at;
-        for (enum dimension d = BY_MICROS; d < DIMENSION_COUNT && !e; d++) {
+        for (enum dimension d = BY_MICROS; d < DIMENSION_COUNT && !e && !search_ends(search); d++) {
             const struct standing from = *at;
             e = try_values(search, at, &from, d, err);
         }
@@ -85,6 +87,11 @@ static enum error_code improve(struct search *search, struct standing *at, struc
         if (!better(at, &before)) break;
     }
     return e;
+}
+
+static void beam_tell(const struct search *search, const char *doing, double part)
+{
+    if (search->tell) search->tell(search->context, doing, part);
 }
 
 /* ---- where to start ---------------------------------------------------------------------------------------------- */
@@ -156,42 +163,141 @@ static int most_promising(const void *a, const void *b)
     return 0;
 }
 
-/* Make a start for each mesh and each of its numbers of microbatches.  The array has room for three of each mesh. */
-static enum error_code starts_of(struct search *search, struct standing *start, int *count, struct error *err)
+/* ---- the order of meshes ----------------------------------------------------------------------------------------- */
+
+struct placed_mesh { int64_t oddity; int mesh; };
+
+/* How far a mesh is from what is usual: whole sequences, tensor parallelism as wide as a node, few stages. */
+static int64_t mesh_oddity(const struct plan_space *space, const struct arrangement *mesh)
+{
+    const struct cluster *c = space->base->cluster;
+    const int inside = c && c->levels > 1 ? c->link[c->levels - 2].devices : space->devices;
+    const int tp = mesh->size[TP], away = tp > inside ? tp / inside : inside / tp;
+    return (int64_t)mesh->size[CP] * 1000000 + (int64_t)away * (tp > inside ? 100000 : 100) + mesh->size[PP];
+}
+
+static int most_usual(const void *a, const void *b)
+{
+    const struct placed_mesh *x = a, *y = b;
+    if (x->oddity != y->oddity) return x->oddity < y->oddity ? -1 : 1;
+    return x->mesh - y->mesh;
+}
+
+/* @return [meshes], for free(); NULL: no memory. */
+static struct placed_mesh *usual_order(const struct plan_space *space)
+{
+    struct placed_mesh *order = calloc((size_t)space->meshes + 1, sizeof *order);
+    for (int m = 0; m < space->meshes && order; m++)
+        order[m] = (struct placed_mesh){ mesh_oddity(space, &space->mesh[m]), m };
+    if (order) qsort(order, (size_t)space->meshes, sizeof *order, most_usual);
+    return order;
+}
+
+/* ---- the first answer -------------------------------------------------------------------------------------------- */
+
+/* The values of these dimensions are tried until a lower bound says that the plan may fit. */
+static const enum dimension of_memory[] = { BY_DATA, BY_RECOMPUTE, BY_MICROS };
+enum { OF_MEMORY = sizeof of_memory / sizeof *of_memory };
+
+/* Find a legal plan on a mesh that may fit, from dimension `from` of of_memory on.  @return whether there is one. */
+static bool may_fit(const struct search *search, struct choice *choice, int from)
+{
+    struct plan p;
+    struct error unread;
+    uint64_t least;
+    if (from == OF_MEMORY)
+        return plan_space_make(search->space, choice, &p) && search_bound(&p, &least, &unread) == OK &&
+               (search->memory == 0 || least <= search->memory);
+    p = *search->space->base;
+    for (enum dimension d = BY_MESH; d < of_memory[from]; d++)
+        if (!plan_space_set(search->space, d, &p, choice->value[d])) return false;
+    for (int i = 0; i < plan_space_values(search->space, of_memory[from], &p); i++) {
+        choice->value[of_memory[from]] = i;
+        if (may_fit(search, choice, from + 1)) return true;
+    }
+    return false;
+}
+
+/* Plan one usual plan that fits before others are estimated, so that there is an answer from then on. */
+static enum error_code first_answer(struct search *search, const struct placed_mesh *order, struct error *err)
 {
     enum error_code e = OK;
-    for (int m = 0; m < search->space->meshes && !e; m++) {
-        struct plan p = *search->space->base;
-        int value[3];
-        plan_space_set(search->space, BY_MESH, &p, m);
-        const int n = numbers_of_micros(search->space, &p, value);
-        for (int i = 0; i < n && !e; i++) {
-            struct standing at = { .choice.value = { [BY_MESH] = m, [BY_MICROS] = value[i] } };
-            e = start_with(search, &at, err);
-            if (!e && at.legal) start[(*count)++] = at;
-        }
+    for (int n = 0; n < search->space->meshes && !e && !search_best(search) && !search_ends(search); n++) {
+        struct standing first = { .choice.value = { [BY_MESH] = order[n].mesh } };
+        beam_tell(search, "a first plan", 0);
+        first_values(search->space, &first.choice, BY_MICROS);
+        if (!may_fit(search, &first.choice, 0)) continue;
+        e = beam_look(search, &first, NULL, err);
+        if (!e && first.legal) e = search_plan_now(search, search_find(search, &first.choice), err);
     }
     return e;
 }
 
-/* Make all starts, sort them by estimate, and improve the first ones until WIDTH plans fit. */
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+/* Improve a start, and plan the result: it is an answer of its own.  A search that ends has one already. */
+static enum error_code answer(struct search *search, struct standing *at, struct error *err)
+{
+    const enum error_code e = improve(search, at, err);
+    return e || !at->legal || search->ended ? e : search_plan_now(search, search_find(search, &at->choice), err);
+}
+
+/* After so many starts, and after each further doubling, the best of them is improved before the rest is estimated. */
+enum { EARLY = 4 };
+
+/* Make a start for each mesh and each of its numbers of microbatches.  The array has room for three of each mesh. */
+static enum error_code starts_of(struct search *search, const struct placed_mesh *order, struct standing *start,
+                                 int *count, struct error *err)
+{
+    const struct plan_space *s = search->space;
+    enum error_code e = OK;
+    int early = EARLY, best = 0;
+    for (int m = 0; m < s->meshes && !e; m++) {
+        struct plan p = *s->base;
+        int value[3];
+        plan_space_set(s, BY_MESH, &p, order[m].mesh);
+        const int n = numbers_of_micros(s, &p, value);
+        beam_tell(search, "estimating", (double)m / s->meshes);
+        for (int i = 0; i < n && !e && !search_ends(search); i++) {
+            struct standing at = { .choice.value = { [BY_MESH] = order[m].mesh, [BY_MICROS] = value[i] } };
+            e = start_with(search, &at, err);
+            if (e || !at.legal) continue;
+            start[*count] = at;
+            if (better(&at, &start[best])) best = *count;
+            ++*count;
+        }
+        if (e || *count < early || search_ends(search)) continue;
+        struct standing now = start[best];
+        e = answer(search, &now, err), early *= 2;
+    }
+    return e;
+}
+
+/* Make all starts, sort them by estimate, and improve the first ones until WIDTH plans fit; if none does, all are
+ * improved: what fits may promise least. */
+static enum error_code beam_climb(struct search *search, const struct placed_mesh *order, struct standing *start,
+                                  struct error *err)
+{
+    int count = 0, good = 0;
+    enum error_code e = first_answer(search, order, err);
+    if (!e) e = starts_of(search, order, start, &count, err);
+    qsort(start, (size_t)count, sizeof *start, most_promising);
+    for (int i = 0; i < count && (good == 0 || (i < MOST_IMPROVED && good < WIDTH)) && !e; i++) {
+        if (search_ends(search)) break;
+        beam_tell(search, "improving", (double)good / WIDTH);
+        e = answer(search, &start[i], err);
+        good += start[i].legal && start[i].lacks == 0;
+    }
+    return e;
+}
+
 static enum error_code beam_choose(struct search *search, struct error *err)
 {
+    struct placed_mesh *order = usual_order(search->space);
     struct standing *start = calloc(3 * (size_t)search->space->meshes + 1, sizeof *start);
-    int count = 0, good = 0;
-    if (start == NULL) return fail(err, ERR_MEMORY, "no memory for %d meshes", search->space->meshes);
-    enum error_code e = starts_of(search, start, &count, err);
-    qsort(start, (size_t)count, sizeof *start, most_promising);
-    /* The most promising starts are improved, until WIDTH of them fit. */
-    for (int i = 0; i < count && i < MOST_IMPROVED && good < WIDTH && !e; i++) {
-        e = improve(search, &start[i], err);
-        good += start[i].legal && start[i].lacks == 0;
-    }
-    for (int i = MOST_IMPROVED; i < count && good == 0 && !e; i++) {    /* what fits may promise least */
-        e = improve(search, &start[i], err);
-        good += start[i].legal && start[i].lacks == 0;
-    }
-    free(start);
+    const enum error_code e = order && start ? beam_climb(search, order, start, err)
+                                             : fail(err, ERR_MEMORY, "no memory for %d meshes", search->space->meshes);
+    free(order), free(start);
     return e;
 }
 

@@ -3,6 +3,7 @@
  * run/plan.c calls search_changes where a plan does not fit.  A plan that cannot be made, or for which memory
  * is missing, is left out: the function returns no error.
  */
+#include "emulated_devices/plan/plan.h"
 #include "emulated_devices/search/search.h"
 #include <stdio.h>
 #include <stdlib.h>

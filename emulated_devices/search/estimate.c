@@ -1,5 +1,6 @@
 /* estimate.c -- estimates a step from one planned stage and the plan's schedule.  search.c and changes.c call, plan
  * by plan.  Errors: ERR_PLAN where a stage of the plan cannot be planned alone, ERR_MEMORY. */
+#include "emulated_devices/plan/plan.h"
 #include "emulated_devices/search/estimate.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/schemes/pipeline/timing.h"

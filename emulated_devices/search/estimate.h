@@ -10,7 +10,9 @@
 #ifndef ORRERY_SEARCH_ESTIMATE_H
 #define ORRERY_SEARCH_ESTIMATE_H
 
-#include "emulated_devices/plan/plan.h"
+#include "emulated_devices/device/cluster.h"
+
+struct plan;
 
 /* Stages that were planned before: their times are kept. */
 struct estimator { struct stage_times *known; int count, room; uint64_t planned; };

@@ -1,7 +1,7 @@
 /* exhaustive.c -- the planner that looks at every legal plan.
  *
- * With --plans N all of them are estimated, and the N that promise most are planned; without, all are planned, and the
- * winner is the best there is.
+ * All of them are estimated, and planned in the order of what they promise: with --plans N the first N; without, all
+ * are planned, and the winner is the best there is.
  *
  * cli/train/search.c and test_search.c run the planner.  ERR_PLAN says that there are more legal plans than MOST.
  */
@@ -9,7 +9,7 @@
 
 enum { MOST = 200000 };                 /* legal plans */
 
-/* Add one legal plan.  An estimate is worth its time only if not all plans are planned. */
+/* Add one legal plan.  ERR_CHECK, without a text, ends the walk of a search that shall end. */
 static enum error_code exhaustive_look(const struct plan *plan, const struct choice *choice, void *context,
                                        struct error *err)
 {
@@ -17,12 +17,15 @@ static enum error_code exhaustive_look(const struct plan *plan, const struct cho
     if (s->count == MOST)
         return fail(err, ERR_PLAN, "--planner exhaustive: there are more than %d legal plans; limit them, such as with "
                     "--attention ring-zigzag --tensor 1d,1d-sp, or take --planner beam", MOST);
-    return search_add(s, plan, choice, s->most > 0, NULL, err);
+    if (search_ends(s)) return ERR_CHECK;
+    if (s->tell) s->tell(s->context, "estimating", (double)choice->value[BY_MESH] / s->space->meshes);
+    return search_add(s, plan, choice, true, NULL, err);
 }
 
 static enum error_code exhaustive_choose(struct search *search, struct error *err)
 {
-    return plan_space_each(search->space, exhaustive_look, search, err);
+    const enum error_code e = plan_space_each(search->space, exhaustive_look, search, err);
+    return search->ended ? OK : e;
 }
 
 const struct planner planner_exhaustive = {

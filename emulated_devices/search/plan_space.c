@@ -1,6 +1,7 @@
 /* plan_space.c -- the dimensions of a search: how many values each has, how a value changes a plan, and its words.
  * The planners, changes.c and cli/train/search.c call.  Errors are in the words of the command line: ERR_USAGE and
  * ERR_PLAN. */
+#include "emulated_devices/plan/plan.h"
 #include "emulated_devices/search/plan_space.h"
 #include "emulated_devices/plan/recompute.h"
 #include "ref/io/options.h"
@@ -58,6 +59,8 @@ static const char *const flags[] = {
     DIMENSIONS(X)
 #undef X
 };
+
+const char *plan_space_flag(enum dimension dimension) { return flags[dimension]; }
 
 static const struct { enum dimension dimension; enum scheme_kind kind; } kinds[] = {
     { BY_TENSOR, TENSOR_SCHEME }, { BY_ATTENTION, ATTENTION_SCHEME }, { BY_EXPERTS, EXPERT_SCHEME },

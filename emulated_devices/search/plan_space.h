@@ -13,7 +13,12 @@
 #ifndef ORRERY_PLAN_SPACE_H
 #define ORRERY_PLAN_SPACE_H
 
-#include "emulated_devices/plan/plan.h"
+#include "emulated_devices/comm/mesh.h"
+#include "ref/error.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+struct plan;
 
 /* X(id, name of the option that limits its values) */
 #define DIMENSIONS(X)                           \
@@ -54,6 +59,9 @@ struct plan_space {
  *  ERR_MEMORY. */
 enum error_code plan_space_open(struct plan_space *, struct error *);
 void plan_space_close(struct plan_space *);
+
+/** The option that limits a dimension, "--tensor"; NULL: none does. */
+const char *plan_space_flag(enum dimension);
 
 /** How many values of a dimension there may be for a plan whose earlier dimensions are set. */
 int plan_space_values(const struct plan_space *, enum dimension, const struct plan *);

@@ -24,6 +24,22 @@ enum { COUNT = sizeof planners / sizeof *planners - 1 };
 
 const struct planner *planner_at(int place) { return place < COUNT ? planners[place] : NULL; }
 
+/* ERR_CHECK, without a text, ends the walk: there are too many. */
+static enum error_code planner_count(const struct plan *plan, const struct choice *choice, void *context,
+                                     struct error *err)
+{
+    int *const count = context;
+    (void)plan, (void)choice, (void)err;
+    return ++*count <= PLANNER_FEW ? OK : ERR_CHECK;
+}
+
+const struct planner *planner_usual(const struct plan_space *space)
+{
+    struct error unread;
+    int count = 0;
+    return plan_space_each(space, planner_count, &count, &unread) == OK ? &planner_exhaustive : &planner_beam;
+}
+
 enum error_code planner_find(const struct planner **found, const char *name, struct error *err)
 {
     const char *names[COUNT];

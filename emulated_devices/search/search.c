@@ -1,5 +1,6 @@
 /* search.c -- keeps candidates, plans the most promising, ranks and groups them, and replays the finalists.  The
  * planners add candidates; cli/train/search.c ranks and prints.  Errors are ERR_MEMORY and those of a dry run. */
+#include "emulated_devices/plan/plan.h"
 #include "emulated_devices/search/search.h"
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
@@ -50,6 +51,19 @@ static bool search_grow(struct search *search)
     search->slot = slots, search->slots = 2 * room, search->room = room;
     for (int i = 0; i < search->count; i++) *slot_of(search, &search->of[i].choice) = i + 1;
     return true;
+}
+
+/* ---- how far it is ----------------------------------------------------------------------------------------------- */
+
+bool search_ends(struct search *search)
+{
+    search->ended = search->ended || (search->ends && search->ends(search->context));
+    return search->ended;
+}
+
+static void search_tell(const struct search *search, const char *doing, double part)
+{
+    if (search->tell) search->tell(search->context, doing, part);
 }
 
 /* ---- looking at a plan ------------------------------------------------------------------------------------------- */
@@ -234,23 +248,48 @@ static void sort(struct search *search, int (*order)(const void *, const void *)
     for (int i = 0; i < search->count; i++) *slot_of(search, &search->of[i].choice) = i + 1;
 }
 
+const struct candidate *search_best(const struct search *search)
+{
+    const struct candidate *best = NULL;
+    memory_to_rank = &search->memory;
+    for (int i = 0; i < search->count; i++) {
+        const struct candidate *c = &search->of[i];
+        if (c->time > 0 && search_fits(c, search->memory) && (best == NULL || fastest(c, best) < 0)) best = c;
+    }
+    return best;
+}
+
+/* The number of plans that will be planned at most. */
+static int64_t plans_at_most(const struct search *search)
+{
+    return search->most > 0 && search->most < search->count ? search->most : search->count;
+}
+
+enum error_code search_plan_now(struct search *search, int place, struct error *err)
+{
+    struct plan p;
+    uint64_t lacks;
+    const enum error_code e = search_lacks(search, place, &lacks, err);
+    /* A candidate that lacks memory even by the lower bound is not planned, unless all are asked for. */
+    if (e || (lacks > 0 && !search->plans_all)) return e;
+    if (search->of[place].time > 0 || !plan_space_make(search->space, &search->of[place].choice, &p)) return OK;
+    search->planned++;
+    return plan_by_clocks(&p, search->most_events, &search->of[place], err);
+}
+
 enum error_code search_rank(struct search *search, int *ranked, struct error *err)
 {
     enum error_code e = OK;
+    bool fits = search_best(search) != NULL;
     *ranked = 0;
     if (search->count == 0) return OK;
     sort(search, most_promising);
     for (int i = 0; i < search->count && !e && (search->most == 0 || search->planned < search->most); i++) {
-        struct plan p;
-        uint64_t lacks;
-        e = search_lacks(search, i, &lacks, err);
-        /* A candidate that lacks memory even by the lower bound is not planned, unless all are asked for. */
-        if (e || (lacks > 0 && !search->plans_all)) continue;
-        if (search->of[i].time > 0 || !plan_space_make(search->space, &search->of[i].choice, &p)) continue;
-        e = plan_by_clocks(&p, search->most_events, &search->of[i], err);
-        search->planned++;
-        if (search->seen) search->seen(search->seen_context, search->planned,
-                                       search->most > 0 && search->most < search->count ? search->most : search->count);
+        /* A search that ends early still plans until it has an answer. */
+        if (fits && search_ends(search)) break;
+        e = search_plan_now(search, i, err);
+        fits = fits || (!e && search->of[i].time > 0 && search_fits(&search->of[i], search->memory));
+        search_tell(search, "planning", (double)search->planned / (double)plans_at_most(search));
     }
     sort(search, fastest);
     while (*ranked < search->count && search->of[*ranked].time > 0 && search_fits(&search->of[*ranked], search->memory))

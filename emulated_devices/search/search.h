@@ -44,8 +44,11 @@ struct search {
     int *slot, slots;                   /* where a choice is among them, by its bytes: place + 1; 0: free */
     int64_t bounded, over, planned;     /* of them: whose bound is known; is above the memory; that were planned */
     struct estimator estimator;         /* gives a time without planning, from rates of the cluster */
-    void (*seen)(void *context, int64_t planned, int64_t of);   /* after each plan: at most `of` will be; may be NULL */
-    void *seen_context;                 /* first argument of seen */
+    /* Tell how far the search is, 0 to 1, with the best plan so far if there is one; NULL: nobody wants to know. */
+    void (*tell)(void *context, const char *doing, double part);
+    bool (*ends)(void *context);        /* whether the search shall end with what it has; NULL: it shall not */
+    void *context;                      /* first argument of both */
+    bool ended;                         /* before all was looked at that the planner wanted */
 };
 
 void search_close(struct search *);
@@ -59,6 +62,15 @@ enum error_code search_add(struct search *, const struct plan *, const struct ch
 /** The place of a choice that was added; -1: it was not. */
 int search_find(const struct search *, const struct choice *);
 
+/** Whether the search shall end now with what it has.  Planners ask between looks, and return OK if so. */
+bool search_ends(struct search *);
+
+/** Plan a candidate now, if it may fit and was not planned: for an early answer.  @return OK or an error. */
+enum error_code search_plan_now(struct search *, int place, struct error *);
+
+/** The fastest of the planned candidates that fit; NULL: none does yet. */
+const struct candidate *search_best(const struct search *);
+
 /** By how much the lower bound of a candidate is above the memory; 0: it may fit.  @return OK or ERR_MEMORY. */
 enum error_code search_lacks(struct search *, int place, uint64_t *lacks, struct error *);
 
@@ -68,7 +80,8 @@ enum error_code search_bound(const struct plan *, uint64_t *least, struct error 
 /** Plan a step: time, peak and share of a candidate.  @return OK, or the plan's error. */
 enum error_code search_plan(const struct plan *, struct candidate *, struct error *);
 
-/** Plan the candidates that promise most, by estimate, until `most` of them are, and put those that are planned and fit
+/** Plan the candidates that promise most, by estimate, until `most` of them are, or until the search shall end and one
+ *  that fits is planned, and put those that are planned and fit
  *  first: by time, peak, bytes sent and choices that differ from the defaults, then in the order of the space.
  *  @param[out] ranked  how many.  @return OK or an error. */
 enum error_code search_rank(struct search *, int *ranked, struct error *);

@@ -33,18 +33,20 @@ test_rows_differ() {
     [ "$(wc -l <<<"$rows")" = 8 ] || complain "not 8 rows: $rows"
     [ "$(sort -u -k 2 <<<"$rows" | wc -l)" = 8 ] || complain "two rows have the same time and memory: $rows"
     expect_out '^ +1  --pp 2 --dp 4 --data-parallel zero1 '
-    expect_out '^      the same time, memory and bytes: --data-parallel buff$'
+    expect_out '^      the same time, memory and bytes: --data-parallel fsdp$'; expect_no_out 'buff'
     expect_out '^      less than 1 % slower, saves less than 1 % of memory: --data-parallel ddp$'
     expect_out '^why     plan 2 takes '
     n=$(sed -n '/"plans":/,/"frontier":/p' search.json | grep -c '"words"')
     [ "$(sed -n '/"plans":/,/"frontier":/p' search.json | sed -n 's/.*"group":\t\([0-9]*\),$/\1/p' | sort -nu | tr '\n' ' ')" = '1 2 3 4 5 6 7 8 ' ] || complain 'not the groups 1 to 8'
     [ "$n" -gt 8 ] || complain "the JSON has $n plans, so none that was merged"
     run $example --top 1; expect_status 0; expect_out '^why     plan 2 \(--pp 2 --dp 4 .*\) takes '
+    run $example --top 1 --like all; expect_status 0; expect_out '^      the same time, memory and bytes: --data-parallel buff$'
 }
 
 # The usual planner; a memory that leaves the fastest out; JSON alone on the standard output.
 test_memory() {
-    run search $few --json -; expect_status 0; expect_out '^	"planner":	"beam",$'; expect_out '"above_memory":	0,$'
+    run search $few --json -; expect_status 0; expect_out '^	"planner":	"exhaustive",$'; expect_out '"above_memory":	0,$'
+    run search $few --planner beam --json -; expect_status 0; expect_out '^	"planner":	"beam",$'; expect_out '"above_memory":	0,$'
     run search $few --memory 700K --planner exhaustive --json search.json; expect_status 0
     expect_out 'a lower bound says of [1-9][0-9]* that they need more memory'; expect_out '^ +plan +[um]s a step +peak KiB '; expect_out '^ +1 +[0-9.]+ +[0-6][0-9][0-9]\.[0-9] '
     run search $few --memory 400K --planner exhaustive --json none.json; expect_status 3
@@ -123,6 +125,42 @@ test_why_none() {
     expect_status 2; expect_error '--devices 2: no plan is possible; [0-9]+ of [0-9]+ are refused so: --clip 1: --schedule pipedream-2bw .* use --clip 0'
 }
 
+# What a framework has is all that takes part, unless a list names more; all takes part if asked for.
+test_likes() {
+    local words
+    run search --devices 4 --model tiny --batch 8 --micro 2,4 --recompute none --like deepspeed --top 1000 --json search.json; expect_status 0
+    expect_out '^        of schemes as in deepspeed$'; grep -q '"like":	"deepspeed",' search.json || complain 'the JSON has another framework'
+    words=$(sed -n '/"plans":/,/"frontier":/p' search.json | grep '"words"')
+    grep -q -e '--tensor 1d ' <<<"$words" && grep -q -e '--attention ulysses ' <<<"$words" && grep -q -e '--data-parallel zero3 ' <<<"$words" || complain 'a scheme of deepspeed takes no part'
+    ! grep -qE -e '--tensor [^ ]*(sp|2d)|--attention ring|--data-parallel (fsdp|buff)|--schedule [^1]' <<<"$words" || complain 'more takes part than deepspeed has'
+    run search --devices 4 --model tiny --batch 8 --micro 2 --recompute none --like deepspeed --tp 4 --tensor 2d; expect_status 0; expect_out '^ +1  --tp 4 --tensor 2d '
+    run search --devices 4 --model tiny --batch 8 --micro 2 --recompute none --like megatron,torchtitan --tp 4; expect_status 0; expect_out '^        of schemes as in megatron,torchtitan$'; expect_out 'overlap'
+    run search --devices 4 --model tiny --batch 8 --micro 2 --recompute none --tp 4 --like all --top 1000; expect_status 0; expect_out '--tensor 2d'; expect_no_out 'as in'
+    run search --devices 4 --model tiny --like megatron,nemo; expect_status 2; expect_error '--like nemo.*megatron'
+    run list likes; expect_status 0; expect_out '^  megatron '; expect_out '^  torchtitan '; expect_out '^  deepspeed '
+}
+
+# A search that ends early has the best plan so far, which a plan has too: by time, and by a signal that the program listens to.
+test_early_answers() {
+    local big='--model llama3-70b --dtype bf16 --cluster h100-infiniband --batch 128' words step pid caught ended=0 waited=0
+    run search --devices 64 $big --seconds 1e-6; expect_status 3; expect_error '--seconds: none of the 0 plans that were looked at until then fits'
+    command='kill -TERM'
+    "$program" search --devices 64 $big --json early.json >early.out 2>early.err & pid=$!
+    # Signal 15 is bit 14 of those that the program catches, as soon as it listens.
+    until caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status") && [ $((0x$caught & 0x4000)) != 0 ]; do
+        sleep 0.1; waited=$((waited + 1)); [ $waited -lt 1200 ] || break
+    done
+    sleep 2; kill -TERM $pid; wait $pid || ended=$?
+    case $ended in
+        0)  grep -q 'ended early, SIGTERM: the first is the best so far' early.out && grep -q '"ended":	"SIGTERM"' early.json || complain "it does not say what ended it: $(cat early.out)"
+            words=$(sed -n 's/^\t\t\t"words":\t"\(.*\)",$/\1/p' early.json | head -n 1) step=$(sed -n 's/^\t\t\t"virtual_step_ps":\t\([0-9]*\),$/\1/p' early.json | head -n 1)
+            run plan $big $words --json plan.json; expect_status 0
+            grep -q "\"virtual_step_ps\":$(printf '\t')$step,*\$" plan.json || complain "$words: the search says $step ps: $(grep virtual_step_ps plan.json)" ;;
+        3)  grep -q 'SIGTERM: none of the' early.err || complain "status 3 without its reason: $(cat early.err)" ;;     # a slow machine
+        *)  complain "status $ended: $(cat early.err)" ;;
+    esac
+}
+
 # A mixture's experts, and a scheme of a plug-in, take part.
 test_what_takes_part() {
     run search --devices 2 --model mixtral-tiny --batch 4 --micro 1,2 --recompute none --data-parallel zero1,zero3 --dispatch alltoall,allgather --json -
@@ -146,4 +184,4 @@ test_refusals() {
     run list planners;                                      expect_status 0; expect_out '^  beam '; expect_out '^  exhaustive '
 }
 
-run_tests test_plans_run test_rows_differ test_memory test_replayed test_mixture test_balance test_named_ones_take_part test_why_none test_what_takes_part test_refusals
+run_tests test_plans_run test_rows_differ test_memory test_replayed test_mixture test_balance test_named_ones_take_part test_why_none test_likes test_early_answers test_what_takes_part test_refusals

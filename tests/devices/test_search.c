@@ -215,6 +215,55 @@ static void test_beam(void **state)
 /* ---- estimates --------------------------------------------------------------------------------------------------- */
 
 /* Of pipelines, which are not estimated from the plan itself. */
+/* A search that shall end after so many questions. */
+struct patience { int left, asked; };
+
+static bool is_over(void *context)
+{
+    struct patience *patience = context;
+    patience->asked++;
+    return patience->left-- <= 0;
+}
+
+/* Whenever a search ends, it says that it ended early, and its plan is no worse than with less patience.  With enough
+ * patience it has what a search without an end has. */
+static void test_early_end(void **state)
+{
+    (void)state;
+    struct plan_space s = space_of(4);
+    const struct every *all = brute_force(&s);
+    static const char *const planners[] = { "beam", "exhaustive" };
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < all->count; i++) least = all->of[i].peak < least ? all->of[i].peak : least;
+    const uint64_t memory = least + least / 4;
+    for (int k = 0; k < 2; k++) {
+        struct search whole = { .space = &s, .memory = memory };
+        struct patience endless = { .left = 1 << 30 };
+        whole.ends = is_over, whole.context = &endless;
+        assert_true(run_planner(&whole, planners[k]) > 0);
+        assert_false(whole.ended);
+        picoseconds last = INT64_MAX;
+        for (int left = 0; left <= endless.asked; left += 1 + left / 2) {
+            struct patience patience = { .left = left };
+            struct search search = { .space = &s, .memory = memory, .ends = is_over, .context = &patience };
+            if (run_planner(&search, planners[k]) < 1) {
+                /* What was looked at does not fit; a search with an answer has one with more patience, too. */
+                assert_true(search.ended && last == INT64_MAX);
+            } else {
+                const struct candidate *best = search_best(&search);
+                assert_ptr_equal(best, &search.of[0]);
+                assert_true(best->peak <= memory && best->time >= whole.of[0].time);
+                if (best->time > last) fail_msg("%s: worse after %d questions", planners[k], left);
+                last = best->time;
+                assert_true(search.ended == (left < endless.asked));
+            }
+            search_close(&search);
+        }
+        search_close(&whole);
+    }
+    plan_space_close(&s);
+}
+
 static void test_estimates(void **state)
 {
     (void)state;
@@ -392,6 +441,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_brute_force), cmocka_unit_test(test_order),      cmocka_unit_test(test_beam),
+        cmocka_unit_test(test_early_end),
         cmocka_unit_test(test_estimates),   cmocka_unit_test(test_changes),    cmocka_unit_test(test_wrong_words),
         cmocka_unit_test(test_groups),      cmocka_unit_test(test_too_many_events), cmocka_unit_test(test_difference),
         cmocka_unit_test(test_registered),

@@ -2,6 +2,8 @@
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/run/run.h"
 #include "emulated_devices/run/report/plan_report.h"
+#include "emulated_devices/launch/stopping.h"
+#include "emulated_devices/search/likes.h"
 #include "emulated_devices/search/planner.h"
 #include "ref/io/json.h"
 #include "ref/machine/measure.h"
@@ -33,9 +35,11 @@ static const char *const of_one_plan[] = {
 /* This holds what the command line says besides. */
 static struct {
     int devices, plans, top;
-    const char *planner;
-    bool plans_given;
+    const char *planner, *like;
+    double seconds;                     /* at most; 0: without end */
+    bool plans_given, like_given;
     struct plan_space space;
+    struct likes likes;
 } asked;
 
 #define LIST(flag, to, what) { flag, "LIST", OPTION_STRING, &(to), .help = what "; default: all" }
@@ -43,7 +47,14 @@ static const struct option own_options[] = {
     { .kind = OPTION_HEADING, .help = "Search: words of a list have commas between" },
     { "--devices", "N", OPTION_INT, &asked.devices, .min = 1, .max = MESH_MOST_DEVICES, .required = true,
       .help = "all of them are used" },
-    { "--planner", "NAME", OPTION_STRING, &asked.planner, .help = "how plans are chosen: `orrery list planners`" },
+    { "--like", "LIST", OPTION_STRING, &asked.like, .given = &asked.like_given,
+      .help = "only schemes that these frameworks have (`orrery list likes`), where no list below says which; all: "
+              "every scheme" },
+    { "--seconds", "S", OPTION_DOUBLE, &asked.seconds, .min = 0, .max = 1e9,
+      .help = "end after S seconds with the best plans so far, as Ctrl-C and SIGTERM do; 0: search to the end" },
+    { "--planner", "NAME", OPTION_STRING, &asked.planner,
+      .help = "how plans are chosen: `orrery list planners`; default: exhaustive for up to 2000 legal plans, else "
+              "beam" },
     { "--plans", "N", OPTION_INT, &asked.plans, .min = 1, .max = 1e6, .given = &asked.plans_given,
       .help = "how many of them are planned, the most promising first; default: the planner's" },
     { "--top", "N", OPTION_INT, &asked.top, .min = 1, .max = 1000, .help = "different plans that are printed" },
@@ -84,7 +95,8 @@ struct report {
     int *first;                         /* [ranked] the first plan of each one's group (search_group) */
     int *row, rows, shown;              /* [rows] the first plans of all groups; the first `shown` are printed */
     bool beaten;                        /* the others take longer by the clocks (search_replay) */
-    double seconds;
+    double started, seconds;            /* by the clock; of the search */
+    struct time_left line;              /* on the terminal */
     char common[1024];                  /* words that all plans have */
     FILE *out;
 };
@@ -128,6 +140,11 @@ static double percent_of(picoseconds part, const struct candidate *candidate)
     return candidate->time > 0 ? 100 * (double)part / (double)candidate->time : 0;
 }
 
+static const char *why_ended(void)
+{
+    return stopping_asked() ? stopping_name(stopping_asked()) : "--seconds";
+}
+
 static void search_print_head(const struct report *report)
 {
     const struct train_options *o = report->options;
@@ -137,10 +154,15 @@ static void search_print_head(const struct report *report)
         (long long)o->plan.S, s->memory ? memory_format(s->memory).text : "any memory");
     say(report->out, 8, "looked  at %d legal plans (%s: %s)", s->count, report->planner->name,
         report->planner->description);
+    if (strcmp(asked.like, LIKES_ALL) != 0)
+        say(report->out, 8, "        of schemes as in %s%s", asked.like,
+            asked.like_given ? "" : "; --like all takes every scheme");
     say(report->out, 8,
         "        a lower bound says of %lld that they need more memory; %lld were planned, and %d of these fit",
         (long long)s->over, (long long)s->planned, report->fit);
-    say(report->out, 8, "        so %s", s->planned + s->over < s->count
+    if (s->ended)
+        say(report->out, 8, "        ended early, %s: the first is the best so far", why_ended());
+    else say(report->out, 8, "        so %s", s->planned + s->over < s->count
         ? "of those planned the first is the fastest; the others were only estimated" : report->planner->promise);
     if (cluster_replays(&report->options->cluster))
         say(report->out, 8, "        %d of them were replayed with sharing and contention: %s", report->ranked,
@@ -361,12 +383,13 @@ static enum error_code search_write_json(const struct report *report, struct err
     const struct search *s = &report->search;
     cJSON *root = document_start("orrery search"), *plans, *frontier;
     json_add(root, "model %s cluster %s devices %d memory_bytes %g batch %g seq %g words %s planner %s legal %d"
-             " above_memory %g planned %g fit %d replayed %d others_beaten %hhd all_planned %hhd",
+             " above_memory %g planned %g fit %d replayed %d others_beaten %hhd all_planned %hhd like %s",
              report->options->plan.model.name, report->options->cluster.name, s->space->devices, (double)s->memory,
              (double)report->options->plan.B, (double)report->options->plan.S, report->common, report->planner->name,
              s->count, (double)s->over, (double)s->planned, report->fit,
              report->fit == 0 || report->search.of[0].clocks == 0 ? 0 : report->ranked, report->beaten,
-             s->planned + s->over >= s->count);
+             (bool)(s->planned + s->over >= s->count && !s->ended), asked.like);
+    if (s->ended) json_add(root, "ended %s", why_ended());
     plans = cJSON_AddArrayToObject(root, "plans");
     for (int i = 0; i < report->ranked; i++)
         if (search_row_of(report, i) < report->shown) add_candidate(plans, report, i);
@@ -383,6 +406,9 @@ static enum error_code nothing_fits(const struct report *report, struct error *e
     const struct search *s = &report->search;
     char words[PLAN_WORDS], more[64] = "and was not planned (--plans)";
     struct plan p;
+    if (s->ended)
+        return fail(err, ERR_CHECK, "%s: none of the %d plans that were looked at until then fits", why_ended(),
+                    s->count);
     if (s->count == 0) return plan_space_explain(s->space, err);
     const int at = smallest(s);
     const uint64_t needs = needs_of(&s->of[at]);
@@ -423,9 +449,21 @@ static void take_common(struct report *report)
         snprintf(report->common + used, sizeof report->common - used, "%s%s", used ? " " : "", load);
 }
 
-static void see_plan(void *line, int64_t planned, int64_t of)
+/* The line changes with each percent, and with each better plan. */
+static void see_search(void *context, const char *doing, double part)
 {
-    time_left_show(line, (double)planned / (double)of, "planning", "");
+    struct report *r = context;
+    const struct candidate *best = search_best(&r->search);
+    char what[80] = "";
+    if (!r->line.shown) return;
+    if (best) snprintf(what, sizeof what, "best so far %s a step", picoseconds_format((double)best->time).text);
+    time_left_show(&r->line, part, doing, what);
+}
+
+static bool search_is_over(void *context)
+{
+    const struct report *r = context;
+    return stopping_asked() != 0 || (asked.seconds > 0 && measure_now() - r->started >= asked.seconds);
 }
 
 /* Replayed beside the plans of --top, at most: each takes as long as `orrery plan`, without folding. */
@@ -433,18 +471,17 @@ enum { MOST_REPLAYS = 27 };
 
 static enum error_code search(struct report *report, struct error *err)
 {
-    const double start = measure_now();
-    struct time_left line;
-    time_left_begin(&line);
-    report->search.seen = see_plan, report->search.seen_context = &line;
-    time_left_show(&line, 0, "estimating", "");
+    report->started = measure_now();
+    time_left_begin(&report->line);
+    stopping_listen();
+    report->search.tell = see_search, report->search.ends = search_is_over, report->search.context = report;
     enum error_code e = report->planner->choose(&report->search, err);
     if (!e) e = search_rank(&report->search, &report->ranked, err);
     report->fit = report->ranked;
     if (!e) e = search_replay(&report->search, asked.top, asked.top + MOST_REPLAYS, &report->ranked,
                               &report->beaten, err);
-    time_left_end(&line);
-    report->seconds = measure_now() - start;
+    time_left_end(&report->line);
+    report->seconds = measure_now() - report->started;
     if (!e && report->ranked == 0 && report->search.count > 0 && report->options->json)
         e = search_write_json(report, err);
     if (!e && report->ranked == 0) e = nothing_fits(report, err);
@@ -459,10 +496,12 @@ static enum error_code train_search_run(const struct train_options *options, str
 {
     struct report r = { .options = options, .out = run_stream(options) };
     asked.space.base = &options->plan, asked.space.devices = asked.devices;
-    enum error_code e = planner_find(&r.planner, asked.planner, err);
+    enum error_code e = asked.planner ? planner_find(&r.planner, asked.planner, err) : OK;
     if (!e) e = cluster_check(&options->cluster, asked.devices, options->plan.dtype, err);
+    if (!e) e = likes_limit(&asked.space, &asked.likes, asked.like, err);
     if (!e) e = plan_space_open(&asked.space, err);
     if (e) return e;
+    if (r.planner == NULL) r.planner = planner_usual(&asked.space);
     r.search = (struct search){ .space = &asked.space, .memory = report_budget(options),
                                 .most = asked.plans_given ? asked.plans : r.planner->most };
     take_common(&r);
@@ -477,7 +516,7 @@ enum error_code command_search(int argc, char **argv, int *status, struct error 
 {
     struct train_options o;
     (void)status;
-    asked.planner = planner_at(0)->name, asked.top = 5;
+    asked.like = LIKES_USUAL, asked.top = 5;
     enum error_code e = train_parse(&o, &run_search, argc - 2, argv + 2, err);
     if (!e && !o.help && launcher_rank() == 0) e = train_search_run(&o, err);
     train_options_free(&o);
