@@ -1,5 +1,5 @@
 /* owners.c -- owners in memory and in a JSON file, which is not trusted.  run/words/take.c reads, run/session.c
- * writes. */
+ * writes.  The functions report ERR_FORMAT and ERR_MEMORY, and pass on the errors of what they call. */
 #include "emulated_devices/schemes/experts/owners.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"

@@ -1,4 +1,5 @@
-/* execute.c -- runs one device's list of a schedule: passes of the model, sends, receives and copies. */
+/* execute.c -- runs one device's list of a schedule: passes of the model, sends, receives and copies.
+ * model/trainer.c and model/trainer_cost.c call these functions. */
 #include "emulated_devices/schemes/pipeline/execute.h"
 #include "emulated_devices/device/trace.h"
 #include <stdlib.h>
