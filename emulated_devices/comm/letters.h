@@ -4,7 +4,7 @@
  * and the answer to one that waits for its receiver, are told apart.
  *
  * transport.c, slots.c and connect.c call these functions.  Without memory for a letter that nobody expects yet,
- * letters_look ends the job.
+ * letters_look ends the job.  No function returns an error code.
  */
 #ifndef ORRERY_LETTERS_H
 #define ORRERY_LETTERS_H

@@ -1,5 +1,6 @@
 /* peer.c -- translates a call of ours into one of MPI's collectives and runs it, blocking or yielding.  The only
- * caller is bench/schemes/collectives_device.c, to measure MPI beside the algorithms of collectives/. */
+ * caller is bench/schemes/collectives_device.c, to measure MPI beside the algorithms of collectives/.  The functions
+ * report ERR_COMM and ERR_USAGE, and pass on the errors of what they call. */
 #include "emulated_devices/comm/peer.h"
 #include "emulated_devices/comm/patience.h"
 #include "emulated_devices/comm/transport.h"

@@ -1,5 +1,5 @@
 /* shared.h -- memory that the devices of one machine share.  It has no name, so nothing is left of it
- * however they end. */
+ * however they end.  bell.c and progress.c call these functions.  No function returns an error code. */
 #ifndef ORRERY_SHARED_H
 #define ORRERY_SHARED_H
 

@@ -1,5 +1,6 @@
 /* grade.c -- grades a submission: finds the file of each lesson, judges it, and writes reports for other programs.
- * cli/course/grade.c reads words and prints. */
+ * cli/course/grade.c reads words and prints.  The functions report ERR_FILE, ERR_MEMORY and ERR_USAGE, and pass on
+ * the errors of what they call. */
 #include "emulated_devices/course/grade.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/cage.h"

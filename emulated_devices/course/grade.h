@@ -1,4 +1,4 @@
-/* grade.h -- points for a submission. */
+/* grade.h -- points for a submission.  cli/course/grade.c calls these functions. */
 #ifndef ORRERY_COURSE_GRADE_H
 #define ORRERY_COURSE_GRADE_H
 

@@ -1,4 +1,5 @@
-/* plugin.c -- --plugin FILE: compiles plug-ins, and loads them in every process of a job. */
+/* plugin.c -- --plugin FILE: compiles plug-ins, and loads them in every process of a job.  cli/main.c calls
+ * load_plugins(). */
 #include "emulated_devices/course/plugin.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/launch/launch.h"

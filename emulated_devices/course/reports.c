@@ -1,4 +1,5 @@
-/* reports.c -- scores as files for other programs: Gradescope's results.json, JUnit's XML. */
+/* reports.c -- scores as files for other programs: Gradescope's results.json, JUnit's XML.  grade.c calls these
+ * functions.  The functions report ERR_MEMORY, and pass on the errors of what they call. */
 #include "emulated_devices/course/folder.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"

@@ -1,4 +1,5 @@
-/* trainer.c -- a training step: passes, reduction, norm, optimizer step. */
+/* trainer.c -- a training step: passes, reduction, norm, optimizer step.  zeroth.c and train/training.c call these
+ * functions.  The functions report ERR_DIVERGED and ERR_MEMORY, and pass on the errors of what they call. */
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/apart.h"
 #include "emulated_devices/model/mixture.h"

@@ -2,6 +2,8 @@
  * delivers.
  *
  * Source  as ref/model/mixture.c, whose order of operations this follows
+ * Called  run_node.c calls these functions.  The functions report ERR_MEMORY, and pass on the errors of what they
+ *         call.
  */
 #include "emulated_devices/model/run/run_node.h"
 #include "emulated_devices/model/balance.h"
