@@ -4,6 +4,8 @@
  * round: holder 0 is the owner.  Blocks without elements are not sent.
  *
  *     P = 4, block of member 2 with targets 0 and 3:      holders  2 3 0
+ *
+ * Files of collectives/sparse/ and collectives/ call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_SPARSE_H
 #define ORRERY_SPARSE_H

@@ -1,4 +1,5 @@
-/* collective_judge.c -- checks every device's result and messages at the end of a collective. */
+/* collective_judge.c -- checks every device's result and messages at the end of a collective.  collective_show.c
+ * calls these functions.  The functions report ERR_CHECK, and pass on the errors of what they call. */
 #include "emulated_devices/draw/collective.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>

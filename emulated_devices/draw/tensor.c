@@ -2,7 +2,8 @@
  * sums.
  *
  * cli/show/tensor.c calls show_tensor_draw on rank 0, after three passes on symbols.  Inputs are the records of all
- * devices; outputs are text and the command's document.
+ * devices; outputs are text and the command's document.  The functions report ERR_CHECK, and pass on the errors of
+ * what they call.
  */
 #include "emulated_devices/draw/tensor.h"
 #include "ref/io/document.h"

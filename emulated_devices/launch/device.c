@@ -1,4 +1,5 @@
-/* device.c -- runs one device of a job, for commands that run something on devices and then end. */
+/* device.c -- runs one device of a job, for commands that run something on devices and then end.  Files of cli/ call
+ * be_a_device().  All errors come from the functions that are called. */
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/comm/comm.h"
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* plan.c -- how a plan divides the model and the batch: stages, microbatches, pieces of parameters.
  *
  * The trainer, dry runs and verify/ ask.  All functions but plan_schedule are pure, and need a plan that plan_check
- * has taken.
+ * has taken.  All errors come from the functions that are called.
  */
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/schemes/data/tiles.h"

@@ -1,4 +1,5 @@
-/* between.c -- what happens between two steps of a run: evaluation, logs, checkpoints, a signal that asks to stop. */
+/* between.c -- what happens between two steps of a run: evaluation, logs, checkpoints, a signal that asks to stop.
+ * run/session.c calls these functions.  All errors come from the functions that are called. */
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/run/report/report.h"

@@ -1,5 +1,6 @@
 /* sample.c -- evaluates the trained model: collects its weights on rank 0, computes its loss on held-out text, and
- * prints a sample. */
+ * prints a sample.  between.c, golden.c and session.c call print_sample().  The functions report ERR_MEMORY, and pass
+ * on the errors of what they call. */
 #include "emulated_devices/run/run.h"
 #include "ref/model/params.h"
 #include "ref/text/generate.h"

@@ -1,4 +1,6 @@
-/* session.c -- one device's part of a run: trains a model on a mesh with a text, and can compare it with one device. */
+/* session.c -- one device's part of a run: trains a model on a mesh with a text, and can compare it with one device.
+ * cli/train/train.c and one_process.c open a device and run it; run/golden.c and run/plan.c ask for run_stream.  The
+ * functions report ERR_CHECK, ERR_DIVERGED, ERR_MEMORY and ERR_PLAN, and pass on the errors of what they call. */
 #include "emulated_devices/launch/machine.h"
 #include "emulated_devices/draw/profile.h"
 #include "emulated_devices/run/report/report.h"

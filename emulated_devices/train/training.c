@@ -1,4 +1,5 @@
-/* training.c -- the loop over steps: gradients, optimizer, and observers around them. */
+/* training.c -- the loop over steps: gradients, optimizer, and observers around them.  Files of run/, train/dry_run/,
+ * bench/offload/ and verify/cases/ call training_run().  All errors come from the functions that are called. */
 #include "emulated_devices/train/training.h"
 #include "ref/machine/measure.h"
 

@@ -1,4 +1,5 @@
-/* take.c -- makes a plan of what the command line of `orrery train` says. */
+/* take.c -- makes a plan of what the command line of `orrery train` says.  cli/train/options/options.c calls
+ * train_take().  The functions report ERR_FILE, ERR_FORMAT and ERR_USAGE, and pass on the errors of what they call. */
 #include "emulated_devices/run/words/words.h"
 #include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/run/log.h"

@@ -1,6 +1,6 @@
 /* settings.c -- what a case sets in a plan beside its model: schemes, optimizer, conventions, speeds.
  *
- * Callers: space.c, which makes plans of choices, and tests.
+ * Callers: space.c, which makes plans of choices, and tests.  All errors come from the functions that are called.
  */
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/model/balance.h"

@@ -1,4 +1,5 @@
-/* collectives.c -- `orrery verify collectives`: every algorithm of every operation; rank 0 prints. */
+/* collectives.c -- `orrery verify collectives`: every algorithm of every operation; rank 0 prints.  job.c calls
+ * verify_collectives().  The functions report ERR_PLAN, and pass on the errors of what they call. */
 #include "emulated_devices/verify/cases/collectives.h"
 #include "emulated_devices/verify/jobs/job.h"
 #include "ref/io/json.h"

@@ -1,4 +1,6 @@
-/* digests.c -- `orrery verify --digests FILE`: a line for each case that trains, to compare two builds by `diff`. */
+/* digests.c -- `orrery verify --digests FILE`: a line for each case that trains, to compare two builds by `diff`.
+ * cli/verify.c calls verify_write_digests().  The functions report ERR_MEMORY, and pass on the errors of what they
+ * call. */
 #include "emulated_devices/verify/jobs/job.h"
 #include "ref/io/output.h"
 #include <stdio.h>

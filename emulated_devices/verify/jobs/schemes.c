@@ -1,5 +1,5 @@
 /* schemes.c -- `orrery verify tensor`, data, ..: the cases of a kind of schemes, as lines and as JSON; rank 0
- * prints. */
+ * prints.  job.c calls verify_schemes().  All errors come from the functions that are called. */
 #include "emulated_devices/verify/jobs/job.h"
 #include "emulated_devices/verify/cases/cases.h"
 #include "emulated_devices/verify/cases/drawn.h"
