@@ -1,4 +1,5 @@
-/* cluster_file.c -- a fitted cluster as a file. */
+/* cluster_file.c -- a fitted cluster as a file.  cli/calibrate/calibrate.c calls these functions.  The functions
+ * report ERR_MEMORY, and pass on the errors of what they call. */
 #include "emulated_devices/bench/calibrate/calibrate.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"

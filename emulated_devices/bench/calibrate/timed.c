@@ -1,6 +1,8 @@
 /* timed.c -- one device of a job that times this machine: work on a layer's tensors, and volleys of messages.
  *
  * Operands move through buffers of some megabytes, so that they come from where those of a training step come from.
+ * cli/calibrate/calibrate.c calls calibration_measure().  The functions report ERR_MEMORY, and pass on the errors of
+ * what they call.
  */
 #include "emulated_devices/bench/calibrate/calibrate.h"
 #include "ref/machine/measure.h"

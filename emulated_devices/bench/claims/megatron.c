@@ -1,4 +1,5 @@
-/* megatron.c -- times of training steps of Megatron-LM, by plan/megatron.h. */
+/* megatron.c -- times of training steps of Megatron-LM, by plan/megatron.h.  quantities.c lists the quantities of
+ * this file by name; cli/bench/ asks for them.  All errors come from the functions that are called. */
 #include "emulated_devices/bench/claims/quantity.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* attention_job.c -- starts the devices of a job of `orrery bench attention`, and reads what they counted. */
+/* attention_job.c -- starts the devices of a job of `orrery bench attention`, and reads what they counted.  The
+ * functions report ERR_CHECK, and pass on the errors of what they call. */
 #include "emulated_devices/bench/schemes/attention.h"
 #include "ref/io/json.h"
 #include <stdio.h>

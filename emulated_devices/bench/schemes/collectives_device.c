@@ -1,4 +1,6 @@
-/* collectives_device.c -- one device of the benchmark: runs every algorithm and MPI's own, in turn, with every size. */
+/* collectives_device.c -- one device of the benchmark: runs every algorithm and MPI's own, in turn, with every size.
+ * cli/bench/schemes/collectives_table.c calls these functions.  The functions report ERR_CHECK, ERR_MEMORY and
+ * ERR_USAGE, and pass on the errors of what they call. */
 #include "emulated_devices/bench/schemes/collectives.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/comm/peer.h"

@@ -1,5 +1,5 @@
 /* dispatch_load.h -- how even devices' work is on a load that follows Zipf's law, with and
- * without copies of experts. */
+ * without copies of experts.  dispatch_count.c calls these functions. */
 #ifndef ORRERY_BENCH_DISPATCH_LOAD_H
 #define ORRERY_BENCH_DISPATCH_LOAD_H
 
