@@ -1,4 +1,5 @@
-/* check.c -- `orrery check GOLDEN ACTUAL`: compares a program's tensors with a golden file. */
+/* check.c -- `orrery check GOLDEN ACTUAL`: compares a program's tensors with a golden file.  main.c calls
+ * command_check().  The functions report ERR_CHECK and ERR_USAGE, and pass on the errors of what they call. */
 #include "emulated_devices/cli/check_operations.h"
 #include "emulated_devices/cli/check_progress.h"
 #include "emulated_devices/cli/check_verdict.h"

@@ -1,4 +1,4 @@
-/* cli.h -- what the subcommands of orrery share. */
+/* cli.h -- what the subcommands of orrery share.  Files of cli/ call these functions. */
 #ifndef ORRERY_CLI_H
 #define ORRERY_CLI_H
 

@@ -1,5 +1,6 @@
 /* commands.c -- finds a command by its name, reads its words, runs commands that have topics; words that they
- * share. */
+ * share.  cli/bench/bench.c calls run_topic().  The functions report ERR_MEMORY and ERR_USAGE, and pass on the errors
+ * of what they call. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

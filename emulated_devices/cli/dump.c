@@ -1,4 +1,5 @@
-/* dump.c -- `orrery dump`: writes every tensor of the one-device model on one batch to a file. */
+/* dump.c -- `orrery dump`: writes every tensor of the one-device model on one batch to a file.  main.c calls
+ * command_dump().  The functions report ERR_FILE, and pass on the errors of what they call. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/golden/batch.h"
 #include "ref/golden/replay.h"

@@ -1,4 +1,5 @@
-/* installed.c -- see installed.h. */
+/* installed.c -- see installed.h.  check.c and cli/golden/golden.c call golden_path().  No function returns an error
+ * code. */
 #define _DEFAULT_SOURCE
 #include "emulated_devices/cli/installed.h"
 #include <limits.h>

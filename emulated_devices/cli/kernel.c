@@ -1,4 +1,5 @@
-/* kernel.c -- `orrery kernel FILE.cu`: which operations a file of kernels has, and whether they are right. */
+/* kernel.c -- `orrery kernel FILE.cu`: which operations a file of kernels has, and whether they are right.  main.c
+ * calls command_kernel().  The functions report ERR_USAGE, and pass on the errors of what they call. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/course/kernel_file.h"
 #include "emulated_devices/verify/conformance/conformance.h"

@@ -1,4 +1,5 @@
-/* list.c -- `orrery list`: everything registered. */
+/* list.c -- `orrery list`: everything registered.  main.c calls command_list().  All errors come from the functions
+ * that are called. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"

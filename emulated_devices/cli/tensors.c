@@ -1,4 +1,5 @@
-/* tensors.c -- `orrery tensors`: what a tensor file has: names, formats, shapes, and how large its numbers are. */
+/* tensors.c -- `orrery tensors`: what a tensor file has: names, formats, shapes, and how large its numbers are.
+ * main.c calls command_tensors(). */
 #include "emulated_devices/cli/cli.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

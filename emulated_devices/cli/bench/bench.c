@@ -1,4 +1,5 @@
-/* bench.c -- `orrery bench`: measurements, each beside its limit or a published value. */
+/* bench.c -- `orrery bench`: measurements, each beside its limit or a published value.  cli/main.c calls
+ * command_bench().  The functions report ERR_USAGE, and pass on the errors of what they call. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "ref/io/output.h"
 #include <stdlib.h>

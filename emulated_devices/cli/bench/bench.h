@@ -1,4 +1,5 @@
-/* bench.h -- the topics of `orrery bench`, one file each. */
+/* bench.h -- the topics of `orrery bench`, one file each.  Files of bench/schemes/ and cli/bench/ call these
+ * functions. */
 #ifndef ORRERY_BENCH_BENCH_H
 #define ORRERY_BENCH_BENCH_H
 

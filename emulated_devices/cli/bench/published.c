@@ -1,4 +1,5 @@
-/* published.c -- `orrery bench published`: what papers printed, beside what this program computes for the same. */
+/* published.c -- `orrery bench published`: what papers printed, beside what this program computes for the same.
+ * bench.c calls bench_published_topic().  All errors come from the functions that are called. */
 #include "emulated_devices/bench/claims/fit.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/claims_table.h"

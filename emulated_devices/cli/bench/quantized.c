@@ -1,4 +1,5 @@
-/* quantized.c -- `orrery bench quantized`: the errors of quantised sums, beside their bounds. */
+/* quantized.c -- `orrery bench quantized`: the errors of quantised sums, beside their bounds.  bench.c calls
+ * bench_quantized_topic(). */
 #include "emulated_devices/bench/schemes/quantized.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "ref/io/table.h"

@@ -1,4 +1,5 @@
-/* schedules.c -- `orrery bench schedules`: published bubbles beside ours, and all schedules side by side. */
+/* schedules.c -- `orrery bench schedules`: published bubbles beside ours, and all schedules side by side.  bench.c
+ * calls bench_schedules_topic().  All errors come from the functions that are called. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/bench/claims/quantity.h"

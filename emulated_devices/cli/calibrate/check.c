@@ -1,4 +1,5 @@
-/* check.c -- training steps on this machine, beside their virtual time on it, as a table and as JSON. */
+/* check.c -- training steps on this machine, beside their virtual time on it, as a table and as JSON.  calibrate.c
+ * calls calibrate_check().  All errors come from the functions that are called. */
 #include "emulated_devices/cli/calibrate/check.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

@@ -1,4 +1,5 @@
-/* grade.c -- `orrery grade`: points for a submission, and reports for other programs. */
+/* grade.c -- `orrery grade`: points for a submission, and reports for other programs.  cli/main.c calls
+ * command_grade().  All errors come from the functions that are called. */
 #include "emulated_devices/cli/course/course.h"
 #include "emulated_devices/course/grade.h"
 #include <stdio.h>

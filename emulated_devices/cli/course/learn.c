@@ -1,4 +1,5 @@
-/* learn.c -- `orrery learn`: where a student is, what is next, and what is wrong first. */
+/* learn.c -- `orrery learn`: where a student is, what is next, and what is wrong first.  cli/main.c calls
+ * command_learn().  The functions report ERR_MEMORY and ERR_USAGE, and pass on the errors of what they call. */
 #include "emulated_devices/cli/course/course.h"
 #include "ref/io/output.h"
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* golden.c -- `orrery golden`: compares the one-device model with golden files, and measures their bounds. */
+/* golden.c -- `orrery golden`: compares the one-device model with golden files, and measures their bounds.
+ * cli/main.c calls command_golden().  The functions report ERR_CHECK, ERR_FILE and ERR_MEMORY, and pass on the errors
+ * of what they call. */
 #include "emulated_devices/cli/golden/golden.h"
 #include "emulated_devices/cli/installed.h"
 #include "ref/golden/bounds.h"

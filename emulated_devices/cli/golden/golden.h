@@ -1,4 +1,4 @@
-/* golden.h -- the parts of `orrery golden`. */
+/* golden.h -- the parts of `orrery golden`.  make.c calls these functions.  No function returns an error code. */
 #ifndef ORRERY_CLI_GOLDEN_H
 #define ORRERY_CLI_GOLDEN_H
 

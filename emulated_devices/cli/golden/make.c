@@ -1,4 +1,5 @@
-/* make.c -- `orrery golden make`: a golden file of somebody's own model and batches, with its bounds. */
+/* make.c -- `orrery golden make`: a golden file of somebody's own model and batches, with its bounds.  The functions
+ * report ERR_PLAN and ERR_USAGE, and pass on the errors of what they call. */
 #include "emulated_devices/cli/golden/make_options.h"
 #include "ref/golden/batch.h"
 #include "ref/golden/bounds.h"

@@ -1,4 +1,5 @@
-/* manual.c -- `orrery manual`: collects every command's options, by asking each for its help. */
+/* manual.c -- `orrery manual`: collects every command's options, by asking each for its help.  cli/main.c calls
+ * command_manual().  The functions report ERR_MEMORY, and pass on the errors of what they call. */
 #include "emulated_devices/cli/manual/manual.h"
 #include <stdlib.h>
 #include <string.h>

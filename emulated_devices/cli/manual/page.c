@@ -1,4 +1,4 @@
-/* page.c -- the man page. */
+/* page.c -- the man page.  manual.c calls manual_print_page().  No function returns an error code. */
 #include "emulated_devices/cli/manual/manual.h"
 #include "ref/version.h"
 #include <ctype.h>

@@ -1,4 +1,5 @@
-/* attention.c -- `orrery show attention`: reads which attention is drawn. */
+/* attention.c -- `orrery show attention`: reads which attention is drawn.  show.c calls show_attention().  All errors
+ * come from the functions that are called. */
 #include "emulated_devices/draw/attention.h"
 #include "emulated_devices/cli/cli.h"
 

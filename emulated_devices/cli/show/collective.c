@@ -1,4 +1,5 @@
-/* collective.c -- `orrery show allreduce` and its likes: reads which call is drawn. */
+/* collective.c -- `orrery show allreduce` and its likes: reads which call is drawn.  show.c calls show_collective().
+ * The functions report ERR_USAGE, and pass on the errors of what they call. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/draw/collective.h"
 #include <stdio.h>

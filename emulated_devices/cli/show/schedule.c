@@ -1,4 +1,5 @@
-/* schedule.c -- draws a schedule and prints its costs. */
+/* schedule.c -- draws a schedule and prints its costs.  show.c calls show_schedule().  The functions report
+ * ERR_USAGE, and pass on the errors of what they call. */
 #include "emulated_devices/cli/show/schedule.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/draw/timeline.h"

@@ -1,5 +1,6 @@
 /* step.c -- a training step without numbers: who holds and sends what when (`show data`), and how much (`show
- * memory`). */
+ * memory`).  show.c calls show_data() and show_memory().  The functions report ERR_MEMORY and ERR_USAGE, and pass on
+ * the errors of what they call. */
 #include "emulated_devices/cli/show/planned.h"
 #include "emulated_devices/draw/step.h"
 #include "emulated_devices/draw/svg.h"

@@ -1,4 +1,5 @@
-/* tensor.c -- `orrery show tensor`: reads which layer is drawn. */
+/* tensor.c -- `orrery show tensor`: reads which layer is drawn.  show.c calls show_tensor().  The functions report
+ * ERR_USAGE, and pass on the errors of what they call. */
 #include "emulated_devices/draw/tensor.h"
 #include "emulated_devices/cli/cli.h"
 

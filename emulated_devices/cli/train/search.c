@@ -1,4 +1,5 @@
-/* search.c -- `orrery search`: the best plans of a number of devices. */
+/* search.c -- `orrery search`: the best plans of a number of devices.  cli/main.c calls command_search().  The
+ * functions report ERR_CHECK and ERR_MEMORY, and pass on the errors of what they call. */
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/run/run.h"
 #include "emulated_devices/run/report/plan_report.h"

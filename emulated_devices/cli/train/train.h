@@ -1,4 +1,5 @@
-/* train.h -- the parts of `orrery train`: options and reports. */
+/* train.h -- the parts of `orrery train`: options and reports.  cli/show/plan.c, cli/show/step.c and search.c call
+ * these functions.  train_parse reports ERR_USAGE for a wrong flag. */
 #ifndef ORRERY_TRAIN_TRAIN_H
 #define ORRERY_TRAIN_TRAIN_H
 

@@ -1,5 +1,6 @@
 /* tensor.c -- `orrery bench tensor`: compares the schemes for one layer: predicted costs, the counts of devices that
- * compute it, and the papers' figures. */
+ * compute it, and the papers' figures.  cli/bench/bench.c calls bench_tensor_topic().  The functions report ERR_CHECK
+ * and ERR_USAGE, and pass on the errors of what they call. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/schemes/tensor_tables.h"
 #include "ref/io/document.h"

@@ -1,4 +1,5 @@
-/* options.c -- reads the command line of `orrery train`, and of commands with most of its options. */
+/* options.c -- reads the command line of `orrery train`, and of commands with most of its options.  The functions
+ * report ERR_MEMORY, and pass on the errors of what they call. */
 #include "emulated_devices/cli/train/options/options.h"
 #include "ref/optim/rates.h"
 #include <assert.h>
