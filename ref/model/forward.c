@@ -1,4 +1,5 @@
-/* forward.c -- the one-device model's loss. */
+/* forward.c -- the one-device model's loss.  Files of ref/model/, check/, ref/golden/, bench/ and other rooms call
+ * transformer_forward().  The functions report ERR_USAGE, and pass on the errors of what they call. */
 #include "ref/model/kinds.h"
 #include "ref/model/latent.h"
 #include "ref/model/params.h"

@@ -1,4 +1,6 @@
-/* weights_write.c -- writing what weights.c reads. */
+/* weights_write.c -- writing what weights.c reads.  cli/dump.c, model/checkpoint/checkpoint_write.c and
+ * model/group_experts.c call these functions.  The functions report ERR_MEMORY, and pass on the errors of what they
+ * call. */
 #include "ref/model/params.h"
 #include "ref/model/weights.h"
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* distance.h -- the distance of two tensors.
  *
- * Golden files, verify/reference/ and check/report/ compare tensors with these functions.
+ * Golden files, verify/reference/ and check/report/ compare tensors with these functions.  No function returns an
+ * error code.
  */
 #ifndef ORRERY_DISTANCE_H
 #define ORRERY_DISTANCE_H

@@ -1,6 +1,7 @@
 /* dtype.h -- number formats: their names, sizes and rounding units.
  *
- * All rooms include this file; no function here can fail.
+ * All rooms include this file; no function here can fail.  Files of schemes/, verify/, cli/, ref/model/ and other
+ * rooms call these functions.
  */
 #ifndef ORRERY_DTYPE_H
 #define ORRERY_DTYPE_H

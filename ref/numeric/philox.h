@@ -5,6 +5,8 @@
  *
  * Source  J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11,
  *         doi:10.1145/2063384.2063405; tested with the known-answer vectors of the authors' Random123 library.
+ * Called  Files of ref/model/, bench/, schemes/, verify/ and other rooms call these functions.  No function returns
+ *         an error code.
  */
 #ifndef ORRERY_PHILOX_H
 #define ORRERY_PHILOX_H

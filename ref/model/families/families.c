@@ -1,4 +1,5 @@
-/* families.c -- the list of the families. */
+/* families.c -- the list of the families.  Files of ref/model/, model/, check/, cli/ and other rooms call these
+ * functions.  No function returns an error code. */
 #include "ref/model/families/families.h"
 #include "ref/model/config.h"
 #include <stdio.h>
