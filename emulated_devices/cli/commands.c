@@ -1,6 +1,5 @@
 /* commands.c -- finds a command by its name, reads its words, runs commands that have topics; words that they
- * share.  cli/bench/bench.c calls run_topic().  The functions report ERR_MEMORY and ERR_USAGE, and pass on the errors
- * of what they call. */
+ * share.  cli/bench/bench.c calls run_topic().  Errors: ERR_USAGE, which names the most similar command; ERR_MEMORY. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

@@ -1,5 +1,6 @@
 /* dump.c -- `orrery dump`: writes every tensor of the one-device model on one batch to a file.  main.c calls
- * command_dump().  The functions report ERR_FILE, and pass on the errors of what they call. */
+ * command_dump().  ERR_FILE means that the folder of --save cannot be made; other errors are those of reading and
+ * writing. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/golden/batch.h"
 #include "ref/golden/replay.h"

@@ -1,6 +1,6 @@
 /* tokenize.c -- `orrery tokenize`: texts as the tokens of a model's own tokenizer, to look at or for a file.  main.c
- * calls command_tokenize().  The functions report ERR_MEMORY and ERR_USAGE, and pass on the errors of what they
- * call. */
+ * calls command_tokenize().  ERR_USAGE is for flags that do not go together; other errors are the tokenizer's, and
+ * ERR_MEMORY. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/machine/measure.h"
 #include "ref/io/document.h"

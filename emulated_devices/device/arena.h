@@ -5,7 +5,7 @@
  * counted are the bytes asked for, so that tests can compare them with formulas by ==.
  *
  * The memory belongs to the backend (backend.h); the arena's own lists are on the host.  No function returns an error
- * code.
+ * code.  Files of schemes/, collectives/, draw/ and other rooms allocate here.
  */
 #ifndef ORRERY_ARENA_H
 #define ORRERY_ARENA_H

@@ -2,8 +2,8 @@
  * sums.
  *
  * cli/show/tensor.c calls show_tensor_draw on rank 0, after three passes on symbols.  Inputs are the records of all
- * devices; outputs are text and the command's document.  The functions report ERR_CHECK, and pass on the errors of
- * what they call.
+ * devices; outputs are text and the command's document.  ERR_CHECK names the device with a wrong element or wrong
+ * messages; other errors are those of a drawing.
  */
 #include "emulated_devices/draw/tensor.h"
 #include "ref/io/document.h"

@@ -1,5 +1,6 @@
 /* forward.c -- the one-device model's loss.  Files of ref/model/, check/, ref/golden/, bench/ and other rooms call
- * transformer_forward().  The functions report ERR_USAGE, and pass on the errors of what they call. */
+ * transformer_forward().  ERR_USAGE is for a token outside the vocabulary, or sequences that the model does not take;
+ * ERR_MEMORY of the buffers. */
 #include "ref/model/kinds.h"
 #include "ref/model/latent.h"
 #include "ref/model/params.h"

@@ -1,5 +1,5 @@
-/* weights.c -- reading.  Files of ref/golden/, model/checkpoint/, model/ and ref/model/ call these functions.  The
- * functions report ERR_FILE, ERR_FORMAT and ERR_MEMORY, and pass on the errors of what they call. */
+/* weights.c -- reading.  Files of ref/golden/, model/checkpoint/, model/ and ref/model/ call these functions.
+ * ERR_FORMAT names the tensor that is missing or has another shape; ERR_FILE, ERR_MEMORY. */
 #include "ref/model/weights.h"
 #include "ref/model/params.h"
 #include "ref/model/weights_codes.h"

@@ -1,5 +1,5 @@
 /* collective.c -- `orrery show allreduce` and its likes: reads which call is drawn.  show.c calls show_collective().
- * The functions report ERR_USAGE, and pass on the errors of what they call. */
+ * ERR_USAGE names a collective that does not exist; other errors are those of a drawing. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/draw/collective.h"
 #include <stdio.h>

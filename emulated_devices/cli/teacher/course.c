@@ -1,5 +1,5 @@
 /* course.c -- `orrery course`: a course's folders, and a proof of its grader.  cli/main.c calls command_course().
- * The functions report ERR_USAGE, and pass on the errors of what they call. */
+ * ERR_USAGE is for a command line without a folder and --prove; other errors are those of files. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/course/teacher/teacher.h"
 #include <stdio.h>

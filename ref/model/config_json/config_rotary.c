@@ -3,7 +3,7 @@
  * transformers 4 writes "rope_theta" and "rope_scaling", an object or null; its kind is in "type", from 4.43 on in
  * "rope_type".  transformers 5 writes both into "rope_parameters"; in a model with different types of layers, one
  * object for each type.  We write the older form: all versions read it.  config_decoder.c and families/deepseek_v2.c
- * call these functions.  The functions report ERR_FORMAT, and pass on the errors of what they call.
+ * call these functions.  ERR_FORMAT names the key of rotary positions that does not fit.
  */
 #include "ref/model/config_json/config_json.h"
 #include "ref/io/output.h"

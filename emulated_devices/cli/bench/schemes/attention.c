@@ -1,6 +1,6 @@
 /* attention.c -- `orrery bench attention`: the attention schemes for one layer side by side, the claims of papers, and
- * the wall time of eight devices beside that of one.  cli/bench/bench.c calls bench_attention_topic().  The functions
- * report ERR_PLAN and ERR_USAGE, and pass on the errors of what they call. */
+ * the wall time of eight devices beside that of one.  cli/bench/bench.c calls bench_attention_topic().  Errors:
+ * ERR_USAGE for flags that do not fit, ERR_PLAN for a scheme that does not, and those of a job. */
 #include "emulated_devices/bench/schemes/attention.h"
 #include "emulated_devices/cli/bench/claims_table.h"
 #include "emulated_devices/cli/bench/bench.h"
