@@ -1,6 +1,6 @@
 /* weights_write.c -- writing what weights.c reads.  cli/dump.c, model/checkpoint/checkpoint_write.c and
- * model/group_experts.c call these functions.  The functions report ERR_MEMORY, and pass on the errors of what they
- * call. */
+ * model/group_experts.c call these functions.  Errors: ERR_FILE of a file that cannot be written, ERR_MEMORY; the
+ * caller then aborts the file (weights_abort). */
 #include "ref/model/params.h"
 #include "ref/model/weights.h"
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* cluster_file.c -- a fitted cluster as a file.  cli/calibrate/calibrate.c calls these functions.  The functions
- * report ERR_MEMORY, and pass on the errors of what they call. */
+/* cluster_file.c -- a fitted cluster as a file.  cli/calibrate/calibrate.c calls these functions.  Errors: ERR_FILE
+ * if the file cannot be written; ERR_MEMORY. */
 #include "emulated_devices/bench/calibrate/calibrate.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"

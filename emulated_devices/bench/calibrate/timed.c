@@ -2,8 +2,8 @@
  * device sends to its next one at the same moment.
  *
  * Operands move through buffers of some megabytes, so that they come from where those of a training step come from.
- * cli/calibrate/calibrate.c calls calibration_measure().  The functions report ERR_MEMORY, and pass on the errors of
- * what they call.
+ * cli/calibrate/calibrate.c calls calibration_measure().  Errors: ERR_MEMORY without room for the buffers, and
+ * ERR_COMM of a volley.
  */
 #include "emulated_devices/bench/calibrate/calibrate.h"
 #include "ref/machine/measure.h"

@@ -4,7 +4,7 @@
  * far each constant is from a value that data sheets and experience suggest: what the steps say nothing about stays
  * there.
  * A simplex (ref/numeric/simplex.h) searches for the logarithms of the constants.  cli/bench/published.c calls these
- * functions.  The functions report ERR_MEMORY, and pass on the errors of what they call.
+ * functions.  Errors: those of a quantity, and ERR_MEMORY.
  */
 #include "emulated_devices/bench/claims/fit.h"
 #include "emulated_devices/bench/claims/quantity.h"

@@ -1,5 +1,5 @@
 /* dispatch.c -- `orrery show dispatch`: reads which call of an expert scheme is drawn.  show.c calls show_dispatch().
- * All errors come from the functions that are called. */
+ * ERR_USAGE says which word does not fit; other errors are those of a drawing. */
 #include "emulated_devices/draw/dispatch.h"
 #include "emulated_devices/cli/cli.h"
 
