@@ -1,5 +1,5 @@
 /* families.h -- each family by its name: for whoever makes a model_config by hand, and for no `if`.  Files of bench/,
- * ref/model/, cli/, draw/ and other rooms call these functions.  No function returns an error code. */
+ * ref/model/, cli/, draw/ and other rooms use the names.  No function returns an error code. */
 #ifndef ORRERY_FAMILIES_H
 #define ORRERY_FAMILIES_H
 
