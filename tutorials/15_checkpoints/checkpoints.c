@@ -1,5 +1,5 @@
 /* checkpoints.c -- lesson 15: checkpoints.  README.md says what to do,
- * checkpoints.h what each function must do.  calls.c calls these functions.  No function returns an error code. */
+ * checkpoints.h what each function must do. */
 #include "checkpoints.h"
 
 /*SOLUTION*/

@@ -1,4 +1,5 @@
-/* golden.h -- the parts of `orrery golden`.  make.c calls these functions.  No function returns an error code. */
+/* golden.h -- the parts of `orrery golden` that golden.c and make.c share.  make.c calls these functions.  No
+ * function returns an error code. */
 #ifndef ORRERY_CLI_GOLDEN_H
 #define ORRERY_CLI_GOLDEN_H
 
