@@ -1,4 +1,4 @@
-/* schedule_svg.c -- a timeline as an SVG document.
+/* schedule_svg.c -- draws a timeline as an SVG document.
  *
  * timeline.c calls schedule_draw_svg.  The only error is ERR_FILE, from svg_end.
  */

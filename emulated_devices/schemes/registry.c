@@ -1,5 +1,5 @@
-/* registry.c -- every scheme of every kind.  A new scheme needs one line here.  The first of each kind is the
- * default.
+/* registry.c -- lists every scheme of every kind, and finds one by its name.  A new scheme needs one line here.  The
+ * first of each kind is the default.
  *
  * The command line, plan/, search/ and verify/ look up schemes here.  The list is filled before a plan is made, and
  * only scheme_add changes the list.  Every device must add the same schemes in the same order.

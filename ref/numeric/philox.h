@@ -1,4 +1,4 @@
-/* philox.h -- counter-based random numbers.
+/* philox.h -- computes random numbers from a counter (Philox).
  *
  * Number i of tensor T is a pure function of (seed, T, i): no state, no order.  A device draws only the elements of its
  * shard, so the same seed gives the same model and the same dropout masks on every mesh.

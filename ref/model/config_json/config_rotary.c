@@ -1,4 +1,4 @@
-/* config_rotary.c -- rotary positions in a config.json.
+/* config_rotary.c -- reads and writes rotary positions in a config.json.
  *
  * transformers 4 writes "rope_theta" and "rope_scaling", an object or null; its kind is in "type", from 4.43 on in
  * "rope_type".  transformers 5 writes both into "rope_parameters"; in a model with different types of layers, one
