@@ -112,6 +112,14 @@ without_users() {
         }')
 }
 
+# A head that denies errors stands over no function that reports one.
+denied_errors() {
+    (cd "$tree" && sources | LC_ALL=C xargs -d '\n' awk '
+        FNR == 1 { text = ""; open = /^\/\*/ }
+        open { text = text " " $0; if (/\*\//) { open = 0; gsub(/[ *]+/, " ", text); denies = text ~ /No function (returns an error code|reports errors)/ } next }
+        denies && /^[^"]*(enum error_code|[^a-z_]fail\()/ { print FILENAME ":" FNR ": its head says that no function returns an error code"; denies = 0 }')
+}
+
 # Rooms of which comments name a file: a path with one of them in front is of this tree.
 named_files() {
     local rooms='cli|course|bench|run|launch|draw|verify|check|search|train|model|plan|schemes|collectives|comm|device|ref|tests|tutorials'
@@ -135,6 +143,7 @@ begin parameters_have_names;      end parameters_have_names      "$(letters)"
 
 begin files_say_what_they_are;    end files_say_what_they_are    "$(without_head)"
 begin headers_name_their_users;    end headers_name_their_users    "$(without_users)"
+begin heads_deny_no_error;         end heads_deny_no_error         "$(denied_errors)"
 begin files_that_comments_name;   end files_that_comments_name   "$(named_files)"
 
 begin comments_have_a_subject;    end comments_have_a_subject    "$(without_subject)"
@@ -153,10 +162,12 @@ printf '/* v.h -- for files of emulated_devices/b/. */\n#include "ref/a/w.h"\n' 
 printf '/* w.h -- b/f9.c calls, by another header.  w.c has the functions. */\n' >"$tree/ref/a/w.h"
 printf '/* x.h -- x.c has the functions. */\n' >"$tree/ref/a/x.h"                                             # its own source
 printf '/* x.c */\n#include "ref/a/x.h"\n' >"$tree/ref/a/x.c"
+printf '/* y.c -- y.  No function\n * returns an error code. */\nenum error_code y(void) { return 0; }\n' >"$tree/ref/a/y.c"
 printf '/* f9.c */\n#include "ref/a/v.h"\n' >"$tree/emulated_devices/b/f9.c"
 wrong=
 [ "$(without_head | grep -c '^emulated_devices/b/f1.c:1: ')/$(without_head | wc -l)" = 1/5 ] || wrong="$wrong without_head"
 [ "$(without_users | sed 's/:.*//' | tr '\n' ' ')" = 'ref/a/u.h ref/a/x.h ' ] || wrong="$wrong without_users"
+[ "$(denied_errors | sed 's/: .*//')" = 'ref/a/y.c:3' ] || wrong="$wrong denied_errors"
 [ "$(without_subject | grep -c '^ref/a/h.c:2:')" = 1 ] || wrong="$wrong without_subject"
 [ "$(named_files)" = 'ref/a/h.c:1: names cli/gone.c, which is not there' ] || wrong="$wrong named_files"
 [ "$(shared_names | grep -c '^run is a function of 4 files')" = 1 ] || wrong="$wrong shared_names"
