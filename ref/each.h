@@ -8,6 +8,8 @@
  *
  *   #define TENSOR(item) TENSOR_##item
  *   #define TENSOR_IN(x, ...) x                 LIST_OF(TENSOR, (IN(X, N, D), IN(w, D))) is X, w
+ *
+ * device/generic.c and ref/ops/widened.c call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_EACH_H
 #define ORRERY_EACH_H

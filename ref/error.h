@@ -2,7 +2,8 @@
  *
  * A library function that can fail returns an enum error_code.  If the code is not OK, the function writes one line
  * into the struct error: what went wrong, which argument, its value, and what would be valid.  Library functions never
- * print and never exit; only main() does.
+ * print and never exit; only main() does.  Files of schemes/, cli/, verify/, model/ and other rooms call these
+ * functions.
  */
 #ifndef ORRERY_ERROR_H
 #define ORRERY_ERROR_H

@@ -1,4 +1,5 @@
-/* error_memory.h -- which memory was full, for the line of an error. */
+/* error_memory.h -- which memory was full, for the line of an error.  device/cuda/memory.c calls
+ * error_names_memory(), and ref/error.c adds the text to a line.  No function returns an error code. */
 #ifndef ORRERY_ERROR_MEMORY_H
 #define ORRERY_ERROR_MEMORY_H
 

@@ -1,4 +1,5 @@
-/* version.h -- the version of this program, of its JSON and of what is installed. */
+/* version.h -- the version of this program, of its JSON and of what is installed.  Files of cli/, run/, draw/ and
+ * library/ include this file, and so does ref/io/document.c; the Makefile reads the version. */
 #ifndef ORRERY_VERSION_H
 #define ORRERY_VERSION_H
 

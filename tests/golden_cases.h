@@ -1,7 +1,8 @@
 /* golden_cases.h -- golden cases of collectives: calls by an independent program, and every member's right result.
  *
  * A file has one operation's cases (format: golden/README.md).  It is not trusted: a member reads its part of a case
- * only if the tensors have the format and the lengths of such a call.
+ * only if the tensors have the format and the lengths of such a call.  test_golden_collectives.c and
+ * test_fuzz_golden_cases.c call these functions.
  */
 #ifndef ORRERY_TESTS_GOLDEN_CASES_H
 #define ORRERY_TESTS_GOLDEN_CASES_H

@@ -8,7 +8,8 @@
  * Everything that goes wrong on one rank of several alone (a plain assert_*, a crash) ends the whole job at once,
  * because the others are about to wait for a rank that will not come; what that rank had to say is shown.
  * Rank 0 owns the terminal and the XML report.  The exit status is 0 or 1, the same on every rank.
- * The harness talks on a communicator of its own, so a test that stops half-way cannot take its messages.
+ * The harness talks on a communicator of its own, so a test that stops half-way cannot take its messages.  Tests in
+ * tests/ call these functions.
  */
 #ifndef ORRERY_MPI_CMOCKA_H
 #define ORRERY_MPI_CMOCKA_H

@@ -4,7 +4,7 @@
  *
  * A sweep that grows with every algorithm or scheme tries everything in the third tier and a sample in the second.
  * The head of a test file says in which tiers it runs at all: tests/run.sh.  A test program started by hand is in the
- * second.
+ * second.  Tests in tests/ call these functions.  No function returns an error code.
  */
 #ifndef TESTS_TIER_H
 #define TESTS_TIER_H

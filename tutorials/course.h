@@ -7,7 +7,8 @@
  *
  * Besides this header: memcpy, memmove, memset, memcmp of <string.h>, and the
  * functions of <math.h>.  Functions that the lesson does not ask for are
- * `static`.
+ * `static`.  A student's file includes this header, and worker.c defines the
+ * functions.
  */
 #ifndef COURSE_H
 #define COURSE_H

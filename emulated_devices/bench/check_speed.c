@@ -2,7 +2,8 @@
  *
  * The golden file is computed here; its bounds are not measured, which takes minutes, but 1e-3.  The dump is what the
  * golden file has, in fp32, each tensor cut into flat shards of several ranks.  `orrery check` runs as a process of its
- * own, whose time and memory the system counts.
+ * own, whose time and memory the system counts.  Errors: ERR_USAGE for too many tokens, ERR_FILE without a folder,
+ * pipe or process, ERR_CHECK if the check fails, ERR_MEMORY.
  */
 #include "emulated_devices/bench/check_speed.h"
 #include "emulated_devices/device/interval.h"

@@ -1,4 +1,5 @@
-/* check_speed.h -- measures `orrery check` on a golden file and a dump that are made for it and removed. */
+/* check_speed.h -- measures `orrery check` on a golden file and a dump that are made for it and removed.
+ * cli/bench/check.c calls these functions. */
 #ifndef ORRERY_BENCH_CHECK_SPEED_H
 #define ORRERY_BENCH_CHECK_SPEED_H
 

@@ -1,4 +1,5 @@
-/* plan_speed.c -- what a plan takes of this machine: runs it in a process of its own.  cli/bench/plan.c prints. */
+/* plan_speed.c -- what a plan takes of this machine: runs it in a process of its own.  cli/bench/plan.c prints.
+ * Errors: ERR_MEMORY, and those of the plan that is measured. */
 #include "emulated_devices/bench/plan_speed.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "ref/io/child.h"

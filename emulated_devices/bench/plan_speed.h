@@ -1,4 +1,4 @@
-/* plan_speed.h -- the time and memory that a plan takes of this machine. */
+/* plan_speed.h -- the time and memory that a plan takes of this machine.  cli/bench/plan.c calls these functions. */
 #ifndef ORRERY_BENCH_PLAN_SPEED_H
 #define ORRERY_BENCH_PLAN_SPEED_H
 

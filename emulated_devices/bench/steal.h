@@ -1,4 +1,5 @@
-/* steal.h -- other processes that keep cores busy, as a neighbour on the machine would. */
+/* steal.h -- other processes that keep cores busy, as a neighbour on the machine would.  step_measure.c calls these
+ * functions. */
 #ifndef ORRERY_BENCH_STEAL_H
 #define ORRERY_BENCH_STEAL_H
 

@@ -1,4 +1,5 @@
-/* step.h -- measures a training step: on one device and on some meshes, beside this machine's matrix product. */
+/* step.h -- measures a training step: on one device and on some meshes, beside this machine's matrix product.
+ * cli/bench/step.c calls these functions. */
 #ifndef ORRERY_BENCH_STEP_H
 #define ORRERY_BENCH_STEP_H
 

@@ -1,4 +1,5 @@
-/* step_measure.c -- times steps of `ref/` in this process, and of `orrery train` as a user would run it. */
+/* step_measure.c -- times steps of `ref/` in this process, and of `orrery train` as a user would run it.  Errors:
+ * ERR_COMM if a run of `orrery train` fails, ERR_MEMORY, and those of the one-device model. */
 #include "emulated_devices/bench/step.h"
 #include "emulated_devices/bench/steal.h"
 #include "emulated_devices/device/compute.h"

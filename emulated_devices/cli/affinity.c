@@ -1,4 +1,5 @@
-/* affinity.c -- `orrery affinity`: groups experts and tokens of a mixture for speculative dispatch. */
+/* affinity.c -- `orrery affinity`: groups experts and tokens of a mixture for speculative dispatch.  main.c calls
+ * command_affinity().  Errors: ERR_USAGE of the words, and those of model/group_experts.c, which writes the model. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/group_experts.h"
 #include "ref/io/output.h"

@@ -1,4 +1,6 @@
-/* check.c -- `orrery check GOLDEN ACTUAL`: compares a program's tensors with a golden file. */
+/* check.c -- `orrery check GOLDEN ACTUAL`: compares a program's tensors with a golden file.  main.c calls
+ * command_check().  ERR_CHECK names the first wrong tensor, and ERR_USAGE a flag that does not fit; other errors are
+ * those of reading files. */
 #include "emulated_devices/cli/check_operations.h"
 #include "emulated_devices/cli/check_progress.h"
 #include "emulated_devices/cli/check_verdict.h"

@@ -1,4 +1,5 @@
-/* check_operations.h -- what `orrery check` says of each operation by itself. */
+/* check_operations.h -- what `orrery check` says of each operation by itself.  check.c calls these functions.  No
+ * function returns an error code. */
 #ifndef ORRERY_CHECK_OPERATIONS_H
 #define ORRERY_CHECK_OPERATIONS_H
 

@@ -1,4 +1,5 @@
-/* check_verdict.h -- the last line of `orrery check`. */
+/* check_verdict.h -- prints the last line of `orrery check`, its verdict.  check.c calls these functions.  No
+ * function returns an error code. */
 #ifndef ORRERY_CHECK_VERDICT_H
 #define ORRERY_CHECK_VERDICT_H
 

@@ -1,4 +1,5 @@
-/* cli.h -- what the subcommands of orrery share. */
+/* cli.h -- declares what the subcommands of orrery share: reading words, help, and models by their names.  Files of
+ * cli/ call these functions. */
 #ifndef ORRERY_CLI_H
 #define ORRERY_CLI_H
 

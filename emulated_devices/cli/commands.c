@@ -1,5 +1,5 @@
 /* commands.c -- finds a command by its name, reads its words, runs commands that have topics; words that they
- * share. */
+ * share.  cli/bench/bench.c calls run_topic().  Errors: ERR_USAGE, which names the most similar command; ERR_MEMORY. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

@@ -1,7 +1,8 @@
 /* commands.h -- every subcommand, in the order of the help.  A new one needs one line here, and a file that defines
  * command_NAME.
  *
- * cli.h declares the functions, main.c makes the table.  HEADING stands above the commands that follow it.
+ * cli.h declares the functions, main.c makes the table.  HEADING stands above the commands that follow it.  No
+ * function returns an error code.
  */
 #ifndef ORRERY_CLI_COMMANDS_H
 #define ORRERY_CLI_COMMANDS_H

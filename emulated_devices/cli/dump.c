@@ -1,4 +1,6 @@
-/* dump.c -- `orrery dump`: writes every tensor of the one-device model on one batch to a file. */
+/* dump.c -- `orrery dump`: writes every tensor of the one-device model on one batch to a file.  main.c calls
+ * command_dump().  ERR_FILE means that the folder of --save cannot be made; other errors are those of reading and
+ * writing. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/golden/batch.h"
 #include "ref/golden/replay.h"

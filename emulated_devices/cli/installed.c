@@ -1,4 +1,5 @@
-/* installed.c -- see installed.h. */
+/* installed.c -- finds a golden file by its name: as the name stands, or in the folder of an installed program.
+ * check.c and cli/golden/golden.c call golden_path().  No function returns an error code. */
 #define _DEFAULT_SOURCE
 #include "emulated_devices/cli/installed.h"
 #include <limits.h>

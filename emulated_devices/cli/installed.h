@@ -1,4 +1,5 @@
-/* installed.h -- what an installed program finds in PREFIX/share/orrery, wherever that is now. */
+/* installed.h -- what an installed program finds in PREFIX/share/orrery, wherever that is now.  check.c and
+ * cli/golden/golden.c call these functions.  No function returns an error code. */
 #ifndef ORRERY_CLI_INSTALLED_H
 #define ORRERY_CLI_INSTALLED_H
 

@@ -1,4 +1,6 @@
-/* kernel.c -- `orrery kernel FILE.cu`: which operations a file of kernels has, and whether they are right. */
+/* kernel.c -- `orrery kernel FILE.cu`: which operations a file of kernels has, and whether they are right.  main.c
+ * calls command_kernel().  ERR_USAGE is for a file without such an operation; other errors are those of trying a
+ * kernel. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/course/kernel_file.h"
 #include "emulated_devices/verify/conformance/conformance.h"

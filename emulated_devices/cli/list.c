@@ -1,4 +1,5 @@
-/* list.c -- `orrery list`: everything registered. */
+/* list.c -- `orrery list`: prints everything that is registered: schemes, models, optimizers, backends.  main.c calls
+ * command_list().  Errors: ERR_USAGE for a name that is no list, ERR_FILE of the standard output. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"

@@ -1,4 +1,5 @@
-/* orrery: a laptop-size model of a GPU cluster. */
+/* orrery: a laptop-size model of a GPU cluster.  The shell starts main, which calls the command of the first word;
+ * cli/manual/ reads the table of commands.  An error is one line, and its kind sets the exit status (ref/error.h). */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/comm/comm.h"
 #include "emulated_devices/course/plugin.h"

@@ -1,4 +1,5 @@
-/* report.c -- `orrery report`: runs side by side, on one page that needs nothing else. */
+/* report.c -- `orrery report`: runs side by side, on one page that needs nothing else.  main.c calls
+ * command_report().  Errors: ERR_FILE or ERR_FORMAT of a run's file, ERR_USAGE of the words, ERR_MEMORY. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/draw/report/page.h"
 

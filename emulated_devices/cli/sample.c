@@ -1,4 +1,5 @@
-/* sample.c -- `orrery sample`: a model goes on with a text, on one device. */
+/* sample.c -- `orrery sample`: a model goes on with a text, on one device.  main.c calls command_sample().  Errors:
+ * ERR_USAGE of the words, and those of run/speaker.c. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/run/speaker.h"
 #include "ref/io/document.h"

@@ -1,4 +1,6 @@
-/* tensors.c -- `orrery tensors`: what a tensor file has: names, formats, shapes, and how large its numbers are. */
+/* tensors.c -- `orrery tensors`: what a tensor file has: names, formats, shapes, and how large its numbers are.
+ * main.c calls command_tensors().  Errors: ERR_USAGE without a file, or for a name that no tensor has; ERR_FILE or
+ * ERR_FORMAT of the file. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

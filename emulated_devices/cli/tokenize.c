@@ -1,4 +1,6 @@
-/* tokenize.c -- `orrery tokenize`: texts as the tokens of a model's own tokenizer, to look at or for a file. */
+/* tokenize.c -- `orrery tokenize`: texts as the tokens of a model's own tokenizer, to look at or for a file.  main.c
+ * calls command_tokenize().  ERR_USAGE is for flags that do not go together; other errors are the tokenizer's, and
+ * ERR_MEMORY. */
 #include "emulated_devices/cli/cli.h"
 #include "ref/machine/measure.h"
 #include "ref/io/document.h"

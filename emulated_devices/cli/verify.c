@@ -1,4 +1,6 @@
-/* verify.c -- `orrery verify`: runs jobs of 1, 2, .. N devices, one after another, and adds up their results. */
+/* verify.c -- `orrery verify`: runs jobs of 1, 2, .. N devices, one after another, and adds up their results.  main.c
+ * calls command_verify().  Errors: ERR_CHECK if a case did not hold, ERR_USAGE for a part or range without cases,
+ * ERR_FILE of the digests. */
 #include "ref/machine/measure.h"
 #include "ref/io/time_left.h"
 #include "emulated_devices/cli/cli.h"

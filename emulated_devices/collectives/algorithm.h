@@ -1,7 +1,8 @@
 /* algorithm.h -- shared by the files of this folder.  Private; users include collective.h.
  *
  * A new algorithm includes this header, and calls the steps that several algorithms share.  Functions that send
- * return ERR_COMM; scratch_agreed returns ERR_MEMORY on every member.
+ * return ERR_COMM; scratch_agreed returns ERR_MEMORY on every member.  Files of collectives/ and the plug-ins of
+ * tutorials/plugins/ call these functions.
  */
 #ifndef ORRERY_ALGORITHM_H
 #define ORRERY_ALGORITHM_H

@@ -1,5 +1,7 @@
-/* circulant.c -- the distances of a circulant graph.  The all-gather, reduce-scatter and broadcast named circulant
- * call this file; no function here can fail. */
+/* circulant.c -- computes the distances of a circulant graph: how far messages go in each step.  The all-gather,
+ * reduce-scatter and broadcast named circulant call this file; no function here can fail.
+ * collectives/allgather/circulant.c, collectives/broadcast/circulant.c and collectives/reduce_scatter/circulant.c
+ * call circulant_skips(). */
 #include "emulated_devices/collectives/algorithm.h"
 
 struct skips circulant_skips(int P)

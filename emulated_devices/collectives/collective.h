@@ -1,8 +1,9 @@
 /* collective.h -- collective operations of a group of devices, and the algorithms for them.
  *
- * Each algorithm is one file, named operation_algorithm.c; its head comment gives source, needs, steps, cost and a
+ * Each algorithm is one file, OPERATION/ALGORITHM.c; its head comment gives source, needs, steps, cost and a
  * drawing.  With one line in the registry (registry.c) it is listed, chosen by name, tested on every group size,
- * compared with its cost function and timed.  Algorithms send messages only through comm.h.
+ * compared with its cost function and timed.  Algorithms send messages only through comm.h.  Files of schemes/,
+ * model/, bench/ and other rooms call these functions.
  */
 #ifndef ORRERY_COLLECTIVE_H
 #define ORRERY_COLLECTIVE_H

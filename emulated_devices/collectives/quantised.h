@@ -26,6 +26,8 @@
  *           (all_to_all_quant_reduce), csrc/quantization/swizzled_quantize.cu, quant_reduce.cu: the messages of the two
  *           steps and the order of additions.  DeepSpeed quantises gradients only across nodes, one tensor at a time,
  *           and not vectors; here whole layers are quantised, on any group.
+ * Called    bench/schemes/quantized.c, quantised_ring.c, schemes/data/stages/codes.c and
+ *           schemes/data/stages/sharing.c call these functions.
  */
 #ifndef ORRERY_QUANTISED_H
 #define ORRERY_QUANTISED_H

@@ -1,9 +1,12 @@
 /* sparse.h -- shared by the sparse collectives: which members have which blocks.  Private, as algorithm.h.
  *
- * A block's holders are its owner and its targets.  They are numbered from the owner on, in the order of ranks, and
+ * A sparse collective has an owner for each block, and targets, which need the block (struct block_placement).  A
+ * block's holders are its owner and its targets.  They are numbered from the owner on, in the order of ranks, and
  * round: holder 0 is the owner.  Blocks without elements are not sent.
  *
  *     P = 4, block of member 2 with targets 0 and 3:      holders  2 3 0
+ *
+ * Files of collectives/sparse/ and collectives/ call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_SPARSE_H
 #define ORRERY_SPARSE_H

@@ -2,6 +2,7 @@
  *
  * For checks only.  Its memory is not the device's; its messages count as CONTROL and take no virtual time.  Bounds are
  * computed from the scales and magnitudes of the numbers sent, by the rules in quantised.h; none is measured.
+ * quantised.c, quantised_ring.c and schemes/data/stages/ call these functions.
  */
 #ifndef ORRERY_TRACKING_H
 #define ORRERY_TRACKING_H

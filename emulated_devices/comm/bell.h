@@ -11,7 +11,8 @@
  * core from those that still have to send theirs.
  *
  * Both sides write first and read then, so at least one sees the other: no ring is lost.  MPI may need a call where no
- * bell rings (a transport that copies in parts, a device on another machine), so each sleep has a limit.
+ * bell rings (a transport that copies in parts, a device on another machine), so each sleep has a limit.  connect.c,
+ * letters.c and transport.c call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_BELL_H
 #define ORRERY_BELL_H

@@ -1,7 +1,8 @@
 /* carrier.h -- what carries messages from device to device; private to this folder.
  *
  * Two carriers fill this table: MPI, between processes (transport.c), and a crew of devices in one process (crew.c).
- * All else in comm, what is counted and charged to the clock, is the same for both.
+ * All else in comm, what is counted and charged to the clock, is the same for both.  comm.c, exchange.c and group.c
+ * call a carrier's entries.
  */
 #ifndef ORRERY_CARRIER_H
 #define ORRERY_CARRIER_H

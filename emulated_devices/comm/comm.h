@@ -26,6 +26,8 @@
  *                         missing waits.  But for off, buffers of messages are watched (watch.h)
  *   ORRERY_DELAY=N        up to N microseconds of random delay before sends and waits: finds results that depend on
  *                         timing
+ *
+ * Files of collectives/, schemes/, model/, verify/ and other rooms call these functions.
  */
 #ifndef ORRERY_COMM_H
 #define ORRERY_COMM_H

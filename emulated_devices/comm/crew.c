@@ -1,6 +1,6 @@
 /* crew.c -- runs many devices in one process as fibers, and carries their messages as mail in memory.  Callers are
- * dry runs (model/dry_run), `train` in one process, the course's judge and tests.  A deadlock ends the process with
- * status 1. */
+ * dry runs (train/dry_run/), `train` in one process, the course's judge and tests.  Errors: ERR_MEMORY without room
+ * for the devices, and those of a device.  A deadlock ends the process with status 1. */
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/comm/carrier.h"
 #include "emulated_devices/comm/fiber.h"

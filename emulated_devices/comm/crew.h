@@ -11,7 +11,8 @@
  * Folding is exact or refused.  That the devices of a class compute the same is for the caller to know.  What they send
  * is checked as they send it: in a group with several devices of a class only collectives whose algorithm says that all
  * members do the same (`turns` in collective.h) may run.  Otherwise all devices run to their ends without waiting for
- * anything, and the outcome says why it means nothing.
+ * anything, and the outcome says why it means nothing.  Files of collectives/, course/, run/, schemes/ and other
+ * rooms call these functions.
  */
 #ifndef ORRERY_CREW_H
 #define ORRERY_CREW_H

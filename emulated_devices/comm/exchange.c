@@ -1,5 +1,6 @@
 /* exchange.c -- starts and waits for messages, counts them in the ledger, and moves the virtual clock.  All of
- * collectives/, schemes/ and model/ call these functions.  A carrier moves the bytes. */
+ * collectives/, schemes/ and model/ call these functions.  A carrier moves the bytes.  ERR_COMM names a device that
+ * has no memory for a message; other errors are the carrier's. */
 #include "emulated_devices/comm/carrier.h"
 #include "emulated_devices/comm/watch.h"
 #include "emulated_devices/device/trace.h"

@@ -11,6 +11,7 @@
  *
  * Source    W. Gropp, E. Lusk, "An interface to support a general process management": PMI-1, as MPICH's simple_pmi.c
  *           and Hydra speak it, on the file descriptor that PMI_FD names.
+ * Called    connect.c calls these functions.
  */
 #ifndef ORRERY_FAREWELL_H
 #define ORRERY_FAREWELL_H

@@ -1,6 +1,7 @@
 /* fiber.h -- functions with stacks of their own, in one thread, that pass the processor to each other.
  *
  * On x86-64 and aarch64 a switch is a dozen instructions; elsewhere it is swapcontext, which asks the kernel each time.
+ * crew.c calls these functions.  No function returns an error code.  False means that there is no memory for a stack.
  */
 #ifndef ORRERY_FIBER_H
 #define ORRERY_FIBER_H

@@ -1,5 +1,5 @@
-/* folding.c -- arithmetic of folded meshes: who stands for whom.  crew.c, model/dry_run and the commands that
- * predict call.  The functions are pure. */
+/* folding.c -- arithmetic of folded meshes: who stands for whom.  crew.c, train/dry_run/ and the commands that
+ * predict call.  The functions are pure.  No function returns an error code. */
 #include "emulated_devices/comm/folding.h"
 #include <stdio.h>
 

@@ -2,7 +2,8 @@
  *
  * Along an axis of n devices, device c does what device c modulo `every` does, with all partners moved along by as
  * much.  If every device's program is so, the times and messages of a class are equal, whatever the program is: by
- * induction over its events.  `every` divides n; if it is n, nothing is folded.
+ * induction over its events.  `every` divides n; if it is n, nothing is folded.  Files of train/, run/, bench/, comm/
+ * and other rooms call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_FOLDING_H
 #define ORRERY_FOLDING_H

@@ -1,5 +1,5 @@
 /* ledger.c -- names and sums of what is sent and added.  Everything that counts or predicts messages calls.  The
- * functions are pure but for the sums that they change. */
+ * functions are pure but for the sums that they change.  No function returns an error code. */
 #include "emulated_devices/comm/ledger.h"
 
 const char *operation_name(enum operation op)

@@ -6,7 +6,8 @@
  *     expected    call by call: each call enters what its formula says of the sizes that it was given
  *     predicted   before the run, from the table of the model, the plan and its schedule
  *
- * The kind says which schemes use a group: with dp = 1 the groups of two kinds can have the same members.
+ * The kind says which schemes use a group: with dp = 1 the groups of two kinds can have the same members.  Files of
+ * schemes/, model/, collectives/, comm/ and other rooms call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_LEDGER_H
 #define ORRERY_LEDGER_H

@@ -4,7 +4,7 @@
  * and the answer to one that waits for its receiver, are told apart.
  *
  * transport.c, slots.c and connect.c call these functions.  Without memory for a letter that nobody expects yet,
- * letters_look ends the job.
+ * letters_look ends the job.  The only failure is missing memory, for which letters_make_room returns false.
  */
 #ifndef ORRERY_LETTERS_H
 #define ORRERY_LETTERS_H

@@ -1,4 +1,5 @@
-/* mesh.h -- all devices, arranged along five named axes. */
+/* mesh.h -- all devices, arranged along five named axes.  Files of verify/, check/, comm/, run/ and other rooms call
+ * these functions. */
 #ifndef ORRERY_MESH_H
 #define ORRERY_MESH_H
 

@@ -20,6 +20,8 @@
  *           communication subsystem", doi:10.1007/11846802_19: queues in shared memory, and two copies; B. Goglin,
  *           S. Moreaud, "KNEM: a generic and scalable kernel-assisted intra-node MPI communication framework",
  *           J. Parallel Distrib. Comput. 73(2), 2013, doi:10.1016/j.jpdc.2012.09.016: one copy, in the kernel.
+ * Called    connect.c, letters.c and transport.c call these functions.  near_make returns false without memory, and
+ *           near_write without room in a ring.
  */
 #ifndef ORRERY_NEAR_H
 #define ORRERY_NEAR_H

@@ -15,6 +15,8 @@
  *       if (it is there) break;
  *       patience_pause(&p);
  *   }
+ *
+ * Files of comm/ call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_PATIENCE_H
 #define ORRERY_PATIENCE_H

@@ -1,5 +1,6 @@
 /* peer.c -- translates a call of ours into one of MPI's collectives and runs it, blocking or yielding.  The only
- * caller is bench/schemes/collectives_device.c, to measure MPI beside the algorithms of collectives/. */
+ * caller is bench/schemes/collectives_device.c, to measure MPI beside the algorithms of collectives/.  ERR_USAGE
+ * means that MPI has no such call, ERR_COMM that the call failed on this device. */
 #include "emulated_devices/comm/peer.h"
 #include "emulated_devices/comm/patience.h"
 #include "emulated_devices/comm/transport.h"

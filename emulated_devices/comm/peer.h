@@ -1,6 +1,7 @@
 /* peer.h -- what MPI's own collectives do with the same call, for comparison only.
  *
  * Nothing in the emulation uses them: they are what `orrery bench collectives` measures beside its own.
+ * bench/schemes/collectives_device.c calls these functions.
  */
 #ifndef ORRERY_PEER_H
 #define ORRERY_PEER_H

@@ -1,5 +1,6 @@
 /* progress.c -- keeps what each device waits for in shared memory, and finds and describes deadlocks.  transport.c
- * calls while a device waits.  Without shared memory a device judges by itself, with a longer limit. */
+ * calls while a device waits.  Without shared memory a device judges by itself, with a longer limit.  No function
+ * returns an error code. */
 #include "emulated_devices/comm/progress.h"
 #include "emulated_devices/comm/patience.h"
 #include "emulated_devices/comm/shared.h"

@@ -7,7 +7,7 @@
  * run.
  *
  * Time counts only in small amounts between two looks, so a job that was stopped for a while (Ctrl-Z, a suspended
- * laptop) is not ended.
+ * laptop) is not ended.  connect.c and transport.c call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_PROGRESS_H
 #define ORRERY_PROGRESS_H

@@ -1,5 +1,6 @@
 /* shared.h -- memory that the devices of one machine share.  It has no name, so nothing is left of it
- * however they end. */
+ * however they end.  bell.c and progress.c call these functions.  shared_open returns NULL where there is no such
+ * memory. */
 #ifndef ORRERY_SHARED_H
 #define ORRERY_SHARED_H
 

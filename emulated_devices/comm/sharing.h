@@ -2,7 +2,8 @@
  *
  * A launcher may bind each device to cores of its own, or none: then all devices of a machine share all that the job
  * has there.  So each device counts the devices of its machine that are bound to at least one core that it is bound to,
- * itself included, and has the quotient: cores / devices, rounded down.
+ * itself included, and has the quotient: cores / devices, rounded down.  connect.c calls these functions.
+ * sharing_make returns NULL without memory.
  */
 #ifndef ORRERY_SHARING_H
 #define ORRERY_SHARING_H

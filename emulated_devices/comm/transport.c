@@ -1,4 +1,4 @@
-/* transport.c -- messages: starting them, waiting for them.
+/* transport.c -- starts messages by MPI and waits for them.
  *
  * comm.c names these functions as the carrier of a comm.  An error of MPI is kept in the slot and reported by
  * transport_wait as ERR_COMM.

@@ -26,7 +26,8 @@
  *
  * Used of MPI (apart from peer.c, which is for comparison only): Get_library_version, Init, Comm_idup, Comm_rank,
  * Comm_size, Isend, Issend, Irecv, Test, Iprobe, Get_count, Cancel, Request_free, Iallreduce, Abort, Finalize; Ibcast,
- * Ibarrier, Iallgather and Ialltoall for shared memory; Improbe and Imrecv for what is left over at the end.
+ * Ibarrier, Iallgather and Ialltoall for shared memory; Improbe and Imrecv for what is left over at the end.  comm.c
+ * and connect.c open and close; exchange.c reaches the rest as a carrier (carrier.h).
  */
 #ifndef ORRERY_TRANSPORT_H
 #define ORRERY_TRANSPORT_H

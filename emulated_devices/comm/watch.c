@@ -1,5 +1,6 @@
 /* watch.c -- keeps the messages between start and wait, and finds uses of their buffers.  The callers are exchange.c
- * for messages and the device for other uses.  A violation is kept and becomes ERR_CHECK in comm_agree. */
+ * for messages and the device for other uses.  A violation is kept and becomes ERR_CHECK in comm_agree.  A device
+ * without memory to watch is ERR_COMM. */
 #include "emulated_devices/comm/watch.h"
 #include "emulated_devices/device/flight.h"
 #include <stdio.h>

@@ -11,7 +11,7 @@
  * violation is kept: comm_agree reports it, on every device.  So no device stops while others wait for its messages.
  *
  * A device that follows what is in flight (flight.h) has a watch, too.  Messages of CONTROL exchanges are watched like
- * all others, but what they receive is not poison.
+ * all others, but what they receive is not poison.  comm.c, exchange.c and group.c call these functions.
  */
 #ifndef ORRERY_COMM_WATCH_H
 #define ORRERY_COMM_WATCH_H

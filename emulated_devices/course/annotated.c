@@ -1,7 +1,7 @@
 /* annotated.c -- cuts a lesson's files for students: markers of solutions, variants of a course, and changes of
- * mutants.  emulated_devices/cli/course/ and course/teacher/ call it with files of tutorials/. Texts that it returns
- * are the caller's to free.  A marker without an end is ERR_FORMAT, and so is a change that is not found exactly
- * once. */
+ * mutants.  course/trees.c and course/teacher/ call it with files of tutorials/.  Without memory the code is
+ * ERR_MEMORY.  Texts that it returns are the caller's to free.  A marker without an end is ERR_FORMAT, and so is a
+ * change that is not found exactly once. */
 #include "emulated_devices/course/annotated.h"
 #include <ctype.h>
 #include <stdio.h>

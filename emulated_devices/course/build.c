@@ -1,7 +1,7 @@
 /* build.c -- compiles a student's file in the cage (workshop.c), and links it with what calls it.
  * judge.c calls build_worker for a lesson in C, and takes the program in run/worker.  A file that does not compile is
  * the student's mistake, in `why`, without an error; ERR_FILE means that nothing can be compiled here.  Callers
- * remove the folder with build_remove. */
+ * remove the folder with build_remove.  Without memory the code is ERR_MEMORY. */
 #define _DEFAULT_SOURCE                 /* mkstemp */
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/object.h"

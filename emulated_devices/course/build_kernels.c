@@ -1,6 +1,7 @@
 /* build_kernels.c -- compiles a student's file of CUDA kernels in the cage (workshop.c), with what watches them.
  * judge.c calls build_kernels for a lesson in CUDA; emulated_devices/device/cuda is the emulator.  A script of the
- * tree, KERNEL_BUILD, compiles everything, and its exit status says what is missing. */
+ * tree, KERNEL_BUILD, compiles everything, and its exit status says what is missing.  ERR_FILE means that nothing can
+ * be compiled here; a text that does not compile is no error. */
 #define _DEFAULT_SOURCE                 /* chmod */
 #include "emulated_devices/course/build.h"
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* cage_files.c -- a compiler is asked which files it reads; the answers are paths that the cage shows.
  * cage.c shows these paths, cage_run.c starts the compiler.  The compiler is asked once for each set of words,
- * outside of a cage.  A path that does not exist, or that is a folder of everybody's, is not shown. */
+ * outside of a cage.  A path that does not exist, or that is a folder of everybody's, is not shown.  command_serve.c
+ * and workshop.c call these functions.  No function returns an error code. */
 #define _DEFAULT_SOURCE                 /* realpath */
 #include "emulated_devices/course/cage.h"
 #include "ref/io/child.h"

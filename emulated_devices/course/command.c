@@ -1,6 +1,7 @@
 /* command.c -- the flags of a text, and the check's side of a command: command_serve.c is the judge's.
  * A check of a text calls command_take and command_run; command_serve.c runs the command for it.  Words that a
- * student may use are listed by the lesson.  Without a request in the judge no command can be run. */
+ * student may use are listed by the lesson.  Without a request in the judge no command can be run.  No function
+ * returns an error code. */
 #include "emulated_devices/course/command.h"
 #include "ref/io/output.h"
 #include <ctype.h>

@@ -15,7 +15,8 @@
  * no program; so it asks its judge for the command.  That runs in a cage of its own: it sees this program, its
  * libraries and a folder with the student's text under its own name, so that `--schedule FILE:NAME` finds a schedule.
  * Checks of lessons 17 and 18 call it.  A text that is wrong fails the check with a line's number.  A command that
- * fails does so with the command's own message.
+ * fails does so with the command's own message.  tutorials/17_plan/check.c and tutorials/18_capstone/check.c call
+ * these functions.
  */
 #ifndef ORRERY_COURSE_COMMAND_H
 #define ORRERY_COURSE_COMMAND_H

@@ -3,6 +3,8 @@
  * Some schemes train another function by design: a schedule whose microbatches skip stages, or that uses old weights.
  * The one-device run computes that function, too, so no comparison notices it.
  * command.h offers it to lessons 17 and 18; without it a student could trade another function for speed.
+ * tutorials/17_plan/check.c and tutorials/18_capstone/check.c call command_keeps_function().  No function returns an
+ * error code.
  */
 #include "emulated_devices/course/command.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"

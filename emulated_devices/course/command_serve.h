@@ -1,4 +1,4 @@
-/* command_serve.h -- the judge's side of command.h.  Private to this folder.
+/* command_serve.h -- runs `orrery` for a check of a text, on the judge's side of command.h.  Private to this folder.
  * judge.c calls it while a check of a text runs. */
 #ifndef ORRERY_COURSE_COMMAND_SERVE_H
 #define ORRERY_COURSE_COMMAND_SERVE_H

@@ -1,6 +1,7 @@
 /* findings.h -- what `orrery plan` says of a plan, for checks of lessons: devices, memory, messages, virtual time.
  * The checks of lessons 17 and 18 call it with the JSON that command.h has brought.  A number that the report lacks
- * is 0. */
+ * is 0.  tutorials/17_plan/check.c and tutorials/18_capstone/check.c call these functions.  No function returns an
+ * error code. */
 #ifndef ORRERY_COURSE_FINDINGS_H
 #define ORRERY_COURSE_FINDINGS_H
 

@@ -1,4 +1,5 @@
-/* folder.h -- the folder of a student: what is in it, what it remembers, and how it is written; reports on it. */
+/* folder.h -- the folder of a student: what is in it, what it remembers, and how it is written; reports on it.  Files
+ * of course/teacher/, cli/course/, cli/teacher/ and course/ call these functions. */
 #ifndef ORRERY_COURSE_FOLDER_H
 #define ORRERY_COURSE_FOLDER_H
 

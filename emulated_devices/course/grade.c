@@ -1,5 +1,6 @@
 /* grade.c -- grades a submission: finds the file of each lesson, judges it, and writes reports for other programs.
- * cli/course/grade.c reads words and prints. */
+ * cli/course/grade.c reads words and prints.  Errors: ERR_USAGE without a cage or a lesson's name, ERR_FILE of the
+ * submission or a report, ERR_MEMORY. */
 #include "emulated_devices/course/grade.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/cage.h"

@@ -1,4 +1,5 @@
-/* grade.h -- points for a submission. */
+/* grade.h -- grades a submission: reads its files, judges each lesson, and writes reports.  cli/course/grade.c calls
+ * these functions. */
 #ifndef ORRERY_COURSE_GRADE_H
 #define ORRERY_COURSE_GRADE_H
 

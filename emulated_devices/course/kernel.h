@@ -3,7 +3,8 @@
  * The kernels run on this machine's cores, in a process of their own, and each of their accesses is watched
  * (docs/authors/backends.md, "The judge").  That process has limits of time, memory and files, and the rights of
  * --user; the kernels cannot call anything of the system (judge/build.sh).
- * Checks of lessons 19 and 20 call it.  A run that does not come back fails the check.
+ * Checks of lessons 19 and 20 call it.  A run that does not come back fails the check.  tutorials/19_scan/check.c and
+ * tutorials/20_warps/check.c call these functions.
  */
 #ifndef ORRERY_COURSE_KERNEL_H
 #define ORRERY_COURSE_KERNEL_H

@@ -2,7 +2,9 @@
  * its accesses watched (docs/authors/backends.md, "A kernel of your own").  cli/kernel.c reads words and prints.
  *
  * The file is compiled with the CUDA backend, the emulator and the judge into a shared object, by judge/build.sh, which
- * adds a backend to this process.  Its operations run in a child: a kernel may crash, or never end.
+ * adds a backend to this process.  Its operations run in a child: a kernel may crash, or never end.  Errors:
+ * ERR_USAGE for another kind of file, ERR_FORMAT if it cannot be loaded, ERR_CHECK if it does not end, ERR_FILE,
+ * ERR_DEVICE, ERR_MEMORY.
  */
 #define _DEFAULT_SOURCE                 /* realpath, MAP_ANONYMOUS */
 #include "emulated_devices/course/kernel_file.h"

@@ -1,4 +1,5 @@
-/* kernel_file.h -- a file of CUDA kernels, without a GPU: which operations it has, and whether they are right. */
+/* kernel_file.h -- a file of CUDA kernels, without a GPU: which operations it has, and whether they are right.
+ * cli/kernel.c calls these functions. */
 #ifndef ORRERY_COURSE_KERNEL_FILE_H
 #define ORRERY_COURSE_KERNEL_FILE_H
 

@@ -1,5 +1,6 @@
 /* lesson.c -- finds lessons, draws inputs of checks, and notes failures.  cli/course/ and every check call it.
- * Inputs depend only on the seed, the lesson and the check, so a run can be repeated. */
+ * Inputs depend only on the seed, the lesson and the check, so a run can be repeated.  A lesson that does not exist
+ * is ERR_USAGE. */
 #include "emulated_devices/course/lesson.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"

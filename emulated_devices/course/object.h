@@ -1,5 +1,5 @@
 /* object.h -- what a compiled file may have in it.  Private to this folder.
- * build.c calls it before it links a student's object. */
+ * build.c calls it before it links a student's object.  No function returns an error code. */
 #ifndef ORRERY_COURSE_OBJECT_H
 #define ORRERY_COURSE_OBJECT_H
 

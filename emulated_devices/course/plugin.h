@@ -1,4 +1,5 @@
-/* plugin.h -- --plugin FILE: compiles plug-ins, and loads them in every process of a job.  main calls it. */
+/* plugin.h -- --plugin FILE: compiles plug-ins, and loads them in every process of a job.  cli/main.c calls
+ * load_plugins before a command. */
 #ifndef ORRERY_COURSE_PLUGIN_H
 #define ORRERY_COURSE_PLUGIN_H
 

@@ -1,4 +1,6 @@
-/* reports.c -- scores as files for other programs: Gradescope's results.json, JUnit's XML. */
+/* reports.c -- scores as files for other programs: Gradescope's results.json, JUnit's XML.  grade.c calls these
+ * functions.  Errors: ERR_MEMORY, and ERR_FILE if a file cannot be written; files are written whole or not at all
+ * (ref/io/output.h). */
 #include "emulated_devices/course/folder.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"

@@ -1,5 +1,5 @@
 /* sanitized.h -- what a sanitizer found in a student's code, in one line.
- * serve.c calls it for a worker that has ended under sanitizers. */
+ * serve.c calls it for a worker that has ended under sanitizers.  No function returns an error code. */
 #ifndef ORRERY_COURSE_SANITIZED_H
 #define ORRERY_COURSE_SANITIZED_H
 

@@ -1,5 +1,5 @@
-/* serve.h -- the devices of a run.  Private to this folder.
- * trial.c calls it in the new process of each run. */
+/* serve.h -- runs the devices of one run of a student's code, each with its worker.  Private to this folder.  trial.c
+ * calls it in the new process of each run.  No function returns an error code. */
 #ifndef ORRERY_COURSE_SERVE_H
 #define ORRERY_COURSE_SERVE_H
 

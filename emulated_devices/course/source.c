@@ -3,8 +3,8 @@
  * The text is read as a compiler reads it: lines that a backslash continues are one, comments are blanks, also those of
  * several lines, and what stands in quotes is no comment.  So a directive that begins behind a comment is seen.  Where
  * two compilers could read it in two ways it says so.
- * build.c and build_kernels.c ask it for words that help a student; the text decides nothing.  A word of a comment or
- * of quotes is not looked at.
+ * build.c asks it for words that help a student; the text decides nothing.  A word of a comment or of quotes is not
+ * looked at.  No function returns an error code.
  */
 #include "emulated_devices/course/source.h"
 #include <ctype.h>

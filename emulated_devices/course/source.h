@@ -1,5 +1,5 @@
 /* source.h -- words of a text that a lesson does not need: hints for the student.  Private to this folder.
- * build.c and build_kernels.c append its words to a compiler's messages. */
+ * build.c appends its words to a compiler's messages.  No function returns an error code. */
 #ifndef ORRERY_COURSE_SOURCE_H
 #define ORRERY_COURSE_SOURCE_H
 

@@ -1,4 +1,6 @@
-/* trees.c -- the texts of tutorials/, and the folder in which a student works. */
+/* trees.c -- the texts of tutorials/, and the folder in which a student works.  cli/course/learn.c,
+ * cli/teacher/course.c, course/teacher/prove.c and course/teacher/trees.c call these functions.  Errors: ERR_FILE of
+ * the folder, ERR_USAGE for a number of variants that is too large, ERR_MEMORY. */
 #include "emulated_devices/course/folder.h"
 #include "emulated_devices/course/annotated.h"
 #include "emulated_devices/course/build.h"

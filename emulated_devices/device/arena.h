@@ -4,7 +4,8 @@
  * that all devices reach the next comm_agree and the report can name the device and its tags (arena_over).  The bytes
  * counted are the bytes asked for, so that tests can compare them with formulas by ==.
  *
- * The memory belongs to the backend (backend.h); the arena's own lists are on the host.
+ * The memory belongs to the backend (backend.h); the arena's own lists are on the host.  NULL means that the backend
+ * has no more memory.  Files of schemes/, collectives/, draw/ and other rooms allocate here.
  */
 #ifndef ORRERY_ARENA_H
 #define ORRERY_ARENA_H

@@ -14,7 +14,7 @@
  * REQUIRED entries are never NULL.  If an OPTIONAL one is NULL, generic.c computes it through host views, with the same
  * bits as the one-device model.  So a new backend can start with the required entries, and add operations that are slow
  * without it.  tests/devices/test_backend.c and test_backend_entries.c check every entry of every backend that has
- * numbers.
+ * numbers.  Files of schemes/, collectives/ and model/ call a backend's operations by device/compute.h.
  */
 #ifndef ORRERY_BACKEND_H
 #define ORRERY_BACKEND_H

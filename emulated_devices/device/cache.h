@@ -2,6 +2,7 @@
  *
  * Source  D. Yu et al., "MoESys: a distributed and efficient mixture-of-experts training and inference system",
  *         arXiv:2205.10034, algorithm 2
+ * Errors  none
  *
  *   request of a block    is it kept?     a hit: its count grows by 1
  *                         is there room?  it is fetched, with a count of 1

@@ -16,7 +16,8 @@
  *
  * A message above the link's eager limit waits for its receiver (rendezvous): a is not before the receive is posted.
  * Both sides tell each other when they posted.  The sender's port is occupied from its own posting on.
- * docs/plans/virtual_clock.md has the rest, and the limits of this clock.
+ * docs/plans/virtual_clock.md has the rest, and the limits of this clock.  Files of schemes/, bench/, draw/, comm/
+ * and other rooms call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_CLOCK_H
 #define ORRERY_CLOCK_H

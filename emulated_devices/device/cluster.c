@@ -1,7 +1,8 @@
 /* cluster.c -- reads descriptions of clusters, finds them by name or file, and checks them against a mesh.
  *
  * device.c and the subcommands in cli/ call this file; cluster.h states the errors.  Input is JSON, output a struct
- * cluster in picoseconds and 10^6 bytes a second.  A file has nanoseconds, MB/s and GFLOP/s.
+ * cluster in picoseconds and 10^6 bytes a second.  A file has nanoseconds, MB/s and GFLOP/s.  A key that is wrong is
+ * ERR_FORMAT, and a mesh that does not fit is ERR_PLAN.
  */
 #include "emulated_devices/device/cluster.h"
 #include "ref/io/json.h"

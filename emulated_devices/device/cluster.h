@@ -2,7 +2,7 @@
  *
  * A description is a small JSON file; docs/plans/virtual_clock.md explains each key.  device/clusters/ has the included
  * ones, which are part of the program.  Rates are integers, in millions per second, so a time in picoseconds is a
- * fraction of integers, rounded once.
+ * fraction of integers, rounded once.  Files of cli/, device/, bench/, run/ and other rooms call these functions.
  */
 #ifndef ORRERY_CLUSTER_H
 #define ORRERY_CLUSTER_H

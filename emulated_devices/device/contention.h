@@ -10,7 +10,7 @@
  *                     while theirs does not.  Eager messages have been handed to the network, and move.  Latencies
  *                     pass, engines copy, and what another stream computes goes on.
  *
- * cli/train/, search/ and tests call contention_replay after a run whose events were kept.
+ * run/plan.c, search/search.c and tests call contention_replay after a run whose events were kept.
  */
 #ifndef ORRERY_CONTENTION_H
 #define ORRERY_CONTENTION_H

@@ -5,7 +5,7 @@
  * every device that has the element draws the same.
  *
  * A backend's entries draw, move_along and step_along call this file, for initial weights and for training without a
- * backward pass.
+ * backward pass.  device/backend.h includes this file.  No function returns an error code.
  */
 #ifndef ORRERY_DRAWN_H
 #define ORRERY_DRAWN_H

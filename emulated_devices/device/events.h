@@ -6,7 +6,8 @@
  * Every stream and engine is an actor with events of its own.  Where one begins with, or waits for, what another has
  * done, the event names a place in the other's list.
  *
- * clock.c writes the lists; cli/train/, search/ and cli/calibrate/ own them and hand them to contention_replay.
+ * clock.c writes the lists; cli/train/, search/ and cli/calibrate/ own them and hand them to contention_replay.  No
+ * function returns an error code.
  */
 #ifndef ORRERY_EVENTS_H
 #define ORRERY_EVENTS_H

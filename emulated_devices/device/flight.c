@@ -1,8 +1,8 @@
 /* flight.c -- the list of transfers that have not been waited for, and what the program must not see of them yet.
  *
  * clock.c, arena.c, tier.c, comm/ and the backend discrete (flight_hash) call this file; flight.h says what is
- * followed.  No function here reports an error: comm_agree asks flight_trouble.  Without memory a transfer counts as
- * done early.
+ * followed.  What a program does wrong is no error here: comm_agree asks flight_trouble.  Only a wrong ORRERY_STREAMS
+ * is an error, ERR_USAGE.  Without memory a transfer counts as done early.
  */
 #include "emulated_devices/device/flight.h"
 #include "emulated_devices/device/streams.h"

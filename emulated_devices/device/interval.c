@@ -1,7 +1,7 @@
 /* interval.c -- lists of ranges of whole numbers, such as rows of a matrix that a device has.
  *
  * The model, plan/ and schemes/ call this file.  A list without memory is lost (intervals_lost), which its owner has
- * to ask.
+ * to ask.  No function returns an error code.
  */
 #include "emulated_devices/device/interval.h"
 #include <assert.h>

@@ -2,7 +2,7 @@
  * ranges.
  *
  * model/, plan/, schemes/ and verify/ use this file.  Only lists need memory; one that has none is lost
- * (intervals_lost), which its owner asks before it uses the list.
+ * (intervals_lost), which its owner asks before it uses the list.  No function returns an error code.
  */
 #ifndef ORRERY_INTERVAL_H
 #define ORRERY_INTERVAL_H

@@ -6,7 +6,7 @@
  * boxes: all functions here walk over the runs of elements that are contiguous both in the piece and in the whole.
  *
  * model/collect.c, schemes/tensor/, cli/train and verify/ use this file.  A layout is a value without memory of its
- * own.
+ * own.  No function returns an error code.
  */
 #ifndef ORRERY_LAYOUT_H
 #define ORRERY_LAYOUT_H

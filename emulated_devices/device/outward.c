@@ -2,7 +2,7 @@
  *
  * Written beside ref/optim/outer.c, not with it: the one-device run has the rules as their papers have them, element by
  * element over whole replicas; here each is four factors, of sums that came from an all-reduce.  Neither calls the
- * other, so that each checks the other.
+ * other, so that each checks the other.  No function returns an error code.
  */
 #include "emulated_devices/device/outward.h"
 

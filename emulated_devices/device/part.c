@@ -1,7 +1,7 @@
 /* part.c -- the rows and columns of a matrix that a device has, as contiguous runs.
  *
- * check/dump/, cli/ and verify/ call this file, where a part is a list of ranges in both dimensions.  No function here
- * can fail.
+ * check/dump/, draw/ and verify/ call this file, where a part is a list of ranges in both dimensions.  No function
+ * here can fail.
  */
 #include "emulated_devices/device/part.h"
 #include <string.h>

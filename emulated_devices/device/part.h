@@ -4,7 +4,8 @@
  * columns by heads, by feed-forward columns or by the vocabulary.  Every row has the same columns, and the part is
  * stored row by row; a list of boxes (layout.h), which are stored one after another, could not describe this.
  *
- * check/dump/, schemes/tensor/ and model/probe.h use parts; the maker of a part frees its lists with part_free.
+ * check/dump/, schemes/tensor/ and model/probe.h use parts; the maker of a part frees its lists with part_free.  No
+ * function returns an error code.
  */
 #ifndef ORRERY_PART_H
 #define ORRERY_PART_H

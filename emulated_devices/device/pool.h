@@ -7,7 +7,7 @@
  * One pool a process; not for several threads at once.
  *
  * backends/cpu.c takes blocks here; comm/ finds a block's place and maps the pools of others.  Where there is no
- * pool, memory comes from the C library.
+ * pool, memory comes from the C library.  False or NULL means that there is no pool, or no room in the pool.
  */
 #ifndef ORRERY_POOL_H
 #define ORRERY_POOL_H

@@ -1,8 +1,9 @@
 /* attention.c -- draws attention over cut sequences: who has which tokens, and for each device the pairs of a query and
  * a key that it computes, each with its step.
  *
- * cli/show/attention.c calls show_attention_draw on rank 0, after a forward pass on symbols.  Inputs are the
- * records of all devices; the output is text, and the command's document if one is open.
+ * attention_symbols.c calls show_attention_draw on rank 0, after a forward pass on symbols.  Inputs are the records
+ * of all devices; the output is text, and the command's document if one is open.  ERR_CHECK names the device or head
+ * with a wrong pair, result or message; ERR_MEMORY.
  */
 #include "emulated_devices/draw/attention.h"
 #include "ref/io/document.h"

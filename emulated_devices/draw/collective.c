@@ -1,7 +1,7 @@
 /* collective.c -- draws a collective: each step's messages, and what every device has after the step.
  *
- * cli/show/collective.c calls on rank 0 with the events of all devices.  The picture follows the events: an
- * algorithm that goes wrong is drawn as it went.
+ * collective_show.c calls show_draw on rank 0 with the events of all devices.  The picture follows the events: an
+ * algorithm that goes wrong is drawn as it went.  The only error is ERR_MEMORY.
  */
 #include "emulated_devices/draw/collective.h"
 #include "ref/io/document.h"

@@ -1,4 +1,6 @@
-/* collective_judge.c -- checks every device's result and messages at the end of a collective. */
+/* collective_judge.c -- checks every device's result and messages at the end of a collective.  collective_show.c
+ * calls these functions.  ERR_CHECK names the devices whose result or messages are wrong; other errors are those of a
+ * drawing. */
 #include "emulated_devices/draw/collective.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>

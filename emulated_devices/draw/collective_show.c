@@ -1,5 +1,6 @@
 /* collective_show.c -- runs a collective on symbols, on all devices, and collects the events on rank 0.
- * cli/show/collective.c starts collective_show on every device. */
+ * cli/show/collective.c starts collective_show on every device.  ERR_USAGE says what the algorithm needs of devices
+ * or root; ERR_MEMORY; other errors are those of messages. */
 #include "emulated_devices/draw/collective.h"
 #include "emulated_devices/draw/record.h"
 #include "ref/io/terminal.h"

@@ -1,7 +1,8 @@
 /* dispatch.c -- draws the way of tokens to their experts: the sends of each hop, and what each expert computes.
  *
  * cli/show/dispatch.c lets every device record, then calls show_dispatch_draw on rank 0. Tokens are named by their
- * device's letter and their number.
+ * device's letter and their number.  Errors: ERR_USAGE for flags that do not fit, ERR_CHECK for a token or result
+ * that is wrong, ERR_MEMORY.
  */
 #include "emulated_devices/draw/dispatch.h"
 #include "emulated_devices/device/compute.h"

@@ -2,7 +2,7 @@
  * `orrery show dispatch NAME`.
  *
  * dispatch.c runs the passes, lets all devices record, and draws on rank 0. Letters and symbols limit the
- * drawing to 16 devices with 16 tokens each.
+ * drawing to 16 devices with 16 tokens each.  cli/show/dispatch.c calls these functions.
  */
 #ifndef ORRERY_DRAW_DISPATCH_H
 #define ORRERY_DRAW_DISPATCH_H

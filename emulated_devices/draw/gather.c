@@ -1,5 +1,6 @@
 /* gather.c -- brings one text after another to rank 0, so that rank 0 holds only two at a time.  The callers are
- * simulators.c, trace_file.c and draw/profile.c.  Errors are agreed on after each text. */
+ * simulators.c, trace_file.c and draw/profile.c.  Errors are agreed on after each text.  The only error of its own is
+ * ERR_MEMORY. */
 #include "emulated_devices/draw/gather.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* holdings.h -- which device of a plan has which part of the model and the batch, for `orrery show plan`.
  *
- * cli/show/plan.c opens a trainer for each device without numbers, notes what it has, and draws.
+ * cli/show/plan.c opens a trainer for each device without numbers, notes what it has, and draws.  Only holdings_svg
+ * can fail, with ERR_FILE.
  */
 #ifndef ORRERY_DRAW_HOLDINGS_H
 #define ORRERY_DRAW_HOLDINGS_H

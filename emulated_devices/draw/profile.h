@@ -1,4 +1,5 @@
-/* profile.h -- a run's first step on every device, in short: for the JSON report, which `orrery report` draws. */
+/* profile.h -- a run's first step on every device, in short: for the JSON report, which `orrery report` draws.
+ * run/session.c calls these functions. */
 #ifndef ORRERY_DRAW_PROFILE_H
 #define ORRERY_DRAW_PROFILE_H
 

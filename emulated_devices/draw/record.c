@@ -1,5 +1,7 @@
 /* record.c -- a growing list of numbers that holds events, and its way to rank 0. The drawings of attention,
- * collectives, dispatch and tensor record with it, and bring the records to rank 0. */
+ * collectives, dispatch and tensor record with it, and bring the records to rank 0.  attention_symbols.c,
+ * collective_show.c, dispatch.c and tensor_symbols.c call these functions.  ERR_USAGE means that another number of
+ * devices was started; ERR_MEMORY; other errors are those of messages. */
 #include "emulated_devices/draw/record.h"
 #include <stdio.h>
 #include <stdlib.h>

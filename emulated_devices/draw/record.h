@@ -1,6 +1,7 @@
 /* record.h -- the events on a device, as rows of numbers that are sent to rank 0, for the drawings of `orrery show`.
  *
- * The drawings of attention, collectives, dispatch and tensors record with it.
+ * The drawings of attention, collectives, dispatch and tensors record with it.  attention_symbols.c,
+ * collective_show.c, dispatch.c and tensor_symbols.c call these functions.
  */
 #ifndef ORRERY_DRAW_RECORD_H
 #define ORRERY_DRAW_RECORD_H

@@ -1,6 +1,6 @@
-/* schedule_svg.c -- a timeline as an SVG document.
+/* schedule_svg.c -- draws a timeline as an SVG document.
  *
- * timeline.c and cli/show/schedule.c call.  The only error is ERR_FILE, from svg_end.
+ * timeline.c calls schedule_draw_svg.  The only error is ERR_FILE, from svg_end.
  */
 #include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/draw/svg.h"

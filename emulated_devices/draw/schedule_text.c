@@ -1,4 +1,4 @@
-/* schedule_text.c -- a timeline for the terminal.
+/* schedule_text.c -- draws a timeline for the terminal.
  *
  * timeline.c and cli/show/schedule.c call.  The output has as many columns as the caller says; nothing can fail.
  */

@@ -1,6 +1,6 @@
 /* step_document.c -- the passes of a step for programs: `--json` of `orrery show data` and `memory`.
  *
- * cli/show/step.c calls; without an open document nothing is done.
+ * cli/show/step.c calls; without an open document nothing is done.  No function returns an error code.
  */
 #include "emulated_devices/draw/step.h"
 #include "ref/io/document.h"

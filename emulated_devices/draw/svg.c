@@ -1,5 +1,5 @@
 /* svg.c -- writes elements of SVG; no other file of this room knows the format.  All drawings call.  An error of
- * writing is noticed once, in svg_end. */
+ * writing is noticed once, in svg_end.  Errors: ERR_FILE of the document, ERR_MEMORY. */
 #include "emulated_devices/draw/svg.h"
 #include "ref/io/output.h"
 #include <errno.h>

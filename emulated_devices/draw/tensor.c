@@ -1,8 +1,9 @@
 /* tensor.c -- draws a linear layer on several devices: each device's pieces, then each step's messages, products and
  * sums.
  *
- * cli/show/tensor.c calls show_tensor_draw on rank 0, after three passes on symbols.  Inputs are the records of all
- * devices; outputs are text and the command's document.
+ * tensor_symbols.c calls show_tensor_draw on rank 0, after three passes on symbols.  Inputs are the records of all
+ * devices; outputs are text and the command's document.  ERR_CHECK names the device with a wrong element or wrong
+ * messages; other errors are those of a drawing.
  */
 #include "emulated_devices/draw/tensor.h"
 #include "ref/io/document.h"

@@ -7,7 +7,7 @@
  * dY.  A special backend multiplies symbols: it checks that the factors fit, and finds the parts of their product.
  *
  * tensor_symbols.c runs three passes on the devices, judges each piece, and draws on rank 0. Doubles hold symbols
- * exactly below 2^53, which limits devices and sides.
+ * exactly below 2^53, which limits devices and sides.  cli/show/tensor.c starts tensor_show on every device.
  */
 #ifndef ORRERY_DRAW_TENSOR_H
 #define ORRERY_DRAW_TENSOR_H

@@ -1,5 +1,6 @@
 /* timeline.c -- gathers the times of a step's actions on rank 0 and draws the pipeline, for the terminal and as SVG.
- * The callers are cli/train and cli/show/schedule.c.  Errors are agreed on by all devices. */
+ * The callers are cli/train and cli/show/schedule.c.  Errors are agreed on by all devices.  The only error of its own
+ * is ERR_MEMORY. */
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/draw/svg.h"

@@ -1,4 +1,6 @@
-/* aside.c -- one command of this program that another one needs the results of. */
+/* aside.c -- one command of this program that another one needs the results of.  bench/calibrate/steps.c and
+ * bench/step_measure.c call run_aside().  ERR_USAGE is for a caller under a launcher; ERR_COMM means that the command
+ * cannot start, has failed or has not ended in time. */
 #include "emulated_devices/launch/launch.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"

@@ -1,4 +1,6 @@
-/* device.c -- runs one device of a job, for commands that run something on devices and then end. */
+/* device.c -- runs one device of a job, for commands that run something on devices and then end.  Files of cli/ call
+ * be_a_device().  Errors: those of opening a device or connecting (ERR_MEMORY, ERR_DEVICE, ERR_COMM), then those of
+ * `run`. */
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/comm/comm.h"
 #include <stdio.h>

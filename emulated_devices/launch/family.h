@@ -1,4 +1,5 @@
-/* family.h -- all processes that a launch has started, directly or indirectly; private to launch.c. */
+/* family.h -- all processes that a launch has started, directly or indirectly; private to launch.c.  No function
+ * returns an error code. */
 #ifndef ORRERY_LAUNCH_FAMILY_H
 #define ORRERY_LAUNCH_FAMILY_H
 

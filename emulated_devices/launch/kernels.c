@@ -2,7 +2,8 @@
  *
  * OpenBLAS chooses its kernels by the processor's model number.  For a processor newer than the library it uses those
  * of 2004 (Prescott), although newer kernels would run: `orrery bench step` shows the difference.  OPENBLAS_CORETYPE is
- * read once, when the library is loaded, so it must be set before.
+ * read once, when the library is loaded, so it must be set before.  process.c calls better_kernels().  No function
+ * returns an error code.
  */
 #include "emulated_devices/launch/launch.h"
 #include <cblas.h>

@@ -3,7 +3,9 @@
  *   orrery --+-- mpiexec -n P orrery ...       its output is passed on, without mpiexec's own messages
  *            +-- guardian                      cleans up if this process dies before its job
  *
- * How devices detect the death of a process above them: lifeline.c.  That no process is left: family.c.
+ * How devices detect the death of a process above them: lifeline.c.  That no process is left: family.c.  Errors:
+ * ERR_COMM if a device died, and the others were stopped; ERR_FILE of the files in a folder; ERR_USAGE, ERR_MEMORY
+ * before anything starts.
  */
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/launch/family.h"

@@ -1,5 +1,5 @@
 /* launch.h -- starts the devices of a job as processes of this program, watches them, and ends them: the only room
- * that starts one. */
+ * that starts one.  Files of cli/, bench/, launch/, run/ and other rooms call these functions. */
 #ifndef ORRERY_LAUNCH_H
 #define ORRERY_LAUNCH_H
 

@@ -6,7 +6,7 @@
  *           device    a separate thread waits for the end of the lifeline, and of PMI_FD, its pipe to the proxy
  *
  * For each case a part of this suffices.  Together they need no other process to work, no timing assumptions, and no
- * Linux.
+ * Linux.  launch.c and process.c call these functions.  No function returns an error code.
  */
 #if defined(__linux__)
 #define _GNU_SOURCE                     /* prctl.h */

@@ -1,4 +1,4 @@
-/* machine.h -- checks that this machine has room for a job. */
+/* machine.h -- checks that this machine has room for a job.  launch.c and run/session.c call these functions. */
 #ifndef ORRERY_LAUNCH_MACHINE_H
 #define ORRERY_LAUNCH_MACHINE_H
 

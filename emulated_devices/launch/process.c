@@ -1,5 +1,6 @@
 /* process.c -- the setup of one process: its environment, its share of the cores, its rank before MPI is
- * initialised. */
+ * initialised.  Files of cli/, launch/ and run/ call these functions.  set_backend alone can fail: ERR_USAGE for an
+ * unknown backend. */
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/device/backend.h"
 #include "ref/machine/measure.h"

@@ -2,6 +2,8 @@
  *
  * SIGINT and SIGTERM ask.  One that comes more than a second after the first ends the process at once.  Devices that
  * launch_devices has started are asked by it, through rank 0: SIGUSR1 stands for SIGINT, SIGUSR2 for SIGTERM.
+ * run/between.c, run/log.c, run/report/report_json.c and run/session.c call these functions.  No function returns an
+ * error code.
  */
 #ifndef ORRERY_LAUNCH_STOPPING_H
 #define ORRERY_LAUNCH_STOPPING_H

@@ -1,4 +1,5 @@
-/* watch.h -- passes on the output of all ranks, and extracts messages to the launcher from it; private to launch.c. */
+/* watch.h -- passes on the output of all ranks, and extracts messages to the launcher from it; private to launch.c.
+ * No function returns an error code. */
 #ifndef ORRERY_LAUNCH_WATCH_H
 #define ORRERY_LAUNCH_WATCH_H
 

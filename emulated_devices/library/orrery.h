@@ -8,7 +8,8 @@
  *
  * Commands run in processes of their own, so nothing of them stays in yours.  Functions may be called from any thread;
  * one struct orrery_tensors by one thread at a time.  Names that do not begin with orrery_ are not exported.
- * Errors come back as statuses and messages; the library never ends the calling process.
+ * Errors come back as statuses and messages; the library never ends the calling process.  Programs outside this tree
+ * call these functions; tutorials/python loads the library.
  */
 #ifndef ORRERY_H
 #define ORRERY_H

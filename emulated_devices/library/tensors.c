@@ -1,5 +1,6 @@
 /* tensors.c -- tensor files of the library: ref/io/safetensors.h with doubles and plain messages.
- * Other programs call these functions through orrery.h.  Errors are a return value and a message, never an exit. */
+ * Other programs call these functions through orrery.h.  Errors are a return value and a message, never an exit.  A
+ * tensor whose numbers are no doubles cannot be read. */
 #include "emulated_devices/library/orrery.h"
 #include "ref/io/safetensors.h"
 #include "ref/version.h"

@@ -1,7 +1,7 @@
 /* apart.h -- replicas that train apart: the loss and norm over all replicas.
  *
  * Within a step, replicas exchange no part of the model.  The messages for the reported loss and norm are counted as
- * CONTROL.
+ * CONTROL.  trainer.c calls these functions.
  */
 #ifndef ORRERY_APART_H
 #define ORRERY_APART_H

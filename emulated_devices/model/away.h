@@ -1,6 +1,7 @@
 /* away.h -- activations on the slow tier between forward and backward: --offload activations.
  *
  * Source  H. Ge et al., "ByteScale", arXiv:2502.21231, section 5.2: token-level collaboration of the host's memory
+ * Called  stage.c, trainer_cost.c and trainer_open.c call these functions.
  *
  *   forward   layer          0    1    2    3          of 4 layers the first 2 leave
  *             to the tier         0    1               while the next one computes; then its memory is free

@@ -10,7 +10,8 @@
  * the last forward pass.  A microbatch's counts travel along its route, so a stage that it leaves out adds none.  How
  * many rows the batch has follows from the plan: those of the replica's microbatches of one optimizer step, in the
  * layers that they pass through.  Devices do not share probabilities: the loss is the sum of slopes times
- * probabilities, to which each adds those of its own rows.
+ * probabilities, to which each adds those of its own rows.  mixture.c, model/run/run_mixture.c and stage.c call these
+ * functions.
  */
 #ifndef ORRERY_DEVICE_BALANCE_H
 #define ORRERY_DEVICE_BALANCE_H

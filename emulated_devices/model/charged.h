@@ -3,7 +3,7 @@
  * An operation that is not charged takes no time, and a plan that leaves some out is too fast without a word.  The
  * model's own operations, counted from its shape alone (model_step_flops), are the least that all devices together
  * must be charged with; and no device computes more than its rate times its time.  So no report can say that devices
- * do more than 100 % of what they can.
+ * do more than 100 % of what they can.  Files of run/report/, run/ and train/dry_run/ call these functions.
  */
 #ifndef ORRERY_CHARGED_H
 #define ORRERY_CHARGED_H

@@ -1,4 +1,5 @@
-/* collect.h -- the pieces of a tensor from all devices, brought to rank 0 one tensor at a time. */
+/* collect.h -- the pieces of a tensor from all devices, brought to rank 0 one tensor at a time.  Files of verify/,
+ * model/ and run/ call these functions. */
 #ifndef ORRERY_COLLECT_H
 #define ORRERY_COLLECT_H
 

@@ -8,7 +8,8 @@
  * the batch's patches, so that its buffers need only a part of the memory; no bit depends on their number.
  *
  * Encoders are replicated on the devices that have them.  Their gradients are summed over these, and no others: a
- * device without a clip adds zeros.  Their memory has the tag of buffers: no formula predicts it.
+ * device without a clip adds zeros.  Their memory has the tag of buffers: no formula predicts it.  trainer.c,
+ * trainer_batch.c and trainer_open.c call these functions.
  */
 #ifndef ORRERY_ENCODERS_H
 #define ORRERY_ENCODERS_H

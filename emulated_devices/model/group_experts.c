@@ -1,5 +1,6 @@
 /* group_experts.c -- groups experts and tokens for speculative dispatch, from what routers choose for a text; writes
- * the model with its experts in that order, and the table of tokens.  cli/affinity.c calls. */
+ * the model with its experts in that order, and the table of tokens.  cli/affinity.c calls.  Errors: ERR_USAGE for a
+ * model that cannot be grouped, ERR_FILE of the folder that is written, ERR_MEMORY. */
 #include "emulated_devices/model/group_experts.h"
 #include "emulated_devices/schemes/experts/affinity.h"
 #include "emulated_devices/schemes/experts/cocluster.h"

@@ -2,7 +2,7 @@
  *
  * balance.h has the balance loss of each microbatch or sequence.  The gradient of a balance loss of the whole batch is
  * unknown until the last forward pass.  Then one small all-reduce gives all devices the counts, and backward passes can
- * start.
+ * start.  Files of model/ and run/ call these functions.
  */
 #ifndef ORRERY_MIXTURE_H
 #define ORRERY_MIXTURE_H

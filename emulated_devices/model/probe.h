@@ -3,7 +3,8 @@
  *
  * A stage calls its probe for each activation and each activation's gradient, at the point where the serial model of
  * ref/model calls its observer with the same tensor.  A device passes its part of the tensor, one microbatch at a time.
- * The part depends on the plan alone (plan_part), so a comparison can compute it for any device.
+ * The part depends on the plan alone (plan_part), so a comparison can compute it for any device.  Files of
+ * verify/reference/, check/recompute/ and verify/cases/ call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_PROBE_H
 #define ORRERY_PROBE_H

@@ -1,4 +1,5 @@
-/* program.c -- the nodes of a model's parts, and the parameters that a node has. */
+/* program.c -- the nodes of a model's parts, and the parameters that a node has.  Files of model/ and check/ call
+ * these functions.  No function returns an error code. */
 #include "emulated_devices/model/program.h"
 #include "ref/model/kinds.h"
 #include "ref/model/node.h"

@@ -2,7 +2,8 @@
  *
  * The table is all that a model defines: what is kept for backward, the order of the backward pass, memory,
  * prefetching, recomputation and the texts of a diagnosis follow from it (link.h).  Each family of models has its table
- * in its file of ref/model/families/.
+ * in its file of ref/model/families/.  No function returns an error code.  Files of model/, check/ and verify/ call
+ * these functions.
  */
 #ifndef ORRERY_PROGRAM_H
 #define ORRERY_PROGRAM_H

@@ -1,7 +1,8 @@
 /* result.h -- the few numbers that all devices of a replica sum in a step: the loss, the squared norm, sums of routers.
  *
  * They are summed axis by axis: over tp, then pp, then the copies of the model, always by `one_shot`.  So a device
- * sends to some tens of others, not to thousands, and devices that differ only in dp do the same.
+ * sends to some tens of others, not to thousands, and devices that differ only in dp do the same.  Files of model/
+ * call these functions.
  */
 #ifndef ORRERY_RESULT_H
 #define ORRERY_RESULT_H

@@ -4,7 +4,8 @@
  * It computes the same as the serial model of ref/model/transformer.h, and calls a scheme at each seam.  Forward,
  * backward for the input and backward for the weights are separate functions of one microbatch, so that any schedule
  * can order them.  Every tensor comes from the device's arena: with the tag ACTIVATIONS if a microbatch keeps it
- * between forward and backward, with BUFFERS if it lives only within one of them.
+ * between forward and backward, with BUFFERS if it lives only within one of them.  Files of model/run/, model/,
+ * verify/cases/ and verify/reference/ call these functions.
  */
 #ifndef ORRERY_STAGE_H
 #define ORRERY_STAGE_H

@@ -1,4 +1,6 @@
-/* trainer.c -- a training step: passes, reduction, norm, optimizer step. */
+/* trainer.c -- a training step: passes, reduction, norm, optimizer step.  zeroth.c and train/training.c call these
+ * functions.  ERR_DIVERGED means that gradients overflow at the least loss scale; ERR_MEMORY.  After an error the
+ * trainer can only be closed. */
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/apart.h"
 #include "emulated_devices/model/mixture.h"

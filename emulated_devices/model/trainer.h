@@ -1,4 +1,5 @@
-/* trainer.h -- training a model on a plan: one device's part of each step. */
+/* trainer.h -- training a model on a plan: one device's part of each step.  Files of verify/, model/, train/, run/
+ * and other rooms call these functions. */
 #ifndef ORRERY_TRAINER_H
 #define ORRERY_TRAINER_H
 

@@ -1,4 +1,6 @@
-/* trainer_batch.c -- the batch of a step: its labels counted, and each stage's tokens taken from it. */
+/* trainer_batch.c -- the batch of a step: its labels counted, and each stage's tokens taken from it.  mixture.c,
+ * trainer.c, trainer_open.c and verify/reference/compare.c call these functions.  Errors: ERR_MEMORY, and the error
+ * of a device whose plan differs. */
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/encoders.h"
 #include "emulated_devices/model/mixture.h"

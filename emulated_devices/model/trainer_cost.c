@@ -1,4 +1,5 @@
-/* trainer_cost.c -- what one device's part of a step holds, sends and moves, by formula. */
+/* trainer_cost.c -- what one device's part of a step holds, sends and moves, by formula.  Files of bench/, model/,
+ * run/, train/ and other rooms call these functions.  No function returns an error code. */
 #include "emulated_devices/model/away.h"
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/mixture.h"

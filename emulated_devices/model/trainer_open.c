@@ -1,4 +1,6 @@
-/* trainer_open.c -- a device's groups, schemes, parameters, stages, and the lists that stay the same in all steps. */
+/* trainer_open.c -- a device's groups, schemes, parameters, stages, and the lists that stay the same in all steps.
+ * Files of verify/, train/, bench/, model/ and other rooms call these functions.  Errors: ERR_PLAN for what does not
+ * fit, ERR_MEMORY, ERR_COMM, ERR_FILE of the slow tier; trainer_open leaves nothing to close then. */
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/apart.h"
 #include "emulated_devices/model/away.h"

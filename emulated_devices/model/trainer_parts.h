@@ -1,4 +1,6 @@
-/* trainer_parts.h -- what the files of the trainer share; private to them. */
+/* trainer_parts.h -- what the files of the trainer share; private to them.  The files model/trainer*.c and
+ * model/mixture.c call these functions.  Errors: ERR_MEMORY, ERR_COMM, and the error of a device whose plan
+ * differs. */
 #ifndef ORRERY_TRAINER_PARTS_H
 #define ORRERY_TRAINER_PARTS_H
 

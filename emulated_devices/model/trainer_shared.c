@@ -1,4 +1,5 @@
-/* trainer_shared.c -- gradients of parameters that several places of the pipeline hold. */
+/* trainer_shared.c -- gradients of parameters that several places of the pipeline hold.  trainer.c calls
+ * trainer_reduce_shared().  Errors: ERR_MEMORY, and ERR_COMM of the sum; the step cannot go on then. */
 #include "emulated_devices/model/trainer_parts.h"
 
 enum { SHARED_NAME = 1 << 16 };         /* names the exchange of unit u: SHARED_NAME + u; microbatches count from 0 */

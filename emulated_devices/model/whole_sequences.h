@@ -1,6 +1,6 @@
 /* whole_sequences.h -- the choices of whole sequences, of which devices along cp have parts: what is dropped, and a
- * balance loss of each sequence, depend on all of them.
- */
+ * balance loss of each sequence, depend on all of them.  model/link/link_cost.c and model/run/run_mixture.c call
+ * these functions. */
 #ifndef ORRERY_WHOLE_SEQUENCES_H
 #define ORRERY_WHOLE_SEQUENCES_H
 

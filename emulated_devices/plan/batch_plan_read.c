@@ -1,6 +1,6 @@
-/* batch_plan_read.c -- a batch plan from text.  The format is in batch_plan.h; the file is not trusted.
+/* batch_plan_read.c -- reads a batch plan from text.  The format is in batch_plan.h; the file is not trusted.
  *
- * cli/train and the fuzz test call.  An error names file and line; ERR_MEMORY and ERR_FILE have no line.
+ * run/words/take.c and the fuzz test call.  An error names file and line; ERR_MEMORY and ERR_FILE have no line.
  */
 #include "emulated_devices/plan/batch_plan.h"
 #include "ref/io/output.h"

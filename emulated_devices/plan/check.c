@@ -1,7 +1,7 @@
 /* check.c -- whether a plan can be: every flag that needs more than its own range.
  *
  * run/words/take.c, search, dry runs and verify/cases call plan_check before anything is allocated.  The first
- * refusal ends the check, with flag, value and what would fit.
+ * refusal ends the check, with flag, value and what would fit.  Its code is ERR_PLAN, or ERR_MEMORY.
  */
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/plan/recompute.h"

@@ -1,7 +1,8 @@
 /* experts.c -- which device has which experts: the arrangement of a stage's devices as copies x ep x etp.
  *
  * The trainer and the expert schemes ask for places and members; plan_check for refusals.  All but the check is
- * arithmetic of ranks.
+ * arithmetic of ranks.  Files of model/, plan/, run/, train/ and other rooms call these functions.  plan_check gets
+ * ERR_PLAN for an arrangement that cannot be.
  */
 #include "emulated_devices/plan/plan.h"
 #include "ref/model/kinds.h"

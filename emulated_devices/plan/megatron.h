@@ -5,7 +5,7 @@
  * schedule, the sum of its gradients and its optimizer.  Stages are timed, put into a schedule of schemes/pipeline and
  * run through its timer; collectives take the time that auto.c predicts on the cluster's links.
  *
- * Callers: cli/bench/published, tests/devices/test_kernel.c.
+ * Callers: bench/claims/megatron.c and bench/claims/fit.c, for `orrery bench published`; tests/devices/test_kernel.c.
  */
 #ifndef ORRERY_MEGATRON_H
 #define ORRERY_MEGATRON_H

@@ -5,7 +5,7 @@
  * algorithm whose order of additions depends on the place then computes different sums.  For two summands the order
  * does not matter.
  *
- * features.c asks, for the row of uneven tp in the table of clashes.
+ * features.c asks, for the row of uneven tp in the table of clashes.  No function returns an error code.
  */
 #include "emulated_devices/plan/plan.h"
 #include "ref/model/params.h"

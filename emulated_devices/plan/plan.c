@@ -1,7 +1,8 @@
 /* plan.c -- how a plan divides the model and the batch: stages, microbatches, pieces of parameters.
  *
  * The trainer, dry runs and verify/ ask.  All functions but plan_schedule are pure, and need a plan that plan_check
- * has taken.
+ * has taken.  plan_schedule reports ERR_PLAN for a schedule that does not fit, ERR_FILE or ERR_FORMAT of a schedule's
+ * file, and ERR_MEMORY.
  */
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/schemes/data/tiles.h"

@@ -15,7 +15,7 @@
  *
  * Dropout draws the same masks again from its counters, and the collectives within a block run again.
  *
- * Callers: check.c, search/plan_space.c, model/link.
+ * Callers: check.c, model/link/link.c and model/link/layer_memory.c.
  */
 #ifndef ORRERY_PLAN_RECOMPUTE_H
 #define ORRERY_PLAN_RECOMPUTE_H

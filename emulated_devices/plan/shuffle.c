@@ -1,7 +1,8 @@
 /* shuffle.c -- the order of a microbatch's rows outside attention, if it is not that of the batch: speculative.c.
  *
  * context.c orders rows with it, verify/reference/adaptation.c holds the order to its invariants; plan_check calls
- * plan_check_affinity.
+ * plan_check_affinity.  ERR_PLAN says what of --affinity does not fit the plan; other errors are those of reading its
+ * file.
  */
 #include "emulated_devices/plan/plan.h"
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* between.c -- what happens between two steps of a run: evaluation, logs, checkpoints, a signal that asks to stop. */
+/* between.c -- what happens between two steps of a run: evaluation, logs, checkpoints, a signal that asks to stop.
+ * run/session.c calls these functions.  Errors: ERR_FILE of a checkpoint, ERR_MEMORY, and those of evaluating; each
+ * ends the run. */
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/run/report/report.h"

@@ -1,4 +1,5 @@
-/* diverged.c -- detects numbers that are not finite, and reports them. */
+/* diverged.c -- detects numbers that are not finite, and reports them.  session.c calls these functions.
+ * ERR_DIVERGED names the step and the number that is not finite. */
 #include "emulated_devices/run/run.h"
 #include <math.h>
 #include <stdio.h>

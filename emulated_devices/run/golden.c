@@ -1,4 +1,6 @@
-/* golden.c -- `orrery train --check GOLDEN`: trains a golden file's run on any mesh, and compares it with the file. */
+/* golden.c -- `orrery train --check GOLDEN`: trains a golden file's run on any mesh, and compares it with the file.
+ * run/words/take.c calls train_take_golden(), and session.c calls train_golden().  ERR_CHECK names the first
+ * difference, after the run and its report; ERR_MEMORY; other errors end the run. */
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/verify/dump/dump.h"
 #include "emulated_devices/verify/dump/dump_ranks.h"

@@ -1,7 +1,7 @@
 /* log.h -- a run's steps, written while it runs: lines of JSON or CSV (--log), events for TensorBoard (--tensorboard).
  *
  * Each line is written at once.  A resumed run goes on in the same file: what it has of later steps, and of a last line
- * that is not whole, is taken out first.
+ * that is not whole, is taken out first.  between.c, golden.c, session.c and run/words/take.c call these functions.
  */
 #ifndef ORRERY_TRAIN_LOG_H
 #define ORRERY_TRAIN_LOG_H

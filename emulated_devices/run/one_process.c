@@ -1,5 +1,6 @@
 /* one_process.c -- `orrery train` and `orrery infer` with all devices in this process: for places that allow neither
- * other processes nor a network, such as the cage in which a student's run is graded. */
+ * other processes nor a network, such as the cage in which a student's run is graded.  cli/train/train.c calls this
+ * file.  Errors are those of run/session.c, and ERR_MEMORY without room for the devices. */
 #include "emulated_devices/run/session.h"
 #include "emulated_devices/comm/crew.h"
 #include <stdlib.h>

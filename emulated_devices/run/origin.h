@@ -1,4 +1,5 @@
-/* origin.h -- where a result comes from: program, command line, settings, machine.  For JSON, logs and checkpoints. */
+/* origin.h -- where a result comes from: program, command line, settings, machine.  For JSON, logs and checkpoints.
+ * between.c, log.c and run/report/report_json.c call these functions. */
 #ifndef ORRERY_TRAIN_ORIGIN_H
 #define ORRERY_TRAIN_ORIGIN_H
 

@@ -1,5 +1,6 @@
 /* plan.c -- a training step of any mesh without its numbers, in this process: runs every device dry, replays what
- * devices share, and reports.  `orrery plan` and --dry-run call on rank 0. */
+ * devices share, and reports.  `orrery plan` and --dry-run call on rank 0.  ERR_CHECK means that a device needs more
+ * than --memory, ERR_USAGE that the plan's messages depend on numbers; ERR_MEMORY. */
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/run/report/plan_report.h"

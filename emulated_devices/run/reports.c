@@ -1,4 +1,5 @@
-/* reports.c -- collects each device's report on rank 0. */
+/* reports.c -- collects each device's report on rank 0.  plan.c and session.c call these functions.  Errors:
+ * ERR_MEMORY, ERR_COMM of a report; ERR_CHECK if counts differ from predictions. */
 #include "emulated_devices/run/run.h"
 #include "emulated_devices/verify/reference/counts.h"
 #include <stdio.h>

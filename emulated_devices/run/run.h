@@ -1,4 +1,5 @@
-/* run.h -- a run of training or inference: what is asked for, and what came of it. */
+/* run.h -- a run of training or inference: what is asked for, and what came of it.  Files of run/, cli/train/ and
+ * run/words/ call these functions. */
 #ifndef ORRERY_RUN_H
 #define ORRERY_RUN_H
 

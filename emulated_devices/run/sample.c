@@ -1,5 +1,6 @@
 /* sample.c -- evaluates the trained model: collects its weights on rank 0, computes its loss on held-out text, and
- * prints a sample. */
+ * prints a sample.  between.c, golden.c and session.c call print_sample().  Errors: ERR_MEMORY, and ERR_COMM of the
+ * weights' messages. */
 #include "emulated_devices/run/run.h"
 #include "ref/model/params.h"
 #include "ref/text/generate.h"

@@ -1,4 +1,7 @@
-/* session.c -- one device's part of a run: trains a model on a mesh with a text, and can compare it with one device. */
+/* session.c -- one device's part of a run: trains a model on a mesh with a text, and can compare it with one device.
+ * cli/train/train.c and one_process.c open a device and run it; run/golden.c and run/plan.c ask for run_stream.
+ * ERR_PLAN means that another number of devices was started, ERR_DIVERGED that training diverged, and ERR_CHECK that
+ * a comparison or a count failed.  Trainer, reference and logs are closed in any case. */
 #include "emulated_devices/launch/machine.h"
 #include "emulated_devices/draw/profile.h"
 #include "emulated_devices/run/report/report.h"

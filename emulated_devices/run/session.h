@@ -1,4 +1,5 @@
-/* session.h -- one device's part of a run, and what happens between its steps. */
+/* session.h -- one device's part of a run, and what happens between its steps.  cli/train/train.c and one_process.c
+ * call these functions. */
 #ifndef ORRERY_TRAIN_SESSION_H
 #define ORRERY_TRAIN_SESSION_H
 

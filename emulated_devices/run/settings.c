@@ -3,6 +3,7 @@
  * A run is a list of names and texts.  Names that begin with "--" are flags: a resumed run takes those that it is not
  * given from the list.  The others are facts: the model's shape, the text's checksum.  Settings that do not change the
  * function are not in the list: the mesh, schemes that compute the same sums, the number of steps, what is printed.
+ * ERR_FORMAT is for a setting that is no text, ERR_USAGE for a run that --resume would change; ERR_MEMORY.
  */
 #include "emulated_devices/train/data/data_words.h"
 #include "emulated_devices/run/run.h"

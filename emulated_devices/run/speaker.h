@@ -1,4 +1,4 @@
-/* speaker.h -- a model that goes on with a text, on one device. */
+/* speaker.h -- a model that goes on with a text, on one device.  cli/sample.c calls these functions. */
 #ifndef ORRERY_RUN_SPEAKER_H
 #define ORRERY_RUN_SPEAKER_H
 

@@ -9,6 +9,8 @@
  *
  * A run has a folder, DIR/001: its settings (run.yaml), what it says (out.txt) and its results (run.json).  A run whose
  * results are there, with the same settings, is not repeated: so an interrupted sweep goes on where it was.
+ * cli/sweep.c calls these functions.  ERR_USAGE names the line of the file that is wrong; ERR_COMM: no process can
+ * start; ERR_CHECK or ERR_FORMAT: a run failed; ERR_MEMORY.
  */
 #include "emulated_devices/run/sweep.h"
 #include "emulated_devices/model/checkpoint/series.h"

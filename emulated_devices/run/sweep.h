@@ -1,4 +1,4 @@
-/* sweep.h -- a run for each combination of settings, and their results. */
+/* sweep.h -- a run for each combination of settings, and their results.  cli/sweep.c calls these functions. */
 #ifndef ORRERY_RUN_SWEEP_H
 #define ORRERY_RUN_SWEEP_H
 

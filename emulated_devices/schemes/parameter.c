@@ -1,6 +1,7 @@
 /* parameter.c -- looks up a device's piece of a parameter, and views memory as such a piece.
  *
  * model/ finds parameters by their index; the data room views its rows with parameter_view.  Both functions are pure.
+ * No function returns an error code.
  */
 #include "emulated_devices/schemes/parameter.h"
 

@@ -1,7 +1,7 @@
 /* parameter.h -- the pieces of parameters with which one device computes.
  *
  * model/trainer_open.c lists a device's parameters, and the data scheme gives memory to w and g.  The model reads
- * both.
+ * both.  No function returns an error code.
  */
 #ifndef ORRERY_PARAMETER_H
 #define ORRERY_PARAMETER_H

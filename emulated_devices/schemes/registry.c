@@ -1,8 +1,9 @@
-/* registry.c -- every scheme of every kind.  A new scheme needs one line here.  The first of each kind is the
- * default.
+/* registry.c -- lists every scheme of every kind, and finds one by its name.  A new scheme needs one line here.  The
+ * first of each kind is the default.
  *
  * The command line, plan/, search/ and verify/ look up schemes here.  The list is filled before a plan is made, and
- * only scheme_add changes the list.  Every device must add the same schemes in the same order.
+ * only scheme_add changes the list.  Every device must add the same schemes in the same order.  scheme_add reports
+ * ERR_FORMAT for an entry that lacks something, ERR_MEMORY if the list is full.
  */
 #include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/data/data.h"

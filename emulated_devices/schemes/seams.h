@@ -1,6 +1,7 @@
 /* seams.h -- the schemes that a part of the model calls while it runs: over tp, cp and ep.
  *
- * model/trainer_open.c fills the struct once for a run, and each stage reads the struct (model/stage.c).
+ * model/trainer_open.c fills the struct once for a run, and each stage reads the struct (model/stage.c).  No function
+ * returns an error code.
  */
 #ifndef ORRERY_SEAMS_H
 #define ORRERY_SEAMS_H

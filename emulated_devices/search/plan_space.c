@@ -1,6 +1,6 @@
 /* plan_space.c -- the dimensions of a search: how many values each has, how a value changes a plan, and its words.
  * The planners, changes.c and cli/train/search.c call.  Errors are in the words of the command line: ERR_USAGE and
- * ERR_PLAN. */
+ * ERR_PLAN.  Without memory the code is ERR_MEMORY. */
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/search/plan_space.h"
 #include "emulated_devices/plan/recompute.h"

@@ -1,4 +1,4 @@
-/* planners.c -- every planner.  A new one needs one line here.
+/* planners.c -- lists every planner, and finds one by its name.  A new one needs one line here.
  *
  * cli/train/search.c and cli/list.c ask here.  ERR_USAGE names a planner that does not exist.
  */

@@ -1,4 +1,6 @@
-/* training.c -- the loop over steps: gradients, optimizer, and observers around them. */
+/* training.c -- the loop over steps: gradients, optimizer, and observers around them.  Files of run/, train/dry_run/,
+ * bench/offload/ and verify/cases/ call training_run().  Errors are those of a step or of an observer: the loop ends,
+ * and the trainer can only be closed. */
 #include "emulated_devices/train/training.h"
 #include "ref/machine/measure.h"
 

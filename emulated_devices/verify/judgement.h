@@ -3,7 +3,7 @@
  * Serial.  Error and bound are relative: norm over norm.  A bound is what rounding alone may do.  Where it is 1 or
  * more, even a tensor of zeros is within it: rounding explains anything, and nothing can be judged.  Where it is above
  * WIDE_BOUND, a difference inside is right, but a reader is warned; a difference outside is too near to what rounding
- * does to be called wrong.
+ * does to be called wrong.  verify/reference/comparison.c calls these functions.
  */
 #ifndef ORRERY_JUDGEMENT_H
 #define ORRERY_JUDGEMENT_H

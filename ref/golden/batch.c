@@ -1,7 +1,7 @@
 /* batch.c -- reads batches of ids and labels from a safetensors file, and checks them.
  *
- * cli/golden/, cli/bench/check.c and cli/dump.c call this file.  Errors are ERR_USAGE with the place of a wrong token,
- * ERR_FORMAT, ERR_FILE and ERR_MEMORY; the caller frees ids and labels with golden_close.
+ * cli/golden/make.c, bench/check_speed.c and cli/dump.c call this file.  Errors are ERR_USAGE with the place of a
+ * wrong token, ERR_FORMAT, ERR_FILE and ERR_MEMORY; the caller frees ids and labels with golden_close.
  */
 #include "ref/golden/batch.h"
 #include "ref/model/transformer.h"

@@ -3,7 +3,7 @@
  * A batch file is safetensors with `ids` and `labels` [B,S] or [steps,B,S], integers of any size.  A label is the token
  * to be predicted at its place; -1 and -100, which PyTorch ignores, are ignored.
  *
- * cli/golden/, cli/bench/ and cli/dump.c call this file.
+ * cli/golden/make.c, bench/check_speed.c and cli/dump.c call this file.
  */
 #ifndef ORRERY_BATCH_H
 #define ORRERY_BATCH_H

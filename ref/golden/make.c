@@ -1,7 +1,7 @@
 /* make.c -- computes a golden file for a model and batches, with bounds, in fp64 on one device.
  *
- * cli/golden/make.c and cli/bench/ call golden_make; replay.c computes, bounds.c measures.  Errors are ERR_PLAN for
- * a model whose file would not be valid, ERR_DIVERGED, ERR_FILE and ERR_MEMORY; no file is left then.
+ * cli/golden/make.c and bench/check_speed.c call golden_make; replay.c computes, bounds.c measures.  Errors are
+ * ERR_PLAN for a model whose file would not be valid, ERR_DIVERGED, ERR_FILE and ERR_MEMORY; no file is left then.
  */
 #include "ref/golden/make.h"
 #include "ref/golden/bounds.h"

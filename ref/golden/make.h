@@ -4,7 +4,7 @@
  * gradients, weights and states of every step, the gradient that each microbatch adds, and masks of dropout.  Its
  * bounds are measured once and stored beside it (bounds.h).
  *
- * cli/golden/make.c and cli/bench/ call golden_make; masks.c adds the masks of dropout.
+ * cli/golden/make.c and bench/check_speed.c call golden_make; masks.c adds the masks of dropout.
  */
 #ifndef ORRERY_MAKE_H
 #define ORRERY_MAKE_H

@@ -1,6 +1,7 @@
 /* records_write.c -- writes recorded tensors as a safetensors file.
  *
- * make.c, cli/dump.c and cli/train/ call this file.  Errors are those of safetensors_write.c; no file is left then.
+ * make.c, cli/dump.c, run/golden.c and verify/dump/ call this file.  Errors are those of safetensors_write.c; no file
+ * is left then.
  */
 #include "ref/golden/replay.h"
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* child.c -- starts processes that do not outlive this one, and waits for or stops them.
  *
- * launch/, cli/ and course/ call this file. child_start returns -1 as fork does; nothing else fails.  Signal
- * handlers are installed while there is a child, if child_take_signals was called.
+ * launch/, course/, bench/, library/ and run/sweep.c call this file.  child_start returns -1 as fork does; nothing
+ * else fails.  Signal handlers are installed while there is a child, if child_take_signals was called.
  */
 #define _GNU_SOURCE                     /* wait4, prctl.h */
 #include "ref/io/child.h"

@@ -1,4 +1,4 @@
-/* columns.c -- see columns.h.
+/* columns.c -- prints a table whose columns are as wide as their widest cell.
  *
  * Subcommands and draw/ call this file, as the example in columns.h does.  Output goes to the stream of columns_start;
  * no function here can fail.

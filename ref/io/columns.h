@@ -11,7 +11,8 @@
  * wider than the terminal, it runs again for each further part of the columns, which are printed below each other; each
  * part begins with the first `keys` columns, which say what a row is about.
  *
- * Subcommands and draw/ call this file for tables that need not go into a document; table.h is for those that do.
+ * Subcommands and draw/ call this file for tables that need not go into a document; table.h is for those that do.  No
+ * function returns an error code.
  */
 #ifndef ORRERY_COLUMNS_H
 #define ORRERY_COLUMNS_H

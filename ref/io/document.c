@@ -1,4 +1,4 @@
-/* document.c -- see document.h.
+/* document.c -- collects what a command prints, for --json: tables, data and lines of text.
  *
  * Subcommands call document_open at their start and document_close at their end; table.c adds rows.  Errors are
  * ERR_FILE and ERR_MEMORY.

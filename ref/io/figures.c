@@ -1,7 +1,7 @@
 /* figures.c -- numbers with units for people, and sizes that people write.
  *
  * All rooms that print call this file; figures.h has the rules.  No function here can fail, but for size_parse, which
- * returns false.
+ * returns false.  Files of cli/, run/, draw/, course/ and other rooms call these functions.
  */
 #include "ref/io/figures.h"
 #include <ctype.h>

@@ -5,7 +5,8 @@
  * has the next unit: 999.96 ms are "1.00 s".  NaN and infinities have no unit.
  *
  * Bytes are counted in KiB, MiB, GiB and TiB of 1024, as memory is made.  Rates, operations and counts have units of
- * 1000, as data sheets do.
+ * 1000, as data sheets do.  Files of cli/, run/, draw/, verify/ and other rooms call these functions.  No function
+ * returns an error code.
  */
 #ifndef ORRERY_FIGURES_H
 #define ORRERY_FIGURES_H

@@ -3,7 +3,8 @@
  * cJSON accepts input that RFC 8259 forbids or leaves open: invalid UTF-8, NULs that cut strings short, duplicate keys,
  * garbage after the end.  json_parse refuses all of it, so that its callers need no checks.
  *
- * Readers of configs, goldens, clusters and results call this file.  Errors name the file and the key.
+ * Readers of configs, goldens, clusters and results call this file.  Errors name the file and the key.  These are
+ * files of ref/model/, ref/golden/, device/, cli/ and other rooms.
  */
 #ifndef ORRERY_JSON_H
 #define ORRERY_JSON_H

@@ -13,7 +13,7 @@
  *
  * The default of an option is the value of its destination before parsing.  The help shows it, unless the help text has
  * its own "default:".  A value follows its flag as the next word or after `=`.  The parser prints nothing; an error is
- * one line in struct error.
+ * one line in struct error.  Files of cli/, run/, draw/, verify/ and other rooms call these functions.
  */
 #ifndef ORRERY_OPTIONS_H
 #define ORRERY_OPTIONS_H

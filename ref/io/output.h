@@ -5,7 +5,7 @@
  * output, "-", cannot be replaced: they are streams, written directly from start to end.
  *
  * Every room that reads or writes files calls this file.  Errors are ERR_FILE, ERR_FORMAT and ERR_MEMORY, which name
- * the file.
+ * the file.  Files of cli/, ref/io/, course/, run/ and other rooms call these functions.
  */
 #ifndef ORRERY_OUTPUT_H
 #define ORRERY_OUTPUT_H

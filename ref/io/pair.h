@@ -1,6 +1,7 @@
 /* pair.h -- two numbers as text, with as many digits as it takes to tell them apart.
  *
- * Reports, verify/ and subcommands print numbers that should be equal with these functions.
+ * Reports, verify/ and subcommands print numbers that should be equal with these functions.  No function returns an
+ * error code.
  */
 #ifndef ORRERY_PAIR_H
 #define ORRERY_PAIR_H

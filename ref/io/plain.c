@@ -1,7 +1,8 @@
-/* plain.c -- see plain.h.
+/* plain.c -- replaces what a terminal would not print as it stands, in a text from outside.
  *
  * printable() and others call this file for names and texts from outside.  The function changes the text in place,
- * never its length.
+ * never its length.  ref/error.c, output.c and ref/text/generate.c call plain_text().  No function returns an error
+ * code.
  */
 #include "ref/io/plain.h"
 #include <stdbool.h>

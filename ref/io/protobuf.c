@@ -1,6 +1,7 @@
 /* protobuf.c -- encodes fields of protocol buffers into a buffer of fixed size.
  *
  * tfevents.c and draw/ call this file.  A message that is too long is a mistake of the caller, which assert() finds.
+ * No function returns an error code.
  */
 #include "ref/io/protobuf.h"
 #include <assert.h>

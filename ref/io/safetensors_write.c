@@ -1,7 +1,7 @@
 /* safetensors_write.c -- writes safetensors files, by one process or by several at once.
  *
- * ref/model, ref/golden, model/checkpoint/ and cli/ call this file.  Errors are ERR_USAGE (a tensor that cannot be
- * written), ERR_FILE and ERR_MEMORY.  After an error the temporary file is gone, and only abort is allowed.
+ * ref/model, ref/golden, verify/dump/ and bench/check_speed.c call this file.  Errors are ERR_USAGE (a tensor that
+ * cannot be written), ERR_FILE and ERR_MEMORY.  After an error the temporary file is gone, and only abort is allowed.
  */
 #include "ref/io/json.h"
 #include "ref/io/safetensors.h"

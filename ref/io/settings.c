@@ -1,7 +1,7 @@
 /* settings.c -- turns a file of settings into words of the command line, and prints settings.
  *
- * run/ and draw/report/ call this file.  Errors are ERR_USAGE with file and line, and ERR_MEMORY.  Words of the
- * file come first, so that the command line overrides them.
+ * cli/train/options/options.c and cli/train/train.c call this file.  Errors are ERR_USAGE with file and line, and
+ * ERR_MEMORY.  Words of the file come first, so that the command line overrides them.
  */
 #include "ref/io/settings.h"
 #include "ref/io/output.h"

@@ -4,7 +4,8 @@
  * or false.  Settings become words in front of those of the command line, which therefore override them, and are
  * checked by the same code.  The key `written-by` is not read: it says who wrote the file.
  *
- * run/ and draw/report/ call this file.  Errors are ERR_USAGE, which names file, line and key, and ERR_MEMORY.
+ * cli/train/options/options.c and cli/train/train.c call this file.  Errors are ERR_USAGE, which names file, line and
+ * key, and ERR_MEMORY.
  */
 #ifndef ORRERY_SETTINGS_H
 #define ORRERY_SETTINGS_H

@@ -1,6 +1,7 @@
-/* sha256.c -- SHA-256 of bytes and of files.
+/* sha256.c -- computes SHA-256 of bytes and of files.
  *
- * bundle.c, settings.c, plan/ and cli/ call this file.  Only sha256_file can fail: ERR_FILE and ERR_MEMORY.
+ * bundle.c, settings.c, plan/, run/ and train/data/ call this file.  Only sha256_file can fail: ERR_FILE and
+ * ERR_MEMORY.
  */
 #include "ref/io/sha256.h"
 #include "ref/io/output.h"

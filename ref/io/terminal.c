@@ -1,6 +1,7 @@
-/* terminal.c -- see terminal.h.
+/* terminal.c -- finds how wide a terminal is, folds text to its width, and colours verdicts.
  *
- * All commands that print call this file.  No function here can fail: without a terminal nothing is folded.
+ * All commands that print call this file.  No function here can fail: without a terminal nothing is folded.  Files of
+ * cli/, run/, draw/, ref/io/ and other rooms call these functions.
  */
 #define _DEFAULT_SOURCE
 #include "ref/io/terminal.h"

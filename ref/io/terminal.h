@@ -2,7 +2,8 @@
  *
  * Nothing is folded in a file or a pipe: there a line is a line, for programs to read.
  *
- * All rooms that print sentences or pictures ask these functions for the width.  No function here can fail.
+ * All rooms that print sentences or pictures ask these functions for the width.  No function here can fail.  Files of
+ * cli/, run/, draw/, ref/io/ and other rooms call these functions.
  */
 #ifndef ORRERY_TERMINAL_H
 #define ORRERY_TERMINAL_H

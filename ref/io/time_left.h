@@ -1,4 +1,5 @@
-/* time_left.h -- a line on the terminal, overwritten, that says how far a command is and how long the rest may take. */
+/* time_left.h -- a line on the terminal, overwritten, that says how far a command is and how long the rest may take.
+ * Files of cli/, bench/ and run/ call these functions.  No function returns an error code. */
 #ifndef ORRERY_TIME_LEFT_H
 #define ORRERY_TIME_LEFT_H
 

@@ -8,6 +8,7 @@
  *     for (bool more = cgroup_own(&g, "", "cpu"); more; more = cgroup_up(&g)) ... g.folder/cpu.cfs_quota_us ...
  *
  * Source    Linux, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/; proc(5): /proc/PID/cgroup and mountinfo.
+ * Errors    none
  *
  * cores.c and launch/ read limits with these functions.
  */

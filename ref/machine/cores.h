@@ -3,7 +3,8 @@
  * A machine's number of cores says little of that: `taskset`, Slurm, `mpiexec -bind-to` and a container's cpuset bind
  * a process to some cores, and a control group may grant a time on cores that is worth fewer.
  *
- * cli/, comm/ and benchmarks ask these functions once, before they start threads or processes.
+ * cli/, comm/ and benchmarks ask these functions once, before they start threads or processes.  No function returns
+ * an error code.
  */
 #ifndef ORRERY_CORES_H
 #define ORRERY_CORES_H

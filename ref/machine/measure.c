@@ -1,6 +1,7 @@
 /* measure.c -- seconds of the clock and of this process, and medians.
  *
  * Benchmarks and reports of time call this file. measure_median_of takes at most 1000 numbers, without a check.
+ * Files of bench/, cli/, launch/, run/ and other rooms call these functions.  No function returns an error code.
  */
 #include "ref/machine/measure.h"
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* measure.h -- time on the clock and of a processor, and the median of several measurements.
  *
- * Benchmarks, launch/ and training measure with these functions.  Times are seconds.
+ * Benchmarks, launch/ and training measure with these functions.  Times are seconds.  No function returns an error
+ * code.
  */
 #ifndef ORRERY_MEASURE_H
 #define ORRERY_MEASURE_H

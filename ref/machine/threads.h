@@ -4,7 +4,7 @@
  * this processor and by its number of threads.  Who compares bits has to compare these two.
  *
  * Commands set the number at their start; ref/optim/galore.c changes the number of the BLAS for a while, checkpoints
- * note what is in use.
+ * note what is in use.  No function returns an error code.
  */
 #ifndef ORRERY_THREADS_H
 #define ORRERY_THREADS_H

@@ -1,4 +1,5 @@
-/* backward.c -- the gradients of the one-device model's loss. */
+/* backward.c -- computes the gradients of the one-device model's loss, after forward.c.  Files of check/, bench/,
+ * verify/, ref/golden/ and other rooms call transformer_backward().  No function returns an error code. */
 #include "ref/model/kinds.h"
 #include "ref/model/latent.h"
 #include "ref/model/params.h"

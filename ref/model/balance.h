@@ -14,6 +14,8 @@
  *
  * Source  balance-over, balance-layers, balance-choices of conventions.h; held to the released code of transformers,
  *         Megatron Core and DeepSpeed by tests/ref/test_balance.c
+ * Called  Files of model/, check/, verify/ and other rooms call these functions.
+ * Errors  none
  */
 #ifndef ORRERY_BALANCE_H
 #define ORRERY_BALANCE_H

@@ -1,4 +1,5 @@
-/* clips.c -- which sequences of a batch have which clips, and what is in them. */
+/* clips.c -- which sequences of a batch have which clips, and what is in them.  Files of verify/reference/, model/,
+ * schemes/modality/ and ref/model/ call these functions.  The only error is ERR_MEMORY. */
 #include "ref/model/modality.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/philox.h"

@@ -1,4 +1,4 @@
-/* config.h -- the shape of a model.
+/* config.h -- describes the shape of a model: sizes, kinds of parts, and presets.
  *
  * Each plan has a copy of the shape, so this header is in most objects.  kinds.h names the kinds of parts, and params.h
  * lists parameters.  A new kind or parameter is compiled only where names are used.

@@ -1,4 +1,5 @@
-/* encoder.c -- the encoders of all modalities on one device. */
+/* encoder.c -- the encoders of all modalities on one device.  model/encoders.c, verify/reference/encoders.c and
+ * verify/reference/reference.c call these functions.  The only error is ERR_MEMORY; then close is still due. */
 #include "ref/model/modality.h"
 #include "ref/numeric/philox.h"
 #include <math.h>

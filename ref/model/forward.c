@@ -1,4 +1,6 @@
-/* forward.c -- the one-device model's loss. */
+/* forward.c -- computes the one-device model's loss from ids and labels.  Files of ref/model/, check/, ref/golden/,
+ * bench/ and other rooms call transformer_forward().  ERR_USAGE is for a token outside the vocabulary, or sequences
+ * that the model does not take; ERR_MEMORY of the buffers. */
 #include "ref/model/kinds.h"
 #include "ref/model/latent.h"
 #include "ref/model/params.h"

@@ -1,7 +1,8 @@
 /* kinds.h -- the kinds of a model's parts, and what follows from them alone.
  *
  * struct model_config has a kind as a number.  So only files that name kinds include this header, and a new kind is a
- * short build.
+ * short build.  Files of ref/model/, model/, verify/, ref/golden/ and other rooms call these functions.  No function
+ * returns an error code.
  */
 #ifndef ORRERY_KINDS_H
 #define ORRERY_KINDS_H

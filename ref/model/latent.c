@@ -9,6 +9,8 @@
  *   values   [ value v | zeros A-v ]
  *
  * Source  DeepSeek-AI, "DeepSeek-V2", arXiv:2405.04434, section 2.1; class DeepseekV2Attention of transformers
+ * Called  check/recompute/latent.c, model/run/run_latent.c, backward.c and forward.c call these functions.  No
+ *         function returns an error code.
  */
 #include "ref/model/latent.h"
 #include "ref/model/params.h"

@@ -1,4 +1,5 @@
-/* latent.h -- where the columns of latent attention go, also on devices. */
+/* latent.h -- where the columns of latent attention go, also on devices.  check/recompute/latent.c,
+ * model/run/run_latent.c, backward.c and forward.c call these functions.  No function returns an error code. */
 #ifndef ORRERY_LATENT_H
 #define ORRERY_LATENT_H
 

@@ -17,6 +17,7 @@
  * Source  even: as debug_force_load_balance of pytorch/torchtitan, which deals experts in turn and gathers their
  *         scores, but in the order of the list; zipf:0 deals as moe_router_force_load_balancing of NVIDIA/Megatron-LM,
  *         which draws the logits
+ * Called  Files of model/, run/, cli/, train/ and other rooms call these functions.
  * File    safetensors: "choices", I32 [steps, layers, rows of the batch, k], columns of the router.  A dropped choice e
  *         is -1 - e; -2^31: no choice.  Layers that are no mixture are not read.  Step s of a run takes the choices of
  *         step s modulo steps

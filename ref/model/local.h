@@ -3,6 +3,7 @@
  *
  * Each replica has its own weights, inner optimizer state and sequences.  Its loss is the mean over its own labels; its
  * gradients are clipped by their own norm.  All replicas have equal weight in the outer step, for any number of labels.
+ * test_local.c and test_outer.c call these functions.
  */
 #ifndef ORRERY_LOCAL_H
 #define ORRERY_LOCAL_H

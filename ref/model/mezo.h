@@ -18,6 +18,7 @@
  *
  * Source  S. Malladi et al., "Fine-tuning language models with just forward passes", arXiv:2305.17333, algorithm 1;
  *         two-sided differences along a random direction: J. Spall, doi:10.1109/9.119632
+ * Called  device/drawn.c, model/zeroth.c and verify/reference/reference_zeroth.c call these functions.
  */
 #ifndef ORRERY_MEZO_H
 #define ORRERY_MEZO_H

@@ -4,7 +4,8 @@
  * Rows are sorted by expert, so each expert computes products of consecutive rows; an expert without rows is skipped.
  * A choice that no expert computes has no row: a dropped one, or one of an expert that returns what it gets, or 0.
  * A balance loss may be of all layers together, so its gradient is known only after the last layer: see balance.h and
- * ref/ops/router_losses.c.
+ * ref/ops/router_losses.c.  Files of check/, verify/, ref/model/ and ref/golden/ call these functions.  The only
+ * error is ERR_MEMORY.
  */
 #include "ref/model/transformer_parts.h"
 #include "ref/model/balance.h"

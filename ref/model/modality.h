@@ -1,7 +1,8 @@
 /* modality.h -- inputs that are not text: clips of patches, and the small encoders that turn each patch into a row of
  * the model's stream, in place of a token's embedding.  Toy modalities: patches are drawn, not read.
  *
- * An encoder is a linear layer, GELU and a linear layer: x [n,C] -> up [n,F] -> act [n,F] -> out [n,D].
+ * An encoder is a linear layer, GELU and a linear layer: x [n,C] -> up [n,F] -> act [n,F] -> out [n,D].  Files of
+ * verify/reference/, model/, schemes/modality/ and ref/model/ call these functions.
  */
 #ifndef ORRERY_MODALITY_H
 #define ORRERY_MODALITY_H

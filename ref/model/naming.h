@@ -1,4 +1,5 @@
-/* naming.h -- how a family of models names its parameters, in files and here. */
+/* naming.h -- how a family of models names its parameters, in files and here.  model/probe.c, ref/golden/names.c and
+ * params.c call these functions.  No function returns an error code. */
 #ifndef ORRERY_NAMING_H
 #define ORRERY_NAMING_H
 

@@ -2,7 +2,8 @@
  *
  * A node is one operation.  It reads slots, may have parameters, and writes one slot.  A slot is an activation; its
  * name is also the name by which the one-device model shows it.  Devices run these tables.  The one-device model does
- * not read them: it is written by hand, so that each is a check of the other.
+ * not read them: it is written by hand, so that each is a check of the other.  Files of model/link/, model/run/,
+ * check/recompute/ and model/sbp/ call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_NODE_H
 #define ORRERY_NODE_H

@@ -1,4 +1,4 @@
-/* op.h -- the operations that a node of a model (node.h) can be. */
+/* op.h -- the operations that a node of a model (node.h) can be.  node.h includes this list. */
 #ifndef ORRERY_OP_H
 #define ORRERY_OP_H
 

@@ -1,4 +1,5 @@
-/* operands.c -- what operations get that follows from a config alone. */
+/* operands.c -- what operations get that follows from a config alone.  Files of check/, model/, ref/model/, verify/
+ * and other rooms call these functions.  No function returns an error code. */
 #include "ref/model/operands.h"
 #include "ref/model/config.h"
 #include "ref/model/kinds.h"

@@ -1,6 +1,7 @@
 /* operands.h -- what operations get that follows from a config alone: factors, the attention of a layer, dropout.
  *
- * The one-device model, devices and the checker take them from here.
+ * The one-device model, devices and the checker take them from here.  Files of check/, model/, verify/, ref/golden/
+ * and other rooms call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_OPERANDS_H
 #define ORRERY_OPERANDS_H

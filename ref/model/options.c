@@ -1,4 +1,7 @@
-/* options.c -- which options a model has, and whether its family has them. */
+/* options.c -- which options a model has, and whether its family has them.  model/program.c, ref/golden/names.c and
+ * ref/model/families/families.c call model_has.  cli/show/sbp.c and ref/model/families/families.c call family_allows.
+ * config.c calls model_options_check.  ERR_PLAN names the option that the model's family does not have, or always
+ * has. */
 #include "ref/model/options.h"
 #include "ref/model/config_json/config_json.h"
 #include "ref/model/family.h"

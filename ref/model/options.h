@@ -1,4 +1,5 @@
-/* options.h -- the options of a model: a name for each row of options.def. */
+/* options.h -- the options of a model: a name for each row of options.def.  Files of ref/model/, cli/, model/ and
+ * ref/golden/ call these functions. */
 #ifndef ORRERY_MODEL_OPTIONS_H
 #define ORRERY_MODEL_OPTIONS_H
 

@@ -1,4 +1,7 @@
-/* param.c -- the initial values of a parameter, and which names are those of parameters. */
+/* param.c -- the initial values of a parameter, and which names are those of parameters.  device/drawn.c,
+ * verify/reference/reference.c and transformer.c call param_init.  check/report/checker.c and ref/golden/coverage.c
+ * call name_ends.  check/report/checked_kinds.c, check/report/checker_names.c, verify/reference/record.c and
+ * ref/golden/replay.c call param_is_name.  No function returns an error code. */
 #include "ref/model/param.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/philox.h"

@@ -1,6 +1,7 @@
 /* param.h -- one parameter of a model: its role, its name and shape, its parts in files.
  *
- * params.h lists the parameters of a model.  Whoever moves, shards or steps parameters needs this header alone.
+ * params.h lists the parameters of a model.  Whoever moves, shards or steps parameters needs this header alone.  No
+ * function returns an error code.
  */
 #ifndef ORRERY_PARAM_H
 #define ORRERY_PARAM_H

@@ -1,4 +1,5 @@
-/* params.c -- the list of a model's parameters: their order, shapes and initial values. */
+/* params.c -- makes the list of a model's parameters: their order, names, shapes and initial values.  Files of
+ * verify/, ref/model/, model/, check/ and other rooms call these functions.  No function returns an error code. */
 #include "ref/model/kinds.h"
 #include "ref/model/naming.h"
 #include "ref/model/params.h"

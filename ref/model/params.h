@@ -1,4 +1,5 @@
-/* params.h -- the parameters of a model, in the order of its list. */
+/* params.h -- the parameters of a model, in the order of its list.  Files of verify/, model/, ref/model/, check/ and
+ * other rooms call these functions.  No function returns an error code. */
 #ifndef ORRERY_PARAMS_H
 #define ORRERY_PARAMS_H
 

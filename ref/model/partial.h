@@ -1,4 +1,5 @@
-/* partial.h -- layers that some sequences of the batch skip (their residual stream is unchanged): partial pipelines. */
+/* partial.h -- layers that some sequences of the batch skip (their residual stream is unchanged): partial pipelines.
+ * backward.c and forward.c call these functions.  No function returns an error code. */
 #ifndef ORRERY_PARTIAL_H
 #define ORRERY_PARTIAL_H
 

@@ -1,7 +1,8 @@
 /* past.c -- keys and values of earlier tokens, so that the next token costs one row.
  *
  * ref/text/generate.c opens a past and calls transformer_continue; ref/model/forward.c calls past_attention.
- * transformer_continue leaves the logits of the new tokens in the model.  past_open returns ERR_MEMORY.
+ * transformer_continue leaves the logits of the new tokens in the model.  past_open returns ERR_MEMORY, and more
+ * tokens than there is room for are ERR_USAGE.
  */
 #include "ref/model/kinds.h"
 #include "ref/model/transformer_parts.h"

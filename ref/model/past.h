@@ -2,7 +2,7 @@
  *
  * A token's keys and values depend on it and those before it alone, so they stay as they are when more tokens come.
  * What attention reads is kept, after norms and rotation; of latent attention, too, the keys and values that it reads,
- * not the latents.  Every layer keeps all tokens, also one with a window.
+ * not the latents.  Every layer keeps all tokens, also one with a window.  ref/text/generate.c calls these functions.
  */
 #ifndef ORRERY_PAST_H
 #define ORRERY_PAST_H

@@ -15,6 +15,7 @@
  * stored in 16 bits, this can happen to each part and to each sum of parts (`parts`).
  *
  * A zero stays one: it is a masked score, a dropped number or the padding of a window, and no rounding moves those.
+ * verify/reference/reference.c and ref/golden/replay.c call these functions.
  */
 #ifndef ORRERY_PERTURB_H
 #define ORRERY_PERTURB_H

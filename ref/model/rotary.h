@@ -1,4 +1,5 @@
-/* rotary.h -- the angles of rotary positions, as a table of cosines and sines. */
+/* rotary.h -- the angles of rotary positions, as a table of cosines and sines.  Files of check/, model/, schemes/ and
+ * ref/model/ call these functions.  No function returns an error code. */
 #ifndef ORRERY_ROTARY_H
 #define ORRERY_ROTARY_H
 

@@ -1,4 +1,5 @@
-/* sample_mask.h -- several samples in one sequence: no token sees another sample. */
+/* sample_mask.h -- several samples in one sequence: no token sees another sample.  Files of model/, ref/golden/,
+ * ref/model/, check/ and other rooms call these functions. */
 #ifndef ORRERY_SAMPLE_MASK_H
 #define ORRERY_SAMPLE_MASK_H
 

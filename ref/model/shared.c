@@ -3,6 +3,7 @@
  *
  * Source  D. Dai et al., "DeepSeekMoE", arXiv:2401.06066, section 3.2: N_s experts that are always active are one that
  *         is N_s times as wide; the gate: Qwen1.5-MoE, class Qwen2MoeSparseMoeBlock of transformers
+ * Called  mixture.c calls these functions.  No function returns an error code.
  */
 #include "ref/model/params.h"
 #include "ref/model/transformer_parts.h"

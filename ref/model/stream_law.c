@@ -1,4 +1,5 @@
-/* stream_law.c -- published runs with parallel streams, and the fit of their law. */
+/* stream_law.c -- published runs with parallel streams, and the fit of their law.  cli/bench/streams.c calls these
+ * functions.  No function returns an error code. */
 #include "ref/model/stream_law.h"
 #include <math.h>
 #include <stddef.h>

@@ -5,6 +5,7 @@
  *
  * Source  M. Chen et al., "Parallel scaling law for language models", arXiv:2505.10475.  Losses, numbers of parameters
  *         and how the law is fitted are those of its released code: QwenLM/ParScale, parametric_fit.py.
+ * Called  cli/bench/streams.c calls these functions.  No function returns an error code.
  */
 #ifndef ORRERY_STREAM_LAW_H
 #define ORRERY_STREAM_LAW_H

@@ -4,6 +4,7 @@
  *         in its released code, QwenLM/ParScale, modeling_qwen2_parscale.py: prefix keys are not rotated, every token
  *         sees its stream's whole prefix, positions of tokens start at 0, the mean is taken after the final norm.  That
  *         code leaves a prefix's initial values open (torch.empty); here they are drawn as a matrix's are.
+ * Called  backward.c and forward.c call these functions.  No function returns an error code.
  *
  * The prefix is a part of the keys like any other: attention to it alone is merged with that to the tokens.
  */

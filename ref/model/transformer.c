@@ -1,4 +1,6 @@
-/* transformer.c -- the one-device model's memory and weights. */
+/* transformer.c -- opens and closes the one-device model: its memory, weights and gradients.  Files of verify/,
+ * ref/golden/, check/, run/ and other rooms call these functions.  ERR_USAGE is for a format without operations;
+ * ERR_MEMORY, after which nothing is left to close. */
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
 #include "ref/model/rotary.h"

@@ -1,4 +1,5 @@
-/* transformer_parts.h -- shared by the files of the one-device model.  Inside ref/model only. */
+/* transformer_parts.h -- shared by the files of the one-device model.  Inside ref/model only.  forward.c, backward.c
+ * and other files of ref/model/ call these functions. */
 #ifndef ORRERY_TRANSFORMER_PARTS_H
 #define ORRERY_TRANSFORMER_PARTS_H
 

@@ -1,4 +1,6 @@
-/* weights.c -- reading. */
+/* weights.c -- reads the parameters of a model from safetensors files, one or several.  Files of ref/golden/,
+ * model/checkpoint/, model/ and ref/model/ call these functions.  ERR_FORMAT names the tensor that is missing or has
+ * another shape; ERR_FILE, ERR_MEMORY. */
 #include "ref/model/weights.h"
 #include "ref/model/params.h"
 #include "ref/model/weights_codes.h"

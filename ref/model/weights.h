@@ -3,6 +3,7 @@
  * The weights are in one file, or in several with an index (model.safetensors.index.json), in F64, F32, BF16 or F16.  A
  * logical parameter may be several tensors (param_spec.part), or a part of one; GPT-2's matrices are stored transposed.
  * Other tensors in the files are ignored.  A suffix, such as ".exp_avg", names an optimizer's state of each tensor.
+ * Files of model/, ref/golden/, cli/ and ref/model/ call these functions.
  */
 #ifndef ORRERY_WEIGHTS_H
 #define ORRERY_WEIGHTS_H

@@ -1,4 +1,5 @@
-/* weights_codes.h -- weights that files have as codes of 8 bits and a factor for each block. */
+/* weights_codes.h -- weights that files have as codes of 8 bits and a factor for each block.  weights.c calls these
+ * functions. */
 #ifndef ORRERY_WEIGHTS_CODES_H
 #define ORRERY_WEIGHTS_CODES_H
 

@@ -1,4 +1,6 @@
-/* weights_write.c -- writing what weights.c reads. */
+/* weights_write.c -- writes the parameters of a model, as weights.c reads them.  cli/dump.c,
+ * model/checkpoint/checkpoint_write.c and model/group_experts.c call these functions.  Errors: ERR_FILE of a file
+ * that cannot be written, ERR_MEMORY; the caller then aborts the file (weights_abort). */
 #include "ref/model/params.h"
 #include "ref/model/weights.h"
 #include <stdio.h>

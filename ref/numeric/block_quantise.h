@@ -22,6 +22,8 @@
  *             for weights pieces of at most 8000 to 16000 elements, for gradients as many groups as the longer side of
  *             the matrix; here it is --quantize-block.
  *           - Codes and scales are sent in one message; DeepSpeed sends them separately.
+ * Called    collectives/quantised.c, collectives/quantised_ring.c, collectives/tracking.c and device/generic.c call
+ *           these functions.
  *
  * Error     |x - x'| <= s (1 + e) where q is the largest code, s (1/2 + e) elsewhere, e = 2^(b-22): block_add_bounds().
  *           Proof, with u = 2^-24:

@@ -1,6 +1,7 @@
-/* distance.h -- the distance of two tensors.
+/* distance.h -- measures the distance of two tensors: the sum of the squares of their differences.
  *
- * Golden files, verify/reference/ and check/report/ compare tensors with these functions.
+ * Golden files, verify/reference/ and check/report/ compare tensors with these functions.  No function returns an
+ * error code.
  */
 #ifndef ORRERY_DISTANCE_H
 #define ORRERY_DISTANCE_H

@@ -1,5 +1,5 @@
 /* dtype.c -- properties of number formats, from the table DTYPES in dtype.h.  All rooms use this file; no function
- * here can fail. */
+ * here can fail.  Files of schemes/, verify/, check/, cli/ and other rooms call these functions. */
 #include "ref/numeric/dtype.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* dtype.h -- number formats: their names, sizes and rounding units.
  *
- * All rooms include this file; no function here can fail.
+ * All rooms include this file, from ref/ops/ to cli/; no function here can fail.
  */
 #ifndef ORRERY_DTYPE_H
 #define ORRERY_DTYPE_H

@@ -13,6 +13,7 @@
  * Source  bitsandbytes 0.47.0: functional.py (create_dynamic_map), csrc/kernels.cu (quantize_2D, and
  *         kOptimizerStatic8bit2StateBlockwise for signs and blocks).  T. Dettmers et al., "8-bit optimizers via
  *         block-wise quantization", arXiv:2110.02861
+ * Errors  none
  * Differs there x / factor is a GPU's approximate quotient, which can move a number near the middle of two values to
  *         the other one
  *

@@ -1,6 +1,6 @@
 /* exact_bins.h -- squares of fp32 numbers that were added up elsewhere without rounding, by their exponents.
  *
- * exact_sum.c and the CUDA backend include this file.
+ * exact_sum.c and the CUDA backend include this file.  No function returns an error code.
  */
 #ifndef ORRERY_EXACT_BINS_H
 #define ORRERY_EXACT_BINS_H

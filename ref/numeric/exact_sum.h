@@ -4,6 +4,7 @@
  * partial sums of several devices are added in any order; only the final value is rounded.
  *
  * Source   U. W. Kulisch, "Very fast and exact accumulation of products", doi:10.1007/s00607-010-0127-7
+ * Errors   none
  * Rounding the square of an fp64 number is rounded once to fp64, before it is added; narrower formats: exact
  *
  * model/trainer.c and schemes/data/ sum the squares of gradients with these functions, before they clip.

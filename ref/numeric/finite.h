@@ -1,6 +1,6 @@
 /* finite.h -- whether numbers are neither NaN nor infinite, without a branch for each.
  *
- * check/report/ asks these functions about every tensor that it compares.
+ * check/report/ asks these functions about every tensor that it compares.  No function returns an error code.
  */
 #ifndef ORRERY_FINITE_H
 #define ORRERY_FINITE_H

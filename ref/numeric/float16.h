@@ -13,6 +13,8 @@
  * Source  fp16: IEEE 754-2008 binary16; bf16: the upper half of binary32.  Narrowing fp64 through fp32, rounded to odd,
  *         is one rounding: S. Boldo, G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms
  *         using rounding to odd", doi:10.1109/TC.2007.70819, theorem 1.
+ * Called  Files of ref/numeric/, device/, ref/io/ and other rooms call these functions.
+ * Errors  none
  *
  * To add a family of formats (fp8, microscaling), add a file like this one, and its lines in dtype.h and convert.c.
  */

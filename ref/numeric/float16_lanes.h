@@ -1,7 +1,7 @@
 /* float16_lanes.h -- float16.h's conversions between fp64 and 16 bits, for loops: in lanes of 64 bits from beginning to
  * end, which is five times as fast as by way of fp32.  The bits are the same.
  *
- * Only convert.c includes this file.
+ * Only convert.c includes this file.  No function returns an error code.
  */
 #ifndef ORRERY_FLOAT16_LANES_H
 #define ORRERY_FLOAT16_LANES_H

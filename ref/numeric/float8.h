@@ -2,6 +2,7 @@
  *
  * Source  P. Micikevicius et al., "FP8 formats for deep learning", arXiv:2209.05433, table 1: the exponent's bias is 7,
  *         there is no infinity, and a NaN is all bits of exponent and fraction.
+ * Errors  none
  *
  * ref/io/safetensors_box.c reads released weights with these functions.
  */

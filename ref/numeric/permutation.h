@@ -5,6 +5,7 @@
  *
  * Source  M. Luby, C. Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", SIAM J.
  *         Comput. 17(2), 1988; J. Black, P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, section 5.
+ * Errors  none
  *
  * ref/text/corpus.c shuffles windows with these functions, ref/model/load.c experts.
  */

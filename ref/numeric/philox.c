@@ -1,6 +1,7 @@
 /* philox.c -- random numbers as functions of seed, stream and index.
  *
  * Initial weights, dropout, batches and sampling draw here, on one device and on many.  No function here can fail.
+ * Files of ref/model/, bench/, schemes/, verify/ and other rooms call these functions.
  */
 #include "ref/numeric/philox.h"
 

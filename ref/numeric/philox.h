@@ -1,10 +1,12 @@
-/* philox.h -- counter-based random numbers.
+/* philox.h -- computes random numbers from a counter (Philox).
  *
  * Number i of tensor T is a pure function of (seed, T, i): no state, no order.  A device draws only the elements of its
  * shard, so the same seed gives the same model and the same dropout masks on every mesh.
  *
  * Source  J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11,
  *         doi:10.1145/2063384.2063405; tested with the known-answer vectors of the authors' Random123 library.
+ * Called  Files of ref/model/, bench/, schemes/, verify/ and other rooms call these functions.  No function returns
+ *         an error code.
  */
 #ifndef ORRERY_PHILOX_H
 #define ORRERY_PHILOX_H

@@ -1,7 +1,8 @@
 /* tensor.h -- a view of numbers: address, format and shape.
  *
  * A tensor does not own its data, which is row-major and contiguous.  Tensors are passed by value.  tensor_none stands
- * for an optional argument that is left out.
+ * for an optional argument that is left out.  Files of schemes/, check/, ref/ops/, verify/ and other rooms call these
+ * functions.  No function returns an error code.
  */
 #ifndef ORRERY_TENSOR_H
 #define ORRERY_TENSOR_H

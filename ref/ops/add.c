@@ -5,6 +5,8 @@
  * Forward   Y  = X + Z
  * Backward  dX = dY,  dZ = dY: nothing to compute, so there is no function for it
  * Rounding  elementwise, once
+ * Called    ref/ops/ops.def lists the operation.  Files of ref/model/ call it for one device; devices call it as
+ *           dev_add (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -19,6 +19,8 @@
  * Memory    two TILE x TILE tiles on each thread's stack; no row of scores is stored
  * Rounding  keys in order, tile by tile; dk, dv: query heads in order, then queries in order.  One thread computes each
  *           tile as one product, so the bits depend neither on the number of threads nor on the heads of a call.
+ * Called    ref/ops/ops.def lists the operations.  Files of ref/model/ call them for one device; devices call each as
+ *           dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/attention_rows.h"
 #include "ref/ops/real.h"

@@ -6,6 +6,8 @@
  * Merge     l = log(exp(lse) + exp(lse2));  O = exp(lse - l) O + exp(lse2 - l) O2;  lse = l
  * Delta     delta = dO . O for each query and head: what backward over any part needs of the output
  * Rounding  a result that saw no key (lse = -infinity) leaves the other one's bits
+ * Called    ref/ops/ops.def lists the operations.  ref/model/streams.c calls them for one device; devices call each
+ *           as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

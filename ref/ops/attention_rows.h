@@ -2,7 +2,8 @@
  * keys.
  *
  * Rows of queries and keys have positions in their sequence, ascending; what a query sees depends on positions alone.
- * A tile of keys that no query of the tile sees is not computed.
+ * A tile of keys that no query of the tile sees is not computed.  attention.c and attention_scores.c call these
+ * functions.  No function returns an error code.
  */
 #ifndef ORRERY_ATTENTION_ROWS_H
 #define ORRERY_ATTENTION_ROWS_H

@@ -14,6 +14,8 @@
  * Memory      a TILE x TILE tile on each thread's stack
  * Rounding    tokens in order, tile by tile; dR: query heads in order, then queries in order.  One thread computes each
  *             tile as one product, so the bits do not depend on the number of threads.
+ * Called      ref/ops/ops.def lists the operations.  Devices call each as dev_NAME (device/compute.h).  No function
+ *             returns an error code.
  */
 #include "ref/ops/attention_rows.h"
 #include "ref/ops/gemm.h"

@@ -5,6 +5,8 @@
  * Shapes    dO, O [N,HA], N = B n;  lse [BH,n], with the sink;  sinks, dsinks [H]
  * Backward  dsink += -sum_queries(p D),  p = exp(sink - lse),  D = dO . O: the sink's own product with dO is 0
  * Rounding  each head's rows in order
+ * Called    ref/ops/ops.def lists the operation.  ref/model/backward.c calls it for one device; devices call it as
+ *           dev_attention_sinks_backward (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/exp.h"
 #include "ref/ops/real.h"

@@ -7,6 +7,8 @@
  * Backward  dg = dy (u' + 1) s (1 + alpha g' (1-s)),  1-s = 1/(1 + e^(alpha g'));  0 where g is above the limit
  *           du = dy g' s;  0 where u is outside
  * Rounding  elementwise; a NaN stays one
+ * Called    ref/ops/ops.def lists the operations.  ref/model/mixture.c calls them for one device; devices call each
+ *           as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -5,6 +5,9 @@
  * Backward  the same from dY to dX: where the forward pass copies one block to several places, its step is 0 and the
  *           gradients are added
  * Rounding  none; with add each addition
+ * Called    ref/ops/ops.def lists the operation.  ref/model/backward.c, ref/model/forward.c and ref/model/latent.c
+ *           call it for one device; devices call it as dev_columns_move (device/compute.h).  No function returns an
+ *           error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

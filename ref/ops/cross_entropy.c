@@ -12,6 +12,8 @@
  * Backward  dlogits = scale * (exp(logits - top)/total - [column is the label]), 0 in ignored rows
  * Rounding  total in LANES interleaved partial sums in the format; the loss in double, rows in order.  exp does not
  *           overflow: its argument is <= 0.  A row whose logits are all -infinity has no softmax: its loss is NaN.
+ * Called    ref/ops/ops.def lists the operations.  ref/model/backward.c and ref/model/forward.c call them for one
+ *           device; devices call each as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -6,6 +6,8 @@
  * Forward   Y  = X/(1-p) where uniform(seed, stream, index) >= p, else 0;  index of the element in the whole tensor
  * Backward  dX = the same function of dY: the mask is drawn again, not stored
  * Rounding  elementwise: 1/(1-p) is rounded to the format, the product once more
+ * Called    ref/ops/ops.def lists the operation.  ref/model/backward.c and ref/model/forward.c call it for one
+ *           device; devices call it as dev_dropout (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -6,6 +6,8 @@
  * Forward   Y[n,:]  = W[ids[n] - first,:], or 0 where the row is not in the slice: slices sum to the whole
  * Backward  dW[ids[n] - first,:] += dY[n,:]
  * Rounding  forward copies bits (accumulate: adds once).  dW adds the rows of equal id in order of n.
+ * Called    ref/ops/ops.def lists the operations.  ref/model/backward.c and ref/model/forward.c call them for one
+ *           device; devices call each as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

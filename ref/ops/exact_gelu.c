@@ -6,6 +6,8 @@
  * Backward  dx = dy (P + x p),  p = e^(-x^2 / 2) / sqrt(2 pi)
  * Rounding  elementwise.  For large negative x the argument's rounding makes P's relative error about x^2 units of
  *           roundoff; |y| itself is about e^(-x^2 / 2).
+ * Called    ref/ops/ops.def lists the operations.  ref/model/backward.c and ref/model/forward.c call them for one
+ *           device; devices call each as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/exp.h"

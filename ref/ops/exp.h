@@ -11,6 +11,8 @@
  *                result is subnormal or overflows
  * Error     below 1 ulp; measured over the whole range by tests/ref/test_ops_exp.c
  * Range     every x: 0 below, infinity above, NaN for NaN
+ *
+ * Files of ref/ops/ call these functions.
  */
 #ifndef ORRERY_EXP_H
 #define ORRERY_EXP_H

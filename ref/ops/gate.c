@@ -5,6 +5,8 @@
  * Forward   y = x s,  s = 1/(1 + e^(-logit))
  * Backward  dx = dy s;  dlogit = (dy . x) s (1-s),  1-s = 1/(1 + e^logit)
  * Rounding  the sum of a row as reduce.h does it; else elementwise
+ * Called    ref/ops/ops.def lists the operations.  ref/model/shared.c calls them for one device; devices call each as
+ *           dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -12,6 +12,8 @@
  *           A token without rows has Y, dX = 0; an index without a row has dweights = 0.  So the results of parts of
  *           the rows, as on expert-parallel devices, sum to the whole.
  * Rounding  gather copies bits.  The sums over r run in order of r, so in order of experts; each starts from 0.
+ * Called    ref/ops/ops.def lists the operations.  ref/model/mixture.c calls them for one device; devices call each
+ *           as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

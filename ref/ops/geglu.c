@@ -5,6 +5,8 @@
  * Forward   y  = gelu(g) u, the tanh form of gelu.c
  * Backward  dg = dy u gelu'(g);   du = dy gelu(g)
  * Rounding  elementwise
+ * Called    ref/ops/ops.def lists the operations.  ref/model/backward.c and ref/model/forward.c call them for one
+ *           device; devices call each as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -7,6 +7,9 @@
  * Backward  dx = dy (s + x s(1-s) 2u'),  2u' = sqrt(8/pi) (1 + 3 * 0.044715 x^2),  1-s = s e^(-2u)
  * Rounding  elementwise.  For large negative x, y has the relative error of e^(2u), about 2|u| units of roundoff; |y|
  *           itself is about |x| e^(2u).
+ * Called    ref/ops/ops.def lists the operations.  ref/model/backward.c, ref/model/encoder.c and ref/model/forward.c
+ *           call them for one device; devices call each as dev_NAME (device/compute.h).  No function returns an error
+ *           code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

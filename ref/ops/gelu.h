@@ -1,4 +1,4 @@
-/* gelu.h -- gelu of a number and its derivative, for gelu.c and geglu.c. */
+/* gelu.h -- gelu of a number and its derivative, for gelu.c and geglu.c.  No function returns an error code. */
 #ifndef ORRERY_OPS_GELU_H
 #define ORRERY_OPS_GELU_H
 

@@ -1,4 +1,6 @@
-/* gemm.h -- the matrix product of the BLAS for row-major matrices with int64_t sizes. */
+/* gemm.h -- the matrix product of the BLAS for row-major matrices with int64_t sizes.  attention_rows.c,
+ * attention_scores.c, linear.c and ref/optim/galore_step.c call these functions.  No function returns an error
+ * code. */
 #ifndef ORRERY_GEMM_H
 #define ORRERY_GEMM_H
 

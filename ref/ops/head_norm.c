@@ -10,6 +10,8 @@
  * Backward  g = dy * (base + w),  xhat = x * rstd;  dx = rstd * (g - xhat * mean(g * xhat));
  *           dw += sum(dy * xhat) over rows and heads
  * Rounding  as rmsnorm; weight gradients sum the heads of a row, rows in order.
+ * Called    ref/ops/ops.def lists the operations.  ref/model/backward.c and ref/model/forward.c call them for one
+ *           device; devices call each as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -6,6 +6,8 @@
  * Forward   Y[n,:] += (sum over the choices i of row n with experts[n,i] >= E of weights[n,i]) X[n,:]
  * Backward  dX = the same of dY, so forward computes it;  dweights[n,i] = X[n,:] . dY[n,:] of these choices
  * Rounding  a row's weights are added first, in order
+ * Called    ref/ops/ops.def lists the operations.  ref/model/mixture.c calls them for one device; devices call each
+ *           as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

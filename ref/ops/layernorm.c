@@ -10,6 +10,8 @@
  *           dw  += sum_rows(dY * xhat),  db += sum_rows(dY)
  * Rounding  row sums in the format itself, in LANES interleaved partial sums: a fixed order that vectorises; two passes
  *           for the variance.  Weight gradients sum rows in order.
+ * Called    ref/ops/ops.def lists the operations.  ref/model/backward.c and ref/model/forward.c call them for one
+ *           device; devices call each as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -11,6 +11,8 @@
  *           backward_part        dX = rstd (g - sums[0]/D - xhat sums[1]/D)
  *           for the weights, layernorm's function is used: it works on each column separately
  * Rounding  as layernorm: LANES interleaved partial sums in the format, two passes for the variance
+ * Called    ref/ops/ops.def lists the operations.  Devices call each as dev_NAME (device/compute.h).  No function
+ *           returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -11,6 +11,8 @@
  *           `first` on are used.  Forward does not change the others; accumulate: backward for the input adds to dX
  * Rounding  the BLAS chooses the order inside a product: it may depend on shape and threads, so results agree within
  *           gamma_n * sum |a||b| (n = I + 1 forward, O for dX, N + 1 for dW), not bit for bit.  db sums rows in order.
+ * Called    ref/ops/ops.def lists the operations.  Files of ref/model/ call them for one device; devices call each as
+ *           dev_NAME (device/compute.h).  No function returns an error code.
  * Speed     Y is set to b and the product is added to it: otherwise the BLAS would need the same pass to write zeros.
  */
 #include "ref/ops/real.h"

@@ -1,4 +1,5 @@
-/* ops.c -- finds the table of a format; costs of operations. */
+/* ops.c -- finds the table of a format; costs of operations.  Backends, ref/model/ and check/ ask ops_for for a
+ * table; predictions ask for costs.  No function returns an error code. */
 #include "ref/ops/ops.h"
 
 extern const struct ops ops_f32, ops_f64, ops_bf16, ops_f16;

@@ -21,6 +21,8 @@
  *   - statistics, a few numbers per row, are fp32 tensors (dtype_wide() of 16 bits): mean, rstd, lse, top, total, hit;
  *   - dW and db may be fp32 or 16-bit tensors, in any format of the weights.  In fp32 they accumulate as usual.  In 16
  *     bits each call adds its whole sum in fp32 and rounds once, so each microbatch rounds once.
+ *
+ * Backends take a table by ops_for, and device/compute.h calls through the backend; ref/model/ calls a table itself.
  */
 #ifndef ORRERY_OPS_H
 #define ORRERY_OPS_H

@@ -5,6 +5,8 @@
  *   FN(name)      name_f32 or name_f64     REAL_FN(exp)  expf or exp
  *   BLAS(gemm)    cblas_sgemm or dgemm     DATA(X)       X.data as real *
  *   ONCE(text)    text, in the compilation for F32 alone: what a file defines for both formats
+ *
+ * Files of ref/ops/ and ref/optim/ call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_REAL_H
 #define ORRERY_REAL_H

@@ -1,4 +1,5 @@
-/* reduce.h -- sums in a fixed order that vectorise: LANES interleaved partial sums, then added pairwise. */
+/* reduce.h -- sums in a fixed order that vectorise: LANES interleaved partial sums, then added pairwise.  Files of
+ * ref/ops/ and ref/optim/ call these functions.  No function returns an error code. */
 #ifndef ORRERY_REDUCE_H
 #define ORRERY_REDUCE_H
 

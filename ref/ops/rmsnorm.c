@@ -8,6 +8,9 @@
  *           dX  = rstd * (g - xhat * mean_row(g * xhat))
  *           dw += sum_rows(dY * xhat)
  * Rounding  as layernorm: row sums in LANES interleaved partial sums; weight gradients sum rows in order.
+ * Called    ref/ops/ops.def lists the operations.  ref/model/backward.c, ref/model/forward.c and ref/model/latent.c
+ *           call them for one device; devices call each as dev_NAME (device/compute.h).  No function returns an error
+ *           code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

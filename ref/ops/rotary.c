@@ -7,6 +7,8 @@
  * Forward   (x, y) = (x cos - y sin, y cos + x sin)
  * Backward  the rotation back: (dx, dy) = (dx cos + dy sin, dy cos - dx sin)
  * Rounding  elementwise, two products and a sum
+ * Called    ref/ops/ops.def lists the operations.  ref/model/backward.c and ref/model/forward.c call them for one
+ *           device; devices call each as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -25,6 +25,8 @@
  *           sigmoid: dlogits_j = s_j (1 - s_j) ds_j; near: the sum over choices of dm_i m_i (1 of i - softmax_j).
  *           The choice itself has no gradient.
  * Rounding  sums of a row from left to right
+ * Called    ref/ops/ops.def lists the operations.  ref/model/mixture.c calls them for one device; devices call each
+ *           as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

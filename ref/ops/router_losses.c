@@ -11,6 +11,8 @@
  * Backward  dlogits_j += p_j (slope_j - sum_e(slope_e p_e)) + z_slope lse p_j;  the caller passes
  *           slope_e = c E f_e / T and z_slope = 2 c_z / T.  Choices have no gradient.
  * Rounding  rows in order; probabilities in the format, sums over rows in double
+ * Called    ref/ops/ops.def lists the operations.  ref/model/mixture.c calls them for one device; devices call each
+ *           as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

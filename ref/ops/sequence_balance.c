@@ -11,6 +11,8 @@
  * Backward  with g_e = slope f_e / S of the row's sequence: softmax: dlogits_j += s'_j (g_j - sum_e(g_e s'_e));
  *           sigmoid: dlogits_j += s_j (1 - s_j) / (sum of s) (g_j - sum_e(g_e s'_e)).  Choices have no gradient.
  * Rounding  scores in the format, sums over rows in double
+ * Called    ref/ops/ops.def lists the operations.  ref/model/mixture.c calls them for one device; devices call each
+ *           as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -6,6 +6,8 @@
  * Forward   y  = cap tanh(x / cap)
  * Backward  dx = dy (1 - (y / cap)^2): of the result alone
  * Rounding  elementwise
+ * Called    ref/ops/ops.def lists the operations.  ref/model/backward.c and ref/model/forward.c call them for one
+ *           device; devices call each as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/soft_cap.h"

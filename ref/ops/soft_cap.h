@@ -1,4 +1,5 @@
-/* soft_cap.h -- the soft cap of a number, and its derivative, for soft_cap.c and attention. */
+/* soft_cap.h -- the soft cap of a number, and its derivative, for soft_cap.c and attention.  attention_rows.c and
+ * attention_scores.c call these functions.  No function returns an error code. */
 #ifndef ORRERY_OPS_SOFT_CAP_H
 #define ORRERY_OPS_SOFT_CAP_H
 

@@ -5,6 +5,8 @@
  * Forward   r = max(x, 0);  y = r^2;  a NaN stays a NaN
  * Backward  dx = dy 2 r
  * Rounding  elementwise; one product each way, as doubling is exact
+ * Called    ref/ops/ops.def lists the operations.  ref/model/backward.c and ref/model/forward.c call them for one
+ *           device; devices call each as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/reduce.h"

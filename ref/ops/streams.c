@@ -9,6 +9,8 @@
  * Backward  dh_i = w_i dy,  dlogits_i = (1-eps) p_i (g_i - sum_j(p_j g_j)),  g_i = dy . h_i
  * Silu      y = x s,  s = 1/(1 + e^(-x));  dx = dy s (1 + x (1-s)),  1-s = 1/(1 + e^x)
  * Rounding  streams, and the columns of a dot product, in order
+ * Called    ref/ops/ops.def lists the operations.  ref/model/streams.c calls them for one device; devices call each
+ *           as dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -7,6 +7,8 @@
  * Rounding  sum_of_squares in double: blocks of BLOCK elements, each in LANES interleaved partial sums, then the blocks
  *           in order.  Squares of fp32 numbers are exact in double.  scale rounds a to the format, then each product
  *           once.
+ * Called    ref/ops/ops.def lists the operations.  Files of ref/model/ call them for one device; devices call each as
+ *           dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

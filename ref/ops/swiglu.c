@@ -5,6 +5,8 @@
  * Forward   y  = silu(g) u,  silu(g) = g s,  s = 1/(1 + e^(-g))
  * Backward  dg = dy u s (1 + g (1-s)),  1-s = 1/(1 + e^g);   du = dy g s
  * Rounding  elementwise
+ * Called    ref/ops/ops.def lists the operations.  Files of ref/model/ call them for one device; devices call each as
+ *           dev_NAME (device/compute.h).  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"

@@ -1,4 +1,5 @@
-/* The table of operations in one format. */
+/* The table of operations in one format.  ref/ops/ops.c picks this table by a device's format; backends call
+ * operations through the table.  No function returns an error code. */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"
 

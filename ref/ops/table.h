@@ -1,4 +1,5 @@
-/* table.h -- prototypes of all operations in the format being compiled, and their table. */
+/* table.h -- prototypes of all operations in the format being compiled, and their table.  Files of ref/ops/ call
+ * these functions.  No function returns an error code. */
 #ifndef ORRERY_OPS_TABLE_H
 #define ORRERY_OPS_TABLE_H
 

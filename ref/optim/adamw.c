@@ -6,6 +6,8 @@
  *          m  = beta1 m + (1 - beta1) g'
  *          v  = beta2 v + (1 - beta2) g'^2
  *          w  = w - lr/(1 - beta1^t) * m / (sqrt(v)/sqrt(1 - beta2^t) + eps)
+ * Called   registry.h lists the optimizer; ref/optim/optimizer.c calls its step in the format of the weights.  No
+ *          function returns an error code.
  * Released code differs in where weights decay, where eps stands, and in what the factors are computed: conventions.h.
  * All of that is in the factors (factors.c).
  */

@@ -1,6 +1,7 @@
 /* factors.c -- the factors of a step of AdamW, SGD or momentum, by the conventions.
  *
- * adamw.c, sgd.c, the CUDA backend and check/recompute/ use them, so that all step with the same numbers.
+ * adamw.c, sgd.c, the CUDA backend and check/recompute/ use them, so that all step with the same numbers.  No
+ * function returns an error code.
  */
 #include "ref/optim/factors.h"
 #include <math.h>

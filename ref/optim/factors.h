@@ -1,6 +1,7 @@
 /* factors.h -- what the steps of adamw, sgd and momentum multiply by, with all conventions in them (conventions.h).
  *
- * adamw.c, sgd.c, the CUDA backend and check/recompute/ compute with these factors.
+ * adamw.c, sgd.c, the CUDA backend and check/recompute/ compute with these factors.  No function returns an error
+ * code.
  */
 #ifndef ORRERY_FACTORS_H
 #define ORRERY_FACTORS_H

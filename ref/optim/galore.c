@@ -1,4 +1,5 @@
-/* galore.c -- shapes and the computation of P.  The arithmetic of a step, once per format, is in galore_step.c.
+/* galore.c -- finds the shapes of projected states, and computes the projection P.  The arithmetic of a step, once
+ * per format, is in galore_step.c.
  *
  * schemes/data/, device/ and verify/reference/ call this file. galore_refresh returns ERR_CHECK if LAPACK fails;
  * nothing else can fail.

@@ -24,6 +24,7 @@
  *         golden/make_galore.py runs that code.  J. Zhao et al., "GaLore: memory-efficient LLM training by gradient
  *         low-rank projection", arXiv:2403.03507; A. Das, "Natural GaLore: accelerating GaLore for memory-efficient LLM
  *         training and fine-tuning", arXiv:2410.16029
+ * Called  Files of ref/optim/, schemes/data/stages/, verify/reference/ and verify/cases/ call these functions.
  * Differs from that code:
  *         - there, LAPACK decides the sign of a singular vector; moments are kept from one P to the next, so the sign
  *           matters.  Here the vector's element with the largest magnitude is positive.

@@ -12,6 +12,7 @@
  *          A gradient that is not finite makes its moments 0 and leaves its weight, where moments are codes
  * Memory   a byte a number and a factor a block, dynamic_code.h; factors have the masters' format.  Of fewer than
  *          GALORE_CODED_FROM numbers, the numbers.  Both are bytes, U8, in the state's tensor
+ * Errors   none
  */
 #include "ref/numeric/dynamic_code.h"
 #include "ref/ops/real.h"

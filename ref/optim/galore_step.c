@@ -7,6 +7,8 @@
  *          N = m / (sqrt(v) + eps)
  *          W = W - A rate P N,  rate = lr sqrt(1 - beta2^t) / (1 - beta1^t);  without a projection  W = W - rate N
  *          W = W - lr decay W
+ * Called   verify/reference/reference_low_rank.c, galore.c and galore_parts.c call these functions.  No function
+ *          returns an error code.
  * With moments as codes (conventions.h) the authors' adamw8bit.py: galore_codes.c
  */
 #include "ref/ops/gemm.h"

@@ -10,6 +10,8 @@
  *
  * Source  P. Micikevicius et al., "Mixed precision training", arXiv:1710.03740, section 3.2, for scaling and for
  *         skipping the step; growing, backing off and their usual numbers are those of torch.cuda.amp.GradScaler.
+ * Called  Files of plan/, cli/, model/, verify/ and other rooms call these functions.  No function returns an error
+ *         code.
  */
 #ifndef ORRERY_LOSS_SCALE_H
 #define ORRERY_LOSS_SCALE_H

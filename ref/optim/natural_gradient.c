@@ -7,6 +7,7 @@
  *          b r, and, unlike with Woodbury's identity, there is no cancellation with R.  Solved by Cholesky's method:
  *          the matrix is symmetric and positive definite.  Sums in double.  Unused rows are 0 and change nothing.  The
  *          result is not linear in R: reduce R over the devices first.
+ * Called   galore_step.c calls natural_gradient().  No function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/reduce.h"

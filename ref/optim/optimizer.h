@@ -1,4 +1,5 @@
-/* optimizer.h -- optimizers.  They work element by element, so that any shard of a tensor can be stepped alone.
+/* optimizer.h -- the table of optimizers, their steps and what they keep for each parameter.  They work element by
+ * element, so that any shard of a tensor can be stepped alone.
  *
  * Devices, ref/model, ref/golden and verify/ step with these functions; options and plans look optimizers up by name.
  */

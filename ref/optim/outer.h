@@ -15,6 +15,8 @@
  * Source  S. U. Stich, "Local SGD converges fast and communicates little", arXiv:1805.09767, algorithm 1;
  *         A. Douillard et al., "DiLoCo: distributed low-communication training of language models", arXiv:2311.08105,
  *         algorithm 1
+ * Called  Files of schemes/, run/, verify/, model/ and other rooms call these functions.  No function returns an
+ *         error code.
  */
 #ifndef ORRERY_OUTER_H
 #define ORRERY_OUTER_H

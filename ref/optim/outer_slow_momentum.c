@@ -5,6 +5,7 @@
  * Step    m      = momentum m + g / rate
  *         anchor = anchor - lr rate m                 rate: the inner one, as the released code has it of the round's
  *                                                     last step
+ * Called  schemes/data/registered/slowmo.c uses the rule; ref/optim/outer.c calls it for the one-device run.
  */
 #include "ref/optim/outer.h"
 

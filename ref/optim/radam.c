@@ -11,6 +11,8 @@
  *          w  = w - lr/(1 - beta1^t) * m                                               where l <= 5
  *          w  = w - lr/(1 - beta1^t) * m * r * sqrt(1 - beta2^t) / (sqrt(v) + eps)     else
  *          r  = sqrt((l - 4) (l - 2) a / ((a - 4) (a - 2) l))
+ * Called   registry.h lists the optimizer; ref/optim/optimizer.c calls its step in the format of the weights.  No
+ *          function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/reduce.h"

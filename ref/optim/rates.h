@@ -9,7 +9,8 @@
  *   wsd-cosine, wsd-sqrt                   the same with (1 + cos(pi x)) / 2 and 1 - sqrt(x)
  *
  * Sources: cosine: I. Loshchilov, F. Hutter, arXiv:1608.03983, section 3; wsd: S. Hu et al., MiniCPM, arXiv:2404.06395,
- * section 4; 1 - sqrt(x): A. Haegele et al., arXiv:2405.18392, section 3.
+ * section 4; 1 - sqrt(x): A. Haegele et al., arXiv:2405.18392, section 3.  Files of cli/golden/, cli/train/options/,
+ * run/ and run/words/ call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_RATES_H
 #define ORRERY_RATES_H

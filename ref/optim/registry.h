@@ -1,7 +1,7 @@
-/* registry.h -- every optimizer.  A new one needs one line here; its file has the entry and the step.
+/* registry.h -- lists every optimizer.  A new one needs one line here; its file has the entry and the step.
  *
  * optimizer.c makes the list; files with a step include this file, and so does the CUDA backend, which knows some
- * optimizers by their steps.
+ * optimizers by their steps.  No function returns an error code.
  */
 #ifndef ORRERY_OPTIM_REGISTRY_H
 #define ORRERY_OPTIM_REGISTRY_H

@@ -6,6 +6,8 @@
  * Step     g' = g * gradient_scale            (with coupled decay: + decay * w)
  *          b  = momentum b + g'               (plain: b = g', no state)
  *          w  = w - lr * decay * w - lr * b   (with coupled decay: w - lr * b)
+ * Called   registry.h lists the optimizers; ref/optim/optimizer.c calls their step in the format of the weights.  No
+ *          function returns an error code.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/reduce.h"

@@ -1,6 +1,7 @@
 /* table.h -- prototypes of GaLore's functions, one per number format.
  *
- * GaLore's files in this folder, and their tests, include this file.
+ * GaLore's files in this folder, and their tests, include this file.  galore.c calls these functions.  No function
+ * returns an error code.
  */
 #ifndef ORRERY_OPTIM_TABLE_H
 #define ORRERY_OPTIM_TABLE_H

@@ -6,6 +6,7 @@
  *         of all columns, E and those without computation, or K_e / (k E), if a token is to have K_e of k such experts
  *         by sign: bias_e += speed sign(a c - c_e);  by share: bias_e += speed (a - c_e / c)
  *         The biases of experts without computation stay: the others decide how many choices are left to them
+ * Called  model/mixture.c and ref/model/mixture.c call router_move_bias().  No function returns an error code.
  */
 #include "ref/routers/router.h"
 

@@ -1,6 +1,5 @@
 /* router, group-limited: experts in groups, as they lie on devices; a token goes to experts of a few groups, and so to
- * a few devices.
- */
+ * a few devices.  registry.c lists the router; ref/ops/route.c chooses by its rule. */
 #include "ref/routers/router.h"
 
 const struct router router_group_limited = {

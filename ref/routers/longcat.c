@@ -1,6 +1,5 @@
 /* router, longcat: probabilities that a bias corrects, for the choice alone.  The speed of the bias is not published;
- * this one is ours.
- */
+ * this one is ours.  registry.c lists the router; ref/ops/route.c chooses by its rule. */
 #include "ref/routers/router.h"
 
 const struct router router_longcat = {

@@ -1,4 +1,5 @@
-/* router, noaux-tc: a bias for each expert, which only the choice sees, balances the load instead of a loss. */
+/* router, noaux-tc: a bias for each expert, which only the choice sees, balances the load instead of a loss.
+ * registry.c lists the router; ref/ops/route.c chooses by its rule. */
 #include "ref/routers/router.h"
 
 const struct router router_noaux_tc = {

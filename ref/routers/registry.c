@@ -1,7 +1,7 @@
 /* registry.c -- the list of routers, fitted to a mixture's experts, and the check of a rule.
  *
- * cli/train/options/, ref/model/config.c and verify/cases/ call this file.  Errors are ERR_USAGE for an unknown name
- * and ERR_PLAN for a rule that cannot be.
+ * run/words/take_model.c, ref/model/config.c and verify/cases/ call this file.  Errors are ERR_USAGE for an unknown
+ * name and ERR_PLAN for a rule that cannot be.
  */
 #include "ref/routers/router.h"
 #include "ref/io/options.h"

@@ -1,4 +1,5 @@
-/* router, sigmoid: each expert's score is its own; experts do not compete for weight. */
+/* router, sigmoid: each expert's score is its own; experts do not compete for weight.  registry.c lists the router;
+ * ref/ops/route.c chooses by its rule. */
 #include "ref/routers/router.h"
 
 const struct router router_sigmoid = {

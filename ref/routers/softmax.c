@@ -1,4 +1,5 @@
-/* router, softmax: the softmax over all experts, before the choice; the weights of the chosen are not divided again. */
+/* router, softmax: the softmax over all experts, before the choice; the weights of the chosen are not divided again.
+ * registry.c lists the router; ref/ops/route.c chooses by its rule. */
 #include "ref/routers/router.h"
 
 const struct router router_softmax = {

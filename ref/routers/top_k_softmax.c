@@ -1,7 +1,7 @@
 /* router, top-k-softmax: the softmax over the chosen alone.
  *
  * This equals a softmax over all experts before the choice whose chosen entries are divided by their sum, as
- * norm_topk_prob of Qwen3's mixtures means.
+ * norm_topk_prob of Qwen3's mixtures means.  registry.c lists the router; ref/ops/route.c chooses by its rule.
  */
 #include "ref/routers/router.h"
 

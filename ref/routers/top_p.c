@@ -2,7 +2,8 @@
  * less sure; null experts (--zero-experts) can be chosen too, and return 0.
  *
  * The weights are those of the released code: choice by choice, the probability among those experts that are nearly as
- * good, which is 1 where no other is, divided by their sum.
+ * good, which is 1 where no other is, divided by their sum.  registry.c lists the router; ref/ops/route.c chooses by
+ * its rule.
  */
 #include "ref/routers/router.h"
 

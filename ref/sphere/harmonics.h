@@ -1,6 +1,7 @@
 /* harmonics.h -- the real spherical harmonic transform and its inverse, forward and backward.
  *
  * Source  torch-harmonics (NVIDIA), RealSHT and InverseRealSHT, norm "ortho" with the Condon-Shortley phase
+ * Called  schemes/spatial/transforms.c and verify/cases/spatial.c call these functions.
  *
  *     analysis    c[l][m] = 2 pi / nlon  sum_k w_k P_l^m(cos theta_k)  sum_j x[k][j] exp(-2 pi i m j / nlon)
  *     synthesis   x[k][j] = Re sum_m s_m  sum_l P_l^m(cos theta_k) c[l][m] exp(2 pi i m j / nlon);  s_m is 1 for m = 0

@@ -1,5 +1,5 @@
 /* classes.h -- classes of characters, as Oniguruma has them in tokenizers 0.23.3.
- * Made by golden/make_tokenizers.py. */
+ * Made by golden/make_tokenizers.py.  ref/text/patterns.c includes these tables. */
 #ifndef ORRERY_CLASSES_H
 #define ORRERY_CLASSES_H
 

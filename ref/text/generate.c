@@ -1,7 +1,7 @@
 /* generate.c -- draws tokens after a prompt, and shows them as text.
  *
- * cli/sample.c and run/sample.c call this file.  Errors are those of the model, ERR_DIVERGED of sampling,
- * ERR_USAGE of the tokenizer, and ERR_MEMORY.
+ * run/speaker.c and run/sample.c call this file.  Errors are those of the model, ERR_DIVERGED of sampling, ERR_USAGE
+ * of the tokenizer, and ERR_MEMORY.
  */
 #include "ref/text/generate.h"
 #include "ref/io/plain.h"

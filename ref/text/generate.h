@@ -1,6 +1,6 @@
 /* generate.h -- a model goes on with tokens, one after the other, and text shows them as they come.
  *
- * cli/sample.c and run/sample.c call this file.
+ * run/speaker.c and run/sample.c call this file.
  */
 #ifndef ORRERY_GENERATE_H
 #define ORRERY_GENERATE_H

@@ -5,7 +5,7 @@
  * token, as sentencepiece makes them (Llama 2, Mistral, Gemma).  Others, also normalizers and splitters, are refused by
  * name.
  *
- * cli/tokenize.c, cli/sample.c and train/data/ call this file.
+ * cli/tokenize.c, run/speaker.c, generate.c and train/data/ call this file.
  */
 #ifndef ORRERY_TOKENIZER_H
 #define ORRERY_TOKENIZER_H

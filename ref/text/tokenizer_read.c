@@ -1,4 +1,4 @@
-/* tokenizer_read.c -- the parts of a tokenizer.json.
+/* tokenizer_read.c -- reads a tokenizer.json into the parts of a tokenizer.
  *
  * tokenizer_open calls tokenizer_read.  Errors are ERR_FORMAT, which names the part that is wrong or not supported,
  * and ERR_MEMORY.  What was read before an error belongs to the tokenizer, which tokenizer_close frees.

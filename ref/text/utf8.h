@@ -1,4 +1,4 @@
-/* utf8.h -- characters of UTF-8.
+/* utf8.h -- reads, writes and repairs characters of UTF-8.
  *
  * The files of ref/text/ call this file.  Nothing here allocates or fails.
  */

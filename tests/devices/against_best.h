@@ -3,6 +3,8 @@
  * A test program that sweeps takes names of clusters, and then sweeps those alone:
  *
  *     build/tests/devices/test_segments toy h100-node
+ *
+ * test_auto_clusters.c and test_segments.c include this file.  A choice too far from the best fails the test.
  */
 #ifndef TESTS_AGAINST_BEST_H
 #define TESTS_AGAINST_BEST_H

@@ -1,6 +1,5 @@
 /* attending.h -- one call of an attention scheme on the devices of a test, without a model: what it sends, how long it
- * takes, and what it returns.
- */
+ * takes, and what it returns.  test_allgather_kv.c, test_rsa.c and test_tokenring.c call these functions. */
 #ifndef TESTS_ATTENDING_H
 #define TESTS_ATTENDING_H
 

@@ -3,7 +3,8 @@
  *
  * Inputs are small integers that depend only on (device, index), so every sum is exact in any order, every device knows
  * the right answer without asking, and results are compared with ==.  The group lists the devices in reverse, so that
- * an algorithm that confuses world ranks with members fails.  ONLY=allreduce/ring runs that algorithm alone.
+ * an algorithm that confuses world ranks with members fails.  ONLY=allreduce/ring runs that algorithm alone.  Tests
+ * in tests/devices/ call these functions.
  */
 #ifndef TESTS_COLLECTIVE_DEVICES_H
 #define TESTS_COLLECTIVE_DEVICES_H

@@ -1,4 +1,5 @@
-/* counted.h -- what a device sends and holds in one step of a plan, by its counters. */
+/* counted.h -- what a device sends and holds in one step of a plan, by its counters.  test_buff.c,
+ * test_context_tensor.c and test_parscale.c include this file.  An error fails the test. */
 #ifndef TESTS_COUNTED_H
 #define TESTS_COUNTED_H
 

@@ -8,6 +8,8 @@
  *     open_engine((struct data_request){ .scheme = "zero3" });
  *     step_of(2);
  *     close_engine();
+ *
+ * Tests of devices include this file, such as test_shards.c.  An error fails the test.
  */
 #ifndef ORRERY_ENGINE_H
 #define ORRERY_ENGINE_H

@@ -1,5 +1,6 @@
 /* exact_linear.h -- one linear layer under a tensor scheme, on numbers whose sums are exact in any order: Y, dX and dW
- * are those of one device, bit for bit, and messages, bytes and additions those of the scheme's cost function. */
+ * are those of one device, bit for bit, and messages, bytes and additions those of the scheme's cost function.
+ * test_tensor_exact.c and test_tensor_sbp.c include this file.  A wrong number fails the test. */
 #ifndef ORRERY_TESTS_EXACT_LINEAR_H
 #define ORRERY_TESTS_EXACT_LINEAR_H
 

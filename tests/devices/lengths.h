@@ -1,4 +1,5 @@
-/* lengths.h -- lengths of samples with a long tail, for tests of attention schemes that plan by lengths. */
+/* lengths.h -- lengths of samples with a long tail, for tests of attention schemes that plan by lengths.  Tests in
+ * tests/devices/ call these functions.  No function returns an error code. */
 #ifndef TESTS_LENGTHS_H
 #define TESTS_LENGTHS_H
 

@@ -3,6 +3,8 @@
  *     static enum error_code send(struct comm *c, void *asked, struct error *e) { .. c->rank, c->device->clock .. }
  *     const struct crew_job j = { "count", F32, &cluster, send, &asked };
  *     crew_run(8, be_device, &j, &err);
+ *
+ * Tests in tests/devices/ call these functions.
  */
 #ifndef TESTS_ON_CREW_H
 #define TESTS_ON_CREW_H

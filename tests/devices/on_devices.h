@@ -3,7 +3,8 @@
  *     static void test_x(void **state) { ... device, comm ... }
  *     const struct CMUnitTest tests[] = { ON_DEVICES(test_x) };
  *
- * Devices compute in fp64 and have no clock, unless DEVICE_FORMAT and DEVICE_CLUSTER are defined before.
+ * Devices compute in fp64 and have no clock, unless DEVICE_FORMAT and DEVICE_CLUSTER are defined before.  Tests of
+ * tests/devices/ include this file.  A device that cannot be opened fails the test.
  */
 #ifndef ORRERY_ON_DEVICES_H
 #define ORRERY_ON_DEVICES_H

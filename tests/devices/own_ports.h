@@ -1,5 +1,6 @@
 /* own_ports.h -- when devices would be done if each message had ports of its own: what neither a clock nor a replay can
- * be below.  From their events, without a clock or a replay; for clusters of one level. */
+ * be below.  From their events, without a clock or a replay; for clusters of one level.  test_contention.c calls
+ * these functions.  No function returns an error code. */
 #ifndef TESTS_OWN_PORTS_H
 #define TESTS_OWN_PORTS_H
 

@@ -1,4 +1,5 @@
-/* planning.h -- plans of an attention scheme for given lengths, without devices: what tests of planners share. */
+/* planning.h -- plans of an attention scheme for given lengths, without devices: what tests of planners share.  Tests
+ * of planners in tests/devices/ include this file.  A plan that cannot be made fails the test. */
 #ifndef ORRERY_TEST_PLANNING_H
 #define ORRERY_TEST_PLANNING_H
 

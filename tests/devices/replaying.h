@@ -1,5 +1,6 @@
 /* replaying.h -- for tests of replay: the one-device model of a golden file's shape is the program under test.  An
- * observer keeps its tensors, and may make an error in one of them, with which the program then goes on. */
+ * observer keeps its tensors, and may make an error in one of them, with which the program then goes on.
+ * test_mistakes.c, test_replay.c and test_replay_models.c call these functions. */
 #ifndef TESTS_REPLAYING_H
 #define TESTS_REPLAYING_H
 

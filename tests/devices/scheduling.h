@@ -1,4 +1,5 @@
-/* scheduling.h -- a schedule that is made, proven and timed, for the tests of schedules. */
+/* scheduling.h -- a schedule that is made, proven and timed, for the tests of schedules.  test_schedule.c,
+ * test_schedule_claims.c and test_schedule_faults.c call these functions. */
 #ifndef TESTS_SCHEDULING_H
 #define TESTS_SCHEDULING_H
 

@@ -1,5 +1,5 @@
 /* step_run.h -- the program under test of test_steps.c and test_clipping.c: our own run of a golden file's model, with
- * the tensors of every step, of which single ones are changed. */
+ * the tensors of every step, of which single ones are changed.  A wrong result fails the test. */
 #ifndef ORRERY_STEP_RUN_H
 #define ORRERY_STEP_RUN_H
 

@@ -1,5 +1,5 @@
 /* tokens.h -- numbers that depend on a token, not on the device that has it; and a device's rows beside those of all.
- */
+ * test_dcp_masks.c and test_zeppelin_devices.c call these functions.  No function returns an error code. */
 #ifndef TESTS_TOKENS_H
 #define TESTS_TOKENS_H
 

@@ -1,4 +1,5 @@
-/* trained.h -- a plan that trains as one device does, or the test fails and says which. */
+/* trained.h -- a plan that trains as one device does, or the test fails and says which.  Tests in tests/devices/ call
+ * these functions. */
 #ifndef TESTS_TRAINED_H
 #define TESTS_TRAINED_H
 

@@ -1,4 +1,5 @@
-/* feed.h -- a fuzzer's corpus as an ordinary test: what fuzz.h includes where there is no fuzzer. */
+/* feed.h -- a fuzzer's corpus as an ordinary test: what fuzz.h includes where there is no fuzzer.  fuzz.h includes
+ * this file where there is no fuzzer.  An input that ends badly or too late fails the test. */
 #ifndef ORRERY_FEED_H
 #define ORRERY_FEED_H
 

@@ -5,7 +5,8 @@
  *
  * Built as a test (make test), the program gives `try` every file of tests/fuzz/corpus/schedule, and each of them cut
  * short and with bytes changed.  Built with FUZZING defined (make fuzz) it is the entry of libFuzzer, which looks for
- * inputs of its own.  An input that once did harm is kept in the corpus.
+ * inputs of its own.  An input that once did harm is kept in the corpus.  Tests in tests/fuzz/ call these functions.
+ * No function returns an error code.
  */
 #ifndef ORRERY_FUZZ_H
 #define ORRERY_FUZZ_H

@@ -1,6 +1,6 @@
 /* attention_naive.h -- attention by loops over all pairs of tokens of each head, in numbers that carry their error:
  * what the operation is compared with, whole, merged from parts or with stored scores (then there is no lse).
- */
+ * test_ops_attention.c and test_ops_attention_part.c call these functions. */
 #ifndef ORRERY_ATTENTION_NAIVE_H
 #define ORRERY_ATTENTION_NAIVE_H
 

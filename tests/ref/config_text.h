@@ -1,4 +1,5 @@
-/* config_text.h -- a config.json of a few keys: a start such as "{\"model_type\": .." and what a test adds to it. */
+/* config_text.h -- a config.json of a few keys: a start such as "{\"model_type\": .." and what a test adds to it.
+ * Tests of config.json in tests/ref/ call these functions.  A text that must be read and is not fails the test. */
 #ifndef TESTS_CONFIG_TEXT_H
 #define TESTS_CONFIG_TEXT_H
 

@@ -1,4 +1,5 @@
-/* safetensors_model.h -- a small file with a tensor of every kind, for the tests of safetensors. */
+/* safetensors_model.h -- a small file with a tensor of every kind, for the tests of safetensors.  test_safetensors.c,
+ * test_safetensors_hostile.c and test_safetensors_write.c include this file.  An error fails the test. */
 #ifndef TESTS_REF_SAFETENSORS_MODEL_H
 #define TESTS_REF_SAFETENSORS_MODEL_H
 

@@ -1,4 +1,5 @@
-/* scratch.h -- a folder of its own for a test program that needs files. */
+/* scratch.h -- a folder of its own for a test program that needs files.  Tests in tests/ref/ call these functions.
+ * No function returns an error code. */
 #ifndef TESTS_REF_SCRATCH_H
 #define TESTS_REF_SCRATCH_H
 

@@ -3,7 +3,8 @@
  * Every expected value is computed in long double by straightforward loops over `num`, a value with a bound on how far
  * the operation's own result may be from it.  The bounds are not chosen: each elementary step adds what its rounding
  * can do (running error analysis: N. J. Higham, "Accuracy and stability of numerical algorithms", 2nd ed., section
- * 3.3), and a sum of n terms, in whatever order, gamma_(n-1) times the sum of their sizes (section 4.2).
+ * 3.3), and a sum of n terms, in whatever order, gamma_(n-1) times the sum of their sizes (section 4.2).  Tests in
+ * tests/ref/ call these functions.
  */
 #ifndef ORRERY_TEST_OPS_H
 #define ORRERY_TEST_OPS_H

@@ -1,7 +1,8 @@
 /* sums.h -- lesson 01: what sums.c defines.  README.md explains it.
  *
  * All arithmetic in float, but for sum_bound.  A sum of no numbers is 0.  The
- * arrays are only read.
+ * arrays are only read.  The judge calls these functions through calls.c
+ * (`orrery learn`).
  */
 #ifndef SUMS_H
 #define SUMS_H

@@ -1,6 +1,8 @@
 /* check.c -- judges lesson 02.  The student writes messages.c: shift, swap_pairs and running_sum move vectors
  * between W devices.  Each check compares results to the bit, and then bytes, peaks of memory or the virtual time.
- * With `meets` every message waits for its receiver, so that a wrong order deadlocks. */
+ * With `meets` every message waits for its receiver, so that a wrong order deadlocks.
+ * emulated_devices/course/judge.c runs each check in a process of its own; a failed check is a line for the
+ * student. */
 #include "emulated_devices/course/lesson.h"
 #include <string.h>
 

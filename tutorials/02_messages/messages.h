@@ -3,6 +3,7 @@
  * All devices of a group of W call a function together, with the same n and k.
  * A function returns when its device has its result.  Every function works for
  * any W >= 1 and n >= 1, and also if every message waits for its receiver.
+ * The judge calls these functions through calls.c (`orrery learn`).
  */
 #ifndef MESSAGES_H
 #define MESSAGES_H

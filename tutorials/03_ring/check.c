@@ -1,6 +1,7 @@
 /* check.c -- judges lesson 03.  The student writes ring.c: a reduce-scatter, an all-gather and an all-reduce on a
  * ring of W devices.  The variants RING and OWNER say in which direction messages go and which block a device
- * finishes.  Sums are compared to the bit, so the order round the ring matters. */
+ * finishes.  Sums are compared to the bit, so the order round the ring matters.  emulated_devices/course/judge.c runs
+ * each check in a process of its own; a failed check is a line for the student. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>

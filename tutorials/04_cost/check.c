@@ -1,6 +1,7 @@
 /* check.c -- judges lesson 04.  ring_time and other_time are held to what Orrery's own algorithms take on the
  * virtual clock.  The student writes cost.c: two measurements and three formulas.  Links have other latencies and
- * rates in each run.  Numbers are compared with a relative error of 1e-9. */
+ * rates in each run.  Numbers are compared with a relative error of 1e-9.  emulated_devices/course/judge.c runs each
+ * check in a process of its own; a failed check is a line for the student. */
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/course/lesson.h"

@@ -1,7 +1,8 @@
 /* cost.h -- lesson 04: what cost.c defines.  README.md explains it.
  *
  * A message of B bytes takes alpha + B beta.  Times are in picoseconds, beta
- * in picoseconds per byte.
+ * in picoseconds per byte.  The judge calls these functions through calls.c
+ * (`orrery learn`).
  */
 #ifndef COST_H
 #define COST_H

@@ -1,7 +1,8 @@
 /* check.c -- judges lesson 05.  The model's loss is 1/2 (weights - target)^2, so every gradient is known without a
  * backward pass.  The student writes data.c: make_buckets, data_gradients and data_train.  Gradients are computed
  * here in the order that data.h prescribes, and compared to the bit.  Operations take a picosecond each, so times
- * are exact. */
+ * are exact.  emulated_devices/course/judge.c runs each check in a process of its own; a failed check is a line for
+ * the student. */
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"

@@ -4,7 +4,8 @@
  * A device computes its part of the batch in microbatches, one after another.
  * Each has a number of labels: tokens that have to be predicted.  The loss of
  * a batch is the mean over all its labels, on all devices; a microbatch or a
- * device may have none.
+ * device may have none.  The judge calls these functions through calls.c
+ * (`orrery learn`).
  */
 #ifndef ACCUMULATION_H
 #define ACCUMULATION_H

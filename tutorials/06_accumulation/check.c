@@ -1,6 +1,7 @@
 /* check.c -- judges lesson 06.  The student writes accumulation.c: mean_loss, batch_gradient and clip.  Microbatches
  * have different numbers of labels, and some have none: their means are NaN and must not be used.  Results are
- * compared to the bit, but for mean_loss. */
+ * compared to the bit, but for mean_loss.  emulated_devices/course/judge.c runs each check in a process of its own; a
+ * failed check is a line for the student. */
 #include "emulated_devices/course/lesson.h"
 #include <math.h>
 #include <stdio.h>

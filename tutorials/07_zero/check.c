@@ -1,6 +1,7 @@
 /* check.c -- judges lesson 07.  The student writes zero.c: zero_memory, zero1_step and zero3_step.  The whole model
  * is trained here on one device, with the same roundings.  Every block is compared to the bit, and bytes of all
- * devices together with the paper's. */
+ * devices together with the paper's.  emulated_devices/course/judge.c runs each check in a process of its own; a
+ * failed check is a line for the student. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>

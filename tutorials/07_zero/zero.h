@@ -2,7 +2,8 @@
  *
  * W devices train copies of one model, as in lesson 05; now they share what
  * each of them would have.  A vector of n numbers is shared in blocks: device
- * r has block_of(n, W, r), which may be empty.
+ * r has block_of(n, W, r), which may be empty.  The judge calls these
+ * functions through calls.c (`orrery learn`).
  */
 #ifndef ZERO_H
 #define ZERO_H

@@ -1,6 +1,8 @@
 /* check.c -- judges lesson 08.  The student writes tensor.c: cuts of matrices, and the forward and backward pass of
  * two matrices on W devices.  Everything is computed here for each device, added in the order of ranks, and
- * compared to the bit.  The variants LAYOUT and BIAS change who has which column, and where b is added. */
+ * compared to the bit.  The variants LAYOUT and BIAS change who has which column, and where b is added.
+ * emulated_devices/course/judge.c runs each check in a process of its own; a failed check is a line for the
+ * student. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>

@@ -4,7 +4,8 @@
  * Where n columns, rows or heads are shared by W devices, {LAYOUT: device r
  * has block_of(n, W, r) of them|they are dealt like cards: device r has
  * numbers r, r + W, r + 2W, ..}.  n need not be a multiple of W; with n < W
- * some devices have none.
+ * some devices have none.  The judge calls these functions through calls.c
+ * (`orrery learn`).
  */
 #ifndef TENSOR_H
 #define TENSOR_H

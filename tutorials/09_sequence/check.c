@@ -1,6 +1,8 @@
 /* check.c -- judges lesson 09.  The student writes sequence.c: gather_tokens, reduce_tokens, and both passes of a
  * layer with sequence parallelism.  Tokens [T, D] are cut in blocks over W devices.  The variant ROWS changes which
- * block a device has, NEXT the order of additions.  KEEP says what is gathered again. */
+ * block a device has, NEXT the order of additions.  KEEP says what is gathered again.
+ * emulated_devices/course/judge.c runs each check in a process of its own; a failed check is a line for the
+ * student. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>

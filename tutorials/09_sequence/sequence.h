@@ -8,7 +8,8 @@
  * All devices call a function together.  There are T tokens, each a row of D
  * numbers.  Between pairs of matrices the tokens are shared: device r has
  * those of {ROWS: block_of(T, W, r)|block_of(T, W, W - 1 - r)}, or none.
- * Every function works also if every message waits for its receiver.
+ * Every function works also if every message waits for its receiver.  The
+ * judge calls these functions through calls.c (`orrery learn`).
  */
 #ifndef SEQUENCE_H
 #define SEQUENCE_H

@@ -1,6 +1,7 @@
 /* check.c -- judges lesson 10.  The student writes vocabulary.c: the largest logit of each row, and the mean cross
  * entropy with its gradient.  Logits [T, V] are cut by columns over W devices.  Losses and gradients are compared
- * with sums in double, within a bound of their roundings. */
+ * with sums in double, within a bound of their roundings.  emulated_devices/course/judge.c runs each check in a
+ * process of its own; a failed check is a line for the student. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>

@@ -1,6 +1,7 @@
 /* check.c -- judges lesson 11.  The student writes schedules.txt, five pipeline schedules as text.  No student's
  * code runs: the text is read by schedule_file.h, and time and memory are computed from its actions.  Hidden inputs
- * are other durations of forwards and backwards. */
+ * are other durations of forwards and backwards.  emulated_devices/course/judge.c runs each check in a process of its
+ * own; a failed check is a line for the student. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"

@@ -1,6 +1,8 @@
 /* check.c -- judges lesson 12.  The student writes context.c: a cut of tokens, attention block by block, a ring of
  * keys and values, and all-to-alls of heads.  Results are compared with attention in double, within a bound of
- * roundings in fp32.  The variants CUT and RING change the cut and the ring's direction. */
+ * roundings in fp32.  The variants CUT and RING change the cut and the ring's direction.
+ * emulated_devices/course/judge.c runs each check in a process of its own; a failed check is a line for the
+ * student. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>

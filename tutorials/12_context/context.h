@@ -2,7 +2,8 @@
  *
  * A text of S tokens is shared by W devices, at most 8.  A query of token t
  * sees the keys of tokens 0 .. t: attention is causal.  A query, a key and a
- * value have A numbers each.
+ * value have A numbers each.  The judge calls these functions through calls.c
+ * (`orrery learn`).
  */
 #ifndef CONTEXT_H
 #define CONTEXT_H

@@ -1,6 +1,8 @@
 /* check.c -- judges lesson 13.  The student writes experts.c: a router, a plan of rows, and both passes of experts
  * on W devices.  Rows travel by all_to_all; results are compared to the bit.  The variants TIE, WEIGHTS and DROP
- * change the choice between equal logits, the weights, and which choices are dropped. */
+ * change the choice between equal logits, the weights, and which choices are dropped.
+ * emulated_devices/course/judge.c runs each check in a process of its own; a failed check is a line for the
+ * student. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>

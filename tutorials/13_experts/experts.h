@@ -4,7 +4,8 @@
  * numbers; others may have more, or none.  There are E experts, and each token
  * goes to k of them: its choices.  Device r has the experts of block_of(E, W,
  * r), which may be none.  Choices of a device are numbered: choice i belongs
- * to token i / k.
+ * to token i / k.  The judge calls these functions through calls.c (`orrery
+ * learn`).
  */
 #ifndef EXPERTS_H
 #define EXPERTS_H

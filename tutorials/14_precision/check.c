@@ -1,6 +1,7 @@
 /* check.c -- judges lesson 14.  The student writes precision.c: rounding to bf16 and fp16, an all-reduce of 16-bit
  * numbers, and a step with loss scaling.  Roundings are compared bit by bit with ref/numeric/float16.h.  The step is
- * compared with masters, momentum and weights of a run on one device. */
+ * compared with masters, momentum and weights of a run on one device.  emulated_devices/course/judge.c runs each
+ * check in a process of its own; a failed check is a line for the student. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/numeric/float16.h"

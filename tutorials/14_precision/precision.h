@@ -6,6 +6,8 @@
  *            exponent   fraction   largest    smallest normal   smallest
  *     bf16   8 bits     7 bits     3.39e38    2^-126            2^-133
  *     fp16   5 bits     10 bits    65504      2^-14             2^-24
+ *
+ * The judge calls these functions through calls.c (`orrery learn`).
  */
 #ifndef PRECISION_H
 #define PRECISION_H

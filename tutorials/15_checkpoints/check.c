@@ -1,6 +1,7 @@
 /* check.c -- judges lesson 15.  The student writes checkpoints.c: which numbers a device has, a plan of reads, and
  * saving that survives a crash.  Reads are followed here one by one, and the disk is simulated from a log of
- * operations.  No file is written. */
+ * operations.  No file is written.  emulated_devices/course/judge.c runs each check in a process of its own; a failed
+ * check is a line for the student. */
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/io/figures.h"

@@ -1,6 +1,8 @@
 /* check.c -- judges lesson 17.  The student writes plan.txt with three plans for 64 devices.  No student's code
  * runs: emulated_devices/course/command.h runs orrery plan with the student's flags in a cage, and findings.h
- * reads its JSON.  Times are milliseconds of the virtual step, memories GiB of the fullest device. */
+ * reads its JSON.  Times are milliseconds of the virtual step, memories GiB of the fullest device.
+ * emulated_devices/course/judge.c runs each check in a process of its own; a failed check is a line for the
+ * student. */
 #include "emulated_devices/course/findings.h"
 #include "ref/io/figures.h"
 #include <stdio.h>

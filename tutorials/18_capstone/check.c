@@ -1,6 +1,7 @@
 /* check.c -- judges lesson 18.  The student writes capstone.txt: flags of one run on 8 devices.  command.h runs
  * orrery plan and train in a cage with these flags.  The run must equal one device, keep within its memory, and be
- * fast. */
+ * fast.  emulated_devices/course/judge.c runs each check in a process of its own; a failed check is a line for the
+ * student. */
 #include "emulated_devices/course/findings.h"
 #include "ref/io/figures.h"
 #include <stdio.h>

@@ -1,6 +1,8 @@
 /* check.c -- judges lesson 19.  Kernels run on this machine's cores (course/kernel.h).  The student writes scan.cu:
  * prefix sums of one block, then of all blocks.  Threads are scheduled in several orders, and the judge watches
- * reads and writes for races.  Sums of whole numbers are exact, so every order must give the same bits. */
+ * reads and writes for races.  Sums of whole numbers are exact, so every order must give the same bits.
+ * emulated_devices/course/judge.c runs each check in a process of its own; a failed check is a line for the
+ * student. */
 #include "emulated_devices/course/kernel.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,8 @@
  * threads>>>(arguments..); one launch has ended before the next begins.
  *
  * A prefix sum: y[i] is the sum of x from the {END: first|last} number to
- * number i, {OWN: itself included|without itself}.
+ * number i, {OWN: itself included|without itself}.  calls.cu calls the
+ * functions for the judge (`orrery learn`).
  */
 #ifndef SCAN_H
 #define SCAN_H

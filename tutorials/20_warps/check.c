@@ -1,6 +1,7 @@
 /* check.c -- judges lesson 20.  Kernels run on this machine's cores (course/kernel.h).  The student writes warps.cu:
  * sums of rows and a softmax, with a warp of 32 lanes for a row.  Sums must have the prescribed bits, a softmax its
- * bound.  Threads run in several orders, and the judge watches accesses. */
+ * bound.  Threads run in several orders, and the judge watches accesses.  emulated_devices/course/judge.c runs each
+ * check in a process of its own; a failed check is a line for the student. */
 #include "emulated_devices/course/kernel.h"
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,8 @@
  * numbers, 0 <= rows <= 100, 1 <= cols <= 300.  A row is one warp's: WARPS
  * warps of 32 lanes in a block.  Lane l takes columns l, l + 32, l + 64, .. in
  * this order; then the lanes are put together by shuffles:
- * by {TREE: 16, 8, 4, 2, 1|1, 2, 4, 8, 16}.  So the bits are fixed.
+ * by {TREE: 16, 8, 4, 2, 1|1, 2, 4, 8, 16}.  So the bits are fixed.  calls.cu
+ * calls the functions for the judge (`orrery learn`).
  */
 #ifndef WARPS_H
 #define WARPS_H

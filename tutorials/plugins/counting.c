@@ -4,6 +4,8 @@
  * NULL the host computes, through views.  docs/authors/backends.md.
  *
  *     orrery train --plugin tutorials/plugins/counting.c --backend counting --steps 2 --check ref
+ *
+ * Opening reports ERR_MEMORY; nothing else fails.
  */
 #include "emulated_devices/schemes/plugin.h"
 #include <stdio.h>

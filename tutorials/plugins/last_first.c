@@ -4,6 +4,7 @@
  * Bubble    (P-1)(F+B), of a total of (M+P-1)(F+B), as `gpipe`
  * Memory    M microbatches on every device
  * Rounding  weight gradients are added in the opposite order of all other schedules', so their bits differ.
+ * Errors    ERR_PLAN for sizes out of range, ERR_MEMORY.
  *
  * A template for plug-ins (docs/authors/plugins.md).  A schedule can also be a text file
  * (docs/parallelism/schedules.md).

@@ -8,6 +8,7 @@
  *           adds   n - |b(r)|
  * Memory    one scratch block, ceil(n/P) elements.
  * Rounding  block b is added in the order of devices b, b-1, .., b+1.
+ * Errors    ERR_MEMORY, and ERR_COMM of a message.
  *
  * A template for plug-ins (docs/authors/plugins.md):
  *     orrery verify collectives --devices 5 --plugin mirrored_ring.c

@@ -1,6 +1,7 @@
 /* cage.h -- a process that may ask the system for a few things only, for code of which nothing is known.
  *
- * Whatever else it asks for ends it with SIGSYS; nothing can undo that, in it or in what it starts.
+ * Whatever else it asks for ends it with SIGSYS; nothing can undo that, in it or in what it starts.  worker.c and
+ * kernel.h call this file before a student's code runs.
  */
 #ifndef ORRERY_WORKER_CAGE_H
 #define ORRERY_WORKER_CAGE_H

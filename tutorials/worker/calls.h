@@ -3,7 +3,8 @@
  *     static void call_sum(struct call *c) { c->real = sum(c->buffer[0], c->number[0]); }
  *     const struct callable callables[] = { { "sum", call_sum }, { 0 } };
  *
- * It is compiled into the student's process, and knows nothing that a student should not.
+ * It is compiled into the student's process, and knows nothing that a student should not.  calls.c of each lesson
+ * includes this file; worker.c looks up a function by its name.  No function returns an error code.
  */
 #ifndef COURSE_CALLS_H
 #define COURSE_CALLS_H

@@ -3,7 +3,7 @@
  *
  * argv: the call's number, numbers of the result, then whole numbers for the call.  Standard input: fp32 numbers, all
  * that there are.  Standard output: the count of reports, a line each; a line with the most accesses of a thread; then
- * the result, fp32.  Where no thread can go on there are only reports.
+ * the result, fp32.  Where no thread can go on there are only reports.  No function returns an error code.
  */
 #ifndef ORRERY_WORKER_KERNEL_H
 #define ORRERY_WORKER_KERNEL_H

@@ -3,6 +3,7 @@
  * The process (worker.c) holds the student's code and data.  Whatever it does beside computing it asks for, over one
  * socket: the other side (emulated_devices/course/serve.c) has the device, does it, and counts it.  So code that takes
  * over this process can ask for other things, but it cannot change what has been counted, nor see what is expected.
+ * worker.c asks, and emulated_devices/course/serve.c answers.
  */
 #ifndef COURSE_PROTOCOL_H
 #define COURSE_PROTOCOL_H

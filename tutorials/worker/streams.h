@@ -2,7 +2,8 @@
  *
  * A device's operations are done at once, also those of its stream.  Where streams are real they are not done before
  * somebody waits for them.  So between stream_end and stream_join what arrived on the stream is put away, and poison is
- * in its place: who reads it has poison, and who writes there is told.
+ * in its place: who reads it has poison, and who writes there is told.  worker.c includes this file.  A wrong access
+ * is told to the student by ASK_MISUSE.
  */
 #ifndef COURSE_STREAMS_H
 #define COURSE_STREAMS_H

@@ -6,6 +6,7 @@
  * each device: that is quicker.
  * A mistake of the student's code is sent as ASK_MISUSE with one line of text, and the process ends with status 0.  A
  * broken socket or wrong words end the process with status 1, without a message.  serve.c reports both to the judge.
+ * No function returns an error code.
  */
 #define _GNU_SOURCE
 #include "worker/cage.h"

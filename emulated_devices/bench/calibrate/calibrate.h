@@ -7,6 +7,7 @@
  * everything and not all rounds of one thing.  The least of the rounds is fitted; the median says how noisy it was.
  * With more devices than cores each has its share of a core: what is timed of work is the time of a whole core, in
  * which a device is not interrupted, multiplied by devices / cores.  Volleys are timed until the last has arrived.
+ * cli/calibrate/calibrate.c calls these functions.
  */
 #ifndef ORRERY_CALIBRATE_H
 #define ORRERY_CALIBRATE_H

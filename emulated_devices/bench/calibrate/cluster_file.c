@@ -1,4 +1,5 @@
-/* cluster_file.c -- a fitted cluster as a file. */
+/* cluster_file.c -- writes a fitted cluster as a JSON file, with a name and how it was measured.
+ * cli/calibrate/calibrate.c calls these functions.  Errors: ERR_FILE if the file cannot be written; ERR_MEMORY. */
 #include "emulated_devices/bench/calibrate/calibrate.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"

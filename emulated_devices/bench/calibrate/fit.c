@@ -2,6 +2,7 @@
  *
  * The misfit is the mean of |log(clock / timed)|: relative errors count alike, and a few odd times do not decide.
  * Tiles are tried one after the other; of the rest a simplex (ref/numeric/simplex.h) searches the logarithms.
+ * cli/calibrate/calibrate.c calls these functions.  ERR_CHECK names what took no measurable time, or was not timed.
  */
 #include "emulated_devices/bench/calibrate/calibrate.h"
 #include "ref/numeric/simplex.h"

@@ -1,5 +1,6 @@
 /* steps.c -- training steps on this machine, beside their virtual time on it: runs this program on some meshes.
- * cli/calibrate/check.c prints. */
+ * cli/calibrate/check.c prints.  Errors: ERR_USAGE for too many models, ERR_FILE if a file cannot be written,
+ * ERR_MEMORY, and those of a run. */
 #include "emulated_devices/bench/calibrate/steps.h"
 #include "emulated_devices/launch/launch.h"
 #include "ref/io/json.h"

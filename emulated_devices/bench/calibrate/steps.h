@@ -1,4 +1,5 @@
-/* steps.h -- training steps of some models on some meshes, beside their virtual time on a calibrated cluster. */
+/* steps.h -- training steps of some models on some meshes, beside their virtual time on a calibrated cluster.
+ * cli/calibrate/check.c calls these functions. */
 #ifndef ORRERY_CALIBRATE_STEPS_H
 #define ORRERY_CALIBRATE_STEPS_H
 

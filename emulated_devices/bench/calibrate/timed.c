@@ -1,6 +1,9 @@
-/* timed.c -- one device of a job that times this machine: work on a layer's tensors, and volleys of messages.
+/* timed.c -- one device of a job that times this machine: work on a layer's tensors, and volleys: messages that every
+ * device sends to its next one at the same moment.
  *
  * Operands move through buffers of some megabytes, so that they come from where those of a training step come from.
+ * cli/calibrate/calibrate.c calls calibration_measure().  Errors: ERR_MEMORY without room for the buffers, and
+ * ERR_COMM of a volley.
  */
 #include "emulated_devices/bench/calibrate/calibrate.h"
 #include "ref/machine/measure.h"

@@ -1,4 +1,6 @@
-/* attention.c -- a number of an attention scheme over that of another one, counted in jobs of devices. */
+/* attention.c -- a number of an attention scheme over that of another one, counted in jobs of devices.  quantities.c
+ * lists the quantity of this file by name; cli/bench/ asks for them.  ERR_PLAN says which scheme does not accept the
+ * devices; other errors are those of a job. */
 #include "emulated_devices/bench/claims/quantity.h"
 #include "emulated_devices/bench/schemes/attention.h"
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* bubble.c -- bubbles of pipeline schedules (schemes/pipeline/published.h). */
+/* bubble.c -- computes the bubbles of pipeline schedules that papers printed (schemes/pipeline/published.h).
+ * quantities.c lists the quantity of this file by name; cli/bench/ asks for them.  ERR_PLAN: a schedule does not take
+ * the setting; ERR_USAGE: the claim's words are wrong; ERR_MEMORY. */
 #include "emulated_devices/bench/claims/quantity.h"
 
 enum error_code claim_bubble(const struct claim *claim, struct published_setting *setting, const char **schedule,

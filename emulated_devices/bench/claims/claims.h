@@ -20,7 +20,8 @@
  *     says   the claim in words
  *
  * A cell "-" in a column of numbers is not published.  Cells are separated by blanks or commas; one with blanks stands
- * in quotation marks.  The files are golden/published/NAME.txt; the program has them all.
+ * in quotation marks.  The files are golden/published/NAME.txt; the program has them all.  fit.c,
+ * cli/bench/claims_table.c, cli/bench/published.c and cli/bench/schedules.c call these functions.
  */
 #ifndef ORRERY_CLAIMS_H
 #define ORRERY_CLAIMS_H

@@ -1,7 +1,7 @@
-/* compare.c -- computes our number for each claim, and says which claims do not hold.  cli/bench/published.c,
- * cli/bench/offload.c and tables of cli/bench/schemes call.  An unknown quantity, or words that its options refuse,
- * are ERR_FORMAT.  Without memory the code is ERR_MEMORY.  claims_hold reports ERR_CHECK for the first claim that
- * does not hold. */
+/* compare.c -- computes our number for each claim, and says which claims do not hold.  cli/bench/published.c and
+ * cli/bench/claims_table.c call these functions.  An unknown quantity, or words that its options refuse, are
+ * ERR_FORMAT.  Without memory the code is ERR_MEMORY.  claims_hold reports ERR_CHECK for the first claim that does
+ * not hold. */
 #include "emulated_devices/bench/claims/quantity.h"
 #include "ref/io/output.h"
 #include <math.h>

@@ -3,7 +3,8 @@
  * The misfit is the mean of |log(ours/measured)|, so that a few odd measurements do not decide, and a little for how
  * far each constant is from a value that data sheets and experience suggest: what the steps say nothing about stays
  * there.
- * A simplex (ref/numeric/simplex.h) searches for the logarithms of the constants.
+ * A simplex (ref/numeric/simplex.h) searches for the logarithms of the constants.  cli/bench/published.c calls these
+ * functions.  Errors: those of a quantity, and ERR_MEMORY.
  */
 #include "emulated_devices/bench/claims/fit.h"
 #include "emulated_devices/bench/claims/quantity.h"

@@ -1,4 +1,5 @@
-/* fit.h -- the constants of a cluster file that fit measured steps of Megatron-LM best. */
+/* fit.h -- the constants of a cluster file that fit measured steps of Megatron-LM best.  cli/bench/published.c calls
+ * these functions. */
 #ifndef ORRERY_CLAIMS_FIT_H
 #define ORRERY_CLAIMS_FIT_H
 

@@ -1,4 +1,6 @@
-/* megatron.c -- times of training steps of Megatron-LM, by plan/megatron.h. */
+/* megatron.c -- times of training steps of Megatron-LM, by plan/megatron.h.  quantities.c lists the quantities of
+ * this file by name; cli/bench/ asks for them.  ERR_USAGE: the claim's words are wrong; ERR_PLAN: the plan does not
+ * fit; ERR_MEMORY. */
 #include "emulated_devices/bench/claims/quantity.h"
 #include <stdio.h>
 #include <string.h>

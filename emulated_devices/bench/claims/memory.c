@@ -1,5 +1,6 @@
 /* memory.c -- memory of weights, gradients, optimizer state and activations, by the formulas that counted memory is
- * compared with. */
+ * compared with.  quantities.c lists the quantities of this file by name; cli/bench/ asks for them.  ERR_USAGE: the
+ * claim's words are wrong; ERR_PLAN: the plan does not fit; ERR_MEMORY. */
 #include "emulated_devices/bench/claims/quantity.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/model/link/layer_memory.h"

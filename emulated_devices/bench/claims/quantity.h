@@ -1,4 +1,5 @@
-/* quantity.h -- what claims are of: each quantity is computed by one function, which files name. */
+/* quantity.h -- what claims are of: each quantity is computed by one function, which files name.  Files of
+ * bench/claims/ define or look up quantities; cli/bench/ calls them.  Errors are those of the quantity. */
 #ifndef ORRERY_CLAIMS_QUANTITY_H
 #define ORRERY_CLAIMS_QUANTITY_H
 

@@ -1,4 +1,6 @@
-/* tensor.c -- how many times as fast a layer is with one tensor scheme as with another one, by the cost functions. */
+/* tensor.c -- how many times as fast a layer is with one tensor scheme as with another one, by the cost functions.
+ * quantities.c lists the quantities of this file by name; cli/bench/ asks for them.  ERR_USAGE names a mesh that is
+ * not known; other errors are those of the predictions. */
 #include "emulated_devices/bench/claims/quantity.h"
 #include "emulated_devices/bench/schemes/tensor.h"
 #include <math.h>

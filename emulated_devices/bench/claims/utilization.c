@@ -1,4 +1,6 @@
-/* utilization.c -- model FLOP utilization of a plan, by a dry run on all its devices. */
+/* utilization.c -- model FLOP utilization of a plan, by a dry run on all its devices.  quantities.c lists the
+ * quantity of this file by name; cli/bench/ asks for them.  ERR_USAGE: the claim's words are wrong; ERR_PLAN: the
+ * plan does not fit; ERR_MEMORY. */
 #include "emulated_devices/bench/claims/quantity.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
 

@@ -2,7 +2,8 @@
  * virtual time.
  *
  * All use real numbers and the training code.  In virtual time a copy has no fixed cost, so the ratios do not depend
- * on the sizes.
+ * on the sizes.  claims/offload.c and cli/bench/offload.c call these functions.  Errors: ERR_MEMORY, ERR_COMM,
+ * ERR_FILE of the slow tier.
  */
 #include "emulated_devices/bench/offload/offload.h"
 #include "emulated_devices/comm/comm.h"

@@ -1,4 +1,5 @@
-/* offload.h -- weights and states in host memory: loading them, and stepping them there and on the device. */
+/* offload.h -- weights and states in host memory: loading them, and stepping them there and on the device.
+ * claims/offload.c and cli/bench/offload.c call these functions. */
 #ifndef ORRERY_BENCH_OFFLOAD_H
 #define ORRERY_BENCH_OFFLOAD_H
 

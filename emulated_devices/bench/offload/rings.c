@@ -1,4 +1,6 @@
-/* rings.c -- counts of a mixture whose experts come from the host, a ring of layers at a time; for bench offload. */
+/* rings.c -- counts of a mixture whose experts come from the host, a ring of layers at a time; for bench offload.
+ * cli/bench/offload.c calls these functions.  ERR_CHECK means that a count differs from its formula; other errors are
+ * those of a run. */
 #include "emulated_devices/bench/offload/rings.h"
 #include "emulated_devices/train/training.h"
 #include "emulated_devices/verify/cases/case.h"

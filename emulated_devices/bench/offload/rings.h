@@ -1,4 +1,6 @@
-/* rings.h -- inference with the experts of some layers of a mixture on each device, the others in host memory. */
+/* rings.h -- inference with the experts of some layers of a mixture on each device, the others in host memory.  A
+ * ring of K layers has room for the experts of K layers on the device, which later layers take in turn.
+ * cli/bench/offload.c calls these functions. */
 #ifndef ORRERY_BENCH_RINGS_H
 #define ORRERY_BENCH_RINGS_H
 

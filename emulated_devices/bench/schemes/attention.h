@@ -1,4 +1,5 @@
-/* attention.h -- jobs in which devices compute the attention of one layer, and their counts. */
+/* attention.h -- jobs in which devices compute the attention of one layer, and their counts.  claims/attention.c,
+ * attention_job.c and cli/bench/schemes/attention.c call these functions. */
 #ifndef ORRERY_BENCH_ATTENTION_H
 #define ORRERY_BENCH_ATTENTION_H
 

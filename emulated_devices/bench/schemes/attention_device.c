@@ -1,5 +1,6 @@
 /* attention_device.c -- one device of `orrery bench attention`: computes the attention of one layer, forward and
- * backward, under every scheme, and counts. */
+ * backward, under every scheme, and counts.  ERR_USAGE means that another number of devices was started; other errors
+ * are those of a pass. */
 #include "emulated_devices/bench/schemes/attention.h"
 #include "emulated_devices/verify/cases/attention.h"
 #include "ref/machine/measure.h"

@@ -1,4 +1,5 @@
-/* attention_job.c -- starts the devices of a job of `orrery bench attention`, and reads what they counted. */
+/* attention_job.c -- starts the devices of a job of `orrery bench attention`, and reads what they counted.  ERR_CHECK
+ * means that a device did not send what the cost function says; other errors are those of a job. */
 #include "emulated_devices/bench/schemes/attention.h"
 #include "ref/io/json.h"
 #include <stdio.h>

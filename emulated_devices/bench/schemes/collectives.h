@@ -1,4 +1,5 @@
-/* collectives.h -- measures every algorithm of a collective beside MPI's own, in turn, with every size. */
+/* collectives.h -- measures every algorithm of a collective beside MPI's own, in turn, with every size.
+ * cli/bench/schemes/collectives_table.c calls these functions. */
 #ifndef ORRERY_BENCH_COLLECTIVES_H
 #define ORRERY_BENCH_COLLECTIVES_H
 

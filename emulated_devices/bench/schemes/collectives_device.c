@@ -1,4 +1,6 @@
-/* collectives_device.c -- one device of the benchmark: runs every algorithm and MPI's own, in turn, with every size. */
+/* collectives_device.c -- one device of the benchmark: runs every algorithm and MPI's own, in turn, with every size.
+ * cli/bench/schemes/collectives_table.c calls these functions.  Errors: ERR_USAGE for another number of devices,
+ * ERR_CHECK for a wrong result, ERR_MEMORY. */
 #include "emulated_devices/bench/schemes/collectives.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/comm/peer.h"

@@ -1,4 +1,5 @@
-/* dispatch.h -- counts what the expert schemes send for one layer with an even load, forward and backward, on nodes. */
+/* dispatch.h -- counts what the expert schemes send for one layer with an even load, forward and backward, on nodes.
+ * cli/bench/schemes/dispatch.c calls these functions. */
 #ifndef ORRERY_BENCH_DISPATCH_H
 #define ORRERY_BENCH_DISPATCH_H
 

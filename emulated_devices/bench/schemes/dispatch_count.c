@@ -1,4 +1,6 @@
-/* dispatch_count.c -- rows of one layer to their experts and back, under every expert scheme. */
+/* dispatch_count.c -- rows of one layer to their experts and back, under every expert scheme.
+ * cli/bench/schemes/dispatch.c calls these functions.  ERR_USAGE means that another number of devices was started;
+ * ERR_PLAN is a scheme that does not fit. */
 #include "emulated_devices/bench/schemes/dispatch.h"
 #include "emulated_devices/comm/comm.h"
 #include "emulated_devices/verify/cases/experts.h"

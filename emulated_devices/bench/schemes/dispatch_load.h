@@ -1,5 +1,6 @@
 /* dispatch_load.h -- how even devices' work is on a load that follows Zipf's law, with and
- * without copies of experts. */
+ * without copies of experts.  dispatch_count.c calls these functions.  A load is the experts that tokens go to; fssdp
+ * copies experts by the loads of earlier steps. */
 #ifndef ORRERY_BENCH_DISPATCH_LOAD_H
 #define ORRERY_BENCH_DISPATCH_LOAD_H
 

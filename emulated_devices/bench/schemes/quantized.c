@@ -1,4 +1,5 @@
-/* quantized.c -- the errors of reduce-scatters that send codes, beside their bounds.  cli/bench/quantized.c prints. */
+/* quantized.c -- the errors of reduce-scatters that send codes, beside their bounds.  cli/bench/quantized.c prints.
+ * Inputs are drawn on each device; outputs are counts and errors of all devices.  Errors: ERR_MEMORY, ERR_COMM. */
 #include "emulated_devices/bench/schemes/quantized.h"
 #include "ref/numeric/distance.h"
 #include "ref/numeric/philox.h"

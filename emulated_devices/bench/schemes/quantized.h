@@ -1,4 +1,5 @@
-/* quantized.h -- reduce-scatters of int8 or int4 codes: what they send, and how far their sums are off. */
+/* quantized.h -- reduce-scatters of int8 or int4 codes: what they send, and how far their sums are off.
+ * cli/bench/quantized.c calls these functions. */
 #ifndef ORRERY_BENCH_QUANTIZED_H
 #define ORRERY_BENCH_QUANTIZED_H
 

@@ -1,5 +1,5 @@
 /* segments.c -- the segment that is chosen for a pipelined collective, beside the best of many lengths and a fixed one.
- * cli/bench/segments.c prints. */
+ * cli/bench/segments.c prints.  No function returns an error code. */
 #include "emulated_devices/bench/schemes/segments.h"
 
 static picoseconds time_with(const struct algorithm *algorithm, int P, struct collective collective,

@@ -1,5 +1,5 @@
 /* tensor.h -- one layer of a model under tensor schemes: each scheme's predicted needs, and the counts
- * of devices that compute it. */
+ * of devices that compute it.  Files of bench/schemes/, cli/bench/schemes/ and claims/ call these functions. */
 #ifndef ORRERY_BENCH_TENSOR_H
 #define ORRERY_BENCH_TENSOR_H
 

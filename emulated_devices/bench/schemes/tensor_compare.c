@@ -1,5 +1,6 @@
 /* tensor_compare.c -- from which size one tensor scheme needs less than another, from the cost functions and from the
- * papers' formulas. */
+ * papers' formulas.  claims/tensor.c and cli/bench/schemes/tensor_tables.c call these functions.  No function returns
+ * an error code. */
 #include "emulated_devices/bench/schemes/tensor.h"
 #include <math.h>
 #include <stdio.h>

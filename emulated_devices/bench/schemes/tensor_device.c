@@ -1,5 +1,5 @@
 /* tensor_device.c -- one device of `orrery bench tensor`: computes one layer, forward and backward, under every scheme,
- * and counts. */
+ * and counts.  Errors: ERR_PLAN for a scheme that does not fit, ERR_MEMORY, ERR_COMM; ERR_FILE of the results. */
 #include "emulated_devices/bench/schemes/tensor.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/verify/cases/layer.h"

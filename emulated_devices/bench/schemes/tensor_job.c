@@ -1,4 +1,5 @@
-/* tensor_job.c -- starts the devices of jobs of `orrery bench tensor`, and reads what they counted. */
+/* tensor_job.c -- starts the devices of jobs of `orrery bench tensor`, and reads what they counted.  Errors: ERR_COMM
+ * if a device died, ERR_FILE or ERR_FORMAT of its results; ERR_MEMORY. */
 #include "emulated_devices/bench/schemes/tensor.h"
 #include "ref/io/json.h"
 #include "ref/io/time_left.h"

@@ -1,4 +1,7 @@
-/* tensor_predict.c -- predicts cost and memory of one layer under a tensor scheme, without running it. */
+/* tensor_predict.c -- predicts cost and memory of one layer under a tensor scheme, without running it.
+ * tensor_device.c and cli/bench/schemes/tensor_tables.c call shape_model.  claims/tensor.c and
+ * cli/bench/schemes/tensor_tables.c call stand_open, stand_at and stand_close.  tensor_compare.c and
+ * cli/bench/schemes/tensor.c call tensor_predict.  ERR_PLAN says why a scheme does not fit the layer; ERR_MEMORY. */
 #include "emulated_devices/bench/schemes/tensor.h"
 #include "emulated_devices/model/link/link_cost.h"
 #include "ref/model/families/families.h"

@@ -1,4 +1,6 @@
-/* bench.c -- `orrery bench`: measurements, each beside its limit or a published value. */
+/* bench.c -- `orrery bench`: measurements, each beside its limit or a published value.  cli/main.c calls
+ * command_bench().  ERR_USAGE is for an unknown topic or a list of devices that cannot be read; other errors are a
+ * topic's. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "ref/io/output.h"
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* bench.h -- the topics of `orrery bench`, one file each. */
+/* bench.h -- the topics of `orrery bench`, one file each, here and in cli/bench/schemes/.  bench.c calls the
+ * topic that a user names. */
 #ifndef ORRERY_BENCH_BENCH_H
 #define ORRERY_BENCH_BENCH_H
 

@@ -1,4 +1,5 @@
-/* check.c -- `orrery bench check`: how fast `orrery check` reads a dump, and how much memory it takes. */
+/* check.c -- `orrery bench check`: how fast `orrery check` reads a dump, and how much memory it takes.  bench.c calls
+ * bench_check_topic().  Errors: ERR_USAGE of the words, and those of bench/check_speed.c. */
 #include "emulated_devices/bench/check_speed.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "ref/io/document.h"

@@ -1,4 +1,5 @@
-/* claims_table.h -- prints claims of papers (bench/claims/claims.h) beside ours, and adds them to a document. */
+/* claims_table.h -- prints claims of papers (bench/claims/claims.h) beside ours, and adds them to a document.
+ * offload.c, published.c, cli/bench/schemes/attention.c and cli/bench/schemes/tensor_tables.c call these functions. */
 #ifndef ORRERY_BENCH_CLAIMS_TABLE_H
 #define ORRERY_BENCH_CLAIMS_TABLE_H
 

@@ -1,5 +1,6 @@
 /* offload.c -- `orrery bench offload`: loading weights in parts and by one owner, the update of offloaded states with
- * every stride, and inference with some of the experts there, in virtual time. */
+ * every stride, and inference with some of the experts there, in virtual time.  bench.c calls bench_offload_topic().
+ * Errors: ERR_USAGE of the words, ERR_CHECK if a claim does not hold, and those of a measurement. */
 #include "emulated_devices/bench/offload/offload.h"
 #include "emulated_devices/bench/offload/rings.h"
 #include "emulated_devices/cli/bench/bench.h"

@@ -1,4 +1,5 @@
-/* plan.c -- `orrery bench plan`: what a plan takes of this machine, for each of its messages. */
+/* plan.c -- `orrery bench plan`: what a plan takes of this machine, for each of its messages.  bench.c calls
+ * bench_plan_topic().  ERR_USAGE is for devices that are no multiple of tp x pp; other errors are a plan's. */
 #include "emulated_devices/bench/plan_speed.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "ref/io/time_left.h"

@@ -1,4 +1,6 @@
-/* published.c -- `orrery bench published`: what papers printed, beside what this program computes for the same. */
+/* published.c -- `orrery bench published`: what papers printed, beside what this program computes for the same.
+ * bench.c calls bench_published_topic().  Errors: ERR_USAGE of the words, ERR_CHECK if a claim does not hold,
+ * ERR_FORMAT of a file of claims. */
 #include "emulated_devices/bench/claims/fit.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/claims_table.h"

@@ -1,4 +1,6 @@
-/* quantized.c -- `orrery bench quantized`: the errors of quantised sums, beside their bounds. */
+/* quantized.c -- `orrery bench quantized`: the errors of quantised sums, beside their bounds.  bench.c calls
+ * bench_quantized_topic().  Errors: ERR_USAGE for another number of devices, ERR_CHECK if an error exceeds its bound;
+ * ERR_MEMORY. */
 #include "emulated_devices/bench/schemes/quantized.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "ref/io/table.h"

@@ -1,4 +1,6 @@
-/* schedules.c -- `orrery bench schedules`: published bubbles beside ours, and all schedules side by side. */
+/* schedules.c -- `orrery bench schedules`: published bubbles beside ours, and all schedules side by side.  bench.c
+ * calls bench_schedules_topic().  Errors: ERR_USAGE of the words, ERR_PLAN for a schedule that does not fit, ERR_FILE
+ * of the results. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/bench/claims/quantity.h"

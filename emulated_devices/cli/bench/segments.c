@@ -1,5 +1,6 @@
 /* segments.c -- `orrery bench segments`: the segments that are chosen for pipelined collectives, beside the best of
- * many lengths and beside a fixed one. */
+ * many lengths and beside a fixed one.  bench.c calls bench_segments_topic().  ERR_USAGE is for a list of sizes or
+ * devices that cannot be read; other errors are those of a prediction. */
 #include "emulated_devices/bench/schemes/segments.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "ref/io/figures.h"

@@ -1,4 +1,5 @@
-/* step.c -- `orrery bench step`: speed, beside a limit measured in the same run.  Tests never check speed. */
+/* step.c -- `orrery bench step`: speed, beside a limit measured in the same run.  Tests never check speed.  bench.c
+ * calls bench_step_topic().  ERR_USAGE is for a backend that only counts; other errors are those of a run. */
 #include "emulated_devices/bench/steal.h"
 #include "emulated_devices/bench/step.h"
 #include "emulated_devices/cli/bench/bench.h"

@@ -1,5 +1,6 @@
 /* streams.c -- `orrery bench streams`: published runs with parallel streams, beside the formula of their parameters and
- * the law of their losses. */
+ * the law of their losses.  bench.c calls bench_streams_topic().  Errors: ERR_USAGE of the words, ERR_FILE of the
+ * results, ERR_MEMORY. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"

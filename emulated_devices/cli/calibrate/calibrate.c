@@ -1,4 +1,6 @@
-/* calibrate.c -- `orrery calibrate`: this machine as a cluster file, and how well its clock tells the time here. */
+/* calibrate.c -- `orrery calibrate`: this machine as a cluster file, and how well its clock tells the time here.
+ * cli/main.c calls command_calibrate().  ERR_USAGE is for flags that do not go together; other errors are those of a
+ * job, and ERR_MEMORY. */
 #include "emulated_devices/cli/calibrate/check.h"
 #include "emulated_devices/comm/comm.h"
 #include "ref/io/document.h"

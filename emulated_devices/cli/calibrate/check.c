@@ -1,4 +1,5 @@
-/* check.c -- training steps on this machine, beside their virtual time on it, as a table and as JSON. */
+/* check.c -- training steps on this machine, beside their virtual time on it, as a table and as JSON.  calibrate.c
+ * calls calibrate_check().  Errors: ERR_COMM if a run fails, ERR_FILE of a file, ERR_MEMORY. */
 #include "emulated_devices/cli/calibrate/check.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

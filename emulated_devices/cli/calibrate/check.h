@@ -1,4 +1,5 @@
-/* check.h -- training steps held against the virtual time of a calibrated cluster. */
+/* check.h -- training steps held against the virtual time of a calibrated cluster.  calibrate.c calls these
+ * functions. */
 #ifndef ORRERY_CALIBRATE_CHECK_H
 #define ORRERY_CALIBRATE_CHECK_H
 

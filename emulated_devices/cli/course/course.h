@@ -1,4 +1,5 @@
-/* course.h -- what orrery learn, grade and course share.  The teacher's part is in course/teacher. */
+/* course.h -- what orrery learn, grade and course share.  The teacher's part is in course/teacher.  grade.c calls
+ * these functions.  No function returns an error code. */
 #ifndef ORRERY_CLI_COURSE_H
 #define ORRERY_CLI_COURSE_H
 

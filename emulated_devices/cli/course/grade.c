@@ -1,4 +1,5 @@
-/* grade.c -- `orrery grade`: points for a submission, and reports for other programs. */
+/* grade.c -- `orrery grade`: points for a submission, and reports for other programs.  cli/main.c calls
+ * command_grade().  Errors: ERR_USAGE of the words, ERR_FILE of the submission or of a report, ERR_MEMORY. */
 #include "emulated_devices/cli/course/course.h"
 #include "emulated_devices/course/grade.h"
 #include <stdio.h>

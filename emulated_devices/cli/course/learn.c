@@ -1,4 +1,6 @@
-/* learn.c -- `orrery learn`: where a student is, what is next, and what is wrong first. */
+/* learn.c -- `orrery learn`: where a student is, what is next, and what is wrong first.  cli/main.c calls
+ * command_learn().  ERR_USAGE is for flags that do not go together; other errors are those of a judge's run, and
+ * ERR_MEMORY. */
 #include "emulated_devices/cli/course/course.h"
 #include "ref/io/output.h"
 #include <stdio.h>

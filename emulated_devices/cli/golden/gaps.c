@@ -1,4 +1,5 @@
-/* gaps.c -- prints what the batch of a golden file cannot show. */
+/* gaps.c -- prints what the batch of a golden file cannot show.  golden.c and make.c call golden_show_gaps().  No
+ * function returns an error code. */
 #include "emulated_devices/cli/golden/golden.h"
 #include "ref/golden/coverage.h"
 #include "ref/io/terminal.h"

@@ -1,4 +1,6 @@
-/* golden.c -- `orrery golden`: compares the one-device model with golden files, and measures their bounds. */
+/* golden.c -- `orrery golden`: compares the one-device model with golden files, and measures their bounds.
+ * cli/main.c calls command_golden().  Errors: ERR_CHECK names the first wrong tensor, ERR_FILE a folder without
+ * golden files; ERR_MEMORY. */
 #include "emulated_devices/cli/golden/golden.h"
 #include "emulated_devices/cli/installed.h"
 #include "ref/golden/bounds.h"

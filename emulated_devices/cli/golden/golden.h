@@ -1,4 +1,5 @@
-/* golden.h -- the parts of `orrery golden`. */
+/* golden.h -- the parts of `orrery golden` that golden.c and make.c share.  make.c calls these functions.
+ * golden_make_command reports ERR_USAGE, ERR_PLAN and errors of files; the others report none. */
 #ifndef ORRERY_CLI_GOLDEN_H
 #define ORRERY_CLI_GOLDEN_H
 

@@ -1,4 +1,5 @@
-/* make.c -- `orrery golden make`: a golden file of somebody's own model and batches, with its bounds. */
+/* make.c -- `orrery golden make`: a golden file of somebody's own model and batches, with its bounds.  ERR_USAGE is
+ * for flags that do not fit, ERR_PLAN for a model without a row for each byte; nothing is written then. */
 #include "emulated_devices/cli/golden/make_options.h"
 #include "ref/golden/batch.h"
 #include "ref/golden/bounds.h"

@@ -1,4 +1,5 @@
-/* make_rates.c -- the learning rate of each step of `orrery golden make`: one, a schedule, or a list of a file. */
+/* make_rates.c -- the learning rate of each step of `orrery golden make`: one, a schedule, or a list of a file.
+ * ERR_USAGE names a flag that the schedule does not take; other errors are those of reading the file. */
 #include "emulated_devices/cli/golden/make_options.h"
 #include "ref/golden/rates_file.h"
 #include "ref/optim/rates.h"

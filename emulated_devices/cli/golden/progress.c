@@ -1,4 +1,5 @@
-/* progress.c -- how far the measuring of bounds is: twins take nearly the same time in every format. */
+/* progress.c -- how far the measuring of bounds is: twins take nearly the same time in every format.  golden.c and
+ * make.c call golden_show_twin().  No function returns an error code. */
 #include "emulated_devices/cli/golden/golden.h"
 #include <stdio.h>
 

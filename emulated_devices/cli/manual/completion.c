@@ -1,4 +1,5 @@
-/* completion.c -- completion for bash, zsh and fish: commands, topics, flags, their choices, and files. */
+/* completion.c -- completion for bash, zsh and fish: commands, topics, flags, their choices, and files.  manual.c
+ * calls these functions.  No function returns an error code. */
 #include "emulated_devices/cli/manual/manual.h"
 #include <string.h>
 

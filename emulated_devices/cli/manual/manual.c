@@ -1,4 +1,5 @@
-/* manual.c -- `orrery manual`: collects every command's options, by asking each for its help. */
+/* manual.c -- `orrery manual`: collects every command's options, by asking each for its help.  cli/main.c calls
+ * command_manual().  Errors: ERR_USAGE for a name that is no page, ERR_MEMORY. */
 #include "emulated_devices/cli/manual/manual.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* manual.h -- every command with its options, as the tables of the commands have them: for the man page and the shells'
- * completion. */
+ * completion.  completion.c calls these functions.  No function returns an error code. */
 #ifndef ORRERY_CLI_MANUAL_H
 #define ORRERY_CLI_MANUAL_H
 

@@ -1,4 +1,5 @@
-/* page.c -- the man page. */
+/* page.c -- prints the man page of orrery in troff.  manual.c calls manual_print_page().  No function returns an
+ * error code. */
 #include "emulated_devices/cli/manual/manual.h"
 #include "ref/version.h"
 #include <ctype.h>

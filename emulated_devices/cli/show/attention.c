@@ -1,4 +1,5 @@
-/* attention.c -- `orrery show attention`: reads which attention is drawn. */
+/* attention.c -- `orrery show attention`: reads which attention is drawn.  show.c calls show_attention().  ERR_USAGE
+ * says which word does not fit; other errors are those of a drawing. */
 #include "emulated_devices/draw/attention.h"
 #include "emulated_devices/cli/cli.h"
 

@@ -1,4 +1,5 @@
-/* cluster.c -- `orrery show cluster`: how long messages take on a described machine; also as a platform of SimGrid. */
+/* cluster.c -- `orrery show cluster`: how long messages take on a described machine; also as a platform of SimGrid.
+ * show.c calls show_cluster().  Errors: ERR_USAGE of the words, ERR_FORMAT or ERR_FILE of the cluster's file. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/device/cluster.h"
 #include "emulated_devices/draw/simgrid.h"

@@ -1,4 +1,5 @@
-/* collective.c -- `orrery show allreduce` and its likes: reads which call is drawn. */
+/* collective.c -- `orrery show allreduce` and its likes: reads which call is drawn.  show.c calls show_collective().
+ * ERR_USAGE names a collective that does not exist; other errors are those of a drawing. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/draw/collective.h"
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* elastic.c -- `orrery show elastic`: replicas for tasks with batches of different sizes, as a file for --batches. */
+/* elastic.c -- `orrery show elastic`: replicas for tasks with batches of different sizes, as a file for --batches.
+ * show.c calls show_elastic().  ERR_USAGE is for sizes of tasks that cannot be read; other errors are those of the
+ * file. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/device/interval.h"
 #include "emulated_devices/plan/elastic.h"

@@ -1,4 +1,5 @@
-/* plan.c -- who has what in a plan. */
+/* plan.c -- `orrery show plan`: draws which device has which part of the model and of the batch.  show.c calls
+ * show_plan().  ERR_USAGE is for more devices than can be shown; other errors are a plan's. */
 #include "emulated_devices/cli/show/planned.h"
 #include "emulated_devices/draw/holdings.h"
 #include "emulated_devices/draw/svg.h"

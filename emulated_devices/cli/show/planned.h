@@ -1,4 +1,5 @@
-/* planned.h -- topics of `orrery show` that take a plan: the options of `orrery plan`, and --svg FILE. */
+/* planned.h -- topics of `orrery show` that take a plan: the options of `orrery plan`, and --svg FILE.  plan.c and
+ * step.c call these functions. */
 #ifndef ORRERY_SHOW_PLANNED_H
 #define ORRERY_SHOW_PLANNED_H
 

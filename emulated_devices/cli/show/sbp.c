@@ -1,4 +1,6 @@
-/* sbp.c -- what a few signatures make of an MLP or a model's block: every operation, and what must travel for it. */
+/* sbp.c -- what a few signatures make of an MLP or a model's block: every operation, and what must travel for it.
+ * show.c calls show_sbp().  Errors: ERR_USAGE or ERR_PLAN for words that do not fit, ERR_CHECK if a trial is wrong;
+ * ERR_MEMORY. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/sbp/sbp_graph.h"
 #include "emulated_devices/schemes/sbp/graph_file.h"

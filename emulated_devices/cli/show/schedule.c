@@ -1,4 +1,5 @@
-/* schedule.c -- draws a schedule and prints its costs. */
+/* schedule.c -- draws a schedule and prints its costs.  show.c calls show_schedule().  ERR_USAGE is for a time that
+ * is too large; other errors are those of a schedule. */
 #include "emulated_devices/cli/show/schedule.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/draw/timeline.h"

@@ -1,4 +1,5 @@
-/* schedule.h -- `orrery show schedule`: a pipeline schedule as a picture, with its bubble, memory and messages. */
+/* schedule.h -- `orrery show schedule`: a pipeline schedule as a picture, with its bubble, memory and messages.
+ * show.c calls these functions. */
 #ifndef ORRERY_SHOW_SCHEDULE_H
 #define ORRERY_SHOW_SCHEDULE_H
 

@@ -1,5 +1,6 @@
 /* step.c -- a training step without numbers: who holds and sends what when (`show data`), and how much (`show
- * memory`). */
+ * memory`).  show.c calls show_data() and show_memory().  ERR_USAGE is for more devices than can be shown; other
+ * errors are a plan's, and ERR_MEMORY. */
 #include "emulated_devices/cli/show/planned.h"
 #include "emulated_devices/draw/step.h"
 #include "emulated_devices/draw/svg.h"

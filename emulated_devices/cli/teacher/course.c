@@ -1,4 +1,5 @@
-/* course.c -- `orrery course`: a course's folders, and a proof of its grader. */
+/* course.c -- `orrery course`: a course's folders, and a proof of its grader.  cli/main.c calls command_course().
+ * ERR_USAGE is for a command line without a folder and --prove; other errors are those of files. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/course/teacher/teacher.h"
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* search.c -- `orrery search`: the best plans of a number of devices. */
+/* search.c -- `orrery search`: the best plans of a number of devices.  cli/main.c calls command_search().  Plans go
+ * to the standard output as a table, or as JSON.  ERR_CHECK means that no plan fits into the memory; other errors are
+ * those of a search.  Without memory the code is ERR_MEMORY. */
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/run/run.h"
 #include "emulated_devices/run/report/plan_report.h"

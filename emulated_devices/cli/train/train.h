@@ -1,4 +1,6 @@
-/* train.h -- the parts of `orrery train`: options and reports. */
+/* train.h -- the parts of `orrery train`: options and reports.  cli/show/plan.c, cli/show/step.c and search.c call
+ * these functions.  train.c parses and runs `orrery train` with them.  train_parse reports ERR_USAGE for a wrong
+ * flag, ERR_PLAN for a plan that does not fit, and errors of a checkpoint. */
 #ifndef ORRERY_TRAIN_TRAIN_H
 #define ORRERY_TRAIN_TRAIN_H
 

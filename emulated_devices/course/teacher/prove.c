@@ -11,7 +11,8 @@
  *
  * loses: the names of all checks that must fail, by themselves; points that others lose because of wrong values are not
  * named.  `loses compile`: the file must be refused.  says (optional): words of the text of one of them.  page
- * (optional): the words of the page or of a contract that it breaks, which must stand there in this variant.
+ * (optional): the words of the page or of a contract that it breaks, which must stand there in this variant.  Errors:
+ * ERR_CHECK counts what was not judged as it must be; ERR_USAGE, ERR_FILE, ERR_MEMORY.
  */
 #include "emulated_devices/course/teacher/teacher.h"
 #include "emulated_devices/course/annotated.h"

@@ -1,7 +1,8 @@
 /* teacher.h -- what teachers have and students have not: solutions, wrong solutions, and what makes folders of them.
  *
  * A student's source tree is without this folder (tutorials/teacher/student_tree.sh), and the installed program without
- * its objects (the Makefile's student program), so that `orrery course` is no command there.
+ * its objects (the Makefile's student program), so that `orrery course` is no command there.  cli/teacher/course.c
+ * calls these functions.
  */
 #ifndef ORRERY_COURSE_TEACHER_H
 #define ORRERY_COURSE_TEACHER_H

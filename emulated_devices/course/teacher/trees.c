@@ -1,4 +1,5 @@
-/* trees.c -- the teacher's folder, and the lessons as students' programs have them. */
+/* trees.c -- the teacher's folder, and the lessons as students' programs have them.  cli/teacher/course.c calls these
+ * functions.  ERR_FILE means that a folder or file cannot be written, ERR_MEMORY that there is no memory for a text. */
 #include "emulated_devices/course/teacher/teacher.h"
 #include "emulated_devices/course/annotated.h"
 #include "emulated_devices/course/build.h"

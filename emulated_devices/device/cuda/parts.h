@@ -1,7 +1,7 @@
 /* parts.h -- the parts of the backend: the GPU, its memory, its operations.
  *
  * Files of this folder include this header.  gpu_start reports ERR_DEVICE; what fails later ends the program, but
- * for memory_take, which returns NULL.
+ * for memory_take, which returns NULL.  Files of device/cuda/ call these functions.
  */
 #ifndef ORRERY_CUDA_PARTS_H
 #define ORRERY_CUDA_PARTS_H

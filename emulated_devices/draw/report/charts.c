@@ -1,4 +1,5 @@
-/* charts.c -- the charts of `orrery report`: losses, a step's timeline, its memory, messages and roofline. */
+/* charts.c -- the charts of `orrery report`: losses, a step's timeline, its memory, messages and roofline.  report.c
+ * calls these functions.  No function returns an error code. */
 #include "emulated_devices/draw/report/page.h"
 #include "emulated_devices/device/arena.h"
 #include <math.h>

@@ -2,6 +2,7 @@
  *
  * The page is one file of HTML and SVG without scripts and without anything from outside.  Colours follow the reader's
  * choice of dark or light.  Charts stretch with the page; their labels are text of the page, which does not.
+ * cli/report.c, charts.c and report.c call these functions.
  */
 #ifndef ORRERY_DRAW_REPORT_PAGE_H
 #define ORRERY_DRAW_REPORT_PAGE_H

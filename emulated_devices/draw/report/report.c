@@ -1,5 +1,5 @@
 /* report.c -- the page about runs: verdicts, results, what differs, and the charts of each.
- * cli/report.c reads the words, and calls page_write. */
+ * cli/report.c reads the words, and calls page_write.  Errors: ERR_MEMORY, ERR_FILE of the page. */
 #include "emulated_devices/draw/report/page.h"
 #include "emulated_devices/device/arena.h"
 #include "ref/io/output.h"

@@ -1,6 +1,7 @@
 /* runs.h -- what `orrery report` reads: a run's JSON, its log, or its checkpoint.
  *
- * Files are not trusted: what is missing or of another type is as if it were not there.
+ * Files are not trusted: what is missing or of another type is as if it were not there.  cli/report.c, charts.c and
+ * report.c call these functions.
  */
 #ifndef ORRERY_REPORT_RUNS_H
 #define ORRERY_REPORT_RUNS_H

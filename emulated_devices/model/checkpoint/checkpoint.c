@@ -1,4 +1,5 @@
-/* checkpoint.c -- reads checkpoints; checkpoint_write.c writes them. */
+/* checkpoint.c -- reads checkpoints; checkpoint_write.c writes them.  run/session.c and run/speaker.c call the
+ * readers; run/words/take.c opens the folder.  Errors: ERR_FILE, ERR_FORMAT with the file's name, ERR_MEMORY. */
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/checkpoint/checkpoint_states.h"
 #include "ref/machine/threads.h"

@@ -19,7 +19,7 @@
  * of them.
  *
  * Files hold whole tensors, so a checkpoint does not depend on the mesh that wrote it.  Each device reads only its
- * boxes.
+ * boxes.  Files of run/, model/, cli/ and draw/ call these functions.
  */
 #ifndef ORRERY_CHECKPOINT_H
 #define ORRERY_CHECKPOINT_H

@@ -1,4 +1,5 @@
-/* checkpoint_states.h -- which tensors a checkpoint has for each parameter. */
+/* checkpoint_states.h -- which tensors a checkpoint has for each parameter.  checkpoint.c and checkpoint_write.c call
+ * these functions.  No function returns an error code. */
 #ifndef ORRERY_CHECKPOINT_STATES_H
 #define ORRERY_CHECKPOINT_STATES_H
 

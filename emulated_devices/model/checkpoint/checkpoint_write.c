@@ -1,4 +1,5 @@
-/* checkpoint_write.c -- writes checkpoints; checkpoint.c reads them. */
+/* checkpoint_write.c -- writes checkpoints; checkpoint.c reads them.  run/between.c saves; run/session.c probes the
+ * folder before a long run.  Errors: ERR_MEMORY, and ERR_FILE of what cannot be written. */
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/checkpoint/checkpoint_states.h"
 #include "ref/io/json.h"

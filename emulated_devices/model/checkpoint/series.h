@@ -1,7 +1,7 @@
 /* series.h -- checkpoints of one run, taken from time to time: DIR/step-00000050, DIR/step-00000100, ..
  *
  * Each is a checkpoint of its own (model/checkpoint/checkpoint.h), whole or not there: a folder without
- * checkpoint.sha256 is none.
+ * checkpoint.sha256 is none.  Files of run/, cli/, draw/report/ and run/words/ call these functions.
  */
 #ifndef ORRERY_CHECKPOINT_SERIES_H
 #define ORRERY_CHECKPOINT_SERIES_H

@@ -8,6 +8,7 @@
  *           and sequence parallelism   s b h (34/t + 5 a s/(h t))
  *           selective recomputation    without the 5 a s/h
  *           full recomputation         2 s b h
+ * Called  bench/claims/memory.c and cli/bench/schemes/tensor_tables.c call these functions.
  */
 #ifndef ORRERY_LAYER_MEMORY_H
 #define ORRERY_LAYER_MEMORY_H

@@ -13,7 +13,7 @@
  *             everything that was kept
  *
  * A node that does nothing in this model, a dropout with probability 0, is not linked: its output is its input, under
- * two names.
+ * two names.  Files of model/link/, model/run/, model/ and bench/schemes/ call these functions.
  */
 #ifndef ORRERY_LINK_H
 #define ORRERY_LINK_H

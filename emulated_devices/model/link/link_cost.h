@@ -1,4 +1,5 @@
-/* link_cost.h -- what the lists of a part send on the tp group. */
+/* link_cost.h -- what the lists of a part send on the tp group.  bench/schemes/tensor_predict.c, model/stage.c and
+ * verify/cases/layer.c call these functions.  No function returns an error code. */
 #ifndef ORRERY_LINK_COST_H
 #define ORRERY_LINK_COST_H
 

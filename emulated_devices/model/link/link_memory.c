@@ -1,4 +1,5 @@
-/* link_memory.c -- the memory of a part's buffers on a device. */
+/* link_memory.c -- the memory of a part's buffers on a device.  bench/schemes/tensor_predict.c, model/away.c,
+ * layer_memory.c and model/run/run.c call these functions.  No function returns an error code. */
 #include "emulated_devices/model/link/link.h"
 #include "emulated_devices/schemes/attention/streams.h"
 #include "ref/model/config.h"

@@ -1,5 +1,6 @@
 /* uses.c -- the weights that a stage's passes use, in order, from the lists of steps, so that the data scheme can
- * gather them in advance. */
+ * gather them in advance.  model/trainer_open.c and verify/cases/layer.c call these functions.  No function returns
+ * an error code. */
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/data/units.h"

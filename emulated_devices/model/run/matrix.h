@@ -1,5 +1,6 @@
 /* matrix.h -- products with the matrices of a stage, by the tensor scheme, whole or tile by tile
- * (schemes/data/tiles.h). */
+ * (schemes/data/tiles.h).  run_node.c calls these functions.  Errors are those of the tensor scheme and of the data
+ * scheme: ERR_MEMORY, ERR_COMM. */
 #ifndef ORRERY_MATRIX_H
 #define ORRERY_MATRIX_H
 

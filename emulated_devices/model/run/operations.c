@@ -1,4 +1,5 @@
-/* operations.c -- the properties of each operation, for all models. */
+/* operations.c -- the properties of each operation, for all models.  model/link/, model/probe.c, model/sbp/ and
+ * check/recompute/replay.c look up operations here.  No function returns an error code. */
 #include "emulated_devices/model/program.h"
 #include "ref/model/node.h"
 #include "ref/model/params.h"

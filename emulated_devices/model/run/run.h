@@ -1,4 +1,4 @@
-/* run.h -- runs the lists of a part (link.h) on one microbatch of a stage. */
+/* run.h -- runs the lists of a part (link.h) on one microbatch of a stage.  model/stage.c calls these functions. */
 #ifndef ORRERY_RUN_H
 #define ORRERY_RUN_H
 

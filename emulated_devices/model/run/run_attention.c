@@ -1,5 +1,6 @@
 /* run_attention.c -- norms of heads, rotary positions and attention, by the attention scheme; if the rows of a
- * microbatch are shuffled, in the order of the batch. */
+ * microbatch are shuffled, in the order of the batch.  run_node.c and run_streams.c call these functions.  Errors:
+ * ERR_MEMORY without room for an operand, and those of the attention scheme, after which the step cannot go on. */
 #include "emulated_devices/model/run/run_node.h"
 #include "emulated_devices/device/compute.h"
 

@@ -5,6 +5,8 @@
  *         all-reduce of the gradients of their inputs: N q and N kv elements), an all-reduce of the gradient of the
  *         shared key: N T elements, the sum over all heads.  Forward nothing
  * Source  as ref/model/latent.c, whose order of operations this follows
+ * Called  run_node.c calls these functions.  Errors are those of the tensor scheme and of the attention scheme:
+ *         ERR_MEMORY, ERR_COMM.
  */
 #include "emulated_devices/model/run/run_node.h"
 #include "emulated_devices/device/compute.h"

@@ -2,6 +2,8 @@
  * delivers.
  *
  * Source  as ref/model/mixture.c, whose order of operations this follows
+ * Called  run_node.c calls these functions.  Errors: ERR_MEMORY without room for rows, and those of the expert
+ *         scheme, after which the step cannot go on.
  */
 #include "emulated_devices/model/run/run_node.h"
 #include "emulated_devices/model/balance.h"

@@ -1,4 +1,5 @@
-/* run_node.h -- runs one node of a model's table on one microbatch, by calling the device or the tensor scheme. */
+/* run_node.h -- runs one node of a model's table on one microbatch, by calling the device or the tensor scheme.
+ * Files of model/run/ call these functions. */
 #ifndef ORRERY_RUN_NODE_H
 #define ORRERY_RUN_NODE_H
 

@@ -1,6 +1,8 @@
 /* run_streams.c -- parallel streams: attention to the prefix of each, and the weighted mean of their results.
  *
  * Source  M. Chen et al., "Parallel scaling law for language models", arXiv:2505.10475; see ref/model/streams.c
+ * Called  run_node.c calls these functions.  Errors: ERR_MEMORY without room for an operand, and those of the
+ *         schemes, after which the step cannot go on.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/run/run_node.h"

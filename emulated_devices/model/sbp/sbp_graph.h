@@ -14,6 +14,7 @@
  *         model, all queries come first, then all keys, all values: row a of member g of group k is its row
  *         (k (G - 2) + g) A + a if g < G - 2, (H + k) A + a if it is the key, (H + K + k) A + a if it is the value.
  *         Gate and gated half of a swiglu are [2, F, D], the rows of the model.
+ * Called  cli/show/sbp.c calls these functions.
  */
 #ifndef ORRERY_SBP_GRAPH_OF_TABLE_H
 #define ORRERY_SBP_GRAPH_OF_TABLE_H

@@ -1,4 +1,5 @@
-/* sbp_layout.c -- a layout of tensor parallelism from the signatures of a block's graph. */
+/* sbp_layout.c -- a layout of tensor parallelism from the signatures of a block's graph.  cli/show/sbp.c calls
+ * sbp_layout_of().  ERR_PLAN says what the layout lacks for training; other errors are those of a scheme. */
 #include "emulated_devices/model/sbp/sbp_graph.h"
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* report.c -- what `orrery train` prints as a run starts, and of each step. */
+/* report.c -- what `orrery train` prints as a run starts, and of each step.  run/session.c, run/plan.c, run/between.c
+ * and run/golden.c call these functions.  No function returns an error code. */
 #include "ref/io/time_left.h"
 #include "emulated_devices/run/report/report.h"
 #include "ref/io/figures.h"

@@ -1,5 +1,5 @@
 /* report_check.c -- the comparison with the reference: the first failure, its place and size, then the worst of each
- * kind. */
+ * kind.  run/golden.c, report_end.c and report_json.c call these functions. */
 #include "emulated_devices/run/report/report.h"
 #include "ref/io/columns.h"
 #include "ref/io/json.h"

@@ -1,4 +1,5 @@
-/* report_end.c -- the lines after a run: memory, messages, speed, verdicts. */
+/* report_end.c -- the lines after a run: memory, messages, speed, verdicts.  run/golden.c, report_json.c and
+ * run/session.c call these functions.  No function returns an error code. */
 #include "ref/machine/measure.h"
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/model/charged.h"

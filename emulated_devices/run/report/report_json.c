@@ -1,4 +1,5 @@
-/* report_json.c -- the report of `orrery train` as JSON (docs/using/json.md). */
+/* report_json.c -- the report of `orrery train` as JSON (docs/using/json.md).  run/session.c, run/plan.c and
+ * run/golden.c call report_json().  Errors: ERR_FILE if the file cannot be written; ERR_MEMORY. */
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/run/report/plan_report.h"
 #include "emulated_devices/run/report/report_speed.h"

@@ -1,4 +1,6 @@
-/* report_speed.c -- virtual time of a step, and what follows for each device: tokens, operations, utilization. */
+/* report_speed.c -- virtual time of a step, and what follows for each device: tokens, operations, utilization.
+ * cli/train/search.c, run/plan.c, report_end.c and report_json.c call these functions.  No function returns an error
+ * code. */
 #include "emulated_devices/run/report/report_speed.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"

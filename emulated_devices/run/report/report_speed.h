@@ -1,4 +1,5 @@
-/* report_speed.h -- what each device of a mesh does in a second of virtual time. */
+/* report_speed.h -- what each device of a mesh does in a second of virtual time.  report_json.c calls these
+ * functions.  No function returns an error code. */
 #ifndef ORRERY_TRAIN_REPORT_SPEED_H
 #define ORRERY_TRAIN_REPORT_SPEED_H
 

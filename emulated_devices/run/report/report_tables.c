@@ -1,4 +1,6 @@
-/* report_tables.c -- the tables of `orrery train`: memory and messages, one line for all devices that are alike. */
+/* report_tables.c -- the tables of `orrery train`: memory and messages, one line for all devices that are alike.
+ * run/plan.c, report_end.c, run/session.c and report_json.c call these functions.  No function returns an error
+ * code. */
 #include "emulated_devices/run/report/report.h"
 #include "ref/io/columns.h"
 #include "ref/io/figures.h"

@@ -1,4 +1,5 @@
-/* take.c -- makes a plan of what the command line of `orrery train` says. */
+/* take.c -- makes a plan of what the command line of `orrery train` says.  cli/train/options/options.c calls
+ * train_take().  Errors: ERR_USAGE for words that do not go together, ERR_FILE or ERR_FORMAT of a checkpoint. */
 #include "emulated_devices/run/words/words.h"
 #include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/run/log.h"

@@ -1,4 +1,5 @@
-/* take_model.c -- changes a model as options of a run say.  take.c calls take_changes. */
+/* take_model.c -- changes a model as options of a run say.  take.c calls take_changes.  ERR_USAGE names an option
+ * that the model does not have. */
 #include "emulated_devices/run/words/words.h"
 #include "ref/io/output.h"
 #include "ref/model/family.h"

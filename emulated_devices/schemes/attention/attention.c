@@ -1,6 +1,6 @@
 /* attention.c -- the tokens of a member, by the scheme's cut or by the plan of a microbatch.  plan/context.c and
  * positions.c call these functions; they are local.  Without memory the list is lost, which the caller sees by
- * intervals_lost. */
+ * intervals_lost.  No function returns an error code. */
 #include "emulated_devices/schemes/attention/attention.h"
 
 /* A plan lists the tokens of all samples of a microbatch; a cut lists those of each sequence. */

@@ -1,5 +1,6 @@
 /* blocks.c -- partial attention results [n, H A] and their log-sum-exp [B H, n] are merged block by block.  The
- * backward pass adds gradients of queries here and gives the shares of keys and values to the caller. */
+ * backward pass adds gradients of queries here and gives the shares of keys and values to the caller.  The only error
+ * is ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/blocks.h"
 #include "emulated_devices/device/compute.h"
 

@@ -1,5 +1,7 @@
 /* pass.c -- the parts of pass.h: positions, buffers, turns of a ring and counts of pairs.  Every function here is
- * local; only the messages of cp_turn need a partner, which takes the same turn. */
+ * local; only the messages of cp_turn need a partner, which takes the same turn.  Files of attention/planned/,
+ * attention/rings/ and schemes/attention/ call these functions.  The only error of its own is ERR_MEMORY; a failed
+ * message ends the job. */
 #include "emulated_devices/schemes/attention/pass.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/model/config.h"

@@ -1,5 +1,6 @@
 /* positions.c -- lists of positions, and pairs counted from them.  Callers are pass.c and the schemes that compute
- * attention in parts; model/whole_sequences.c uses the two counts.  Every function is local. */
+ * attention in parts; model/whole_sequences.c uses the two counts.  Every function is local.  The only error is
+ * ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/positions.h"
 #include <stdlib.h>
 

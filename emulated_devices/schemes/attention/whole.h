@@ -1,7 +1,7 @@
 /* whole.h -- attention of a device that has all tokens of its sequences.
  *
  * whole.c defines the calls; streams.c takes all of them with WHOLE_SEQUENCES, because a stream has whole sequences
- * too.
+ * too.  model/run/run_attention.c calls these functions through a scheme.  No pass can fail.
  */
 #ifndef ORRERY_ATTENTION_WHOLE_H
 #define ORRERY_ATTENTION_WHOLE_H

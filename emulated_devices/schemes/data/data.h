@@ -35,6 +35,7 @@
  * then keeps a master of it in any format.  Weights in shards that are gathered before use are kept unquantised; only
  * the gathered copies are quantised.  Blocks of codes follow the row of a unit, across its parameters.  Parameters of
  * which devices along tp have copies are in their own units, so that their blocks are the same everywhere (units.h).
+ * model/stage.c, model/trainer.c and model/run/matrix.c make these calls.
  */
 #ifndef ORRERY_DATA_SCHEME_H
 #define ORRERY_DATA_SCHEME_H

@@ -21,6 +21,7 @@
  * Source   S. Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models",
  *          arXiv:1910.02054, for the three kinds of model state; a different number of devices for each kind: G. Wang
  *          et al., "ZeRO++", arXiv:2306.10209 (hpZ)
+ * Called   Files of schemes/, model/, plan/, verify/ and other rooms call these functions.
  */
 #ifndef ORRERY_SHARDS_H
 #define ORRERY_SHARDS_H

@@ -1,6 +1,7 @@
 /* tiles.c -- which parameters are cut into tiles, and the layout of a tile.
  *
- * plan/plan.c, plan/check.c, model/trainer_open.c and model/link/uses.c call these functions.  Both are pure.
+ * plan/plan.c, plan/check.c, model/trainer_open.c and model/link/uses.c call these functions.  Both are pure.  No
+ * function returns an error code.
  */
 #include "emulated_devices/schemes/data/tiles.h"
 

@@ -18,6 +18,7 @@
  *          once each for recomputation and backward of a block
  * Equals   no tiles: permutes, except dX, which reassociates.  If a BLAS uses another order of additions for narrower
  *          matrices, forward and dW also reassociate; on numbers whose sums are exact they do not.
+ * Called   Files of model/, plan/, schemes/ and verify/ call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_TILES_H
 #define ORRERY_TILES_H

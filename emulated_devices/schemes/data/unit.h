@@ -11,7 +11,8 @@
  *   rows    each parameter cut by rows (dimension 0):  a a b b b c c | a a b b - c -     padding in each parameter
  *
  * Whole parameters are always stored one after another without padding.  For a flat unit they are views into the row,
- * otherwise a copy.
+ * otherwise a copy.  No function returns an error code.  Files of schemes/data/, model/ and verify/reference/ call
+ * these functions.
  */
 #ifndef ORRERY_UNIT_H
 #define ORRERY_UNIT_H

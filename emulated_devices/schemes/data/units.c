@@ -1,7 +1,7 @@
 /* units.c -- numbers of units: which unit a parameter belongs to, and which units a part needs.
  *
  * open.c and stages/ number units with these functions, model/link/uses.c and model/collect.c, too.  All are pure:
- * every device gets the same numbers, whatever pieces the device has.
+ * every device gets the same numbers, whatever pieces the device has.  No function returns an error code.
  */
 #include "emulated_devices/schemes/data/units.h"
 #include "emulated_devices/schemes/data/tiles.h"

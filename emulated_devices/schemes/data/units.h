@@ -7,6 +7,8 @@
  * Copies   A block of codes has one scale.  In one row with parameters that tp cuts, copies of a norm would be in
  *          blocks with different other numbers on each device, and at other places if tp cuts unevenly: they would
  *          drift apart.  In a row of their own they have the same blocks on each device, and so the same codes.
+ *
+ * Files of model/, schemes/, draw/ and verify/ call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_UNITS_H
 #define ORRERY_UNITS_H

@@ -1,7 +1,7 @@
 /* affinity_file.c -- a table of tokens and parts of experts in a file, which is not trusted.
  *
  * affinity_read takes a file of --affinity (run/words/take.c), affinity_write makes one for `orrery affinity`.
- * ERR_FORMAT names the entry that is wrong.
+ * ERR_FORMAT names the entry that is wrong.  Without memory the code is ERR_MEMORY.
  */
 #include "emulated_devices/schemes/experts/affinity.h"
 #include "ref/io/json.h"

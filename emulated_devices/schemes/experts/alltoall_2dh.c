@@ -16,8 +16,8 @@
  * Memory   dispatch.h, a row a choice
  * Equals   reassociates, with the same bits as alltoall: rows arrive in the same order
  *
- * Called by: model/run/run_mixture.c, through dispatch.c.  A plan without as many devices of a group on every node is
- * refused.
+ * Called by: model/run/run_mixture.c, through dispatch.c, which reports ERR_MEMORY and ERR_COMM.  A plan without as
+ * many devices of a group on every node is refused.
  */
 #include "emulated_devices/schemes/experts/nodes.h"
 

@@ -1,5 +1,6 @@
 /* cocluster.c -- tokens and experts are assigned in turn, from several starts; the best score is the result.
- * cli/affinity.c calls it with the counts [L, V, E] of a model's own choices; without memory it is ERR_MEMORY. */
+ * model/group_experts.c calls it with the counts [L, V, E] of a model's own choices; without memory it is
+ * ERR_MEMORY. */
 #include "emulated_devices/schemes/experts/cocluster.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/numeric/philox.h"

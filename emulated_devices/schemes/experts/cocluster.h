@@ -3,6 +3,7 @@
  * Source     Semantic parallelism (Sem-MoE), arXiv:2503.04398: clusters of tokens and experts, each assigned in turn,
  *            the other being given, until the local choices do not increase.  The paper weighs imbalance against
  *            remote choices; here imbalance has a limit, within which local choices are as many as are found
+ * Called     model/group_experts.c calls these functions.
  * Starts     experts in ranges, as without grouping, and in several drawn orders; the best end counts
  * Limits     a part has as many experts of each layer as its device (block_at).  Tokens of a part, and experts of a
  *            part, have at most (1 + SLACK) of the mean of all choices, if no single one has more

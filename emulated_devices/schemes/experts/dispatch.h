@@ -14,6 +14,7 @@
  *
  * Memory  kept: R rows of the experts' input, up and act.  A row a choice: k n results and their order.  weighs_there:
  *         R results, and the weights of all rows that came
+ * Called  Files of schemes/experts/ call these functions.
  *
  * model/run/run_mixture.c calls the passes of a scheme, which are these functions for all schemes but here.c.
  * Errors are ERR_MEMORY and ERR_COMM, after which the step cannot go on.

@@ -1,5 +1,5 @@
 /* nodes.c -- the two groups of nodes.h, for alltoall_2dh.c and two_step.c; model/trainer_open.c calls nodes_open
- * through the scheme. */
+ * through the scheme.  Errors are those of a group: ERR_MEMORY, ERR_USAGE. */
 #include "emulated_devices/schemes/experts/nodes.h"
 
 enum error_code nodes_open(struct expert_parallel *ep, struct error *err)

@@ -1,5 +1,5 @@
 /* owners.c -- owners in memory and in a JSON file, which is not trusted.  run/words/take.c reads, run/session.c
- * writes. */
+ * writes.  ERR_FORMAT says which number of the file is wrong; ERR_MEMORY, ERR_FILE. */
 #include "emulated_devices/schemes/experts/owners.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"

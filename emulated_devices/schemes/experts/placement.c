@@ -1,5 +1,5 @@
 /* placement.c -- the two algorithms of placement.h, the rule for rows, and the window of loads.  fssdp.c and
- * model/mixture.c call them. */
+ * model/mixture.c call them.  expert_loads_open returns false without memory. */
 #include "emulated_devices/schemes/experts/placement.h"
 #include "emulated_devices/device/interval.h"
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  *
  * Source   Y. Qing et al., "Hecate", arXiv:2502.02581: algorithm 1 (sparse materialisation), algorithm 2 (heterogeneous
  *          sharding), the order in which tokens look for a replica, and the moving average of loads
+ * Errors   expert_loads_open returns false without memory
  *
  * Every expert has one owner, for good.  For a step some of a layer's experts get replicas on other devices, which have
  * so many slots for them.  Loads are whole numbers, equal on all devices, and so is all that follows from them.  What

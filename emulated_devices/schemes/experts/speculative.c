@@ -16,6 +16,7 @@
  *          is on the row's device (the local activation rate): 1/P if nothing is known
  * Memory   as alltoall; in attention a copy of its input and its result
  * Equals   reassociates, as alltoall.  No result depends on the table: a wrong prediction only sends more
+ * Errors   dispatch.c reports ERR_MEMORY and ERR_COMM; plan/shuffle.c reports ERR_PLAN if the table does not fit.
  *
  * Called by: model/run/run_mixture.c, through dispatch.c; plan/shuffle.c orders the rows.
  */

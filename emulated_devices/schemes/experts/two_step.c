@@ -17,8 +17,8 @@
  * Memory   dispatch.h, weighs_there
  * Equals   reassociates: a row's results are added by device, then by node, then over nodes
  *
- * Called by: model/run/run_mixture.c, through dispatch.c.  A plan without as many devices of a group on every node is
- * refused.
+ * Called by: model/run/run_mixture.c, through dispatch.c, which reports ERR_MEMORY and ERR_COMM.  A plan without as
+ * many devices of a group on every node is refused.
  */
 #include "emulated_devices/schemes/experts/nodes.h"
 

@@ -5,6 +5,7 @@
  *                     model it has (modality-decoupled parallelism)
  *         apart       Y. Li et al., "Uni-MoE", arXiv:2405.11273: an encoder only on the devices that process its
  *                     modality (modality-level data parallelism)
+ * Called  model/encoders.c and verify/reference/encoders.c call these functions.
  */
 #ifndef ORRERY_MODALITY_PLACEMENT_H
 #define ORRERY_MODALITY_PLACEMENT_H

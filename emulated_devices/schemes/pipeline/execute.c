@@ -1,4 +1,6 @@
-/* execute.c -- runs one device's list of a schedule: passes of the model, sends, receives and copies. */
+/* execute.c -- runs one device's list of a schedule: passes of the model, sends, receives and copies.
+ * model/trainer.c and model/trainer_cost.c call these functions.  Errors: ERR_MEMORY without room for a microbatch,
+ * ERR_COMM of a message, and those of a pass; the step cannot go on then. */
 #include "emulated_devices/schemes/pipeline/execute.h"
 #include "emulated_devices/device/trace.h"
 #include <stdlib.h>

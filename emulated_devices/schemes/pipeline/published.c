@@ -1,4 +1,5 @@
-/* published.c -- the bubble rate of a schedule in a printed setting. */
+/* published.c -- the bubble rate of a schedule in a printed setting.  bench/claims/bubble.c and cli/bench/schedules.c
+ * call these functions.  Errors are those of a schedule: ERR_PLAN, ERR_MEMORY. */
 #include "emulated_devices/schemes/pipeline/published.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include <math.h>

@@ -17,6 +17,8 @@
  *     posted earlier (receives_ahead);
  *   - between adjacent stages of a route on one device there is no message: the tensor is copied;
  *   - copies of one stage sum their weight gradients before the optimizer's step (schedule_holders lists the copies).
+ *
+ * Files of schemes/, verify/, model/, cli/ and other rooms call these functions.
  */
 #ifndef ORRERY_SCHEDULE_H
 #define ORRERY_SCHEDULE_H

@@ -29,7 +29,7 @@
  *     versions 2                         weight versions kept
  *
  * A file may have several schedules one after another, each with its first line and a name, and other text before the
- * first of them.  FILE:NAME takes one.
+ * first of them.  FILE:NAME takes one.  Files of schemes/, cli/, course/, draw/ and other rooms call these functions.
  */
 #ifndef ORRERY_PIPELINE_SCHEDULE_FILE_H
 #define ORRERY_PIPELINE_SCHEDULE_FILE_H

@@ -1,4 +1,4 @@
-/* boxing.c -- finding the shortest journey.
+/* boxing.c -- finds the steps from one signature to another that send least.
  *
  * The functions give costs and steps of journeys, and send nothing.  assign.c and assign_run.c ask for journeys;
  * cli/show/sbp.c only prints those of assign.c.  boxing_run.c and boxing_time.c ask for parcels.

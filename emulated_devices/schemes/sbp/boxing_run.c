@@ -1,4 +1,4 @@
-/* boxing_run.c -- taking the journey.
+/* boxing_run.c -- moves pieces of a tensor by the steps that boxing.c has found.
  *
  * assign_run.c and trial.c call it on every device of the placement; boxing_run is collective, and the other functions
  * are local.  Numbers are those of the device's format.  An error, ERR_MEMORY or ERR_COMM, is the same on every device.

@@ -2,7 +2,7 @@
  *
  * cli/show/sbp.c calls graph_read and graph_write_pins.  A file is not trusted: every name, size and shape is checked,
  * and a mistake is ERR_FORMAT with its line.  A tensor of more than 2^36 elements is refused, and so is a text of more
- * than 1 MiB.
+ * than 1 MiB.  Without memory the code is ERR_MEMORY.
  */
 #include "emulated_devices/schemes/sbp/graph_file.h"
 #include "ref/io/output.h"

@@ -1,7 +1,7 @@
 /* op_time.c -- the time of one operation: it is charged to a device without numbers.
  *
  * assign.c asks for the time of each operation by each rule, if the mesh has a cluster.  Nothing is computed; the
- * result is -1 without memory.
+ * result is -1 without memory.  No function returns an error code.
  */
 #include "emulated_devices/device/cluster.h"
 #include "emulated_devices/schemes/sbp/assign.h"

@@ -1,5 +1,6 @@
 /* trial.c -- the graph is computed on one device, then by a crew of devices in this process.  Both results are
- * compared.  cli/show/sbp.c calls it.  The error of any device ends the trial. */
+ * compared.  cli/show/sbp.c calls it.  The error of any device ends the trial.  ERR_PLAN: the graph is too large;
+ * ERR_MEMORY. */
 #include "emulated_devices/schemes/sbp/trial.h"
 #include "emulated_devices/comm/crew.h"
 #include "ref/numeric/distance.h"

@@ -1,7 +1,8 @@
 /* halo.c -- rows from neighbours, by messages to those who need them, and their gradients back home.
  *
  * convolution.c reaches this file through walk_halo and walk_halo_home.  Both are collective over the devices of the
- * axis.  A device without memory gives up the whole job, because its neighbours wait for its rows.
+ * axis.  A device without memory gives up the whole job, because its neighbours wait for its rows.  Errors are those
+ * of messages: ERR_COMM, ERR_MEMORY.
  */
 #include "emulated_devices/schemes/spatial/walk.h"
 #include <string.h>

@@ -15,6 +15,7 @@
  *          score        an all-to-all of points for members each way; an all-reduce of a number for each channel
  * Memory   BUFFERS: what is packed and what arrives, of one exchange at a time
  * Equals   transforms permute: the bits of one device.  So does HALO forward.  The rest reassociates sums
+ * Called   Files of schemes/spatial/, verify/cases/ and verify/jobs/ call these functions.
  *
  * All numbers are fp64.  Operations of ref/sphere run on host views.
  */

@@ -12,6 +12,7 @@
  *          heads_norm.c
  * Equals   a copy's gradient comes from the query heads of its own part.  Their sum is the gradient from the whole
  *          group, reassociated in the order of the all-reduce.  All copies have the same bits.
+ * Called   Files of model/, plan/ and schemes/ call these functions.  Errors: ERR_MEMORY, and ERR_COMM of the sum.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"

@@ -12,6 +12,7 @@
  * Equals   one device, reassociated.  Of a copied key head (heads.c) only the first copy's squares count.  A copy's
  *          gradient comes from the query heads of its own part, so all copies' products count, and each takes its
  *          share, 1/copies, of what is subtracted: what copies have adds up.
+ * Errors   ERR_MEMORY, and ERR_COMM of a sum over devices; the step cannot go on then.
  *
  * model/run/run_attention.c calls these functions on the output of QKV; model/link/link_cost.c calls
  * forecast_head_norm.

@@ -8,6 +8,8 @@
  * Sends    if columns are cut, over the devices with the same rows, n rows each: layernorm forward all-reduce of n,
  *          twice, backward for the input all-reduce of 2n; rmsnorm all-reduce of n either way.  Weights and their
  *          gradients: shared.c
+ * Called   model/run/run_node.c calls these functions.  Errors: ERR_MEMORY, and ERR_COMM of a sum over devices; the
+ *          step cannot go on then.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"

@@ -2,7 +2,8 @@
  * product of a scheme.
  *
  * model/run/run_mixture.c calls tensor_add_parts after the experts of a layer; model/link/link_cost.c calls
- * forecast_mixture.  The sum is t [N, D] over the devices that have other columns of F.
+ * forecast_mixture.  The sum is t [N, D] over the devices that have other columns of F.  Errors: ERR_MEMORY, and
+ * ERR_COMM of the sum.
  */
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/model/config.h"

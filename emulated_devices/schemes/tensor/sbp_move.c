@@ -2,6 +2,7 @@
  *
  * Source  the table: OneFlow, arXiv:2110.15032, table 2
  * Sends       to B             to S(0)             to S(1)
+ * Errors  ERR_MEMORY, ERR_COMM
  *   from B    -                its rows: nothing   its columns: nothing
  *   S(0)      all-gather       -                   all-to-all
  *   S(1)      all-gather       all-to-all          -

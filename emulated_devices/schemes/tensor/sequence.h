@@ -1,6 +1,7 @@
 /* sequence.h -- everything but the products of the schemes with sequence parallelism: see tensor_1d_sp.c.
  *
- * tensor_1d_sp.c has the functions; tensor_1d_sp_overlap.c shares mesh, cuts and costs through SEQUENCE_SCHEME.
+ * tensor_1d_sp.c has the functions; tensor_1d_sp_overlap.c shares mesh, cuts and costs through SEQUENCE_SCHEME.  No
+ * function returns an error code.
  */
 #ifndef ORRERY_SEQUENCE_H
 #define ORRERY_SEQUENCE_H

@@ -4,6 +4,8 @@
  *          doi:10.1002/(SICI)1096-9128(199704)9:4<255::AID-CPE250>3.0.CO;2-2; for transformers: Q. Xu et al., "An
  *          efficient 2D method for training super-large deep learning models" (Optimus), arXiv:2104.05343, algorithms 1
  *          to 3
+ * Called   model/run/matrix.c calls these functions through the schemes.  Products report ERR_MEMORY or ERR_COMM; an
+ *          unfinished result is then not defined.
  *
  * Device (k,i,j) of d x q x q has block (i,j) of X [N,I] and Y [N,O]: rows i, columns j (of layer k's rows).  Of W
  * [O,I] it has the block W[j,i]: outputs j, inputs i, which is block (i,j) of W^T, the right-hand factor.  Step l of q:

@@ -23,6 +23,8 @@
  * Equals   reassociates: sums over heads, F and V add P partial sums in the order of the all-reduce.  Weight gradients
  *          of the cut matrices are sums over tokens only, as on one device.  A bias of width D is added on device 0
  *          only, so that the all-reduce adds it once; its gradient is computed whole on every device.
+ * Called   schemes/registry.c lists the scheme; model/run/matrix.c calls its products, and tensor.c checks that its
+ *          mesh fits.  Errors: ERR_MEMORY and ERR_COMM of a product; ERR_PLAN if the mesh does not fit.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"

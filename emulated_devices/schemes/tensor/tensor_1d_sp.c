@@ -22,6 +22,8 @@
  * Equals   reassociates, as 1d, in the order of the reduce-scatter.  Norms, dropout and residual sums work row by row:
  *          on equal inputs their bits are those of 1d.  A bias of width D is added on device 0 only, before the sum;
  *          its gradient is computed whole on every device, from the gathered gradient of Y.
+ * Called   schemes/registry.c lists the schemes; model/run/matrix.c calls the products.  Errors: ERR_MEMORY and
+ *          ERR_COMM of a product; ERR_PLAN if the mesh does not fit.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/sequence.h"

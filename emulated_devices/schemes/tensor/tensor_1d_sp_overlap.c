@@ -28,6 +28,8 @@
  *          differ.  The BLAS may order the inner sums of a chunk's product differently for its shape.  On numbers whose
  *          sums are exact the bits are equal.  The weights' gradients of matrices that lead inside, and of the
  *          embedding, are sums of chunks r, r-1, .., r+1.
+ * Called   schemes/registry.c lists the scheme; model/run/matrix.c calls its products, and tensor.c checks that its
+ *          mesh fits.  Errors: ERR_MEMORY and ERR_COMM of a product; ERR_PLAN if the mesh does not fit.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/streams.h"

@@ -10,6 +10,8 @@
  *          (q-1) (21 N D + 36 d D^2) + 24 (d-1) D^2, and for norms and vectors 16 N (q-1) + 28 D (d q - 1)
  * Memory   weights 1/q^2; per layer and microbatch (8 D + 2 F + H) N/P + 4 N/(d q) elements
  * Equals   reassociates as 2d; gradients of matrices are also sums of d parts.  With d = 1 the bits equal those of 2d.
+ * Called   schemes/registry.c lists the scheme; model/run/matrix.c calls its products, and tensor.c checks that its
+ *          mesh fits.  Errors: ERR_MEMORY and ERR_COMM of a product; ERR_PLAN if the mesh does not fit.
  */
 #include "emulated_devices/schemes/tensor/summa.h"
 

@@ -18,6 +18,8 @@
  * Memory   weights 1/P; per layer and microbatch (8 D + 2 F + H) N/P + 4 N/q elements
  * Equals   reassociates: inner dimensions are summed in q parts: forward locally in order of l, backward in the order
  *          of the reduction; norms as q partial sums; gradients of vectors in the order of the reduce-scatter.
+ * Called   schemes/registry.c lists the scheme; model/run/matrix.c calls its products, and tensor.c checks that its
+ *          mesh fits.  Errors: ERR_MEMORY and ERR_COMM of a product; ERR_PLAN if the mesh does not fit.
  */
 #include "emulated_devices/schemes/tensor/summa.h"
 

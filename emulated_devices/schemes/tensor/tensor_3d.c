@@ -21,6 +21,8 @@
  * Equals   reassociates: every sum over an inner dimension, over rows, or over a row's columns has p partial sums, in
  *          the order of the reduce-scatter.  A bias is added once, by the first of the devices whose products are
  *          summed.
+ * Called   schemes/registry.c lists the scheme; model/run/matrix.c calls its products, and tensor.c checks that its
+ *          mesh fits.  Errors: ERR_MEMORY and ERR_COMM of a product; ERR_PLAN if the mesh does not fit.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"

@@ -19,6 +19,8 @@
  * Memory   each tensor's piece
  * Equals   reassociates, in the order of the all-reduce or reduce-scatter.  A bias of a product with partial sums is
  *          added once.  With the signatures of 1d, 1d-sp and 1d-sp-keep: these, bit by bit
+ * Called   sbp_shipped.c makes such a scheme; model/run/matrix.c calls its products.  Errors: ERR_FORMAT with the
+ *          line of the text, ERR_PLAN, ERR_MEMORY, ERR_COMM.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"

@@ -1,7 +1,7 @@
 /* data.c -- reads the texts and token files of a run, and fills batches from them.  run/session.c loads and fills;
  * run/words/take.c asks for the vocabulary, run/sample.c for prompts.  Flags that do not go together are ERR_USAGE,
  * an empty file is ERR_FORMAT.  A model with too small a vocabulary is ERR_PLAN.  After an error of train_data_load
- * there is nothing to free. */
+ * there is nothing to free.  Without memory the code is ERR_MEMORY. */
 #include "emulated_devices/train/data/data.h"
 #include "emulated_devices/train/data/data_words.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"

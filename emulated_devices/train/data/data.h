@@ -2,7 +2,8 @@
  *
  * One text without a weight is a text of bytes, from which sequences are drawn (ref/io/text.h).  Everything else are
  * files of tokens, of which windows are taken in an order that the seed decides (ref/text/corpus.h): files whose names
- * end with .bin, texts that a tokenizer has read, and several texts, whose bytes are tokens.
+ * end with .bin, texts that a tokenizer has read, and several texts, whose bytes are tokens.  Files of run/,
+ * cli/train/, run/report/ and run/words/ call these functions.
  */
 #ifndef ORRERY_TRAIN_DATA_H
 #define ORRERY_TRAIN_DATA_H

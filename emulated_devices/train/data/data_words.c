@@ -1,4 +1,5 @@
-/* data_words.c -- what --data says: FILE or FILE:WEIGHT, several with commas. */
+/* data_words.c -- what --data says: FILE or FILE:WEIGHT, several with commas.  run/settings.c and data.c call these
+ * functions.  ERR_USAGE says which name or weight is wrong; ERR_MEMORY. */
 #include "emulated_devices/train/data/data_words.h"
 #include "ref/io/output.h"
 #include <stdio.h>

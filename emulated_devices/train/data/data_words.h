@@ -1,4 +1,5 @@
-/* data_words.h -- what --data says: FILE or FILE:WEIGHT, several with commas. */
+/* data_words.h -- what --data says: FILE or FILE:WEIGHT, several with commas.  run/settings.c and data.c call these
+ * functions. */
 #ifndef ORRERY_TRAIN_DATA_WORDS_H
 #define ORRERY_TRAIN_DATA_WORDS_H
 

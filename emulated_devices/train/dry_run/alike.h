@@ -1,4 +1,5 @@
-/* alike.h -- the devices of a plan that do the same, so that one can run for all of them (comm/folding.h). */
+/* alike.h -- the devices of a plan that do the same, so that one can run for all of them (comm/folding.h).  dry_run.c
+ * calls these functions.  No function returns an error code. */
 #ifndef ORRERY_ALIKE_H
 #define ORRERY_ALIKE_H
 

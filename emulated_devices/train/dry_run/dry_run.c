@@ -1,6 +1,6 @@
-/* dry_run.c -- runs steps of a plan without numbers on all its devices, in this process.  run/session.c,
- * run/plan.c, search/search.c and benchmarks call.  A step longer than virtual time can count is ERR_PLAN.
- * Errors of devices are passed on, and every device is closed. */
+/* dry_run.c -- runs steps of a plan without numbers on all its devices, in this process.  run/plan.c, search/,
+ * cli/show/ and bench/ call.  A step longer than virtual time can count is ERR_PLAN.  Errors of devices are passed
+ * on, and every device is closed. */
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/train/dry_run/alike.h"
 #include "emulated_devices/model/charged.h"

@@ -1,4 +1,5 @@
-/* dry_run.h -- training steps of a plan without numbers, on all its devices in this process. */
+/* dry_run.h -- training steps of a plan without numbers, on all its devices in this process.  Files of cli/, bench/,
+ * search/ and run/ call these functions. */
 #ifndef ORRERY_DRY_RUN_H
 #define ORRERY_DRY_RUN_H
 

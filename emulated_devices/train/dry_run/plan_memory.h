@@ -1,7 +1,8 @@
 /* plan_memory.h -- the memory that a plan needs on every device, computed before any device starts.
  *
  * The formulas are those with which counted peaks are compared (trainer_peak), evaluated for an outline of each device.
- * So a plan that exceeds a budget, or the machine, is refused before anything starts.
+ * So a plan that exceeds a budget, or the machine, is refused before anything starts.  Files of bench/, run/,
+ * search/, train/ and other rooms call these functions.
  */
 #ifndef ORRERY_PLAN_MEMORY_H
 #define ORRERY_PLAN_MEMORY_H

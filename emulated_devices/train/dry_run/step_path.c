@@ -1,6 +1,6 @@
 /* step_path.c -- follows the critical path of recorded events, and adds up each device's waits.
- * run/report/plan_report.c and search/search.c call after a dry run.  Times are in picoseconds.  No function
- * reports errors. */
+ * run/report/plan_report.c and search/search.c call after a dry run.  Times are in picoseconds.  plan_path_of alone
+ * can fail, with ERR_MEMORY, and leaves an empty path. */
 #include "emulated_devices/train/dry_run/step_path.h"
 #include <stdlib.h>
 

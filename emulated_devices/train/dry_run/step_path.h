@@ -7,7 +7,8 @@
  * the path has the stream's own.
  *
  * Both read the events of all devices that ran (device/events.h).  If the events were replayed on shared links, the
- * times are those of the replay.
+ * times are those of the replay.  cli/train/search.c, run/plan.c, run/report/plan_report.c and search/search.c call
+ * these functions.
  */
 #ifndef ORRERY_STEP_PATH_H
 #define ORRERY_STEP_PATH_H

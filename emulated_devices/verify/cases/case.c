@@ -1,7 +1,7 @@
 /* case.c -- trains a plan beside the reference, and judges what it gives.
  *
  * verify/jobs and most tests of devices call case_run.  A wrong number is a verdict in the outcome; an error_code
- * means that nothing was judged.
+ * means that nothing was judged.  The verdict's code is ERR_CHECK; other codes are ERR_MEMORY and those of a run.
  */
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/reference/counts.h"

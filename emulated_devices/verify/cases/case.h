@@ -1,6 +1,7 @@
 /* case.h -- trains one plan for a few steps and checks all of its results.
  *
  * Used by `orrery verify` and the tests.  The shapes are chosen to be difficult: no number divides another, and about
+ * Called    bench/offload/rings.c, cases.c, settings.c and space.c call these functions.
  * one label in eight is ignored, so that devices have different numbers of labels that count.  Three steps of SGD
  * without clipping: Adam and clipping would hide a constant factor.
  */

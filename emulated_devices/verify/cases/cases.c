@@ -1,6 +1,6 @@
 /* cases.c -- gives `orrery verify` its cases one after another, runs each, and compares bits of equal plans.
  * Callers are verify/jobs and test_covering.c.  Rank 0 searches alone, because a search may be long; the others wait
- * for its message. */
+ * for its message.  The functions report ERR_CHECK and ERR_MEMORY, and pass on the errors of what they call. */
 #include "emulated_devices/verify/cases/cases.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* cases.h -- the cases that `orrery verify` trains on a number of devices: every scheme of a kind on every mesh that
  * splits its axis, and every valid pair of values of all other dimensions.  Each case is compared with one device;
- * cases that must end with the same bits are compared with each other.
- */
+ * cases that must end with the same bits are compared with each other.  jobs/job.c and jobs/schemes.c call these
+ * functions. */
 #ifndef ORRERY_CASES_H
 #define ORRERY_CASES_H
 

@@ -1,4 +1,5 @@
-/* collectives.h -- checks every algorithm of every collective with numbers whose sums are exact. */
+/* collectives.h -- checks every algorithm of every collective with numbers whose sums are exact.  jobs/collectives.c
+ * calls these functions. */
 #ifndef ORRERY_VERIFY_COLLECTIVES_H
 #define ORRERY_VERIFY_COLLECTIVES_H
 

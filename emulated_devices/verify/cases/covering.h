@@ -7,6 +7,7 @@
  * Source   D. Cohen et al., "The AETG system: an approach to testing based on combinatorial design", IEEE Transactions
  *          on Software Engineering 23(7), 1997: greedy, pair by pair.  Here it is deterministic, and some values are
  *          valid only with certain others
+ * Called   cases.c calls these functions.
  */
 #ifndef ORRERY_COVERING_H
 #define ORRERY_COVERING_H

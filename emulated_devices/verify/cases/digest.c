@@ -1,6 +1,7 @@
 /* digest.c -- hashes what a device holds and counts, and joins the hashes of all devices.
  *
- * verify/cases/case.c calls; two builds are compared by what `orrery verify` prints of the digests.
+ * verify/cases/case.c calls; two builds are compared by what `orrery verify` prints of the digests.  Errors:
+ * ERR_MEMORY, and ERR_COMM of a hash.
  */
 #include "emulated_devices/verify/cases/digest.h"
 #include "emulated_devices/verify/hash.h"

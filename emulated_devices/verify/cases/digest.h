@@ -1,7 +1,8 @@
 /* digest.h -- digests of everything that a case computes and counts, to compare two builds of this program.
  *
  * A rebuilt program must end with equal digests where a change is not meant to change a result.  Digests hold for one
- * machine: a BLAS chooses its kernel, and so the order of its additions, by the processor.
+ * machine: a BLAS chooses its kernel, and so the order of its additions, by the processor.  case.c calls these
+ * functions.
  */
 #ifndef ORRERY_DIGEST_H
 #define ORRERY_DIGEST_H

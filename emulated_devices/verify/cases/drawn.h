@@ -1,6 +1,6 @@
 /* drawn.h -- holds schemes that plan or adapt to their invariants for drawn inputs, in which there is much to adapt to:
  * lengths of samples from equal to very different, on nodes of every size; loads of experts by Zipf's law, over steps.
- */
+ * jobs/schemes.c calls these functions. */
 #ifndef ORRERY_VERIFY_DRAWN_H
 #define ORRERY_VERIFY_DRAWN_H
 

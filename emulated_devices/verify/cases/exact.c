@@ -1,5 +1,5 @@
 /* exact.c -- inputs of collectives for which every sum is exact.  Callers: collectives.c of this folder,
- * bench/schemes/collectives_device.c, tests.  The functions keep no state. */
+ * bench/schemes/collectives_device.c, tests.  The functions keep no state.  No function returns an error code. */
 #include "emulated_devices/verify/cases/exact.h"
 
 /* Element i of a member's input is a whole number from -30 to 30. */

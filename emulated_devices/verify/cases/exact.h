@@ -1,7 +1,8 @@
 /* exact.h -- calls of collectives whose right result every member can compute.
  *
  * Inputs are small integers that depend only on (member, index), so that every sum is exact in any order and results
- * can be compared with ==.  Sums and averages only; fp32 and fp64.
+ * can be compared with ==.  Sums and averages only; fp32 and fp64.  bench/schemes/collectives_device.c and
+ * collectives.c call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_VERIFY_EXACT_H
 #define ORRERY_VERIFY_EXACT_H

@@ -1,5 +1,5 @@
 /* layer.h -- runs a single layer of a model on the devices of a tp group, forward and backward, to measure its memory
- * and messages. */
+ * and messages.  bench/schemes/tensor_device.c and attention.c call these functions. */
 #ifndef ORRERY_VERIFY_LAYER_H
 #define ORRERY_VERIFY_LAYER_H
 

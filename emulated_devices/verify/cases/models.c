@@ -1,6 +1,7 @@
 /* models.c -- the models of cases: small shapes of every architecture, in which nothing divides.
  *
- * space.c makes each model a value of the dimension `model`; tests call the functions by name.
+ * space.c makes each model a value of the dimension `model`; tests call the functions by name.  No function returns
+ * an error code.
  */
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/model/families/families.h"

@@ -1,6 +1,7 @@
 /* settings.c -- what a case sets in a plan beside its model: schemes, optimizer, conventions, speeds.
  *
- * Callers: space.c, which makes plans of choices, and tests.
+ * Callers: space.c, which makes plans of choices, and tests.  Errors are those of a schedule by its name: ERR_USAGE,
+ * ERR_PLAN, ERR_FILE, ERR_FORMAT.
  */
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/model/balance.h"

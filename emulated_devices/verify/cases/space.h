@@ -1,7 +1,7 @@
 /* space.h -- the dimensions of all cases on a number of devices, and their values from the registries.
  *
  * A new scheme, optimizer or model becomes a value of its dimension when it is registered.  plan_check decides which
- * values can be combined (plan/compose.c).
+ * values can be combined (plan/compose.c).  cases.c and jobs/schemes.c call these functions.
  */
 #ifndef ORRERY_SPACE_H
 #define ORRERY_SPACE_H

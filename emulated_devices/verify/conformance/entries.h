@@ -1,7 +1,7 @@
 /* entries.h -- rows of operations outside `ops` (OPTIONAL_ENTRIES of device/backend.h) for which there are kernels, so
  * that a file of them can be tried alone; part of operations.h.  Their bits, on every backend: test_backend_entries.c.
  *
- * X(name, of what, its operands, its call)
+ * X(name, of what, its operands, its call) operations.h includes this file.
  */
 #include "emulated_devices/device/backend.h"
 #include "ref/optim/optimizer.h"

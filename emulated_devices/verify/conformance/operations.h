@@ -1,6 +1,7 @@
 /* operations.h -- each operation of ops.def with operands of any size, for conformance.h and the tests of backends.
  *
- * Each file that includes this header has its own tables, and its own sizes B, S, H, A, V.
+ * Each file that includes this header has its own tables, and its own sizes B, S, H, A, V.  conformance.c calls these
+ * functions.  No function returns an error code.
  */
 #ifndef ORRERY_CONFORMANCE_OPERATIONS_H
 #define ORRERY_CONFORMANCE_OPERATIONS_H

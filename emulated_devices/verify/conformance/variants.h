@@ -1,7 +1,7 @@
 /* variants.h -- further calls of the operations, for operations.h: other arguments and shapes, results in place of an
  * operand, columns of wider tensors, gradients in another format.
  *
- * X(operation, what differs, its operands, its call)
+ * X(operation, what differs, its operands, its call) No function returns an error code.
  */
 #ifndef ORRERY_CONFORMANCE_VARIANTS_H
 #define ORRERY_CONFORMANCE_VARIANTS_H

@@ -1,4 +1,5 @@
-/* dump.h -- `orrery train --check GOLDEN --dump FILE`: assembles the devices' tensors under golden names. */
+/* dump.h -- `orrery train --check GOLDEN --dump FILE`: assembles the devices' tensors under golden names.
+ * run/golden.c calls these functions. */
 #ifndef ORRERY_VERIFY_DUMP_H
 #define ORRERY_VERIFY_DUMP_H
 

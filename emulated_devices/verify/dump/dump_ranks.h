@@ -1,5 +1,6 @@
 /* dump_ranks.h -- `orrery train --check GOLDEN --dump FOLDER/`: each device writes what it has, as its part of a dump
- * (docs/checking/dumps.md): every microbatch of its activations, the boxes and shards of its parameters. */
+ * (docs/checking/dumps.md): every microbatch of its activations, the boxes and shards of its parameters.
+ * run/golden.c calls these functions. */
 #ifndef ORRERY_VERIFY_DUMP_RANKS_H
 #define ORRERY_VERIFY_DUMP_RANKS_H
 

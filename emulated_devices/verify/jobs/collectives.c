@@ -1,4 +1,6 @@
-/* collectives.c -- `orrery verify collectives`: every algorithm of every operation; rank 0 prints. */
+/* collectives.c -- `orrery verify collectives`: every algorithm of every operation; rank 0 prints.  job.c calls
+ * verify_collectives().  An algorithm that refuses the devices is listed, and is no error.  All errors come from the
+ * cases. */
 #include "emulated_devices/verify/cases/collectives.h"
 #include "emulated_devices/verify/jobs/job.h"
 #include "ref/io/json.h"

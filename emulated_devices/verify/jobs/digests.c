@@ -1,4 +1,5 @@
-/* digests.c -- `orrery verify --digests FILE`: a line for each case that trains, to compare two builds by `diff`. */
+/* digests.c -- `orrery verify --digests FILE`: a line for each case that trains, to compare two builds by `diff`.
+ * cli/verify.c calls verify_write_digests().  Errors: ERR_FILE if the file cannot be written; ERR_MEMORY. */
 #include "emulated_devices/verify/jobs/job.h"
 #include "ref/io/output.h"
 #include <stdio.h>

@@ -1,4 +1,6 @@
-/* job.c -- one device of a verifying job: runs families of cases one after another; rank 0 prints. */
+/* job.c -- one device of a verifying job: runs families of cases one after another; rank 0 prints.  cli/verify.c,
+ * collectives.c, schemes.c and spatial.c call these functions.  ERR_CHECK counts the cases that did not hold, after
+ * all have run; ERR_PLAN means too many devices. */
 #include "emulated_devices/verify/jobs/job.h"
 #include "emulated_devices/verify/cases/cases.h"
 #include "ref/io/json.h"

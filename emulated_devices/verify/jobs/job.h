@@ -1,5 +1,5 @@
 /* job.h -- a job of `orrery verify`: all cases of families of schemes on its devices.  Rank 0 prints a line for
- * each case. */
+ * each case.  cli/verify.c, collectives.c, schemes.c and spatial.c call these functions. */
 #ifndef ORRERY_VERIFY_JOB_H
 #define ORRERY_VERIFY_JOB_H
 

@@ -1,5 +1,6 @@
 /* schemes.c -- `orrery verify tensor`, data, ..: the cases of a kind of schemes, as lines and as JSON; rank 0
- * prints. */
+ * prints.  job.c calls verify_schemes().  A case that does not hold is counted, and is no error.  Other errors end
+ * the job: ERR_MEMORY, ERR_COMM. */
 #include "emulated_devices/verify/jobs/job.h"
 #include "emulated_devices/verify/cases/cases.h"
 #include "emulated_devices/verify/cases/drawn.h"

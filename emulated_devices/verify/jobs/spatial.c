@@ -1,4 +1,5 @@
-/* spatial.c -- `orrery verify spatial`: every operation on every tiling of the devices; rank 0 prints. */
+/* spatial.c -- `orrery verify spatial`: every operation on every tiling of the devices; rank 0 prints.  job.c calls
+ * verify_tiles().  A case that does not hold is counted, and is no error.  Errors: ERR_MEMORY, ERR_COMM. */
 #include "emulated_devices/verify/cases/spatial.h"
 #include "emulated_devices/verify/jobs/job.h"
 #include "ref/io/json.h"

@@ -1,6 +1,6 @@
 /* adaptation.c -- counts a run's choices and holds what its schemes have planned to their invariants.  A whole run
  * (verify/cases/case.c) calls this file after each step's passes, on every device by itself.  The first invariant
- * that does not hold ends the check with ERR_CHECK. */
+ * that does not hold ends the check with ERR_CHECK.  Without memory the code is ERR_MEMORY. */
 #include "emulated_devices/verify/reference/adaptation.h"
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"

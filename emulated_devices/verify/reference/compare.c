@@ -1,6 +1,7 @@
 /* compare.c -- compares a step's choices, activations, loss, gradients, weights and states with the one-device run.
  * All devices call these functions together: each sends its pieces, and rank 0 alone has the reference and the
- * result.  Errors of memory or of messages end all devices through comm_give_up or comm_agree. */
+ * result.  Errors of memory or of messages end all devices through comm_give_up or comm_agree.  cases/case.c and
+ * watch.c call these functions.  The code is ERR_MEMORY or ERR_COMM. */
 #include "emulated_devices/verify/reference/compare.h"
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"

@@ -1,5 +1,6 @@
 /* counts.c -- compares what one device has sent, moved and held with the predictions, number by number.  Numbers
- * must be equal: ERR_CHECK names device, kind and both numbers.  Each device checks itself, without messages. */
+ * must be equal: ERR_CHECK names device, kind and both numbers.  Each device checks itself, without messages.
+ * run/reports.c and cases/case.c call these functions. */
 #include "emulated_devices/verify/reference/counts.h"
 #include "emulated_devices/train/dry_run/plan_memory.h"
 #include <stdio.h>

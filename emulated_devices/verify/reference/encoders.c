@@ -1,5 +1,6 @@
 /* encoders.c -- compares encoders of images or sound on all devices with the one-device run, on rank 0. watch.c
- * calls after gradients and after weights.  ERR_CHECK is a verdict; other errors end the run. */
+ * calls after gradients and after weights.  ERR_CHECK is a verdict; other errors end the run.  Without memory the
+ * code is ERR_MEMORY. */
 #include "emulated_devices/verify/reference/encoders.h"
 #include <stdlib.h>
 #include <string.h>

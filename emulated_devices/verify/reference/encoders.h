@@ -1,4 +1,4 @@
-/* encoders.h -- whether encoders of what is not text train as on one device. */
+/* encoders.h -- whether encoders of what is not text train as on one device.  watch.c calls these functions. */
 #ifndef ORRERY_VERIFY_ENCODERS_H
 #define ORRERY_VERIFY_ENCODERS_H
 

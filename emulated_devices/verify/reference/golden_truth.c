@@ -1,6 +1,6 @@
 /* golden_truth.c -- decides tensor by tensor whether a golden file's numbers or the one-device run's are the truth.
- * Rank 0 alone calls, from compare.c.  ERR_FORMAT and ERR_FILE come from reading the file, ERR_MEMORY from room for
- * its tensors. */
+ * Rank 0 alone calls, from compare.c.  ERR_PLAN is a schedule that does not train plainly.  ERR_FORMAT and ERR_FILE
+ * come from reading the file, ERR_MEMORY from room for its tensors. */
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/judgement.h"
 #include "ref/model/kinds.h"

@@ -1,6 +1,7 @@
 /* probes.c -- delivers the truth's parts to devices, compares them during a step, and collects sums or whole
  * tensors.  Messages are CONTROL traffic in host memory.  A message that fails, or missing memory on one device,
- * ends all devices. */
+ * ends all devices.  Files of run/, dump/, cases/ and verify/reference/ call these functions.  The code is ERR_MEMORY
+ * or ERR_COMM. */
 #include "emulated_devices/verify/reference/probes.h"
 #include "ref/model/kinds.h"
 #include <math.h>

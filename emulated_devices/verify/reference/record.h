@@ -4,7 +4,8 @@
  * the same tensors in the same order, once or several times with other errors; the largest distance of each from the
  * truth is that tensor's bound.
  *
- * Callers: reference.c records and measures, probes.c delivers the records, compare.c reads their bounds.
+ * Callers: reference.c records and measures, golden_truth.c keeps those of a file, compare.c and verify/dump/ read
+ * them.
  */
 #ifndef ORRERY_RECORD_H
 #define ORRERY_RECORD_H

@@ -1,6 +1,6 @@
 /* reference_bounds.c -- the distances of a twin from the truth and the bounds that follow from them.  The caller
  * compare.c asks for bounds tensor by tensor.  The functions read the reference; only twins_begin and twins_keep
- * change it. */
+ * change it.  No function returns an error code. */
 #include "emulated_devices/verify/reference/reference_bounds.h"
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"

@@ -1,4 +1,5 @@
-/* reference_bounds.h -- how far a twin's gradients are from the truth's.  Private to reference.c. */
+/* reference_bounds.h -- how far a twin's gradients are from the truth's.  Private to reference.c.  No function
+ * returns an error code. */
 #ifndef ORRERY_REFERENCE_BOUNDS_H
 #define ORRERY_REFERENCE_BOUNDS_H
 

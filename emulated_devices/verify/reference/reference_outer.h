@@ -1,6 +1,6 @@
 /* reference_outer.h -- the outer steps of a reference's replicas.  Private to this folder.
  *
- * Caller: reference.c.
+ * Caller: reference.c.  Only outer_open can fail, with ERR_MEMORY.
  */
 #ifndef ORRERY_REFERENCE_OUTER_H
 #define ORRERY_REFERENCE_OUTER_H

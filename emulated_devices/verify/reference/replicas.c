@@ -1,5 +1,6 @@
 /* replicas.c -- hashes every device's pieces, compares the hashes of copies on rank 0, and reports the first
- * difference.  The callers of replicas_check are watch.c, verify/cases/case.c and tests. */
+ * difference.  The callers of replicas_check are watch.c, verify/cases/case.c and tests.  Errors: ERR_CHECK names the
+ * first difference; ERR_MEMORY. */
 #include "emulated_devices/verify/reference/replicas.h"
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/check/report/diagnose.h"

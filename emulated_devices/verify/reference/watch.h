@@ -1,4 +1,5 @@
-/* watch.h -- the one-device run, and the copies of a plan, as observers of a training loop (train/training.h). */
+/* watch.h -- the one-device run, and the copies of a plan, as observers of a training loop (train/training.h).
+ * run/golden.c, run/session.c and cases/case.c call these functions. */
 #ifndef ORRERY_REFERENCE_WATCH_H
 #define ORRERY_REFERENCE_WATCH_H
 

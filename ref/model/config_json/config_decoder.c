@@ -1,6 +1,5 @@
 /* config_decoder.c -- the config.json of a Llama and of its descendants, which differ in the keys that they have and in
- * the options that these set: families/.
- */
+ * the options that these set: families/.  ERR_FORMAT names the file, the key and the values that do not fit. */
 #include "ref/model/config_json/config_json.h"
 #include "ref/model/kinds.h"
 #include <math.h>

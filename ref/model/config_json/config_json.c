@@ -1,6 +1,8 @@
 /* config_json.c -- the config.json of Hugging Face transformers: finds the family; the keys of all families.
  *
  * Every key is in a list (config_keys.h): those of a family in its file of families/, those of all families here.
+ * Files of model/checkpoint/, ref/golden/, cli/ and ref/model/ call these functions.  ERR_FORMAT names a model_type,
+ * architecture or quantisation that is not read; ERR_MEMORY; ERR_FILE.
  */
 #include "ref/model/config_json/config_json.h"
 #include "ref/model/kinds.h"

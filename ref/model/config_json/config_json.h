@@ -1,4 +1,5 @@
-/* config_json.h -- shared by the families' readers of config.json.  Inside ref/model only. */
+/* config_json.h -- shared by the families' readers of config.json.  Inside ref/model only.  Files of
+ * ref/model/families/ and ref/model/config_json/ call these functions.  Errors: ERR_FORMAT with the key. */
 #ifndef ORRERY_CONFIG_JSON_H
 #define ORRERY_CONFIG_JSON_H
 

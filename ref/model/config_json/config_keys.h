@@ -1,7 +1,8 @@
 /* config_keys.h -- reads and writes a JSON object with a list of the allowed keys.  Inside ref/model only.
  *
  * A key that is not in the list is refused, because it may change what a model computes.  So a new key of a new version
- * of transformers gives an error and not a wrong model.
+ * of transformers gives an error and not a wrong model.  Files of ref/model/families/ and ref/model/config_json/ call
+ * these functions.
  */
 #ifndef ORRERY_CONFIG_KEYS_H
 #define ORRERY_CONFIG_KEYS_H

@@ -7,7 +7,8 @@
  * the width of shared experts has Qwen's, shared_expert_intermediate_size.  shared_expert_gate, router_bias_*,
  * router_active_experts, orrery_router and expert_* are our own: no released config.json has them, nor the type "null"
  * and the scores "near".  Uni-MoE's are mlp_dynamic_top_p, l_aux_weight and, for how near logits are,
- * router_jitter_noise.
+ * router_jitter_noise.  config_decoder.c and families/deepseek_v2.c call these functions.  ERR_FORMAT names the key
+ * and the values that exist.
  */
 #include "ref/io/json.h"
 #include "ref/model/config_json/config_json.h"

@@ -1,8 +1,9 @@
-/* config_rotary.c -- rotary positions in a config.json.
+/* config_rotary.c -- reads and writes rotary positions in a config.json.
  *
  * transformers 4 writes "rope_theta" and "rope_scaling", an object or null; its kind is in "type", from 4.43 on in
  * "rope_type".  transformers 5 writes both into "rope_parameters"; in a model with different types of layers, one
- * object for each type.  We write the older form: all versions read it.
+ * object for each type.  We write the older form: all versions read it.  config_decoder.c and families/deepseek_v2.c
+ * call these functions.  ERR_FORMAT names the key of rotary positions that does not fit.
  */
 #include "ref/model/config_json/config_json.h"
 #include "ref/io/output.h"

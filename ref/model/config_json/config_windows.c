@@ -3,7 +3,8 @@
  * "layer_types", where a file has it, has the kind of each layer.  Without it a Mistral's window is of all layers, a
  * Qwen's of those from max_window_layers on, and a SmolLM3's of those without rotary positions, if use_sliding_window
  * is true, a GPT-OSS's of the first, third, .., and a
- * Gemma's of all but each second or sliding_window_pattern-th.
+ * Gemma's of all but each second or sliding_window_pattern-th.  config_decoder.c calls these functions.  ERR_FORMAT
+ * names the key of windows that does not fit.
  */
 #include "ref/model/config_json/config_json.h"
 #include "ref/io/output.h"

@@ -6,6 +6,8 @@
  * Along tp latents and their norms are computed whole on every device, and heads are cut (run_latent.c).
  *
  * Source  DeepSeek-AI, "DeepSeek-V2", arXiv:2405.04434, as transformers has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.  deepseek_v3.c and
+ *         glm4_moe.c use tables of this file.  Errors: ERR_FORMAT with the key.
  */
 #include "ref/io/json.h"
 #include "ref/model/families/shared.h"

@@ -1,6 +1,7 @@
 /* deepseek_v3.c -- DeepSeek-V3 and R1: a DeepSeek-V2 whose routers choose by sigmoids and a bias.
  *
  * Source  DeepSeek-AI, "DeepSeek-V3 technical report", arXiv:2412.19437, as transformers has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

@@ -1,4 +1,5 @@
-/* families.c -- the list of the families. */
+/* families.c -- lists the families of models, and finds the table of nodes of a model.  Files of ref/model/, model/,
+ * check/, cli/ and other rooms call these functions.  No function returns an error code. */
 #include "ref/model/families/families.h"
 #include "ref/model/config.h"
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* families.h -- each family by its name: for whoever makes a model_config by hand, and for no `if`. */
+/* families.h -- each family by its name: for whoever makes a model_config by hand, and for no `if`.  Files of bench/,
+ * ref/model/, cli/, draw/ and other rooms use the names.  No function returns an error code. */
 #ifndef ORRERY_FAMILIES_H
 #define ORRERY_FAMILIES_H
 

@@ -6,6 +6,8 @@
  *
  * Source  Gemma Team, "Gemma: open models based on Gemini research and technology", arXiv:2403.08295; as transformers
  *         has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.  gemma2.c and
+ *         gemma3.c use tables of this file.
  */
 #include "ref/model/families/shared.h"
 

@@ -3,6 +3,8 @@
  *
  * Source  Gemma Team, "Gemma 2: improving open language models at a practical size", arXiv:2408.00118; as transformers
  *         has it
+ * Called  families.def lists the families; config_json.c finds a family by the model_type of a file.  gemma3.c uses
+ *         tables of this file.
  */
 #include "ref/model/families/shared.h"
 

@@ -2,6 +2,7 @@
  * window, all but each sixth, have rotary positions of their own.
  *
  * Source  Gemma Team, "Gemma 3 technical report", arXiv:2503.19786; as transformers has it
+ * Called  families.def lists the families; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

@@ -3,6 +3,7 @@
  *
  * Source  GLM-4.5 Team, "GLM-4.5: agentic, reasoning, and coding (ARC) foundation models", arXiv:2508.06471, as
  *         transformers has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 #include "ref/routers/router.h"

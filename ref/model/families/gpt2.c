@@ -1,6 +1,8 @@
 /* gpt2.c -- GPT-2: layernorms, learned positions, gelu; matrices of blocks are [in, out] in files.
  *
  * Source  A. Radford et al., "Language models are unsupervised multitask learners", 2019
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.  gptj.c and
+ *         nanogpt.c use tables of this file.  Errors: ERR_FORMAT with the key.
  */
 #include "ref/model/families/shared.h"
 

@@ -3,6 +3,8 @@
  *
  * Source  S. Black et al., "GPT-NeoX-20B", arXiv:2204.06745; S. Biderman et al., "Pythia", arXiv:2304.01373; as
  *         transformers has them
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.  Errors:
+ *         ERR_FORMAT with the key.
  */
 #include "ref/model/families/shared.h"
 

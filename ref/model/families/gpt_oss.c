@@ -3,6 +3,7 @@
  * YaRN.
  *
  * Source  OpenAI, "gpt-oss-120b & gpt-oss-20b model card", arXiv:2508.10925, as transformers has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

@@ -6,6 +6,7 @@
  *
  * Source  B. Wang, A. Komatsuzaki, "GPT-J-6B: a 6 billion parameter autoregressive language model", 2021; as
  *         transformers has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

@@ -2,6 +2,7 @@
  * logits.
  *
  * Source  Granite Team, IBM, "Granite 3.0 language models", 2024, as transformers has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 #include <math.h>

@@ -2,6 +2,8 @@
  * its attention, of its feed-forward, or of both.
  *
  * Source  H. Touvron et al., "LLaMA: open and efficient foundation language models", arXiv:2302.13971
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.  Other families
+ *         use tables of this file.
  */
 #include "ref/model/families/shared.h"
 

@@ -1,6 +1,7 @@
 /* mistral.c -- Mistral: a Llama whose attention has a window in all layers, or in none.
  *
  * Source  A. Q. Jiang et al., "Mistral 7B", arXiv:2310.06825, as transformers has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

@@ -2,6 +2,8 @@
  * which every token goes through, with and without a gate.
  *
  * Source  A. Q. Jiang et al., "Mixtral of experts", arXiv:2401.04088; shared experts: ref/model/shared.c
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.  olmoe.c,
+ *         qwen3_moe.c and scmoe.c use tables of this file.
  */
 #include "ref/model/families/shared.h"
 

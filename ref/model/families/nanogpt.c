@@ -10,6 +10,7 @@
  * keys or from nanogpt_finish.  nanogpt_to_json returns false without memory.
  *
  * Source  A. Karpathy, "nanoGPT", 2022, model.py
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

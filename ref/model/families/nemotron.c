@@ -2,6 +2,7 @@
  * squared relu.
  *
  * Source  J. Parmar et al., "Nemotron-4 15B technical report", arXiv:2402.16819, as transformers has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

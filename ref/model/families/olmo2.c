@@ -2,6 +2,8 @@
  * and its keys, pass an rmsnorm of all heads before their rotary positions.
  *
  * Source  Team OLMo, "2 OLMo 2 Furious", arXiv:2501.00656
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.  olmo3.c uses
+ *         tables of this file.
  */
 #include "ref/model/families/shared.h"
 

@@ -1,6 +1,7 @@
 /* olmo3.c -- OLMo 3: an OLMo 2 with windows in all layers but each fourth; their rotary positions have no scaling.
  *
  * Source  Team OLMo, "Olmo 3", arXiv:2512.13961, as transformers has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

@@ -3,6 +3,7 @@
  *
  * Source  N. Muennighoff et al., "OLMoE: open mixture-of-experts language models", arXiv:2409.02060, as transformers
  *         has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

@@ -2,6 +2,7 @@
  * token; a learned weighted mean of the streams goes to the output matrix.
  *
  * Source  M. Chen et al., "Parallel scaling law for language models", arXiv:2505.10475
+ * Called  families.def lists the families; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/families.h"
 #include "ref/model/families/shared.h"

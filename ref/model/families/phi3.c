@@ -1,6 +1,7 @@
 /* phi3.c -- Phi-3: a Llama with fused matrices in files, parts of heads that are turned, and LongRoPE.
  *
  * Source  M. Abdin et al., "Phi-3 technical report", arXiv:2404.14219, as transformers has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

@@ -1,6 +1,7 @@
 /* qwen2.c -- Qwen2: a Llama with biases of queries, keys and values; its later layers may have windows.
  *
  * Source  A. Yang et al., "Qwen2 technical report", arXiv:2407.10671
+ * Called  families.def lists the families; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/families.h"
 #include "ref/model/families/shared.h"

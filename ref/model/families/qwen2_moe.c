@@ -2,6 +2,7 @@
  * have a dense feed-forward instead.
  *
  * Source  A. Yang et al., "Qwen2 technical report", arXiv:2407.10671, as transformers has it
+ * Called  families.def lists the families; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

@@ -1,6 +1,7 @@
 /* qwen3.c -- Qwen3: a Llama whose queries and keys pass an rmsnorm of each head before their rotary positions.
  *
  * Source  A. Yang et al., "Qwen3 technical report", arXiv:2505.09388
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

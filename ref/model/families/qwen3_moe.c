@@ -2,6 +2,8 @@
  * dense feed-forward instead.
  *
  * Source  A. Yang et al., "Qwen3 technical report", arXiv:2505.09388, as transformers has it
+ * Called  families.def lists the families; config_json.c finds a family by the model_type of a file.  olmoe.c uses
+ *         tables of this file.
  */
 #include "ref/model/families/shared.h"
 

@@ -7,6 +7,7 @@
  * Source  W. Cai et al., "Shortcut-connected expert parallelism for accelerating mixture-of-experts", arXiv:2404.05019;
  *         Meituan LongCat Team, "LongCat-Flash technical report", arXiv:2509.01322, as transformers has it, with
  *         grouped-query attention in place of its latent attention
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.
  */
 #include "ref/model/families/shared.h"
 

@@ -1,6 +1,7 @@
 /* shared.h -- what several families have in common: rows of tables of nodes, tables, names, lists of keys.
  *
- * A row of a node is { operation, the slot that it writes, { slots that it reads }, its parameter }.
+ * A row of a node is { operation, the slot that it writes, { slots that it reads }, its parameter }.  Files of
+ * ref/model/families/ use these tables.  A function reports ERR_FORMAT with the key that does not fit.
  */
 #ifndef ORRERY_FAMILIES_SHARED_H
 #define ORRERY_FAMILIES_SHARED_H

@@ -1,6 +1,8 @@
 /* smollm3.c -- SmolLM3: a Llama some of whose layers have no rotary positions; layers may have windows.
  *
  * Source  Hugging Face, "SmolLM3: smol, multilingual, long-context reasoner", 2025, as transformers has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.  Errors:
+ *         ERR_FORMAT with the key.
  */
 #include "ref/model/families/shared.h"
 

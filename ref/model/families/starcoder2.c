@@ -2,6 +2,8 @@
  * or in none.
  *
  * Source  A. Lozhkov et al., "StarCoder 2 and The Stack v2", arXiv:2402.19173, as transformers has it
+ * Called  families.def lists the family; config_json.c finds a family by the model_type of a file.  gpt_neox.c and
+ *         nemotron.c use tables of this file.
  */
 #include "ref/model/families/shared.h"
 

@@ -1,4 +1,5 @@
-/* halves.h -- what <cuda_fp16.h> and <cuda_bf16.h> compute on the host, as bits, for test_halves.c. */
+/* halves.h -- what <cuda_fp16.h> and <cuda_bf16.h> compute on the host, as bits, for test_halves.c.  test_halves.c
+ * includes this file, and so does halves.cpp. */
 #ifndef ORRERY_TESTS_HALVES_H
 #define ORRERY_TESTS_HALVES_H
 

@@ -1,4 +1,5 @@
-/* judged.h -- kernels with one mistake each, and right ones that look wrong: for test_judge.c and on_gpu.c. */
+/* judged.h -- kernels with one mistake each, and right ones that look wrong: for test_judge.c and on_gpu.c.
+ * test_judge.c and on_gpu.c include this file. */
 #ifndef ORRERY_TESTS_JUDGED_H
 #define ORRERY_TESTS_JUDGED_H
 

@@ -1,5 +1,6 @@
 /* attention.c -- `orrery bench attention`: the attention schemes for one layer side by side, the claims of papers, and
- * the wall time of eight devices beside that of one. */
+ * the wall time of eight devices beside that of one.  cli/bench/bench.c calls bench_attention_topic().  Errors:
+ * ERR_USAGE for flags that do not fit, ERR_PLAN for a scheme that does not, and those of a job. */
 #include "emulated_devices/bench/schemes/attention.h"
 #include "emulated_devices/cli/bench/claims_table.h"
 #include "emulated_devices/cli/bench/bench.h"

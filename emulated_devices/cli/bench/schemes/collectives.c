@@ -1,4 +1,6 @@
-/* collectives.c -- `orrery bench collectives`: a job for each number of devices, one after the other. */
+/* collectives.c -- `orrery bench collectives`: a job for each number of devices, one after the other.
+ * cli/bench/bench.c calls bench_collectives_topic().  ERR_USAGE is for a list of algorithms or sizes that cannot be
+ * read; other errors are those of a job. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/schemes/collectives_table.h"
 #include "ref/io/figures.h"

@@ -1,4 +1,5 @@
-/* collectives_table.h -- prints what bench/schemes/collectives.h measures, and writes the rows. */
+/* collectives_table.h -- prints what bench/schemes/collectives.h measures, and writes the rows.  collectives.c asks
+ * for the table.  Errors are those of the measurement. */
 #ifndef ORRERY_BENCH_COLLECTIVES_TABLE_H
 #define ORRERY_BENCH_COLLECTIVES_TABLE_H
 

@@ -1,5 +1,7 @@
 /* dispatch.c -- `orrery bench dispatch`: what the expert schemes send for one layer with an even load, forward and
- * backward, on nodes; and what papers say of it, beside what is counted. */
+ * backward, on nodes; and what papers say of it, beside what is counted.  cli/bench/bench.c calls
+ * bench_dispatch_topic().  Errors: ERR_USAGE for flags that do not fit, ERR_CHECK if a formula does not hold, and
+ * those of a job. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/bench/schemes/dispatch.h"
 #include "emulated_devices/cli/bench/schemes/dispatch_load_table.h"

@@ -1,4 +1,5 @@
-/* dispatch_load_table.h -- how even devices' work is on an uneven load (bench/schemes/dispatch_load.h), as a table. */
+/* dispatch_load_table.h -- how even devices' work is on an uneven load (bench/schemes/dispatch_load.h), as a table.
+ * dispatch.c calls these functions. */
 #ifndef ORRERY_BENCH_DISPATCH_LOAD_TABLE_H
 #define ORRERY_BENCH_DISPATCH_LOAD_TABLE_H
 

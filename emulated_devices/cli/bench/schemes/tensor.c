@@ -1,5 +1,6 @@
 /* tensor.c -- `orrery bench tensor`: compares the schemes for one layer: predicted costs, the counts of devices that
- * compute it, and the papers' figures. */
+ * compute it, and the papers' figures.  cli/bench/bench.c calls bench_tensor_topic().  Errors: ERR_USAGE for flags
+ * that do not fit, ERR_CHECK if counts differ from predictions, and those of a job. */
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/schemes/tensor_tables.h"
 #include "ref/io/document.h"

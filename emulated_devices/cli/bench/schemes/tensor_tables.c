@@ -1,5 +1,6 @@
 /* tensor_tables.c -- tables: from which size one tensor scheme needs less than another, by the cost functions and by
- * the papers' formulas; published speed-ups; and Korthikanti's formula of a layer's memory. */
+ * the papers' formulas; published speed-ups; and Korthikanti's formula of a layer's memory.  tensor.c calls these
+ * functions.  ERR_PLAN says why a scheme does not fit; ERR_FORMAT names the line of a file of claims; ERR_MEMORY. */
 #include "emulated_devices/cli/bench/claims_table.h"
 #include "emulated_devices/cli/bench/schemes/tensor_tables.h"
 #include "ref/io/table.h"

@@ -1,4 +1,5 @@
-/* tensor_tables.h -- published figures of tensor schemes beside ours, as tables. */
+/* tensor_tables.h -- published figures of tensor schemes beside ours, as tables.  tensor.c calls these functions.
+ * All errors come from the predictions. */
 #ifndef ORRERY_BENCH_TENSOR_TABLES_H
 #define ORRERY_BENCH_TENSOR_TABLES_H
 

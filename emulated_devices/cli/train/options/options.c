@@ -1,4 +1,6 @@
-/* options.c -- reads the command line of `orrery train`, and of commands with most of its options. */
+/* options.c -- reads the command line of `orrery train`, and of commands with most of its options.  Errors: ERR_USAGE
+ * names the flag, ERR_PLAN what does not fit, ERR_FILE or ERR_FORMAT a file of --config; ERR_MEMORY; the caller frees
+ * the options in any case. */
 #include "emulated_devices/cli/train/options/options.h"
 #include "ref/optim/rates.h"
 #include <assert.h>

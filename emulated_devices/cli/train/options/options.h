@@ -1,4 +1,6 @@
-/* options.h -- a table of options that is put together from the tables options_*.c, for options.c. */
+/* options.h -- a table of options that is put together from the tables options_*.c, for options.c.  options_data.c,
+ * options_output.c, options_schemes.c and options_training.c call these functions.  No function returns an error
+ * code. */
 #ifndef ORRERY_TRAIN_OPTIONS_H
 #define ORRERY_TRAIN_OPTIONS_H
 

@@ -1,4 +1,5 @@
-/* options_data.c -- options of data parallelism: which device keeps what. */
+/* options_data.c -- options of data parallelism: which device keeps what.  options.c calls data_options().  No
+ * function returns an error code. */
 #include "emulated_devices/cli/train/options/options.h"
 
 static const char *const codes[] = { "int8", "int4", NULL };

@@ -1,4 +1,5 @@
-/* options_output.c -- options of virtual time, checking and output. */
+/* options_output.c -- options of virtual time, checking and output.  options.c calls output_options().  No function
+ * returns an error code. */
 #include "emulated_devices/cli/train/options/options.h"
 
 static const char *const trace_formats[] = { "chrome", "chakra", "goal", NULL };

@@ -1,4 +1,5 @@
-/* options_schemes.c -- options of `orrery train` that say how devices share the work. */
+/* options_schemes.c -- options of `orrery train` that say how devices share the work.  options.c calls
+ * scheme_options().  No function returns an error code. */
 #include "emulated_devices/cli/train/options/options.h"
 
 static const char *const placements[] = { "even", "speed", NULL };

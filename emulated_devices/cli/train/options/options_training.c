@@ -1,4 +1,5 @@
-/* options_training.c -- options of the model, its text and its training. */
+/* options_training.c -- options of the model, its text and its training.  options.c calls training_options().  No
+ * function returns an error code. */
 #include "emulated_devices/cli/train/options/options.h"
 #include "ref/optim/rates.h"
 

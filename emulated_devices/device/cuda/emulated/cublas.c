@@ -1,7 +1,9 @@
 /* cublas.c -- cuBLAS's product by the CPU's BLAS: matrices by columns are transposed matrices by rows.
  *
  * On a GPU the order of sums depends on where the matrices lie: cuBLAS has kernels for addresses that are multiples of
- * 16 bytes, and others.  Here sums of others are made in two halves, so that who relies on it sees other bits. */
+ * 16 bytes, and others.  Here sums of others are made in two halves, so that who relies on it sees other bits.
+ * device/cuda/operations.c and gpu.c call these functions, as they call NVIDIA's.
+ */
 #include <cublas_v2.h>
 #include "ref/numeric/convert.h"
 #include <cblas.h>

@@ -1,7 +1,7 @@
 /* cublas_v2.h -- the one product of cuBLAS that the backend calls, computed by the CPU's BLAS; C and C++.
  *
  * operations.c includes this file instead of NVIDIA's where CUDA_EMULATED is set; cublas.c defines the functions.
- * Errors are cuBLAS's statuses.
+ * Errors are cuBLAS's statuses.  device/cuda/parts.h includes this file.
  */
 #ifndef ORRERY_EMULATED_CUBLAS_V2_H
 #define ORRERY_EMULATED_CUBLAS_V2_H

@@ -1,4 +1,5 @@
-/* cuda_bf16.h -- our own bfloat16, bit for bit as ref/numeric/float16.h rounds; NVIDIA's names for what kernels use. */
+/* cuda_bf16.h -- our own bfloat16, bit for bit as ref/numeric/float16.h rounds; NVIDIA's names for what kernels use.
+ * kernels/launch.cuh includes this file for every kernel. */
 #ifndef ORRERY_EMULATED_CUDA_BF16_H
 #define ORRERY_EMULATED_CUDA_BF16_H
 

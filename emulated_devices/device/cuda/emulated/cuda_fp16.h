@@ -1,4 +1,5 @@
-/* cuda_fp16.h -- our own half, bit for bit as ref/numeric/float16.h rounds; NVIDIA's names for what kernels use. */
+/* cuda_fp16.h -- our own half, bit for bit as ref/numeric/float16.h rounds; NVIDIA's names for what kernels use.
+ * kernels/launch.cuh includes this file for every kernel. */
 #ifndef ORRERY_EMULATED_CUDA_FP16_H
 #define ORRERY_EMULATED_CUDA_FP16_H
 

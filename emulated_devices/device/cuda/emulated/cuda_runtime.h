@@ -12,7 +12,8 @@
  *   printf, assert   are those of C
  *
  * Not emulated, and an error of the compiler that names it: cooperative groups, inline PTX, wmma, textures, surfaces,
- * launches inside kernels, __nanosleep, clocks, streams, events, pinned and managed memory.
+ * launches inside kernels, __nanosleep, clocks, streams, events, pinned and managed memory.  kernels/launch.cuh
+ * includes this file for every kernel.
  */
 #ifndef ORRERY_EMULATED_CUDA_RUNTIME_H
 #define ORRERY_EMULATED_CUDA_RUNTIME_H

@@ -2,7 +2,7 @@
  *
  * "Device memory" is the host's.  One stream: every call has ended when it returns.  ORRERY_CUDA_EMULATED describes the
  * machine that is pretended, to try errors: "gpus=0", "gpus=2", "memory=1000000", "driver=old", "arch=none"; several
- * with commas.
+ * with commas.  device/cuda/operands.h and machine.h include this file, and nccl.h does for collectives/nccl.c.
  */
 #ifndef ORRERY_EMULATED_CUDA_RUNTIME_API_H
 #define ORRERY_EMULATED_CUDA_RUNTIME_API_H

@@ -1,2 +1,3 @@
-/* curand_kernel.h -- refused: the emulator does not have it (cuda_runtime.h). */
+/* curand_kernel.h -- refused: the emulator does not have it (cuda_runtime.h).  A .cu file of a student that includes
+ * this header does not compile; no file here includes it. */
 #error "cuRAND is not emulated"

@@ -1,7 +1,7 @@
 /* device_functions.h -- the functions on numbers that kernels call and C++ does not have.
  *
  * cuda_runtime.h includes this file for every .cu file that is compiled for the CPU.  Results are those of a GPU's
- * exact functions; fast ones are more exact here.
+ * exact functions; fast ones are more exact here.  No function returns an error code.
  */
 #ifndef ORRERY_EMULATED_DEVICE_FUNCTIONS_H
 #define ORRERY_EMULATED_DEVICE_FUNCTIONS_H

@@ -1,6 +1,6 @@
 /* fiber.h -- stacks, and switching between them: a few lines of assembler for x86-64 and aarch64, else ucontext.
  *
- * machine.cpp calls this file, for threads of a block that wait.
+ * machine.cpp calls this file, for threads of a block that wait.  No function returns an error code.
  */
 #ifndef ORRERY_EMULATED_FIBER_H
 #define ORRERY_EMULATED_FIBER_H

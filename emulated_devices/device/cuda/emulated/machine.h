@@ -5,7 +5,8 @@
  * barriers has no fibers, and one with them as many as threads wait at once.
  *
  * A thread that has to wait hands over to the next one that can go on, in the order of the block: forward, or as
- * ORRERY_CUDA_ORDER says: forward, reverse, or a number that seeds a random order.
+ * ORRERY_CUDA_ORDER says: forward, reverse, or a number that seeds a random order.  cuda_runtime.h and
+ * emulated/judge/judge.h call these functions.  No function returns an error code.
  */
 #ifndef ORRERY_EMULATED_MACHINE_H
 #define ORRERY_EMULATED_MACHINE_H

@@ -1,2 +1,3 @@
-/* mma.h -- refused: the emulator does not have it (cuda_runtime.h). */
+/* mma.h -- refused: the emulator does not have it (cuda_runtime.h).  A .cu file of a student that includes this
+ * header does not compile; no file here includes it. */
 #error "wmma is not emulated"

@@ -5,7 +5,8 @@
  * do not agree; here a rank that calls with another count, format or reduction, or another function, ends the program
  * with status 3 and a line that has both calls.  So does a buffer that is not the device's, or that overlaps the other
  * one in a way that is not in place; and a call that nobody joins for ORRERY_WAIT_LIMIT seconds (120).  Two ranks of
- * one host (NCCL_HOSTID, or else this machine) with one GPU are refused, as by NCCL.
+ * one host (NCCL_HOSTID, or else this machine) with one GPU are refused, as by NCCL.  collectives/nccl.c calls these
+ * functions where CUDA is emulated, and so does test_nccl_calls.c.
  */
 #ifndef ORRERY_EMULATED_NCCL_H
 #define ORRERY_EMULATED_NCCL_H

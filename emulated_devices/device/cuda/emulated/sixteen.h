@@ -2,6 +2,7 @@
  *
  * Results are rounded to fp32, then to 16 bits: the same as once, since 24 >= 2 * 11 + 2 places.
  * Source  S. A. Figueroa, "When is double rounding innocuous?", doi:10.1145/221332.221334.
+ * Called  cuda_bf16.h and cuda_fp16.h include this file for the two types.
  */
 #ifndef ORRERY_EMULATED_SIXTEEN_H
 #define ORRERY_EMULATED_SIXTEEN_H

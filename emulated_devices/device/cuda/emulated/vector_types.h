@@ -1,6 +1,7 @@
 /* vector_types.h -- short vectors, with CUDA's alignment.
  *
- * machine.h and sixteen.h include this file; kernels use its types by NVIDIA's names.
+ * machine.h and sixteen.h include this file; kernels use its types by NVIDIA's names.  No function returns an error
+ * code.
  */
 #ifndef ORRERY_EMULATED_VECTOR_TYPES_H
 #define ORRERY_EMULATED_VECTOR_TYPES_H

@@ -2,7 +2,9 @@
  *
  * One function for each operation of ref/ops/ops.h, with its arguments in the same order, and its sizes.  All pointers
  * are to memory of the device.  t: the format of numbers; g: of what may have another one (a gradient of weights, a
- * table, logits), t's own or fp32.  Statistics are in the wide format of t.
+ * table, logits), t's own or fp32.  Statistics are in the wide format of t.  device/cuda/backend.c,
+ * emulated/judge/alone.c, device/cuda/gpu.c and device/cuda/operations.c call these functions.  No function returns
+ * an error code.
  */
 #ifndef ORRERY_CUDA_KERNELS_H
 #define ORRERY_CUDA_KERNELS_H

@@ -1,5 +1,7 @@
 /* two_dimensional.c -- an all-to-all before a ring and after it.  Forward takes qkv [n, (H+2K) A] and writes out [n, H
- * A].  In between the ring has whole places of fewer heads. */
+ * A].  In between the ring has whole places of fewer heads.  model/run/run_attention.c calls these functions through
+ * the schemes ulysses, usp and loongtrain.  Errors: ERR_MEMORY without room for heads, ERR_COMM of the exchange, and
+ * those of the ring inside. */
 #include "emulated_devices/schemes/attention/heads/two_dimensional.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/heads/head_exchange.h"

@@ -1,5 +1,5 @@
 /* buckets.c -- the buckets of buckets.h by dynamic programming, O(q n log n) steps for q buckets of n lengths.
- * flexsp_plan.c calls it; the result is -1 if there is no memory. */
+ * flexsp_plan.c calls it; the result is -1 if there is no memory.  No function returns an error code. */
 #include "emulated_devices/schemes/attention/planned/buckets.h"
 #include <stdlib.h>
 

@@ -2,6 +2,7 @@
  *
  * Source   FlexSP, arXiv:2412.01523, section 4.1.3: the buckets for which the sum of what is added is least, by
  *          dynamic programming; the paper plans with 16
+ * Errors   none
  *
  *     lengths   90 85 40 12 11 10 2        three buckets: 90 85 | 40 | 12 11 10 2       added 5 + 0 + 13
  *

@@ -1,6 +1,6 @@
 /* context_invariants.c -- every function of the lists at the end gets a finished plan and its load.  *checked
  * counts what was compared.  verify/reference/adaptation.c and verify/cases/drawn.c call them; a broken promise is
- * ERR_CHECK. */
+ * ERR_CHECK.  Without memory the code is ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/comm/mesh.h"
 #include <math.h>

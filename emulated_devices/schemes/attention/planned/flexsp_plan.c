@@ -1,5 +1,5 @@
 /* flexsp_plan.c -- branch and bound over ways to cut the devices and to place the samples.  flexsp.c calls flexsp_plan;
- * the plan is a pure function of the load. */
+ * the plan is a pure function of the load.  Errors: ERR_MEMORY, and ERR_PLAN of the finished plan's check. */
 #include "emulated_devices/schemes/attention/planned/flexsp_plan.h"
 #include "emulated_devices/comm/mesh.h"
 #include "emulated_devices/schemes/attention/planned/buckets.h"

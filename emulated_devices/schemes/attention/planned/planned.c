@@ -1,5 +1,6 @@
-/* planned.c -- the two passes of planned.h.  Forward writes out [n, H A] and the log-sum-exp; backward writes d_qkv [n,
- * (H+2K) A].  The schemes hdp, dcp and zeppelin call it; the first failure is in planned->e. */
+/* planned.c -- runs the two passes of attention that follows a plan.  Forward writes out [n, H A] and the
+ * log-sum-exp; backward writes d_qkv [n, (H+2K) A].  The schemes hdp, dcp and zeppelin call it; the first failure is
+ * in planned->e. */
 #include "emulated_devices/schemes/attention/planned/planned.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/planned/planned_pass.h"

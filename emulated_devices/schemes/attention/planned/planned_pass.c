@@ -1,5 +1,6 @@
 /* planned_pass.c -- buffers and messages of a pass by a plan.  planned.c calls these functions.  Lists are allocated
- * once for the largest count that the plan allows; the first failure stays in planned->e. */
+ * once for the largest count that the plan allows; the first failure stays in planned->e.  Its code is ERR_MEMORY or
+ * ERR_COMM. */
 #include "emulated_devices/schemes/attention/planned/planned_pass.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/planned/remap.h"

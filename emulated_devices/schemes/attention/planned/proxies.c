@@ -1,4 +1,5 @@
-/* proxies.c -- the hops of proxies.h by formula, for planned_pass.c and planned_cost.c. */
+/* proxies.c -- the hops of proxies.h by formula, for planned_pass.c and planned_cost.c.  No function returns an error
+ * code. */
 #include "emulated_devices/schemes/attention/planned/proxies.h"
 
 int proxy_parts(int node, int from, int to) { return node > 0 && from / node != to / node ? node : 1; }

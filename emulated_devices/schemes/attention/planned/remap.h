@@ -5,6 +5,7 @@
  * Sends    the fewest tokens, sum over devices of max(0, tokens - mean): a device with more than the mean sends only
  *          these; and of those the fewest between nodes, because devices of its node get them first
  * Equals   permutes rows
+ * Errors   none
  *
  *     in attention      0: a a a a a     1: b b c       the mean is 4
  *     outside           0: a a a a       1: a b b c     one token is moved, and back

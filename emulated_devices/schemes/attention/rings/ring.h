@@ -1,7 +1,8 @@
 /* ring.h -- ring attention: what its schemes share; they differ in how they cut a sequence.
  *
  * ring.c defines the first five functions; ring_zigzag.c defines the cut, which also allgather-kv, tokenring and
- * double_ring.c use.  model/run/run_attention.c reaches them by the schemes.
+ * double_ring.c use.  model/run/run_attention.c reaches them by the schemes.  The passes report ERR_MEMORY without
+ * room for blocks, and ERR_COMM of a failed message.
  */
 #ifndef ORRERY_ATTENTION_RING_H
 #define ORRERY_ATTENTION_RING_H

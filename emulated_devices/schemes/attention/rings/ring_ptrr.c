@@ -3,6 +3,8 @@
  *
  * Source   PyTorch's torch.distributed.tensor.experimental._context_parallel, _PTRRLoadBalancer.ptrr_scheduling:
  *          "processing-time based round-robin", there with blocks of 128 tokens and gathered keys
+ * Called   schemes/registry.c lists the scheme; schemes/attention/attention.c calls its cut, which cannot fail.
+ *          model/run/run_attention.c runs the passes, which are ring.c's.
  * Blocks   of 128 tokens, or fewer, so that a device has at least four if S allows; PyTorch's 2 P divides their number
  * Work     with a causal mask that number of blocks gives every device the same; four blocks a device are dealt twice
  *          there and back.  ring-zigzag is two blocks a device

@@ -1,6 +1,8 @@
 /* attention, ring-striped: ring attention in which device r has every Pth token, from token r on.
  *
  * Source   W. Brandon et al., "Striped attention: faster ring attention for causal transformers", arXiv:2311.09431
+ * Called   schemes/registry.c lists the scheme; schemes/attention/attention.c calls its cut, which cannot fail.
+ *          model/run/run_attention.c runs the passes, which are ring.c's.
  * Work     with a causal mask each device computes nearly the same at every step: of n tokens a device and step, pairs
  *          differ by n between devices before and after the diagonal.  Cut in a row they differ by n^2
  * All else as ring.c

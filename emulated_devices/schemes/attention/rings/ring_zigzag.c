@@ -2,6 +2,8 @@
  *
  * Source   the balanced cut of Z. Zhu's ring-flash-attention (zigzag_ring_flash_attn) and of Llama 3, arXiv:2407.21783,
  *          section 3.3.2
+ * Called   schemes/registry.c lists the scheme; schemes/attention/attention.c calls its cut, which cannot fail.
+ *          model/run/run_attention.c runs the passes, which are ring.c's.
  * Work     with a causal mask and chunks of equal length, every device computes exactly the same: chunk c sees c chunks
  *          in whole and half of itself, and r + (2P-1-r) = 2P-1 for each r
  * All else as ring.c

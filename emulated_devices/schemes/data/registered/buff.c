@@ -18,6 +18,8 @@
  * Differs  from the released code, which cuts each linear layer by rows and has norms and biases whole; gathers the
  *          next block when attention of this one is done, and backward layer by layer; gives whole tensors to optimizer
  *          devices.  Here a block is one row
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls buff_share, and makes an ERR_PLAN of a
+ *          text that is returned.
  */
 #include "emulated_devices/schemes/data/data.h"
 

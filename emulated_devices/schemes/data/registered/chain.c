@@ -15,6 +15,8 @@
  * Memory   weights n/w (and two parts of the model if w > 1), gradients n/g (and one part if g > 1), optimizer state k
  *          n/o
  * Equals   reassociates: gradients are added level by level, in the order of the digits
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls chain_share, and makes an ERR_PLAN of a
+ *          text that is returned.
  */
 #include "emulated_devices/schemes/data/data.h"
 

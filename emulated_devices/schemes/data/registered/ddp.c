@@ -12,6 +12,8 @@
  * Memory   weights n, gradients n, optimizer state n for each of its tensors
  * Equals   reassociates: the gradient is the sum over devices, in the order of the --allreduce (by default of ranks),
  *          of sums over microbatches.  All devices get the same bits, so their weights stay equal without being sent.
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls ddp_share, and makes an ERR_PLAN of a
+ *          text that is returned.
  */
 #include "emulated_devices/schemes/data/data.h"
 

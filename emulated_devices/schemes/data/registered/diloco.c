@@ -12,6 +12,8 @@
  * Ends     as local-sgd
  * Equals   reassociates: ref/model/local.h, with replicas added in the order of the all-reduce.  With a single replica
  *          it is the Lookahead optimizer (M. Zhang et al., arXiv:1907.08610) with momentum
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls share_replica, and makes an ERR_PLAN of
+ *          a text that is returned.  stages/outer.c calls the function for the outer step, and returns its errors.
  */
 #include "emulated_devices/schemes/data/data.h"
 

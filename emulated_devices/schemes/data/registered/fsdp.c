@@ -11,6 +11,8 @@
  *          and gradients are copied back before they are reduced; the flat order needs no such copies
  * Memory   as zero3, with each parameter's padding, and the gathered row besides its copy while it is copied
  * Equals   as zero3, bit for bit, with the default algorithms or others that add in the order of ranks
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls fsdp_share, and makes an ERR_PLAN of a
+ *          text that is returned.
  */
 #include "emulated_devices/schemes/data/data.h"
 

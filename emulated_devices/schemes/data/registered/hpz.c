@@ -14,6 +14,8 @@
  *          zero3's in 16 bits, without scales (the paper's 0.5 M + 0 + 0.25 M against 3 M)
  * Memory   weights n/N and two parts of the model, gradients n/P and one part, optimizer state k n/P
  * Equals   as hsdp; with the same N and one microbatch the same bits as hsdp
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls hpz_share, and makes an ERR_PLAN of a
+ *          text that is returned.
  */
 #include "emulated_devices/schemes/data/data.h"
 

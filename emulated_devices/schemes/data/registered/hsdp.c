@@ -10,6 +10,8 @@
  * Memory   weights n/N and two parts of the model, gradients n/N and one part, optimizer state k n/N
  * Equals   reassociates: gradients are summed inside groups, then across them.  Schemes with the same N have the same
  *          tree of additions, and so the same bits
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls hsdp_share, and makes an ERR_PLAN of a
+ *          text that is returned.
  */
 #include "emulated_devices/schemes/data/data.h"
 

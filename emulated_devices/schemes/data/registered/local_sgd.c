@@ -20,6 +20,8 @@
  * Equals   reassociates: ref/model/local.h, with replicas added in the order of the all-reduce.  With H = 1, sgd, no
  *          clipping and equal numbers of labels it equals ddp apart from rounding: the mean of steps is the step of the
  *          mean
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls share_replica, and makes an ERR_PLAN of
+ *          a text that is returned.  stages/outer.c calls the function for the outer step, and returns its errors.
  */
 #include "emulated_devices/schemes/data/data.h"
 

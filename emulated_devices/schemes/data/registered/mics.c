@@ -16,6 +16,8 @@
  * Memory   as hsdp: weights n/N and two parts of the model, gradients n/N and one part, optimizer state k n/N
  * Equals   reassociates: the same bits as hsdp with the same N.  Our hsdp also has the second hop after the last
  *          microbatch; PyTorch's has it after every microbatch, unless set_requires_all_reduce (FSDP2) delays it
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls mics_share, and makes an ERR_PLAN of a
+ *          text that is returned.
  */
 #include "emulated_devices/schemes/data/data.h"
 

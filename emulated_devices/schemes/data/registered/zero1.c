@@ -13,6 +13,8 @@
  * Memory   weights n, gradients n, optimizer state k n/P
  * Equals   ddp, bit for bit, including the norm and clipping, for every --bucket, with the default algorithms or others
  *          that add in the order of ranks.  With other algorithms sums reassociate and depend on the bucket.
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls zero1_share, and makes an ERR_PLAN of a
+ *          text that is returned.
  */
 #include "emulated_devices/schemes/data/data.h"
 

@@ -17,6 +17,8 @@
  *          gradients are summed before they are reduced.  With several microbatches the gradient is the sum over
  *          microbatches of sums over devices; in ddp and zero1 it is the sum over devices of sums over microbatches.
  *          So zero2, zero3 and fsdp equal each other, and ddp and zero1 equal each other.
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls zero2_share, and makes an ERR_PLAN of a
+ *          text that is returned.
  */
 #include "emulated_devices/schemes/data/data.h"
 

@@ -17,6 +17,8 @@
  * Memory   weights n/P and two parts of the model (one without prefetching; --tiles T: two tiles), gradients n/P and
  *          one part (with a tied embedding plus a layer), state k n/P
  * Equals   as zero2; gathering permutes
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls zero3_share, and makes an ERR_PLAN of a
+ *          text that is returned.
  */
 #include "emulated_devices/schemes/data/data.h"
 

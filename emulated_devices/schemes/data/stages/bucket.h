@@ -13,6 +13,8 @@
  *          reduce by unit, so that at most two parts of the model are whole.  Everything quantised (blocks of codes
  *          follow a unit's row) or offloaded, and the outer steps of replicas, are also sent by unit.
  * Equals   no buckets, bit for bit, if collectives do not add by position (collective.h)
+ * Called   allreduce.c, renewal.c, scattering.c and scattering_foreseen.c call these functions.  Errors: ERR_MEMORY,
+ *          and ERR_COMM of an exchange.
  */
 #ifndef ORRERY_BUCKET_H
 #define ORRERY_BUCKET_H

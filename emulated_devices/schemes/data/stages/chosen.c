@@ -7,6 +7,8 @@
  * Time     nothing is read ahead: a layer waits for all its reads.  With a drive the host's cache keeps what is chosen
  *          most
  * Equals   the same with all experts on the device, bit for bit: numbers are only stored elsewhere
+ * Called   data_read_experts, for model/run/run_mixture.c, reads the experts; data.c calls the stage for all parts.
+ *          Errors: ERR_MEMORY, and those of reading the slow tier.
  */
 #include "emulated_devices/schemes/data/stages/stage.h"
 

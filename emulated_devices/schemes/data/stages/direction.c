@@ -7,6 +7,7 @@
  *          gradients
  * Equals   ref/model/mezo.h: z of an element depends on its place in the whole parameter, so every device that has the
  *          element draws the same z
+ * Called   model/zeroth.c sets the direction; data.c calls the stage for each part.  No call fails.
  */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include "emulated_devices/device/compute.h"

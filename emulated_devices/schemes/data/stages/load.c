@@ -1,6 +1,6 @@
 /* load.c -- two ways to bring a unit's weights from the slow tier to all devices of a group.
  *
- * Only cli/bench/offload.c calls these functions, to compare the two ways.  Both are collective over the group.
+ * Only bench/offload/offload.c calls these functions, to compare the two ways.  Both are collective over the group.
  */
 #include "emulated_devices/schemes/data/stages/load.h"
 

@@ -1,5 +1,5 @@
 /* load.h -- loads weights from the slow tier to every device of a group, in two ways, to measure the gain of
- * bandwidth-centric partitioning. */
+ * bandwidth-centric partitioning.  bench/offload/offload.c calls these functions. */
 #ifndef ORRERY_LOAD_H
 #define ORRERY_LOAD_H
 

@@ -16,6 +16,8 @@
  *          number, and a number for 256 of them
  * Equals   reassociates: P^T (G1 + G2) = P^T G1 + P^T G2 apart from rounding.  Adam and the natural gradient, which are
  *          not linear, come after the reduction, on every device from the same bits
+ * Called   data.c calls the stage; model/collect.c and model/checkpoint/ ask for whole states.  Errors: ERR_MEMORY;
+ *          ERR_CHECK if singular vectors cannot be computed; ERR_COMM.
  */
 #include "emulated_devices/schemes/data/stages/allreduce.h"
 #include "emulated_devices/device/compute.h"

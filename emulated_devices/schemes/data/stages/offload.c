@@ -14,6 +14,8 @@
  *          optimizer    one read and one write per step
  *          A device moves only its own shards: with N devices each link carries 1/N
  * Equals   the same scheme without offloading, bit for bit: numbers are only stored elsewhere
+ * Called   data.c calls the stage; slices.c, outer.c and step.c borrow copies; model/trainer_cost.c asks for traffic.
+ *          Errors: ERR_MEMORY, and those of the slow tier.
  */
 #include "emulated_devices/schemes/data/stages/offload.h"
 

@@ -9,6 +9,7 @@
  * Optimizer      master and state are on the tier.  The step processes them in slices: while one is stepped, the next
  *                is read and the previous one is written, so there are OFFLOAD_BUFFERS slices on the device.  Anchor
  *                and momentum of replicas are also on the tier; their outer step copies them slice by slice (outer.c).
+ * Called         outer.c and slices.c call these functions.
  */
 #ifndef ORRERY_OFFLOAD_H
 #define ORRERY_OFFLOAD_H

@@ -1,4 +1,5 @@
-/* scattering.h -- gradients reduced unit by unit: the bucket that waits, and predictions.  Private to this folder. */
+/* scattering.h -- gradients reduced unit by unit: the bucket that waits, and predictions.  Private to this folder.
+ * scattering.c and scattering_foreseen.c share this file.  No function returns an error code. */
 #ifndef ORRERY_SCATTERING_H
 #define ORRERY_SCATTERING_H
 

@@ -2,7 +2,8 @@
  * scattering.c without data.
  *
  * data_set_uses calls scattering_foresee once (TELL foresee); data_cost, data_peak and data_tier_traffic read the
- * result.  A change in scattering.c needs the same change here, because verify compares predictions with runs.
+ * result.  A change in scattering.c needs the same change here, because verify compares predictions with runs.  No
+ * function returns an error code.
  */
 #include "emulated_devices/schemes/data/stages/scattering.h"
 

@@ -2,7 +2,8 @@
  * them.
  *
  * Each unit has a pointer to its sharing (unit.h): code that gathers or reduces a unit uses it, and does not assume
- * that all units are shared by the same devices.
+ * that all units are shared by the same devices.  schemes/data/open.c opens and closes each sharing; bucket.c and
+ * codes.c send through its functions.  Errors: ERR_MEMORY, ERR_COMM.
  */
 #ifndef ORRERY_SHARING_H
 #define ORRERY_SHARING_H

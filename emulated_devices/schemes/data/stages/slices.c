@@ -18,6 +18,8 @@
  *          these are done.
  * Equals   the step without offloading, bit for bit: host and device use the same kernel, and an element's step does
  *          not depend on other elements
+ * Called   data_step calls the stage; bench/offload/ and model/trainer_cost.c ask for predictions.  Errors:
+ *          ERR_MEMORY, and those of the slow tier.
  */
 #include "emulated_devices/schemes/data/stages/offload.h"
 #include "emulated_devices/device/compute.h"

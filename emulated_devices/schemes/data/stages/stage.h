@@ -7,6 +7,7 @@
  * is in the chain: what they share is in the units (unit.h).
  *
  * How numbers are sent between devices is not a stage but a wire (sharing.h), which any stage's messages use.
+ * schemes/data/data.c calls the stages of a chain, and open.c opens them.
  */
 #ifndef ORRERY_DATA_STAGE_H
 #define ORRERY_DATA_STAGE_H

@@ -1,7 +1,8 @@
 /* stages.c -- the stages, one line each, and the chain of those that a plan has.
  *
  * open.c makes and frees the chain.  data.c and the stages themselves call all stages of the chain, in this order.
- * The order matters within a call: gathering.c makes weights whole before direction.c moves weights.
+ * The order matters within a call: gathering.c makes weights whole before direction.c moves weights.  The only error
+ * of its own is ERR_MEMORY; a stage's opening may report more.
  */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include <stdlib.h>

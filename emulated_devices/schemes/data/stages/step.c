@@ -2,7 +2,8 @@
  * keeps.
  *
  * The chain calls step_units in data_step (stage.h).  Nothing is sent here, except through share_weights.  With the
- * same gradients every copy of an element steps to the same bits.
+ * same gradients every copy of an element steps to the same bits.  Errors are those of sending new weights
+ * (renewal.c): ERR_MEMORY, ERR_COMM.
  */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include "emulated_devices/device/compute.h"

@@ -2,7 +2,7 @@
  * defines which version a pass uses.
  *
  * The stage takes part where a pipeline updates inside its schedule (pipedream-2bw).  The stage sends nothing and
- * cannot fail.
+ * cannot fail.  model/checkpoint/checkpoint.c, schemes/data/open.c and stages.c call these functions.
  */
 #include "emulated_devices/schemes/data/stages/stage.h"
 

@@ -6,6 +6,8 @@
  *           ((v-1) max(M,P) + M + P-1)(f+b)
  * Memory    M v chunks on every device
  * Messages  2 M (Pv-1)
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls bfs_make.  Errors: ERR_PLAN for sizes
+ *           out of range, ERR_MEMORY.
  *
  * Advantage: a chunk's weights are needed only twice, each time for all microbatches in a row.  So sharded weights are
  * gathered once per chunk and pass instead of once per microbatch, and a chunk's gradients are complete early.

@@ -8,6 +8,8 @@
  * Memory    min(P-r, P/2) + min(r+1, P/2) microbatches on device r, for M >= P: from P/2+1 at the ends to P in the
  *           middle
  * Messages  2 M (P-1), and the two copies of every stage sum their gradients at the end
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls chimera_make.  Errors: ERR_PLAN for
+ *           sizes out of range, ERR_MEMORY.
  *
  * While a device would wait for microbatches of one pipeline, it has work from the other, which starts at the other
  * end.  P=4, M=4, B=2F (capitals run from device 0 to 3, small letters from 3 to 0):

@@ -8,6 +8,8 @@
  *           computes while the other waits for messages inside its layers
  * Memory    P+1 microbatches on every device, for M >= 2P
  * Messages  2 M (P-1), and the two copies of every stage sum their gradients at the end
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls dualpipe_make.  Errors: ERR_PLAN for
+ *           sizes out of range, ERR_MEMORY.
  *
  * P=4, M=8, F=I=W (capitals: even microbatches, from device 0 to 3; small letters: odd ones, from 3 to 0):
  *

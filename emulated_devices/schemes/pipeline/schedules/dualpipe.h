@@ -1,6 +1,7 @@
 /* dualpipe.h -- the eight steps that DualPipe and DualPipeV share.
  *
  * dualpipe.c (two pipelines that meet) and dualpipev.c (one pipeline that turns) call dualpipe_steps for each device.
+ * The only error is ERR_MEMORY.
  */
 #ifndef ORRERY_PIPELINE_DUALPIPE_H
 #define ORRERY_PIPELINE_DUALPIPE_H

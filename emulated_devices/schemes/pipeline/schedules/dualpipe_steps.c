@@ -2,8 +2,8 @@
  *
  * Source    DeepSeek-AI, DeepSeek-V3 Technical Report, arXiv:2412.19437, section 3.2.1, figure 5; the published program
  *           (github.com/deepseek-ai/DualPipe, dualpipe.py) defines the number of each.
- * With h the distance to the nearer end, H the number of devices between an end and the turn, n microbatches in each
- * stream:
+ * Called    dualpipe.c and dualpipev.c call dualpipe_steps().  The only error is ERR_MEMORY.  With h the distance to
+ *           the nearer end, H the number of devices between an end and the turn, n microbatches in each stream:
  *
  *   1  2(H-h-1)         F0
  *   2  h+1              F0 F1

@@ -7,6 +7,8 @@
  *           Here forward and backward run one after the other: (P-1) F when F = I = W
  * Memory    2P+1 chunks on every device, for M >= 2P
  * Messages  4 M (P-1)
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls dualpipev_make.  Errors: ERR_PLAN for
+ *           sizes out of range, ERR_MEMORY.
  *
  * P=2, M=4, F=I=W (capitals: down the V; small letters: up):
  *

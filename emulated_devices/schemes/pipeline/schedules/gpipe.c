@@ -5,6 +5,8 @@
  * Bubble    (P-1)(F+B), of a total of (M+P-1)(F+B)
  * Memory    M microbatches on every device (GPipe therefore recomputes activations)
  * Messages  2 M (P-1)
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls gpipe_make.  Errors: ERR_PLAN for
+ *           sizes out of range, ERR_MEMORY.
  *
  * P=3, M=4, B=2F:
  *

@@ -6,6 +6,8 @@
  * Memory    min(2(P-1-r) + (v-1)G + 1, Mv) chunks on device r, G the size of the first group.  If P divides M, G = P:
  *           Pv+P-1 on the first, 1 + (P-1)/(Pv) of what 1F1B holds
  * Messages  2 M (Pv-1), v times those of 1F1B
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls interleaved_make.  Errors: ERR_PLAN
+ *           for sizes out of range, ERR_MEMORY.
  *
  * Microbatches form groups of P, and a group passes all chunks before the next group begins: with P=2, v=2, M=4 a
  * device's forwards are 0.0 1.0 0.1 1.1 2.0 3.0 2.1 3.1 (microbatch.chunk); backwards the same, from the last chunk to

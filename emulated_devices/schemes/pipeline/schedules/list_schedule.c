@@ -1,4 +1,4 @@
-/* list_schedule.c -- list scheduling of forwards and backwards.
+/* list_schedule.c -- puts forwards and backwards in order by list scheduling.
  *
  * chimera.c and skippipe.c call list_schedule after stages and routes are placed.  All devices are planned together
  * in one loop over time; each turn appends one action.  The only error is ERR_MEMORY.

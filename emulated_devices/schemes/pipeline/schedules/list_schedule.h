@@ -1,4 +1,5 @@
-/* list_schedule.h -- list scheduling: each device always does the first ready action by a fixed rule. */
+/* list_schedule.h -- list scheduling: each device always does the first ready action by a fixed rule.  chimera.c and
+ * skippipe.c call this function.  Errors: ERR_MEMORY. */
 #ifndef ORRERY_PIPELINE_LIST_SCHEDULE_H
 #define ORRERY_PIPELINE_LIST_SCHEDULE_H
 

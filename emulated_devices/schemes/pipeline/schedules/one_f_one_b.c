@@ -6,6 +6,8 @@
  * Bubble    (P-1)(F+B), of a total of (M+P-1)(F+B)
  * Memory    min(P-r, M) microbatches on device r
  * Messages  2 M (P-1)
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls one_f_one_b_make.  Errors: ERR_PLAN
+ *           for sizes out of range, ERR_MEMORY.
  *
  * Device r first does P-1-r forwards, then a forward and a backward in turn, then the remaining backwards.  P=4, M=6,
  * B=2F:

@@ -10,6 +10,8 @@
  * Equals    not plain training: batch t is computed with the weights of step t-1, W(t+1) = W(t) - step(gradient at
  *           W(t-1)), W(-1) = W(0); the one-device run does the same (verify/reference/rule.h).  No clipping inside the
  *           schedule: it would need gradients that other devices have not yet computed
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls pipedream_2bw_make.  Errors: ERR_PLAN
+ *           for sizes out of range, ERR_MEMORY.
  *
  * U after a batch's last backward makes a new version.  Microbatches in flight keep the old one, forward and backward.
  * A microbatch of batch t needs U of batch t-2; with batches of at least P microbatches it never waits for it.  P=2,

@@ -10,6 +10,8 @@
  * Messages  2 M (P-1-skip)
  * Equals    not the whole model: the one-device model skips the same layers for the same sequences
  *           (ref/model/partial.h)
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls skippipe_make.  Errors: ERR_PLAN for
+ *           sizes out of range, ERR_MEMORY.
  *
  * Microbatch m skips `skip` of the P-2 middle stages, starting at number m*skip, modulo P-2.  P=5, skip=1:
  *

@@ -5,6 +5,8 @@
  * Bubble    3P-7 units of a chunk's F = I = W for even P, 3P-4 for odd P, P >= 3 and M >= P, where 1F1B has 6(P-1)
  * Memory    2(floor(P/2)+1) chunks on every device, for M >= P, where 1F1B has 2P
  * Messages  4 M (P-1)
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls v_half_make.  Errors: ERR_PLAN for
+ *           sizes out of range, ERR_MEMORY.
  *
  * A chunk is held from its F to its W.  A device that holds one chunk for a long time holds the other for a short time:
  * forwards take 2 units from device to device on the way down and 1 on the way up, gradients the same, so the sum of

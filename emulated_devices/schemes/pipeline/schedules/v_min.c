@@ -6,6 +6,8 @@
  *           F, I and W differ, the tight block leaves gaps in every round: use it for equal times
  * Memory    2 ceil((P+2)/3) chunks on every device, for M >= 2P, where 1F1B has 2P
  * Messages  4 M (P-1)
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls v_min_make.  Errors: ERR_PLAN for
+ *           sizes out of range, ERR_MEMORY.
  *
  * The tightest block on a V: forwards go down and up, gradients down and up, one unit per stage, without a pause.  When
  * 3 divides P a pause of two units prevents collisions.  P=4, M=6:

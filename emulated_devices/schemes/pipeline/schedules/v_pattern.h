@@ -1,4 +1,5 @@
-/* v_pattern.h -- schedules on a V placement: one building block, repeated for every microbatch. */
+/* v_pattern.h -- schedules on a V placement: one building block, repeated for every microbatch.  v_half.c and v_min.c
+ * call these functions. */
 #ifndef ORRERY_PIPELINE_V_PATTERN_H
 #define ORRERY_PIPELINE_V_PATTERN_H
 

@@ -5,6 +5,8 @@
  * Bubble    as ZB-H1 on the paper's twelve settings, to four digits; never more than ZB-H1
  * Memory    that of P microbatches' activations on every device, or the requested limit
  * Messages  2 M (P-1)
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls zb_1p_make.  Errors: ERR_PLAN for
+ *           sizes out of range, ERR_MEMORY.
  *
  * The search is in zb_search.c.  It finds the same bubble as ZB-H1: with this memory, moving W does not reduce it
  * further.

@@ -7,6 +7,8 @@
  *           everything is kept until W, and the bubble is larger with the same limit
  * Memory    that of 2P microbatches' activations on every device, or the requested limit
  * Messages  2 M (P-1)
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls zb_2p_make.  Errors: ERR_PLAN for
+ *           sizes out of range, ERR_MEMORY.
  *
  * ZB-H2 is made for F = I = W and instant messages; the search uses the given times.  P=3, M=6, F=I=W:
  *

@@ -5,6 +5,8 @@
  * Bubble    (P-1)(F+I-W), when M >= P and W <= I, W <= F      (the paper's B is our I, backward for the input)
  * Memory    min(P, M) microbatches on every device
  * Messages  2 M (P-1)
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls zb_h1_make.  Errors: ERR_PLAN for
+ *           sizes out of range, ERR_MEMORY.
  *
  * Only I is on the critical path of the gradient up the pipeline; W can be delayed.  Device r delays r of them, so that
  * it also holds P microbatches, as device 0 does in 1F1B.  P=3, M=5, F=I=W:

@@ -7,6 +7,8 @@
  *           optimizer's step must not wait for all devices (the paper checks for overflow afterwards)
  * Memory    min(2P-1, M) microbatches on every device
  * Messages  2 M (P-1)
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls zb_h2_make.  Errors: ERR_PLAN for
+ *           sizes out of range, ERR_MEMORY.
  *
  * Device r does 2(P-1-r) extra forwards, which fill the time until the first gradient arrives, and delays 2r weight
  * gradients, which fill the time at the end.  P=3, M=6, F=I=W:

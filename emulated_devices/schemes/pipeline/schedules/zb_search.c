@@ -1,4 +1,5 @@
-/* zb_search.c -- the heuristic of P. Qi et al., arXiv:2401.10241, section 3.1, with all settings of its three switches.
+/* zb_search.c -- searches a zero-bubble schedule by the heuristic of P. Qi et al., arXiv:2401.10241, section 3.1,
+ * with all settings of its three switches.
  *
  * All devices are planned together, one microbatch after another, each with its own clock:
  *   warm up   every device does its first forward, and more until the first gradient can arrive, if memory allows;

@@ -1,6 +1,7 @@
 /* zb_search.h -- zero-bubble schedules found by search, for given times and a given memory limit.
  *
- * zb_1p.c and zb_2p.c call this search with limits of P and 2P microbatches.
+ * zb_1p.c and zb_2p.c call this search with limits of P and 2P microbatches.  The only error is ERR_MEMORY; then the
+ * caller frees the schedule.
  */
 #ifndef ORRERY_PIPELINE_ZB_SEARCH_H
 #define ORRERY_PIPELINE_ZB_SEARCH_H

@@ -5,6 +5,8 @@
  * Bubble    0 if F = I = W and M >= 2P (a device's own time, first start to last end, as in zb-h2)
  * Memory    min(2P, 2M) chunks on every device, as much as 1F1B's P microbatches of two chunks on its first
  * Messages  4 M (P-1): none at the bottom of the V
+ * Called    schemes/registry.c lists the schedule; schedule_make (make.c) calls zb_v_make.  Errors: ERR_PLAN for
+ *           sizes out of range, ERR_MEMORY.
  *
  * A microbatch passes down the devices and back up, and so does its gradient.  The first device also has the last
  * stage, so it gets its first gradient early.  P=3, M=6 (second line: microbatches):

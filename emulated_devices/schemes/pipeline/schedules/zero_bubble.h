@@ -1,6 +1,7 @@
 /* zero_bubble.h -- the common shape of ZB-H1 and ZB-H2.
  *
- * zb_h1.c and zb_h2.c call put_zero_bubble for each device; both differ only in `ahead` and `behind`.
+ * zb_h1.c and zb_h2.c call put_zero_bubble for each device; both differ only in `ahead` and `behind`.  No function
+ * returns an error code.
  */
 #ifndef ORRERY_PIPELINE_ZERO_BUBBLE_H
 #define ORRERY_PIPELINE_ZERO_BUBBLE_H

@@ -1,4 +1,4 @@
-/* judge.h -- every access of a kernel, watched.
+/* judge.h -- watches every access of a kernel to memory.
  *
  * Kernels are compiled with -fsanitize=thread, which calls a function before each access; and with alignment, which
  * calls one where an address is not aligned, even if the compiler reads only parts of what is there.  The functions
