@@ -277,7 +277,10 @@ enum error_code experts_place(struct trainer *trainer, struct expert_owners *own
     for (int64_t l = 0; l < L && !e; l++) expert_loads_predict(&ep->loads[l], own + l * E);
     /* Rank 0 places the experts, by the loads that all devices expect. */
     if (!e) e = comm_bring(trainer->comm, own, (uint64_t)n * sizeof *own, all, err);
-    if (!e && first) add_loads(trainer, all, n, load), expert_shard(&room, L, load, owners->member);
+    if (!e && first) {
+        add_loads(trainer, all, n, load);
+        if (!expert_shard(&room, L, load, owners->member)) e = fail(err, ERR_MEMORY, "no memory to place experts");
+    }
     free(own), free(load), free(all);
     return e;
 }

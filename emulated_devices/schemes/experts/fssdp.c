@@ -96,12 +96,13 @@ static enum error_code fssdp_place(const struct expert_parallel *ep, struct expe
     routing->owner = calloc((size_t)E, sizeof *routing->owner),
         routing->copied = calloc((size_t)E, sizeof *routing->copied);
     routing->held = calloc((size_t)(E * ep->devices), sizeof *routing->held);
-    const bool ok = load && routing->owner && routing->held && routing->copied;
+    bool ok = load && routing->owner && routing->held && routing->copied;
     for (int m = 0; m < ep->devices && ok; m++)
         for (int64_t e = experts_of(ep, m).first; e < interval_end(experts_of(ep, m)); e++)
             routing->owner[e] = ep->owner ? ep->owner[ep->layer * E + e] : m;
     /* Copies follow the loads of the last steps; this step's choices count from the next one on. */
-    if (ok) expert_loads_predict(seen, load), expert_materialise(&room, load, routing->owner, routing->held);
+    if (ok) expert_loads_predict(seen, load);
+    ok = ok && expert_materialise(&room, load, routing->owner, routing->held);
     for (int64_t e = 0; e < E && ok; e++)
         for (int m = 0; m < ep->devices; m++) {
             if (has_copy(ep, routing, e, m)) routing->copied[e] = numbers_of_expert(ep);

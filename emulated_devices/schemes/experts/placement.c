@@ -72,10 +72,11 @@ static bool give_slot(const struct expert_room *room, const int64_t load[], bool
     return true;
 }
 
-void expert_materialise(const struct expert_room *room, const int64_t load[], const int32_t owner[], bool held[])
+bool expert_materialise(const struct expert_room *room, const int64_t load[], const int32_t owner[], bool held[])
 {
     /* used[d] counts the replicas on device d; owners do not count. */
     int *used = calloc((size_t)room->devices, sizeof *used);
+    if (used == NULL) return false;
     for (int64_t e = 0; e < room->E; e++)
         for (int d = 0; d < room->devices; d++) {
             /* The `degree` experts with the most load go to all devices; else slots are given one by one. */
@@ -84,8 +85,9 @@ void expert_materialise(const struct expert_room *room, const int64_t load[], co
             held[e * room->devices + d] = d == owner[e] || to_all;
         }
     /* Slots are given until no expert with load finds a device with room. */
-    while (used && (room->degree < 0 || room->degree > room->slots) && give_slot(room, load, held, used)) ;
+    while ((room->degree < 0 || room->degree > room->slots) && give_slot(room, load, held, used)) ;
     free(used);
+    return true;
 }
 
 /* ---- algorithm 2 ------------------------------------------------------------------------------------------------- */
@@ -141,15 +143,18 @@ static void put_layers(const struct expert_room *room, struct shelf *shelf, int6
     }
 }
 
-void expert_shard(const struct expert_room *room, int64_t layers, const int64_t load[], int32_t owner[])
+bool expert_shard(const struct expert_room *room, int64_t layers, const int64_t load[], int32_t owner[])
 {
     /* The experts with the most load in their layer come last: they will have replicas anyway. */
     const int64_t top = room->degree < 0 ? 0 : room->degree < room->E ? room->degree : room->E;
     struct shelf *s = calloc((size_t)room->devices, sizeof *s);
+    if (s == NULL) return false;
     for (int64_t i = 0; i < layers * room->E; i++) owner[i] = -1;
-    for (int d = 0; d < room->devices && s; d++) s[d].free = block_at(layers * room->E, room->devices, d).count;
-    if (s) put_layers(room, s, layers, load, owner, top, room->E), put_layers(room, s, layers, load, owner, 0, top);
+    for (int d = 0; d < room->devices; d++) s[d].free = block_at(layers * room->E, room->devices, d).count;
+    put_layers(room, s, layers, load, owner, top, room->E);
+    put_layers(room, s, layers, load, owner, 0, top);
     free(s);
+    return true;
 }
 
 /* ---- where rows go ----------------------------------------------------------------------------------------------- */
