@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *const formats[] = { "fp64", "fp32", "bf16", "fp16", NULL };
 
@@ -29,7 +30,7 @@ struct verdicts {
     const struct golden *golden;
     const struct check_result *whole;
     const struct singles *single;
-    const struct first_found *first;    /* of --first; NULL: all was looked at */
+    const struct first_found *first;    /* of --first; NULL: without it */
     struct single_result copy;          /* the first that is wrong by itself on ranks whose copies are; without a name:
                                          * there is none, or the first tensor that differs has no other copies */
     int copy_of;                        /* which tensor that is */
@@ -216,7 +217,7 @@ static void print_result(FILE *out, const struct check_options *options, const s
         print_first_by_itself(out, verdicts->first_by_itself,
                               verdicts->single->where[verdicts->first_by_itself - verdicts->single->all]);
     if (r->first >= 0) print_first(out, verdicts, actual);
-    if (verdicts->first) {
+    if (verdicts->first && first) {
         const struct single_result *const wrong = singles_find(verdicts->single, first);
         if (wrong && wrong->verdict == SINGLE_WRONG)
             operations_print_wrong(out, wrong, verdicts->single->where[wrong - verdicts->single->all]);
@@ -406,7 +407,7 @@ static enum error_code check_compare(const struct check_options *options, const 
     if (e) return e;
     e = singles_find_parts(golden, actual, s.format, s.rounding, &judged.single, err);
     struct verdicts v = { .golden = golden, .whole = &judged.whole, .single = &judged.single,
-                          .first = judged.first.stopped ? &judged.first : NULL };
+                          .first = options->first ? &judged.first : NULL };
     if (!e) e = check_copies(&v, actual, s.format, s.rounding, err);
     if (!e) e = check_report(options, &v, actual, s.format, err);
     check_judged_free(&judged);
@@ -434,14 +435,27 @@ static enum error_code check_two(const struct check_options *options, const stru
 static enum error_code check_words(struct check_options *options, struct error *err)
 {
     if (options->against == NULL)
-        return options->actual ? OK : fail(err, ERR_USAGE, "orrery check needs ACTUAL, behind GOLDEN: a file of tensors, or a folder");
+        return options->actual ? OK : fail(err, ERR_USAGE, "check needs ACTUAL: a safetensors file, or a folder of them");
     if (options->map) return fail(err, ERR_USAGE, "--map does not go with --against: both dumps describe themselves");
     if (options->first) return fail(err, ERR_USAGE, "--first does not go with --against, which names the first "
                                     "difference anyway");
-    if (options->actual == NULL) options->actual = options->golden, options->golden = NULL;
-    if (options->golden == NULL && options->as)
-        return fail(err, ERR_USAGE, "--as is of a golden file: orrery check GOLDEN ACTUAL --against B");
+    if (options->actual) return OK;
+    options->actual = options->golden, options->golden = NULL;
+    if (options->as || options->sums || options->parts || options->fused || options->stored_norms ||
+        options->stored_states)
+        return fail(err, ERR_USAGE, "--as, --sums, --parts, --fused, --stored-norms and --stored-states are for "
+                    "operations that are recomputed: orrery check GOLDEN ACTUAL --against B");
     return OK;
+}
+
+/* A folder in place of the golden file is a dump, and the user may mean two of them. */
+static enum error_code open_golden(struct golden *golden, const struct check_options *options, struct error *err)
+{
+    struct stat s;
+    if (options->against == NULL && stat(options->golden, &s) == 0 && S_ISDIR(s.st_mode))
+        return fail(err, ERR_FILE, "GOLDEN %s: is a folder, a file was expected; for two dumps: "
+                    "orrery check GOLDEN A --against B", printable_path(options->golden).text);
+    return fail_about(err, golden_open(golden, options->golden, err), "GOLDEN");
 }
 
 /* The steps that a golden file has are of the profile that it was made with. */
@@ -483,8 +497,8 @@ enum error_code command_check(int argc, char **argv, int *status, struct error *
     if (e) return e;
     if (o.golden == NULL) return check_actual(&o, NULL, err);
     o.golden = golden_path(o.golden, room, sizeof room);
-    e = golden_open(&golden, o.golden, err);
-    if (e) return fail_about(err, e, "GOLDEN");
+    e = open_golden(&golden, &o, err);
+    if (e) return e;
     e = check_profile(o.as, &golden, err);
     if (!e) e = check_actual(&o, &golden, err);
     golden_close(&golden);

@@ -22,34 +22,33 @@ static void say_wrong_as_a_whole(char *out, size_t size, const struct checked *c
 {
     if (checked == NULL) snprintf(out, size, "is wrong");
     else if (checked->finding == DIFFERS && !checked->apart)
-        snprintf(out, size, "is outside its bound of the golden one: error %.2e, bound %.2e", fabs(checked->error),
+        snprintf(out, size, "is outside the bound of its whole pass: error %.2e, bound %.2e", fabs(checked->error),
                  checked->bound);
     else snprintf(out, size, "%s%s%s", finding_words(checked->finding), checked->why[0] ? ": " : "",
                   checked->why[0] ? checked->why : checked->copies);
 }
 
 /* Why a dump's tensor cannot be judged. */
-static void say_open(char *out, size_t size, const struct single_result *by_itself, bool known)
+static void say_open(char *out, size_t size, const struct single_result *by_itself)
 {
     if (by_itself && by_itself->verdict == SINGLE_LACKS)
         snprintf(out, size, "cannot be recomputed: %s is missing", by_itself->lacks);
     else if (by_itself) snprintf(out, size, "is not recomputed: %s", by_itself->made_by);
-    else snprintf(out, size, known ? "is not recomputed, and the golden file cannot judge it"
-                                   : "cannot be judged without a golden file");
+    else snprintf(out, size, "is not recomputed, and the golden file cannot judge it");
 }
 
-void pair_side_words(char *out, size_t size, const struct pair *pair, int k, bool known)
+void pair_side_words(char *out, size_t size, const struct pair *pair, int k)
 {
     char text[300];
     const struct single_result *const r = pair->by_itself[k];
     const bool recomputed = r && r->verdict <= SINGLE_WRONG;
     switch (pair->side[k]) {
     case SIDE_ABSENT: snprintf(out, size, "does not have it"); break;
-    case SIDE_OPEN:   say_open(out, size, r, known); break;
+    case SIDE_OPEN:   say_open(out, size, r); break;
     case SIDE_LOOSE:
     case SIDE_RIGHT:
         if (recomputed) snprintf(out, size, "is what its own inputs give");
-        else snprintf(out, size, "is within its bound of the golden one, %.2g", pair->whole[k]->bound);
+        else snprintf(out, size, "is within the bound of its whole pass, %.2g", pair->whole[k]->bound);
         break;
     case SIDE_WRONG:
         if (recomputed && r->verdict == SINGLE_WRONG)
@@ -107,7 +106,7 @@ static enum error_code print_pair(FILE *out, const struct check_against *against
     if (d.why[0] == '\0') say(out, 12, "  distance  %.2e, norm over norm", pair->distance);
     print_element(out, pair, &d);
     for (int k = 0; k < 2 && against->golden && pair->verdict != PAIR_OTHER_START; k++) {
-        pair_side_words(text, sizeof text, pair, k, true);
+        pair_side_words(text, sizeof text, pair, k);
         say(out, 12, "  %c         %s", letter[k], text);
     }
     print_rounding(out, pair);
@@ -192,9 +191,14 @@ static void print_every(FILE *out, const struct pairs *pairs)
     } while (columns_again(&t));
 }
 
-/* Warnings do not change the verdict. */
-static void print_warnings(FILE *out, const struct pairs *pairs)
+/* Warnings do not change the verdict.  Weights are worth one, because everything follows from them. */
+static void print_warnings(FILE *out, const struct pairs *pairs, const struct pair_dump dump[2])
 {
+    const bool golden[2] = { dump[0].single && dump[0].single->golden_weights,
+                             dump[1].single && dump[1].single->golden_weights };
+    if (golden[0] != golden[1])
+        say(out, 10, "warning   only %s has the weights that it begins with, start/NAME: %s's are the golden file's",
+            golden[0] ? "B" : "A", golden[0] ? "A" : "B");
     if (pairs->wrong_in_both > 0)
         say(out, 10, "warning   %d tensor%s of the same bits %s not what %s own inputs give, first %s: "
             "`orrery check GOLDEN A` says why", pairs->wrong_in_both, plural(pairs->wrong_in_both),
@@ -266,6 +270,7 @@ static enum error_code print_report(FILE *out, const struct check_against *again
     else if (pairs->first_open >= 0)
         e = print_named(out, against, "first that cannot be judged", pairs, pairs->first_open, dump, err);
     const int first = pairs->first >= 0 ? pairs->first : pairs->first_open;
+    if (!e && first >= 0) fprintf(out, "\n");
     if (!e && pairs->first_different >= 0 && pairs->first_different != first)
         e = print_named(out, against, "first without the same bits", pairs, pairs->first_different, dump, err);
     if (e) return e;
@@ -274,7 +279,7 @@ static enum error_code print_report(FILE *out, const struct check_against *again
             pairs->all[pairs->farthest].distance, pair_words(pairs->all[pairs->farthest].verdict));
     fprintf(out, "\n");
     print_counts(out, pairs);
-    print_warnings(out, pairs);
+    print_warnings(out, pairs, dump);
     print_verdict(out, verdict, pairs);
     return OK;
 }
@@ -297,7 +302,7 @@ static enum error_code fail_by_pair(const struct check_against *against, const s
     if (p->verdict != PAIR_A_WRONG && p->verdict != PAIR_B_WRONG && !pair_is_open(p->verdict))
         return fail(err, ERR_CHECK, "%s: %s", p->name, pair_words(p->verdict));
     const int open = pair_is_open(p->verdict) && p->side[0] == SIDE_OPEN ? 0 : wrong;
-    pair_side_words(text, sizeof text, p, open, true);
+    pair_side_words(text, sizeof text, p, open);
     return fail(err, ERR_CHECK, "%s: %s; %c's %s", p->name, pair_words(p->verdict), letter[open], text);
 }
 

@@ -28,8 +28,8 @@ static void add_pair(cJSON *list, const struct pair *pair, bool known)
     cJSON_AddNumberToObject(o, "elements", (double)pair->elements);
     cJSON_AddNumberToObject(o, "different", (double)pair->different);
     add_distance(o, "distance", pair->distance);
-    for (int k = 0; k < 2; k++) {
-        pair_side_words(text, sizeof text, pair, k, known);
+    for (int k = 0; k < 2 && known; k++) {
+        pair_side_words(text, sizeof text, pair, k);
         cJSON_AddStringToObject(o, key[k], text);
     }
 }

@@ -10,7 +10,7 @@ struct cJSON;
 /** Say what is wrong first, and how much was not looked at. */
 void check_first_print(FILE *, const char *first, const struct first_found *);
 
-/** "stopped_at", "looked_at" and "not_looked_at" into an object. */
+/** "stopped_at", "looked_at" and "not_looked_at" into an object.  @param first  NULL: nothing is wrong. */
 void check_first_json(struct cJSON *root, const char *first, const struct first_found *);
 
 #endif

@@ -7,8 +7,8 @@
 #include "emulated_devices/cli/check_against.h"
 #include "emulated_devices/cli/check_verdict.h"
 
-/** What one dump's tensor is: "is what its own inputs give".  @param known  a golden file says what the model is. */
-void pair_side_words(char *out, size_t size, const struct pair *, int k, bool known);
+/** What one dump's tensor is, where a golden file says what the model is: "is what its own inputs give". */
+void pair_side_words(char *out, size_t size, const struct pair *, int k);
 
 /** Whether the dumps are the same.  @param[out] lacks  a required kind of which nothing was judged; NULL: none. */
 enum check_verdict pairs_verdict(const struct pairs *, unsigned required, const char **lacks);
