@@ -384,7 +384,7 @@ static enum error_code check_copies(struct verdicts *verdicts, const struct actu
     return e;
 }
 
-/* What the options say of a dump's program; what they do not say, the dump does. */
+/* Options say how a dump's program computes; where they do not, the dump does. */
 static struct check_setting setting_of(const struct check_options *options, const struct golden *golden,
                                        const struct actual *actual)
 {

@@ -77,7 +77,7 @@ static void print_element(FILE *out, const struct pair *pair, const struct diffe
         say(out, 12, "            %c has %s: %s", letter[k], k ? two.second : two.first, difference->holder[k]);
 }
 
-/* What its own operation allows, where both are right by themselves. */
+/* Compare the distance with what the operation's own rounding allows, where both are right by themselves. */
 static void print_rounding(FILE *out, const struct pair *pair)
 {
     const struct single_result *const a = pair->by_itself[0], *const b = pair->by_itself[1];
@@ -121,9 +121,9 @@ static void print_evidence(FILE *out, const struct pair *pair, const struct pair
         if (r == NULL || r->verdict != SINGLE_WRONG) continue;
         const struct pair_text two = pair_text('g', 6, r->have, r->want);
         const char *const where = dump[k].single->where[r - dump[k].single->all];
-        say(out, 12, "  worst     in %c, row %lld, column %lld: %s, its inputs give %s; error/bound %.3g%s%s", letter[k],
-            (long long)(r->worst / r->cols), (long long)(r->worst % r->cols), two.first, two.second, r->ratio,
-            where[0] ? "; only on " : "", where);
+        say(out, 12, "  worst     in %c, row %lld, column %lld: %s, its inputs give %s; error/bound %.3g%s%s",
+            letter[k], (long long)(r->worst / r->cols), (long long)(r->worst % r->cols), two.first, two.second,
+            r->ratio, where[0] ? "; only on " : "", where);
     }
 }
 
@@ -237,7 +237,8 @@ static void print_verdict(FILE *out, enum check_verdict verdict, const struct pa
         differ += pair_differs(v) ? pairs->found[v] : 0;
         open += pair_is_open(v) ? pairs->found[v] : 0;
     }
-    if (alone_a + alone_b > 0) snprintf(alone, sizeof alone, "; not compared: %d in A only, %d in B only", alone_a, alone_b);
+    if (alone_a + alone_b > 0)
+        snprintf(alone, sizeof alone, "; not compared: %d in A only, %d in B only", alone_a, alone_b);
     if (verdict == CHECK_FAILED)
         snprintf(text, sizeof text, "FAILED: %d of %d tensors %s by more than rounding, first %s%s", differ,
                  both + pairs->found[PAIR_MISSING], differ == 1 ? "differs" : "differ", pairs->all[pairs->first].name,
@@ -253,7 +254,7 @@ static void print_verdict(FILE *out, enum check_verdict verdict, const struct pa
 }
 
 /* Print all; files are read again for the tensors that are named. */
-static enum error_code print_report(FILE *out, const struct check_against *against, const struct pairs *pairs,
+static enum error_code against_report(FILE *out, const struct check_against *against, const struct pairs *pairs,
                                     const struct pair_dump dump[2], enum check_verdict verdict, struct error *err)
 {
     enum error_code e = OK;
@@ -315,7 +316,7 @@ static enum error_code report_pairs(const struct check_against *against, const s
     if (e) return e;
     const enum check_verdict verdict = pairs_verdict(&pairs, against->required, &lacks);
     const bool to_stdout = against->json && strcmp(against->json, "-") == 0;
-    e = print_report(to_stdout ? stderr : stdout, against, &pairs, dump, verdict, err);
+    e = against_report(to_stdout ? stderr : stdout, against, &pairs, dump, verdict, err);
     if (!e && against->json)
         e = fail_about(err, check_pairs_json(against, &pairs, dump, verdict, err), "--json");
     if (!e) e = fail_by_pair(against, &pairs, verdict, lacks, err);
@@ -329,7 +330,8 @@ enum error_code check_against(const struct check_against *against, struct error 
     struct pair_dump dump[2];
     int ready = 0;
     enum error_code e = OK;
-    for (int k = 0; k < 2; k++) dump[k] = (struct pair_dump){ against->actual[k], against->setting[k].format, NULL, NULL };
+    for (int k = 0; k < 2; k++)
+        dump[k] = (struct pair_dump){ .actual = against->actual[k], .format = against->setting[k].format };
     for (; against->golden && ready < 2 && !e; ready += !e) {
         e = check_judge(against->golden, against->actual[ready], &against->setting[ready], false, &judged[ready], err);
         dump[ready].whole = &judged[ready].whole, dump[ready].single = &judged[ready].single;

@@ -4,7 +4,7 @@
 
 #include "emulated_devices/cli/check_judged.h"
 
-/* What the command was given.  Index 0 is A, 1 is B. */
+/* The command was given this.  Index 0 is A, 1 is B. */
 struct check_against {
     const struct golden *golden;        /* NULL: the model is not known */
     const char *golden_path, *path[2];

@@ -1,5 +1,5 @@
-/* check_first.c -- prints and writes what `orrery check --first` has not looked at.  check.c calls both functions at the
- * end of such a check.  No function reports errors. */
+/* check_first.c -- prints and writes what `orrery check --first` has not looked at.  check.c calls both functions at
+ * the end of such a check.  No function reports errors. */
 #include "emulated_devices/cli/check_first.h"
 #include "ref/io/json.h"
 #include "ref/io/terminal.h"

@@ -7,7 +7,7 @@
 #include "emulated_devices/cli/check_against.h"
 #include "emulated_devices/cli/check_verdict.h"
 
-/** What one dump's tensor is, where a golden file says what the model is: "is what its own inputs give". */
+/** Say what one dump's tensor is, where the model is known: "is what its own inputs give". */
 void pair_side_words(char *out, size_t size, const struct pair *, int k);
 
 /** Whether the dumps are the same.  @param[out] lacks  a required kind of which nothing was judged; NULL: none. */

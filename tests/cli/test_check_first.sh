@@ -65,6 +65,10 @@ test_copies() {
 test_not_recomputed() {
     LC_ALL=C sed 's|"act/h.0.mid"|"act/h.0.mud"|' "$golden" >bad.safetensors;     same_name "$golden" bad.safetensors act/h.0.mid
     expect_out '^first to differ, in order of execution: act/h.0.mid is missing'
+    set_number bad.safetensors act/h.1.mlp.act 3 '\0\0\0\100';                      same_name "$golden" bad.safetensors act/h.0.mid
+    # A wrong number says less than the tensor that follows.
+    cp "$golden" loss.safetensors; set_number loss.safetensors loss 1 '\0\0\0\100';  same_name "$golden" loss.safetensors loss
+    set_number loss.safetensors grad/logits 1 '\0\0\0\100';                          same_name "$golden" loss.safetensors grad/logits
     run train --check "$golden" --dtype fp32 --dump d/;  expect_status 0
     cp -r d nan; set_number nan/rank0.safetensors act/h.1.mlp.up#0 3 '\0\0\300\177';   same_name "$golden" nan act/h.1.mlp.up; expect_out 'act/h.1.mlp.up has NaN or infinity$'
     cp -r d step; set_number step/rank0.safetensors adamw/weight/wte.weight#0 0 '\0\0\200\102'; same_name "$golden" step adamw/weight/wte.weight

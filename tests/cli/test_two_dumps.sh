@@ -93,6 +93,9 @@ test_other_weights() {
     cp two.safetensors bad.safetensors; set_number bad.safetensors act/h.1.mlp.act 3 '\0\0\0\100'
     run check one.safetensors two.safetensors --against bad.safetensors;                expect_status 3; expect_error "act/h.1.mlp.act: only A's is right; B's is not what its own inputs give"
     run check one.safetensors bad.safetensors --against two.safetensors;                expect_status 3; expect_error "act/h.1.mlp.act: only B's is right"
+    # Losses of all steps are not recomputed, and the golden file's are of other weights.
+    cp two.safetensors bad.safetensors; set_number bad.safetensors adamw/loss 1 '\0\0\0\100'
+    run check one.safetensors two.safetensors --against bad.safetensors;                expect_status 3; expect_error 'adamw/loss: different, and cannot be judged'
     # Without weights of its own a dump is held to the golden file's, and the report says so.
     run train --check ./one.safetensors --dtype fp32 --dump d/;                         expect_status 0
     run check one.safetensors one.safetensors --against d;                              expect_status 0; expect_out "^warning   only A has the weights that it begins with, start/NAME: B's are the golden file's$"
@@ -119,7 +122,7 @@ test_the_page() {
     [ "$(wc -l <steps)" = 6 ] || complain "the page has $(wc -l <steps) commands, not 6"
     PATH=$PWD:$PATH watched bash -e steps;              expect_status 0
     run check llama.safetensors ranks --against alone;  expect_status 0; expect_silent
-    expect_out '^first without the same bits: act/'; expect_out '^OK: 234 tensors of both, '
+    expect_out '^first without the same bits: act/'; expect_out "^  it is     no more than this operation's own rounding: "; expect_out '^OK: 234 tensors of both, '
     run check llama.safetensors ranks --against broken; expect_status 3
     while read -r line; do grep -qF -- "$line" "$place/out" || complain "not as on the page: $line"; done < <(sed -nE '/^first to differ/p; /^  B         is not/s/\.\.\.$//p' "$page")
     expect_out "$(grep -oE '^FAILED: .*' "$page" | sed -E 's/[0-9]+ of 234/[0-9]+ of 234/')\$"

@@ -465,7 +465,7 @@ enum error_code check_files_some(const struct golden *golden, const struct actua
     return e;
 }
 
-/* What has other names than golden tensors comes last. */
+/* Tensors with other names than golden ones come last. */
 enum error_code check_files(const struct golden *golden, const struct actual *actual, enum dtype format,
                             struct check_result *result, struct error *err)
 {

@@ -75,7 +75,7 @@ enum error_code check_files(const struct golden *, const struct actual *, enum d
                             struct error *);
 void check_result_free(struct check_result *);
 
-/* Which golden tensors are compared. */
+/* This says of each golden tensor whether it is compared. */
 struct check_wanted { bool (*is)(const void *context, const char *name); const void *context; };
 
 /** Begin as check_files: compare the weights that ACTUAL begins with.  Those that are wrong are in the result.

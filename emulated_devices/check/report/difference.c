@@ -94,7 +94,7 @@ static enum error_code find_holder(const struct actual *actual, const char *name
 }
 
 /* Read and compare range after range; a dump that is not whole ends the comparison. */
-static enum error_code compare_rows(struct difference *difference, const struct actual *const dump[2],
+static enum error_code difference_rows(struct difference *difference, const struct actual *const dump[2],
                                     const char *name, const int64_t dim[2], int64_t at_once, double *const of[2],
                                     struct error *err)
 {
@@ -117,7 +117,7 @@ enum error_code difference_make(struct difference *difference, const struct actu
     double *const a = malloc((size_t)(at_once * dim[1]) * sizeof *a + 1),
            *const b = malloc((size_t)(at_once * dim[1]) * sizeof *b + 1);
     enum error_code e = a && b ? OK : fail(err, ERR_MEMORY, "no memory to compare %s", name);
-    if (!e) e = compare_rows(difference, dump, name, dim, at_once, (double *[2]){ a, b }, err);
+    if (!e) e = difference_rows(difference, dump, name, dim, at_once, (double *[2]){ a, b }, err);
     free(a), free(b);
     for (int k = 0; k < 2; k++) difference->norm[k] = sqrt(difference->norm[k]);
     difference->apart = sqrt(difference->apart);

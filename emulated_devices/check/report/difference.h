@@ -1,16 +1,16 @@
 /* difference.h -- compares a tensor of two dumps, each put together from the pieces of its own ranks.
  *
- * Serial.  pairs.c calls difference_make for each tensor that both dumps have.  Some rows are put together at a time, so
- * memory does not grow with the tensor.
+ * Serial.  pairs.c calls difference_make for each tensor that both dumps have.  Some rows are put together at a time,
+ * so memory does not grow with the tensor.
  */
 #ifndef ORRERY_DIFFERENCE_H
 #define ORRERY_DIFFERENCE_H
 
 #include "emulated_devices/check/dump/assembly.h"
 
-/* What two dumps have of one tensor.  Index 0 is the first dump, 1 the second. */
+/* The result of comparing one tensor.  Index 0 is the first dump, 1 the second. */
 struct difference {
-    char why[300];                      /* it is not whole in one of them, or its pieces do not fit; empty: all is well */
+    char why[300];                      /* the tensor is not whole in one dump, or pieces do not fit; empty: it is */
     int lacking;                        /* the dump of which `why` speaks */
     int64_t elements, different;        /* in all; those that are not the same number to the last bit */
     double norm[2], apart;              /* of the numbers, and of their difference */

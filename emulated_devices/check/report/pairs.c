@@ -259,7 +259,10 @@ static enum error_code judge_pair(const struct golden *golden, const struct pair
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-static bool pair_is_same(const struct pair *pair) { return pair->verdict == PAIR_SAME || pair->verdict == PAIR_ROUNDED; }
+static bool pair_is_same(const struct pair *pair)
+{
+    return pair->verdict == PAIR_SAME || pair->verdict == PAIR_ROUNDED;
+}
 
 /* Count one tensor; the list is walked in order, so the first of each kind stays. */
 static void pairs_add(struct pairs *pairs, int i)

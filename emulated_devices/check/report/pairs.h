@@ -43,7 +43,7 @@ const char *pair_words(enum pair_verdict);
 bool pair_differs(enum pair_verdict);
 bool pair_is_open(enum pair_verdict);
 
-/* What one dump's tensor is by itself. */
+/* This is the judgement on one dump's tensor by itself. */
 enum pair_side { SIDE_ABSENT, SIDE_RIGHT, SIDE_LOOSE, SIDE_WRONG, SIDE_OPEN };
 
 /* One tensor of both dumps.  Index 0 is A, 1 is B. */
