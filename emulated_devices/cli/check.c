@@ -48,7 +48,8 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
 {
     const struct option table[] = {
         { "GOLDEN", NULL, OPTION_STRING, &options->golden, .required = true,
-          .help = "a golden file; also the name of an installed one, as gpt2-tied" },
+          .help = "a golden file; also the name of an installed one, as gpt2-tied; with --against it may be left "
+                  "out" },
         { "ACTUAL", NULL, OPTION_STRING, &options->actual,
           .help = "a safetensors file with tensors of the same names, or a folder: of a dump that describes "
                   "itself (docs/checking/dumps.md), or of one file per rank" },
@@ -90,7 +91,8 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
         "Each operation is held to one operation's rounding, computed from ACTUAL's own inputs.\n"
         "Each later pass is held to one pass's rounding, computed from ACTUAL's own weights before it.\n"
         "The exit status is 0 if all that ACTUAL has is right, 3 if something is\n"
-        "wrong or cannot be judged, 1 if a file cannot be used.",
+        "wrong or cannot be judged, 1 if a file cannot be used.\n"
+        "With --against it is 0 if both dumps are the same within rounding.",
         argc - 2, argv + 2, table, &options->help, err);
 }
 
