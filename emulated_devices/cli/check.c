@@ -437,7 +437,8 @@ static enum error_code check_two(const struct check_options *options, const stru
 static enum error_code check_words(struct check_options *options, struct error *err)
 {
     if (options->against == NULL)
-        return options->actual ? OK : fail(err, ERR_USAGE, "check needs ACTUAL: a safetensors file, or a folder of them");
+        return options->actual
+                   ? OK : fail(err, ERR_USAGE, "check needs ACTUAL: a safetensors file, or a folder of them");
     if (options->map) return fail(err, ERR_USAGE, "--map does not go with --against: both dumps describe themselves");
     if (options->first) return fail(err, ERR_USAGE, "--first does not go with --against, which names the first "
                                     "difference anyway");

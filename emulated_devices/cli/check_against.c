@@ -244,8 +244,8 @@ static void print_verdict(FILE *out, enum check_verdict verdict, const struct pa
                  both + pairs->found[PAIR_MISSING], differ == 1 ? "differs" : "differ", pairs->all[pairs->first].name,
                  alone);
     else if (verdict == CHECK_OK)
-        snprintf(text, sizeof text, "OK: %d tensors of both, %d with the same bits, %d the same within rounding%s", both,
-                 pairs->found[PAIR_SAME], pairs->found[PAIR_ROUNDED], alone);
+        snprintf(text, sizeof text, "OK: %d tensors of both, %d with the same bits, %d the same within rounding%s",
+                 both, pairs->found[PAIR_SAME], pairs->found[PAIR_ROUNDED], alone);
     else
         snprintf(text, sizeof text, "NOT ENOUGH: %d of %d tensors cannot be judged; %d with the same bits, %d the same "
                  "within rounding%s", open, both, pairs->found[PAIR_SAME], pairs->found[PAIR_ROUNDED], alone);
