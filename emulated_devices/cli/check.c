@@ -1,13 +1,13 @@
 /* check.c -- `orrery check GOLDEN ACTUAL`: compares a program's tensors with a golden file.  main.c calls
  * command_check().  ERR_CHECK names the first wrong tensor, and ERR_USAGE a flag that does not fit; other errors are
  * those of reading files. */
+#include "emulated_devices/cli/check_against.h"
+#include "emulated_devices/cli/check_first.h"
+#include "emulated_devices/cli/check_judged.h"
 #include "emulated_devices/cli/check_operations.h"
-#include "emulated_devices/cli/check_progress.h"
 #include "emulated_devices/cli/check_verdict.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/installed.h"
-#include "emulated_devices/check/report/copies.h"
-#include "emulated_devices/check/report/passes.h"
 #include "emulated_devices/check/mistakes/stale.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
@@ -16,13 +16,14 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *const formats[] = { "fp64", "fp32", "bf16", "fp16", NULL };
 
 struct check_options {
-    const char *golden, *actual, *dtype, *sums, *map, *require, *as, *json;
+    const char *golden, *actual, *against, *dtype, *sums, *map, *require, *as, *json;
     int parts;
-    bool fused, stored_norms, stored_states, all, help;
+    bool fused, stored_norms, stored_states, first, all, help;
     unsigned required;
 };
 
@@ -31,6 +32,7 @@ struct verdicts {
     const struct golden *golden;
     const struct check_result *whole;
     const struct singles *single;
+    const struct first_found *first;    /* of --first; NULL: without it */
     struct single_result copy;          /* the first that is wrong by itself on ranks whose copies are; without a name:
                                          * there is none, or the first tensor that differs has no other copies */
     int copy_of;                        /* which tensor that is */
@@ -48,10 +50,16 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
 {
     const struct option table[] = {
         { "GOLDEN", NULL, OPTION_STRING, &options->golden, .required = true,
-          .help = "a golden file; also the name of an installed one, as gpt2-tied" },
-        { "ACTUAL", NULL, OPTION_STRING, &options->actual, .required = true,
+          .help = "a golden file; also the name of an installed one, as gpt2-tied; with --against it may be left "
+                  "out" },
+        { "ACTUAL", NULL, OPTION_STRING, &options->actual,
           .help = "a safetensors file with tensors of the same names, or a folder: of a dump that describes "
                   "itself (docs/checking/dumps.md), or of one file per rank" },
+        { "--against", "B", OPTION_STRING, &options->against,
+          .help = "compare ACTUAL with another dump B of the same program, and name the first tensor that differs by "
+                  "more than rounding; without GOLDEN only the same bits are the same" },
+        { "--first", NULL, OPTION_SWITCH, &options->first,
+          .help = "stop behind the first wrong tensor, and print that one alone" },
         { "--dtype", "NAME", OPTION_CHOICE, &options->dtype, .choices = formats,
           .help = "number format of the computation; default: the widest format in ACTUAL" },
         { "--sums", "NAME", OPTION_CHOICE, &options->sums, .choices = formats,
@@ -79,13 +87,14 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
         { 0 }
     };
     return parse_command(
-        "check", "GOLDEN ACTUAL [options]",
+        "check", "GOLDEN ACTUAL [options], or [GOLDEN] ACTUAL --against B",
         "Compare the tensors of another program with a golden file, and name the first wrong one.\n\n"
         "Each tensor is held to its own bound: what rounding in its format does to a one-device model.\n"
         "Each operation is held to one operation's rounding, computed from ACTUAL's own inputs.\n"
         "Each later pass is held to one pass's rounding, computed from ACTUAL's own weights before it.\n"
         "The exit status is 0 if all that ACTUAL has is right, 3 if something is\n"
-        "wrong or cannot be judged, 1 if a file cannot be used.",
+        "wrong or cannot be judged, 1 if a file cannot be used.\n"
+        "With --against it is 0 if both dumps are the same within rounding.",
         argc - 2, argv + 2, table, &options->help, err);
 }
 
@@ -190,12 +199,18 @@ static void check_print_all(FILE *out, const struct check_result *result, const 
     } while (columns_again(&t));
 }
 
+/* The first wrong tensor; NULL: there is none. */
+static const char *first_name(const struct verdicts *verdicts)
+{
+    const struct check_result *const r = verdicts->whole;
+    return verdicts->first_by_itself ? verdicts->first_by_itself->name : r->first >= 0 ? r->all[r->first].name : NULL;
+}
+
 static void print_result(FILE *out, const struct check_options *options, const struct verdicts *verdicts,
                          const struct actual *actual, enum dtype format)
 {
     const struct check_result *r = verdicts->whole;
-    const char *const as_a_whole = r->first >= 0 ? r->all[r->first].name : NULL,
-               *const first = verdicts->first_by_itself ? verdicts->first_by_itself->name : as_a_whole;
+    const char *const first = first_name(verdicts);
     say(out, 8, "golden  %s", options->golden);
     say(out, 8, "actual  %s, %d file%s, computed in %s", options->actual, actual->files, plural(actual->files),
         dtype_name(format));
@@ -206,6 +221,13 @@ static void print_result(FILE *out, const struct check_options *options, const s
         print_first_by_itself(out, verdicts->first_by_itself,
                               verdicts->single->where[verdicts->first_by_itself - verdicts->single->all]);
     if (r->first >= 0) print_first(out, verdicts, actual);
+    if (verdicts->first && first) {
+        const struct single_result *const wrong = singles_find(verdicts->single, first);
+        if (wrong && wrong->verdict == SINGLE_WRONG)
+            operations_print_wrong(out, wrong, verdicts->single->where[wrong - verdicts->single->all]);
+        check_first_print(out, first, verdicts->first);
+        return;
+    }
     if (r->worst >= 0)
         say(out, 2, "%s: %s, %s", r->first >= 0 ? "largest error/bound" : "nearest to its bound", r->all[r->worst].name,
             numbers_of(&r->all[r->worst]).text);
@@ -256,6 +278,7 @@ static enum error_code cli_check_write_json(const char *path, const struct verdi
         add_checked(list, &r->all[i], singles_find(verdicts->single, r->all[i].name), actual);
     for (int i = 0; i < r->extras; i++) cJSON_AddItemToArray(extra, cJSON_CreateString(r->extra[i]));
     operations_json(root, verdicts->single);
+    if (verdicts->first) check_first_json(root, first_name(verdicts), verdicts->first);
     enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);
     return e;
@@ -365,35 +388,79 @@ static enum error_code check_copies(struct verdicts *verdicts, const struct actu
     return e;
 }
 
+/* Options say how a dump's program computes; where they do not, the dump does. */
+static struct check_setting setting_of(const struct check_options *options, const struct golden *golden,
+                                       const struct actual *actual)
+{
+    const enum dtype format = options->dtype ? dtype_by_name(options->dtype) : widest(actual);
+    struct check_setting s = { format,
+                               rounding_of(format, options->sums ? dtype_by_name(options->sums) : actual->sums,
+                                           options->parts > 0 ? options->parts : singles_parts(actual)) };
+    s.rounding.fused = options->fused, s.rounding.stored_norms = options->stored_norms;
+    s.rounding.stored_states = options->stored_states;
+    if (options->parts == 0 && golden) s.rounding.gradient_parts = singles_gradient_parts(golden, actual);
+    return s;
+}
+
 static enum error_code check_compare(const struct check_options *options, const struct golden *golden,
                                      struct actual *actual, struct error *err)
 {
-    const enum dtype format = options->dtype ? dtype_by_name(options->dtype) : widest(actual);
-    struct rounding rounding = rounding_of(format, options->sums ? dtype_by_name(options->sums) : actual->sums,
-                                           options->parts > 0 ? options->parts : singles_parts(actual));
-    struct check_result result;
-    struct singles singles;
-    struct check_progress progress;
-    rounding.fused = options->fused, rounding.stored_norms = options->stored_norms;
-    rounding.stored_states = options->stored_states;
-    if (options->parts == 0) rounding.gradient_parts = singles_gradient_parts(golden, actual);
-    check_progress_begin(&progress, golden, actual);
-    enum error_code e = check_files(golden, actual, format, &result, err);
-    check_progress_next(&progress);
-    const bool compared = !e;
-    if (!e) e = singles_check(golden, actual, format, rounding, &singles, err);
-    const bool recomputed = !e;
-    if (!e) e = passes_judge(golden, actual, format, rounding, &singles, &result, err);
-    if (!e) copies_explain(&result, &singles);
-    if (!e) e = singles_find_parts(golden, actual, format, rounding, &singles, err);
-    struct verdicts v = { .golden = golden, .whole = &result, .single = &singles };
-    if (!e) e = check_copies(&v, actual, format, rounding, err);
-    check_progress_end(&progress);
-    if (!compared) return e;
-    if (!e) e = check_report(options, &v, actual, format, err);
-    if (recomputed) singles_free(&singles);
-    check_result_free(&result);
+    const struct check_setting s = setting_of(options, golden, actual);
+    struct check_judged judged;
+    enum error_code e = check_judge(golden, actual, &s, options->first, &judged, err);
+    if (e) return e;
+    e = singles_find_parts(golden, actual, s.format, s.rounding, &judged.single, err);
+    struct verdicts v = { .golden = golden, .whole = &judged.whole, .single = &judged.single,
+                          .first = options->first ? &judged.first : NULL };
+    if (!e) e = check_copies(&v, actual, s.format, s.rounding, err);
+    if (!e) e = check_report(options, &v, actual, s.format, err);
+    check_judged_free(&judged);
     return e;
+}
+
+/* Compare ACTUAL with another dump. */
+static enum error_code check_two(const struct check_options *options, const struct golden *golden,
+                                 struct actual *actual, struct error *err)
+{
+    struct actual other;
+    enum error_code e = fail_about(err, actual_open(&other, options->against, NULL, err), "--against");
+    if (e) return e;
+    const struct check_against two = {
+        .golden = golden, .golden_path = options->golden, .path = { options->actual, options->against },
+        .actual = { actual, &other }, .setting = { setting_of(options, golden, actual),
+                                                   setting_of(options, golden, &other) },
+        .required = options->required, .all = options->all, .json = options->json };
+    e = check_against(&two, err);
+    actual_close(&other);
+    return e;
+}
+
+/* Without a golden file the only word is ACTUAL. */
+static enum error_code check_words(struct check_options *options, struct error *err)
+{
+    if (options->against == NULL)
+        return options->actual
+                   ? OK : fail(err, ERR_USAGE, "check needs ACTUAL: a safetensors file, or a folder of them");
+    if (options->map) return fail(err, ERR_USAGE, "--map does not go with --against: both dumps describe themselves");
+    if (options->first) return fail(err, ERR_USAGE, "--first does not go with --against, which names the first "
+                                    "difference anyway");
+    if (options->actual) return OK;
+    options->actual = options->golden, options->golden = NULL;
+    if (options->as || options->sums || options->parts || options->fused || options->stored_norms ||
+        options->stored_states)
+        return fail(err, ERR_USAGE, "--as, --sums, --parts, --fused, --stored-norms and --stored-states are for "
+                    "operations that are recomputed: orrery check GOLDEN ACTUAL --against B");
+    return OK;
+}
+
+/* A folder in place of the golden file is a dump, and the user may mean two of them. */
+static enum error_code open_golden(struct golden *golden, const struct check_options *options, struct error *err)
+{
+    struct stat s;
+    if (options->against == NULL && stat(options->golden, &s) == 0 && S_ISDIR(s.st_mode))
+        return fail(err, ERR_FILE, "GOLDEN %s: is a folder, a file was expected; for two dumps: "
+                    "orrery check GOLDEN A --against B", printable_path(options->golden).text);
+    return fail_about(err, golden_open(golden, options->golden, err), "GOLDEN");
 }
 
 /* The steps that a golden file has are of the profile that it was made with. */
@@ -410,27 +477,35 @@ static enum error_code check_profile(const char *as, const struct golden *golden
     return OK;
 }
 
+/* Open ACTUAL and check it.  golden: NULL: the model is not known. */
+static enum error_code check_actual(const struct check_options *options, const struct golden *golden,
+                                    struct error *err)
+{
+    struct actual actual;
+    enum error_code e = fail_about(err, actual_open(&actual, options->actual, options->map, err), "ACTUAL");
+    if (e) return e;
+    e = options->against ? check_two(options, golden, &actual, err) : check_compare(options, golden, &actual, err);
+    actual_close(&actual);
+    return e;
+}
+
 enum error_code command_check(int argc, char **argv, int *status, struct error *err)
 {
     struct check_options o = { 0 };
     struct golden golden;
-    struct actual actual;
     char room[4096];
     (void)status;
     enum error_code e = cli_check_parse(&o, argc, argv, err);
     if (e || o.help || launcher_rank() != 0) return e;          /* only rank 0 compares */
-    e = fail_about(err, checked_kinds_read(o.require, &o.required, err), "--require");
+    e = check_words(&o, err);
+    if (!e) e = fail_about(err, checked_kinds_read(o.require, &o.required, err), "--require");
     if (e) return e;
+    if (o.golden == NULL) return check_actual(&o, NULL, err);
     o.golden = golden_path(o.golden, room, sizeof room);
-    e = golden_open(&golden, o.golden, err);
-    if (e) return fail_about(err, e, "GOLDEN");
+    e = open_golden(&golden, &o, err);
+    if (e) return e;
     e = check_profile(o.as, &golden, err);
-    const bool fits = !e;
-    if (fits) e = fail_about(err, actual_open(&actual, o.actual, o.map, err), "ACTUAL");
-    if (fits && !e) {
-        e = check_compare(&o, &golden, &actual, err);
-        actual_close(&actual);
-    }
+    if (!e) e = check_actual(&o, &golden, err);
     golden_close(&golden);
     return e;
 }

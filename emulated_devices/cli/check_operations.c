@@ -20,8 +20,7 @@ const char *operation_word(enum single_verdict verdict)
     return words[verdict];
 }
 
-/* where: ranks and microbatches, or empty. */
-static void print_wrong(FILE *out, const struct single_result *result, const char *where)
+void operations_print_wrong(FILE *out, const struct single_result *result, const char *where)
 {
     char text[300];
     say(out, 12, "  wrong     %s, %s", result->name, result->made_by);
@@ -57,7 +56,7 @@ void operations_print(FILE *out, const struct singles *singles, bool all)
     if (singles->count == 0) say(out, 12, "      0  ACTUAL has no result of one");
     for (int i = 0; i < singles->count; i++)
         if (singles->all[i].verdict == SINGLE_WRONG && (wrong++ < MOST || all))
-            print_wrong(out, &singles->all[i], singles->where[i]);
+            operations_print_wrong(out, &singles->all[i], singles->where[i]);
     if (wrong > MOST && !all) say(out, 12, "  ...       %d more are wrong: --all", wrong - MOST);
     if (singles->parts > 0)
         say(out, 12, "  parts     with --parts %d the first of them is right: if the program stores %d parts of a sum "

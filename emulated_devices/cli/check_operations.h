@@ -13,6 +13,9 @@ const char *operation_word(enum single_verdict);
 /** The counts, and a line for each wrong operation; of many wrong ones the first, unless `all`. */
 void operations_print(FILE *, const struct singles *, bool all);
 
+/** A wrong operation and its evidence.  @param where  ranks and microbatches that have it, or empty. */
+void operations_print_wrong(FILE *, const struct single_result *, const char *where);
+
 /** "operations": [{ "result", "made_by", "verdict", ... }] into an object. */
 void operations_json(cJSON *, const struct singles *);
 

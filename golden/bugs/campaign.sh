@@ -1,6 +1,7 @@
 # campaign.sh -- how many of the seeded bugs `orrery check` finds, names and diagnoses; and that it is silent on right runs.
 #
 #     golden/bugs/campaign.sh bugs [REGEX]        every bug whose line in `buggy list` matches, in each format that can show it
+#     golden/bugs/campaign.sh two [REGEX]         of each such bug: whether --first, and --against a right run, name what the whole check names
 #     golden/bugs/campaign.sh clean COUNT [MODEL] so many right runs, each with another order of addition, storage, mesh, ...
 #
 # A line for each run, then a table.  Status 0: all as in golden/bugs/list.h; 1: not.  ORRERY: the program; CC: any C compiler;
@@ -57,6 +58,37 @@ bug() {                                 # bug FORMAT NAME MODEL RUN CHECK OPERAT
     printf '%-20s %s  %s: %s%s\n' "$2" "$1" "${name:--}" "${words:--}" "$verdict"
 }
 
+# The whole check, --first, and a right run against this one must name the same operation.
+two() {                                 # two FORMAT NAME MODEL RUN CHECK
+    local whole first against status=0
+    golden "$3"
+    [ -d "right-$3-$1" ] || ./buggy run "$3.safetensors" "right-$3-$1" dtype "$1" || exit 1
+    ./buggy run "$3.safetensors" dump dtype "$1" bug "$2" $4 || exit 1
+    "$orrery" check "$3.safetensors" dump $5 >out 2>err; whole=$(operation)
+    "$orrery" check "$3.safetensors" dump --first $5 >out 2>err || status=$?; first=$(operation)
+    [ $status = 3 ] && grep -q '^FAILED: first ' out || first="status $status"
+    status=0; "$orrery" check "$3.safetensors" "right-$3-$1" --against dump $5 >out 2>err || status=$?
+    against=$(sed -nE "s/^orrery: ([^ ]+): only A's is right.*/\1/p" err)
+    [ $status = 3 ] && grep -q '^FAILED: ' out || against="status $status"
+    add "$1 all"
+    if [ "$first" = "$whole" ]; then add "$1 found"; else wrong=1; printf '%-20s %s  --first names %s: NOT %s\n' "$2" "$1" "$first" "$whole"; fi
+    if [ "$against" = "$whole" ]; then add "$1 named"; else wrong=1; printf '%-20s %s  --against names %s: NOT %s\n' "$2" "$1" "$against" "$whole"; fi
+}
+
+all_of_two() {
+    local name model run shown check operation diagnosis words format
+    while IFS='|' read -r name model run shown check operation diagnosis words; do
+        for format in "${formats[@]}"; do
+            [[ $format != fp32 || $shown == *3* ]] && [[ $format != bf16 || $shown == *b* ]] && [[ $format != fp16 || $shown == *h* ]] || continue
+            two "$format" "$name" "$model" "$run" "$check"
+        done
+    done < <(./buggy list | grep -E -- "${1:-.}")
+    printf '\n%-6s %5s %8s %10s\n' '' bugs --first --against
+    for format in "${formats[@]}"; do
+        printf '%-6s %5d %8d %10d\n' "$format" "${count[$format all]:-0}" "${count[$format found]:-0}" "${count[$format named]:-0}"
+    done
+}
+
 bugs() {
     local name model run shown check operation diagnosis words format
     while IFS='|' read -r name model run shown check operation diagnosis words; do
@@ -107,7 +139,8 @@ wrong=0
 [ -x buggy ] || ${CC:-cc} -O2 "$here"/*.c -lm -o buggy || exit 1
 case $1 in
     bugs) bugs "$2" ;;
+    two) all_of_two "$2" ;;
     clean) clean "$2" "${3:-}" ;;
-    *) echo 'usage: campaign.sh bugs [REGEX] | clean COUNT'; exit 2 ;;
+    *) echo 'usage: campaign.sh bugs [REGEX] | two [REGEX] | clean COUNT'; exit 2 ;;
 esac
 exit $wrong

@@ -20,6 +20,13 @@ test_bugs() {
     ! is_verify || while read -r line; do expect_out "$line"; done < <(grep -E '^    (fp32|bf16|fp16) ' "$page" | sed -E 's/^ +//; s/ +/ +/g')
 }
 
+# --first, and a right run against the wrong one, name the same operation as the whole check.
+test_two() {
+    if is_verify; then campaign two; else campaign two '^(mask-next|gradient-zero-later|norm-weight-on-one-rank|row-dropped)[|]'; fi
+    expect_status 0; expect_no_out ' NOT '
+    is_verify || expect_out '^bf16 +4 +4 +4$'
+}
+
 test_right_runs() {
     local runs=8; ! is_verify || runs=1000
     if is_verify; then campaign clean $runs; else campaign clean $runs gpt2; fi
@@ -101,6 +108,6 @@ test_the_page() {
     watched "$built/buggy" run "$top/golden/none" out;        expect_status 1
 }
 
-run_tests test_bugs test_right_runs test_headline test_measured_numbers test_equal_logits test_copies_apart test_microbatches test_kept_states test_the_page; result=$?
+run_tests test_bugs test_two test_right_runs test_headline test_measured_numbers test_equal_logits test_copies_apart test_microbatches test_kept_states test_the_page; result=$?
 rm -rf "$built"
 exit $result

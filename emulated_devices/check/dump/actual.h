@@ -90,6 +90,15 @@ const char *actual_name(const struct actual *, const char *ours, char *out, size
 /** Whether some rank has a piece of one of our tensors. */
 bool actual_has(const struct actual *, const char *ours);
 
+/* The shape of a whole tensor, as its pieces show it. */
+struct actual_extent {
+    bool shaped;                        /* some piece shows rows and columns: dim */
+    int64_t dim[2];
+    int64_t elements;                   /* of flat pieces, which show no rows */
+    int64_t stored;                     /* elements of all pieces together, copies and padding, too */
+};
+struct actual_extent actual_extent(const struct actual *, const char *ours);
+
 /** Microbatches that a dump's layout numbers; 0: it numbers none. */
 int actual_micros(const struct actual *);
 

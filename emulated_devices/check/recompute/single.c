@@ -144,9 +144,11 @@ static struct tensor single_fetch(struct single *single, const char *name, int64
     return t;
 }
 
-/* Without `only` every result is wanted. */
+/* Without `only` every result is wanted, until the source stops. */
 bool single_wanted(const struct single *single, struct single_name name)
 {
+    const bool *const stop = single->context->source.stop;
+    if (stop && *stop) return false;
     return single->context->source.only == NULL || strcmp(single->context->source.only, name.text) == 0;
 }
 

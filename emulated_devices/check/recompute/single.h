@@ -109,6 +109,7 @@ struct single_source {
     void *context;
     const struct single_explainer *explainer;       /* NULL: nobody asks why a result is wrong */
     const char *only;                   /* the only result that is recomputed; NULL: all are */
+    const bool *stop;                   /* set to true by found(): no further result is recomputed; NULL: all are */
     bool some;                          /* elements of results that are NaN are not judged */
     /* Add up the absolute values of a tensor's parts, if several ranks have parts that are added up.
      * @param whole       the tensor's rows, of which those from `first` on are asked for; 0: all of it is.

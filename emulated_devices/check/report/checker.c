@@ -321,21 +321,22 @@ enum error_code checker_compare(const struct golden *golden, const struct actual
 /* ---- mixtures in 16 bits ----------------------------------------------------------------------------------------- */
 
 /* Tensors cannot be judged from the first router with another choice to the end of the pass.  Later tensors are the
- * optimizers'; their bounds allow for this. */
+ * optimizers'; their bounds allow for this.  The result may have some of the list's tensors only. */
 static enum error_code forgive_elsewhere(const struct golden *golden, const struct actual *actual,
                                          struct check_result *result, struct error *err)
 {
     bool same = true;
-    int layer = 0;
+    int layer = 0, at = 0;
     enum error_code e = OK;
-    for (int i = 0; i < result->count && !e; i++) {
-        struct checked *c = &result->all[i];
-        const bool pass =
-            strncmp(c->name, "act/", 4) == 0 || strncmp(c->name, "grad/", 5) == 0 || strchr(c->name, '/') == NULL;
+    for (int i = 0; i < result->list.count && !e; i++) {
+        const char *const name = result->list.all[i].name;
+        const bool pass = strncmp(name, "act/", 4) == 0 || strncmp(name, "grad/", 5) == 0 || strchr(name, '/') == NULL;
+        while (at < result->count && strncmp(result->all[at].name, "start/", 6) == 0) at++;
         /* From the first difference on, findings of the pass are set aside. */
-        if (!same && pass && (c->finding == HOLDS || c->finding == DIFFERS)) c->finding = ELSEWHERE;
-        if (same && strncmp(c->name, "act/", 4) == 0 && name_ends(c->name, ".router.logits"))
-            e = sscanf(c->name, "act/h.%d.", &layer) == 1 ? checker_same_route(golden, actual, layer, &same, err) : OK;
+        struct checked *const c = at < result->count && result->all[at].name == name ? &result->all[at++] : NULL;
+        if (!same && pass && c && (c->finding == HOLDS || c->finding == DIFFERS)) c->finding = ELSEWHERE;
+        if (same && strncmp(name, "act/", 4) == 0 && name_ends(name, ".router.logits"))
+            e = sscanf(name, "act/h.%d.", &layer) == 1 ? checker_same_route(golden, actual, layer, &same, err) : OK;
     }
     return e;
 }
@@ -430,26 +431,54 @@ static enum error_code check_starts(const struct golden *golden, const struct ac
     return e;
 }
 
-/* The list has room for all golden tensors and all starting weights.  The order of the calls matters: findings of
- * kinds that are left out change before extras are listed and all is counted. */
-enum error_code check_files(const struct golden *golden, const struct actual *actual, enum dtype format,
-                            struct check_result *result, struct error *err)
+/* The list has room for all golden tensors and all starting weights. */
+enum error_code check_files_begin(const struct golden *golden, const struct actual *actual, enum dtype format,
+                                  struct check_result *result, struct error *err)
 {
-    *result = (struct check_result){ 0 };
+    *result = (struct check_result){ .first = -1, .worst = -1 };
     enum error_code e = golden_measure(golden, format, 1, 1, &result->list, err);
     if (e) return e;
     e = put_states_first(&result->list, err);
     result->all = e ? NULL : calloc((size_t)result->list.count + (size_t)golden->file.count + 1, sizeof *result->all);
     if (!e && result->all == NULL) e = fail(err, ERR_MEMORY, "no memory for %d tensors", result->list.count);
     if (!e) e = check_starts(golden, actual, format, result, err);
+    if (!e) check_result_count(result);
+    else check_result_free(result);
+    return e;
+}
+
+/* The order of the calls matters: findings of kinds that are left out change before all is counted. */
+enum error_code check_files_some(const struct golden *golden, const struct actual *actual, enum dtype format,
+                                 const struct check_wanted *wanted, struct check_result *result, struct error *err)
+{
+    enum error_code e = OK;
     for (int i = 0; i < result->list.count && !e; i++) {
-        result->all[result->count] = (struct checked){ .name = result->list.all[i].name,
-                                                      .bound = result->list.all[i].bound };
+        const struct golden_tensor *const t = &result->list.all[i];
+        if (wanted && !wanted->is(wanted->context, t->name)) continue;
+        result->all[result->count] = (struct checked){ .name = t->name, .bound = t->bound };
         e = check_tensor(golden, actual, tensor_none, &result->all[result->count++], format, err);
     }
     if (!e && dtype_wide(format) != format) e = forgive_elsewhere(golden, actual, result, err);
-    if (!e) checker_forgive_left_out(golden, result);
-    if (!e) e = checker_list_later(golden, actual, result, err);
+    if (!e) checker_forgive_left_out(golden, actual, result);
+    if (!e) check_result_count(result);
+    else check_result_free(result);
+    return e;
+}
+
+/* Tensors with other names than golden ones come last. */
+enum error_code check_files(const struct golden *golden, const struct actual *actual, enum dtype format,
+                            struct check_result *result, struct error *err)
+{
+    enum error_code e = check_files_begin(golden, actual, format, result, err);
+    return e ? e : check_files_rest(golden, actual, format, result, err);
+}
+
+enum error_code check_files_rest(const struct golden *golden, const struct actual *actual, enum dtype format,
+                                 struct check_result *result, struct error *err)
+{
+    enum error_code e = check_files_some(golden, actual, format, NULL, result, err);
+    if (e) return e;
+    e = checker_list_later(golden, actual, result, err);
     if (!e) e = checker_list_extras(golden, actual, result, err);
     if (!e) e = summarize(result, actual, err);
     if (e) check_result_free(result);

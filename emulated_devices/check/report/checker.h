@@ -75,6 +75,23 @@ enum error_code check_files(const struct golden *, const struct actual *, enum d
                             struct error *);
 void check_result_free(struct check_result *);
 
+/* This says of each golden tensor whether it is compared. */
+struct check_wanted { bool (*is)(const void *context, const char *name); const void *context; };
+
+/** Begin as check_files: compare the weights that ACTUAL begins with.  Those that are wrong are in the result.
+ *  @return as check_files; nothing to free on failure. */
+enum error_code check_files_begin(const struct golden *, const struct actual *, enum dtype, struct check_result *,
+                                  struct error *);
+
+/** Add some golden tensors to a result that has begun.  @param wanted  NULL: all.  @return as check_files; on failure
+ *  the result is freed. */
+enum error_code check_files_some(const struct golden *, const struct actual *, enum dtype, const struct check_wanted *,
+                                 struct check_result *, struct error *);
+
+/** Add all tensors to a result that has begun: then it is that of check_files.  @return as check_files_some. */
+enum error_code check_files_rest(const struct golden *, const struct actual *, enum dtype, struct check_result *,
+                                 struct error *);
+
 /**
  * Compare a tensor with other numbers than the golden file's, and set its finding anew.
  * @param truth    F64, all elements.
@@ -98,7 +115,10 @@ void check_result_count(struct check_result *);
 
 /** Leave out the tensors of each kind of which ACTUAL has none: they are not missing.  Rows that experts compute are a
  *  kind of their own, because programs that fuse experts do not have them. */
-void checker_forgive_left_out(const struct golden *, struct check_result *);
+void checker_forgive_left_out(const struct golden *, const struct actual *, struct check_result *);
+
+/** How many tensors of ACTUAL are compared in all: golden ones, and those of later passes. */
+int checker_count(const struct golden *, const struct actual *, const struct golden_list *);
 
 /** Add ACTUAL's activations of later passes and their gradients, as ALONE, or as MISSHAPED or INCOMPLETE.
  *  @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY. */

@@ -36,14 +36,14 @@ static bool same_kind(const struct golden *golden, const char *a, const char *b)
 }
 
 /* A missing tensor is left out if ACTUAL has no tensor of its kind. */
-void checker_forgive_left_out(const struct golden *golden, struct check_result *result)
+void checker_forgive_left_out(const struct golden *golden, const struct actual *actual, struct check_result *result)
 {
     for (int i = 0; i < result->count; i++) {
         bool given = false;
         if (result->all[i].finding != MISSING) continue;
-        for (int j = 0; j < result->count && !given; j++)
-            given = result->all[j].finding != MISSING && result->all[j].finding != LEFT_OUT &&
-                    same_kind(golden, result->all[i].name, result->all[j].name);
+        for (int j = 0; j < result->list.count && !given; j++)
+            given = same_kind(golden, result->all[i].name, result->list.all[j].name) &&
+                    actual_has(actual, result->list.all[j].name);
         if (!given) result->all[i].finding = LEFT_OUT;
     }
 }
@@ -109,6 +109,16 @@ static int names_find_later(const struct golden *golden, const struct actual *ac
     for (int i = 0; i < count; i++)
         if (i == 0 || strcmp(names[i].text, names[once - 1].text) != 0) names[once++] = names[i];
     return once;
+}
+
+int checker_count(const struct golden *golden, const struct actual *actual, const struct golden_list *list)
+{
+    const int most = names_find_later(golden, actual, NULL);
+    struct later_name *const names = calloc((size_t)most + 1, sizeof *names);
+    int count = names ? names_find_later(golden, actual, names) : most;
+    free(names);
+    for (int i = 0; i < list->count; i++) count += actual_has(actual, list->all[i].name);
+    return count;
 }
 
 enum error_code checker_list_later(const struct golden *golden, const struct actual *actual,

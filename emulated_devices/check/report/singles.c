@@ -27,18 +27,19 @@ struct apart { char name[SINGLE_NAME]; struct devices on; };
 struct view {
     const struct devices *over, *last;  /* of assembly_watch */
     const char *only;                   /* of single_source */
+    bool until_wrong;                   /* nothing behind the first wrong result is recomputed */
 };
 
-/* Notes of the diagnoses that read the copies of these ranks. */
-struct noted { struct devices over, last; struct single_notes *notes; };
+/* Notes of the diagnoses that read the copies of these ranks.  Checks keep pointers to `notes`, so entries never
+ * move. */
+struct noted { struct devices over, last; struct single_notes *notes; struct noted *next; };
 
 /* All checks of a dump share these: that of all results, and those of single results from other copies. */
 struct shared {
     struct single_params params;
     struct single_mesh mesh;
     struct model_copies copies;
-    struct noted *noted;                /* [noteds] for each set of ranks whose copies are read: they are few */
-    int noteds;
+    struct noted *noted;                /* a list, for each set of ranks whose copies are read: they are few */
 };
 
 struct checking {
@@ -55,6 +56,10 @@ struct checking {
     bool *mixed;                        /* [results] that */
     const char *optimizer;              /* whose pass is recomputed, if it is a later one */
     int64_t step;                       /* of the pass, from 0 */
+    struct rounding rounding;
+    struct error *err;
+    bool stop;                          /* view.until_wrong: the first wrong result has been met */
+    bool number_is_wrong;               /* the same: a number is wrong, and the next result says more */
 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -293,6 +298,21 @@ static void find_holders(const struct checking *checking, const struct single_re
                      vector ? (struct interval){ 0, 1 } : cols, out, size);
 }
 
+/* judge_copy checks single results again, so both functions need each other. */
+static enum error_code judge_copy(struct checking *, int i, struct error *);
+
+/* Stop behind the first wrong result, once its copies are judged.  A number says less than the tensor that follows: a
+ * wrong loss is followed by the gradient of logits. */
+static void stop_if_wrong(struct checking *checking)
+{
+    const int last = checking->out->count - 1;
+    checking->failed = judge_copy(checking, last, checking->err);
+    const struct single_result *const r = &checking->out->all[last];
+    const bool wrong = r->verdict == SINGLE_WRONG;
+    checking->stop = checking->failed || checking->number_is_wrong || (wrong && r->rows * r->cols > 1);
+    checking->number_is_wrong = wrong;
+}
+
 /* recompute/ calls this with each verdict, in order.  The four lists grow together; without memory `failed` stops
  * the check at its end. */
 static void singles_note(void *context, const struct single_result *of)
@@ -314,7 +334,7 @@ static void singles_note(void *context, const struct single_result *of)
     void *more = realloc(c->out->all, (size_t)(c->out->count + 1) * sizeof *c->out->all);
     if (more) c->out->all = more;
     if (more == NULL || where == NULL || mixed == NULL || each == NULL) {
-        c->failed = ERR_MEMORY;
+        c->failed = fail(c->err, ERR_MEMORY, "no memory for the results of all operations");
         return;
     }
     c->out->where[c->out->count][0] = '\0', c->out->each[c->out->count] = false;
@@ -324,6 +344,7 @@ static void singles_note(void *context, const struct single_result *of)
     c->out->all[c->out->count++] = *result;
     c->out->found[result->verdict]++;
     if (result->scaled) name_factor(c, &c->out->all[c->out->count - 1]);
+    if (c->view.until_wrong) stop_if_wrong(c);
 }
 
 /* Whether a result is of the first pass: of a step "OPTIMIZER/..." it is not. */
@@ -398,30 +419,27 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
     return e;
 }
 
-/* judge_copies checks single results again, so both functions need each other. */
-static enum error_code judge_copies(struct checking *, struct rounding, struct error *);
-
 /* Find the notes of the ranks that a view reads from; a new set of ranks begins without notes.  NULL: no memory. */
 static struct single_notes **notes_of(struct shared *shared, const struct view *view)
 {
     static const struct devices none;
     const struct devices *over = view->over ? view->over : &none, *last = view->last ? view->last : &none;
-    for (int i = 0; i < shared->noteds; i++)
-        if (memcmp(&shared->noted[i].over, over, sizeof *over) == 0 &&
-            memcmp(&shared->noted[i].last, last, sizeof *last) == 0)
-            return &shared->noted[i].notes;
-    struct noted *more = realloc(shared->noted, (size_t)(shared->noteds + 1) * sizeof *more);
+    for (struct noted *n = shared->noted; n; n = n->next)
+        if (memcmp(&n->over, over, sizeof *over) == 0 && memcmp(&n->last, last, sizeof *last) == 0) return &n->notes;
+    struct noted *more = malloc(sizeof *more);
     if (more == NULL) return NULL;
+    *more = (struct noted){ *over, *last, NULL, shared->noted };
     shared->noted = more;
-    shared->noted[shared->noteds] = (struct noted){ *over, *last, NULL };
-    return &shared->noted[shared->noteds++].notes;
+    return &more->notes;
 }
 
 static void shared_free(struct shared *shared)
 {
-    for (int i = 0; i < shared->noteds; i++)
-        if (shared->noted[i].notes) mistakes_explainer.forget(shared->noted[i].notes);
-    free(shared->noted);
+    for (struct noted *n = shared->noted, *next; n; n = next) {
+        next = n->next;
+        if (n->notes) mistakes_explainer.forget(n->notes);
+        free(n);
+    }
     model_copies_free(&shared->copies), single_params_free(&shared->params);
 }
 
@@ -448,20 +466,20 @@ static enum error_code report_singles_check(const struct golden *golden, const s
                                             struct singles *out, struct error *err)
 {
     struct checking c = { .golden = golden, .actual = actual, .format = format, .out = out, .view = view,
-                          .shared = shared };
+                          .shared = shared, .rounding = rounding, .err = err };
     const struct batch_parts parts = batch_parts_of(golden, actual);
     *out = (struct singles){ .format = format };
     const struct single_source source = { .fetch = singles_fetch, .fetch_rows = fetch_rows, .found = singles_note,
                                           .parts = parts_of, .part = parts.part, .parts_of_batch = parts.count,
                                           .parts_are_scaled = parts.scaled, .context = &c, .copies = shared->copies.n,
-                                          .only = view.only, .explainer = &mistakes_explainer,
+                                          .only = view.only, .stop = &c.stop, .explainer = &mistakes_explainer,
                                           .some = view.last != NULL, .params = &shared->params,
                                           .notes = notes_of(shared, &view),
                                           .mesh = shared->mesh };
     enum error_code e = source.notes ? check_all(&c, rounding, source, err)
                                      : fail(err, ERR_MEMORY, "no memory for the results of all operations");
-    if (!e && c.failed) e = fail(err, c.failed, "no memory for the results of all operations");
-    if (!e && view.only == NULL) e = judge_copies(&c, rounding, err);
+    if (!e) e = c.failed;
+    for (int i = 0; i < out->count && !e && view.only == NULL && !view.until_wrong; i++) e = judge_copy(&c, i, err);
     if (!e) e = singles_sort(out, err);
     free(c.apart), free(c.mixed), free(parts.part);
     if (e) singles_free(out);
@@ -575,24 +593,23 @@ static void take_verdict(struct singles *out, int i, const struct copies_of *cop
     diagnose_place(out->where[i], sizeof *out->where, &copies_of->of->actual->mesh, &on);
 }
 
-/* Judge copies that differ, rank by rank.  Rounding parts copies where ranks add up in different orders; a wrong
- * copy may be nearer than a bound of 16 bits.  So each rank's copy is held to what the rank has read itself. */
-static enum error_code judge_copies(struct checking *checking, struct rounding rounding, struct error *err)
+/* Judge the copies of one result, rank by rank, if they differ.  Rounding parts copies where ranks add up in different
+ * orders; a wrong copy may be nearer than a bound of 16 bits.  So each rank's copy is held to what the rank has read
+ * itself. */
+static enum error_code judge_copy(struct checking *checking, int i, struct error *err)
 {
-    enum error_code e = OK;
-    for (int i = 0; i < checking->out->count && !e; i++) {
-        const struct single_result *r = &checking->out->all[i];
-        const struct apart *apart = find_apart(checking, r->name);
-        struct copies_of k = { .of = checking, .rounding = rounding };
-        /* A right result without differing copies, or one without a verdict, needs nothing. */
-        if (r->verdict != SINGLE_WRONG && (apart == NULL || r->verdict > SINGLE_WRONG)) continue;
-        /* A wrong result that read no differing copies is wrong on all ranks. */
-        if (r->verdict == SINGLE_WRONG && !checking->mixed[i]) continue;
-        memcpy(k.name, r->name, sizeof k.name);
-        dims_of(checking->golden, k.name, tensor_2d(NULL, F64, r->rows, r->cols), k.dim);
-        e = judge_each(&k, r->verdict == SINGLE_WRONG ? holders_all(checking->actual, k.name, k.dim) : apart->on, err);
-        if (!e) take_verdict(checking->out, i, &k);
-    }
+    const struct single_result *r = &checking->out->all[i];
+    const struct apart *apart = find_apart(checking, r->name);
+    struct copies_of k = { .of = checking, .rounding = checking->rounding };
+    /* A right result without differing copies, or one without a verdict, needs nothing. */
+    if (r->verdict != SINGLE_WRONG && (apart == NULL || r->verdict > SINGLE_WRONG)) return OK;
+    /* A wrong result that read no differing copies is wrong on all ranks. */
+    if (r->verdict == SINGLE_WRONG && !checking->mixed[i]) return OK;
+    memcpy(k.name, r->name, sizeof k.name);
+    dims_of(checking->golden, k.name, tensor_2d(NULL, F64, r->rows, r->cols), k.dim);
+    const enum error_code e = judge_each(&k, r->verdict == SINGLE_WRONG
+                                                 ? holders_all(checking->actual, k.name, k.dim) : apart->on, err);
+    if (!e) take_verdict(checking->out, i, &k);
     return e;
 }
 
@@ -624,6 +641,12 @@ enum error_code singles_check(const struct golden *golden, const struct actual *
                               struct rounding rounding, struct singles *out, struct error *err)
 {
     return singles_check_shared(golden, actual, format, rounding, (struct view){ 0 }, out, err);
+}
+
+enum error_code singles_check_first(const struct golden *golden, const struct actual *actual, enum dtype format,
+                                    struct rounding rounding, struct singles *out, struct error *err)
+{
+    return singles_check_shared(golden, actual, format, rounding, (struct view){ .until_wrong = true }, out, err);
 }
 
 /* cli/check.c asks this when a result may be right on other ranks than the first. */

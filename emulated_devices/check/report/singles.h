@@ -54,6 +54,11 @@ enum error_code singles_check(const struct golden *, const struct actual *, enum
                               struct singles *, struct error *);
 void singles_free(struct singles *);
 
+/** Recompute operations in order until one is wrong, on some rank.  What comes behind it is not computed.  Behind a
+ *  wrong number, such as the loss, one more result is.  @return as singles_check(). */
+enum error_code singles_check_first(const struct golden *, const struct actual *, enum dtype format, struct rounding,
+                                    struct singles *, struct error *);
+
 /**
  * Recompute one result from what some ranks have, where others have copies that differ.
  * @param[out] result  the result; an empty name: it is not recomputed.

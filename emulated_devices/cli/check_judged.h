@@ -1,0 +1,26 @@
+/* check_judged.h -- all that `orrery check` finds of one dump. */
+#ifndef ORRERY_CHECK_JUDGED_H
+#define ORRERY_CHECK_JUDGED_H
+
+#include "emulated_devices/check/report/first.h"
+
+/* How a dump's program computes: --dtype, --sums, --parts, or what the dump says. */
+struct check_setting { enum dtype format; struct rounding rounding; };
+
+struct check_judged {
+    struct check_result whole;
+    struct singles single;
+    struct first_found first;           /* of --first; else all zero */
+};
+
+/**
+ * Compare a dump with a golden file, recompute its operations, and judge its later passes.
+ * @param first  stop behind the first wrong tensor.
+ * @return OK, whatever the verdicts; ERR_CHECK if nothing can be compared; ERR_FILE, ERR_FORMAT, ERR_MEMORY.  Nothing
+ *         to free on failure.
+ */
+enum error_code check_judge(const struct golden *, struct actual *, const struct check_setting *, bool first,
+                            struct check_judged *, struct error *);
+void check_judged_free(struct check_judged *);
+
+#endif
