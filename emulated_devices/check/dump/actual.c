@@ -349,13 +349,15 @@ int actual_micros(const struct actual *actual)
     return most;
 }
 
-bool actual_is_sum(const struct actual *actual, const char *ours)
+int actual_parts(const struct actual *actual, const char *ours)
 {
-    int count = 0;
+    int count = 0, most = 1;
     const struct actual_entry *entry = actual->dump ? actual_entries(actual, ours, &count) : NULL;
-    for (int i = 0; entry && i < count; i++)
-        if (cJSON_GetArraySize(cJSON_GetObjectItem(entry[i].layout, "partial")) > 0) return true;
-    return false;
+    for (int i = 0; entry && i < count; i++) {
+        const int parts = actual_parts_of_entry(actual, &entry[i]);
+        if (parts > most) most = parts;
+    }
+    return most;
 }
 
 /* With a map each rank has one file, and therefore at most one piece of a tensor. */

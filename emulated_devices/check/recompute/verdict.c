@@ -83,8 +83,9 @@ bool single_is_wide(const struct single *single)
     return false;
 }
 
-/* Round the value for the last time.  A sum stored at its end only is rounded by its own size.  A copy may be in a
- * narrower format than the rest, a number in a wider one. */
+/* Round the value for the last time.  A sum stored at its end only is rounded by its own size, and if ranks store parts
+ * of it by that of the parts; products have counted these.  A copy may be in a narrower format than the rest, a number
+ * in a wider one. */
 static struct single_value stored_at_last(struct single *single, struct single_value value)
 {
     const struct rounding was = single->rounding;
@@ -92,7 +93,8 @@ static struct single_value stored_at_last(struct single *single, struct single_v
     if (value.number && single_is_wide(single))
         single->rounding.store = single->rounding.sum, single->rounding.tiny = single->rounding.sum_tiny;
     if (!value.stored) {
-        value.absolute = tensor_none, value = single_settled(single, value);
+        value.absolute = value.matrices > 0 ? tensor_none : single->verdict.absolute;
+        value = single_settled(single, value);
         single->rounding = was;
         return value;
     }

@@ -1,6 +1,7 @@
 /* walk.c -- all results of a graph, each from what is behind it.
  * single_check is called by replay.c and tests.  Passes of the operations read through this file; their results end
  * in verdict.c. */
+#include "emulated_devices/check/recompute/summed.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include "ref/model/config.h"
 #include "ref/model/params.h"
@@ -37,11 +38,14 @@ static struct single_value not_known(struct single *single, const struct single_
     return single_stop(single);
 }
 
-/* Run a pass and turn a missing input into its status. */
+/* Run a pass and turn a missing input into its status.  A sum of parts is no missing input if its rounding can be
+ * bounded. */
 static struct single_value walk_run(struct single *single, const struct single_node *node, single_pass *pass)
 {
     if (!single_going(single)) return single_stop(single);
     const struct single_value v = pass ? pass(single, node) : not_known(single, node);
+    if (single->reading.sum.parts > 1 && single->reading.sum.take == SUM_LACKS && !single->failed)
+        return sums_run(single, node, pass);
     return single_going(single) ? v : single_stop(single);
 }
 
@@ -180,27 +184,49 @@ static struct tensor exact(struct single *single, struct single_value value, str
     return value.y;
 }
 
-/* A sum of parts is rounded by whoever reads it, so an exact reader cannot use it. */
-static struct tensor walk_whole(struct single *single, struct single_name name, const struct single_slot *of)
+/* Read a sum of parts as the running pass wants it.  As the exact sum it counts as missing: sums_run then runs the pass
+ * once more. */
+static struct tensor walk_sum(struct single *single, struct single_name name, const struct single_slot *of, int parts,
+                              bool gradient)
 {
-    const struct tensor x = input_of(single, name, of);
-    if (single_going(single) && single_has_parts(single, name))
+    struct single_sum_reading *const sum = &single->reading.sum;
+    const bool is_wanted = sum->take != SUM_LACKS && sum->gradient == gradient;
+    char which[24];
+    snprintf(which, sizeof which, "part/%d/", sum->number);
+    const struct tensor x = input_of(single, is_wanted && sum->take == SUM_PART ? single_name(which, name.text) : name,
+                                     of);
+    if (!single_going(single) || (!is_wanted && single->hypothesis.sums)) return x;
+    if (is_wanted && sum->take == SUM_PROBE) sums_probe(single, x, sizes_of(single, name, x, of));
+    else if (!is_wanted) {
         snprintf(single->reading.lacks, sizeof single->reading.lacks, "the sum of the parts of %.*s", SINGLE_NAME - 32,
                  name.text);
+        sum->parts = parts, sum->gradient = gradient;
+    }
     return x;
+}
+
+/* Read a tensor for operations that need exact numbers. */
+static struct tensor walk_whole(struct single *single, struct single_name name, const struct single_slot *of,
+                                bool gradient)
+{
+    const int parts = single_going(single) ? single_parts(single, name) : 1;
+    return parts > 1 ? walk_sum(single, name, of, parts, gradient) : input_of(single, name, of);
 }
 
 struct tensor single_act(struct single *single, int slot)
 {
     const struct single_slot *of = single_slot(single, slot);
-    if (!of->unseen) return walk_whole(single, act_name(of), of);
+    if (!of->unseen) return walk_whole(single, act_name(of), of, false);
     return exact(single, single_value_of(single, slot), act_name(of));
 }
 
-/* A hypothesis may count the gradients of some tokens only: all other rows become zero. */
+/* A hypothesis may count the gradients of some tokens, or columns, only: all other rows, or columns, become zero. */
 static struct tensor of_counted(const struct single *single, struct tensor x)
 {
-    const int64_t cols = tensor_present(x) ? tensor_cols(x) : 0;
+    const int64_t cols = tensor_present(x) ? tensor_cols(x) : 0, first = single->hypothesis.first_column,
+        end = first + single->hypothesis.columns;
+    for (int64_t i = 0; end > first && !single->failed && cols > 0 && i < tensor_count(x); i++)
+        if (i % cols < first || i % cols >= end) numbers(x)[i] = 0;
     for (int64_t r = 0; single->hypothesis.counted && !single->failed && cols > 0
          && tensor_rows(x) == single->cursor.N && r < single->cursor.N; r++)
         if (!single->hypothesis.counted[single->cursor.first + r])
@@ -211,7 +237,7 @@ static struct tensor of_counted(const struct single *single, struct tensor x)
 struct tensor single_grad(struct single *single, int slot)
 {
     const struct single_slot *of = single_slot(single, slot);
-    if (!of->unseen) return of_counted(single, walk_whole(single, single_name("grad/", of->name), of));
+    if (!of->unseen) return of_counted(single, walk_whole(single, single_name("grad/", of->name), of, true));
     return of_counted(single, exact(single, single_gradient_of(single, slot), single_name("grad/", of->name)));
 }
 
@@ -260,6 +286,13 @@ static bool begin_routed(struct single *single, struct single_name name, const c
     return false;
 }
 
+/* The parts' sizes of a result that ranks have parts of: each part is rounded when it is stored. */
+static void note_parts(struct single *single, struct single_name name, const struct single_slot *slot)
+{
+    if (single_going(single) && single_has_parts(single, name))
+        single->verdict.absolute = sizes_of(single, name, single->verdict.have, slot).absolute;
+}
+
 /* Begin a result of a slot: what it is made of is noted for its place and for diagnoses. */
 static bool walk_begin(struct single *single, struct single_name name, const char *words,
                        const struct single_slot *slot)
@@ -270,6 +303,7 @@ static bool walk_begin(struct single *single, struct single_name name, const cha
     if (slot->route >= 0 && single_is_tile(single)) return begin_routed(single, name, words, slot);
     if (!single_begin(single, name, words, walk_rows_of(single, slot), slot->cols)) return false;
     single->verdict.result.head = slot->head, single->verdict.slot = slot;
+    note_parts(single, name, slot);
     return true;
 }
 
