@@ -101,7 +101,8 @@ struct single_judgement {
     int terms;
     const int64_t *row_of;                      /* [rows of the tile] which of the whole they are; NULL: the next */
     const char *wrong_anyway;                   /* why it is wrong, if all its numbers are right; or NULL */
-    bool doubt;                                 /* a router's logits leave its choice open */
+    char doubt[SINGLE_NAME];                    /* what leaves open whether a result outside its bounds is wrong; or
+                                                 * empty */
 };
 
 /* Matrices that live until a result is judged. */

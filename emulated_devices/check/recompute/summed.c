@@ -18,7 +18,8 @@
  * the estimate is then still five of their standard deviations. */
 enum { PROBES = 8 };
 static const double TIMES_ROOT = 10,
-    WIDE = 0.1;                         /* of the result, norm over norm: above this rounding explains too much */
+    WIDE = 0.1, TOO_WIDE = 1;           /* of the result, norm over norm: what is outside such a bound is left open, and
+                                         * all is beyond the second (docs/checking/checking.md) */
 
 /* A sign for an element of a probe: the lowest bit of a hash (splitmix64). */
 static double sign_of(int probe, int64_t i)
@@ -96,13 +97,13 @@ static void take_parts(struct single *single, const struct single_node *node, si
     value->stored = true;
 }
 
-/* Whether so much of a result is rounding that it says nothing. */
-static bool is_wide(struct tensor off, struct tensor y)
+/* Whether so much of a result, norm over norm, is rounding. */
+static bool is_wider(struct tensor off, struct tensor y, double than)
 {
     double offs = 0, size = 0;
     for (int64_t i = 0; i < tensor_count(y); i++)
         offs += numbers(off)[i] * numbers(off)[i], size += numbers(y)[i] * numbers(y)[i];
-    return offs > WIDE * WIDE * size;
+    return offs > than * than * size;
 }
 
 struct single_value sums_run(struct single *single, const struct single_node *node, single_pass *pass)
@@ -117,10 +118,11 @@ struct single_value sums_run(struct single *single, const struct single_node *no
     const bool done = (!in_parts || sum.gradient) && value.status == SINGLE_DONE && !single->failed;
     const struct tensor off = done ? single_new(single, tensor_rows(value.y), tensor_cols(value.y)) : tensor_none;
     if (done && !in_parts) add_probes(single, node, pass, sum, &value, off);
-    if (!done || single->failed || is_wide(off, value.y)) {
+    if (!done || single->failed || is_wider(off, value.y, TOO_WIDE)) {
         single->reading = lacking;
         return single_stop(single);
     }
+    if (is_wider(off, value.y, WIDE)) memcpy(single->verdict.doubt, lacking.lacks, sizeof single->verdict.doubt);
     if (sum.gradient) take_parts(single, node, pass, sum, !in_parts, &value);
     for (int64_t i = 0; !single->failed && i < tensor_count(value.y); i++)
         numbers(value.fused)[i] += numbers(off)[i], numbers(value.steps)[i] += numbers(off)[i];
