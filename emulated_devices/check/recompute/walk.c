@@ -6,6 +6,7 @@
 #include "ref/model/config.h"
 #include "ref/model/params.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Values of slots are "act/NAME"; numbers such as the loss have no prefix. */
@@ -137,27 +138,43 @@ static struct single_value noted(struct single *single, const struct single_node
     return value;
 }
 
+/* Make room for as many summands as nodes can give, in the order in which a backward pass meets them.  NULL: there is no
+ * memory, and single.failed is set. */
+static struct single_value *walk_terms(struct single *single)
+{
+    struct single_value *term = calloc((size_t)single->context->graph->nodes * SINGLE_INPUTS + 1, sizeof *term);
+    if (term == NULL && !single->failed)
+        single->failed = fail(single->context->err, ERR_MEMORY, "no memory for the summands of %s",
+                              single->verdict.result.name);
+    return term;
+}
+
+/* Add the summands up, if none is missing, and free their list. */
+static struct single_value walk_sum_of(struct single *single, struct single_value *term, int terms)
+{
+    const struct single_value sum = terms > 0 && single_going(single) ? single_sum(single, term, terms)
+        : single_stop(single);
+    free(term);
+    return sum;
+}
+
 /* Add up what all readers contribute to a slot's gradient.  result: the sum is the current result, not something
  * behind it. */
 static struct single_value gradient_sum(struct single *single, int slot, bool result)
 {
-    struct single_value term[SINGLE_TERMS];
+    struct single_value *const term = walk_terms(single);
     int terms = 0;
     /* Readers are walked from the last to the first, as a backward pass meets them. */
-    for (int v = single->context->graph->nodes - 1; v >= 0; v--)
+    for (int v = single->context->graph->nodes - 1; v >= 0 && term; v--)
         for (int k = 0; k < SINGLE_INPUTS; k++) {
             const struct single_node *n = &single->context->graph->node[v];
-            if (n->in[k] != slot || terms == SINGLE_TERMS) continue;
+            if (n->in[k] != slot) continue;
             single_pass *const pass = n->operation ? n->operation->input[k] : NULL;
             term[terms] = walk_run(single, n, pass);
             if (result) noted(single, n, SINGLE_INPUT, pass, term[terms]);
             terms++;
         }
-    /* A slot with so many readers would overflow the list of summands. */
-    if (terms == SINGLE_TERMS && !single->failed)
-        single->failed = fail(single->context->err, ERR_PLAN, "%s has %d readers or more",
-                              single_slot(single, slot)->name, SINGLE_TERMS);
-    return terms > 0 && single_going(single) ? single_sum(single, term, terms) : single_stop(single);
+    return walk_sum_of(single, term, terms);
 }
 
 /* The gradient of a slot that programs do not show is the sum of its readers' contributions. */
@@ -422,13 +439,13 @@ static bool is_first(const struct single *single, int v, int param)
 /* Add up all contributions to the gradient of a parameter, from node v on. */
 static struct single_value gradient_of_param(struct single *single, int v, int param)
 {
-    struct single_value term[SINGLE_TERMS];
+    struct single_value *const term = walk_terms(single);
     int terms = 0;
     /* Terms are added in the order of a backward pass. */
-    for (int w = single->context->graph->nodes - 1; w >= v && terms < SINGLE_TERMS; w--)
+    for (int w = single->context->graph->nodes - 1; w >= v && term; w--)
         if (has(&single->context->graph->node[w], param))
             term[terms++] = contribution(single, &single->context->graph->node[w], param);
-    return single_going(single) ? single_sum(single, term, terms) : single_stop(single);
+    return walk_sum_of(single, term, terms);
 }
 
 /* All nodes with the parameter must have a pass for some rows of its gradient. */
