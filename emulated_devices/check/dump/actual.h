@@ -35,7 +35,8 @@
 #include "ref/io/json.h"
 #include "ref/io/safetensors.h"
 
-enum { ACTUAL_NO_MICRO = -1, ACTUAL_MOST_MICROS = 4096 };
+enum { ACTUAL_NO_MICRO = -1, ACTUAL_MOST_MICROS = 4096, ACTUAL_OUR_NAME = 256,      /* the longest of our names, and */
+       ACTUAL_NAME = 4096 };                            /* of those that a map makes of them, with the end of text */
 
 struct actual_file {
     struct safetensors st;
@@ -84,8 +85,8 @@ static inline void actual_seen(const struct actual *actual, const char *name, in
 enum error_code actual_open(struct actual *, const char *path, const char *map, struct error *);
 void actual_close(struct actual *);
 
-/** ACTUAL's name of one of our tensors.  @return out. */
-const char *actual_name(const struct actual *, const char *ours, char *out, size_t size);
+/** ACTUAL's name of one of our tensors.  @param[out] out  [ACTUAL_NAME].  @return out. */
+const char *actual_name(const struct actual *, const char *ours, char out[ACTUAL_NAME]);
 
 /** Whether some rank has a piece of one of our tensors. */
 bool actual_has(const struct actual *, const char *ours);

@@ -87,8 +87,8 @@ static const char TWICE[] = "has it in two pieces, or twice in one";
 
 /* ---- laying a group's numbers into the whole --------------------------------------------------------------------- */
 
-/* An element that another group has laid before: note a difference between both copies.  Two NaN are the same.  The
- * furthest element is kept for the message. */
+/* An element that another group has laid before: note a difference between both copies.  Two NaN are the same, and the
+ * first NaN beside a number is further than all numbers.  The furthest element is kept for the message. */
 static void compare_copies(struct assembling *assembling, int64_t at, double value)
 {
     struct copies *c = assembling->copies;
@@ -99,7 +99,7 @@ static void compare_copies(struct assembling *assembling, int64_t at, double val
         devices_add(assembling->watch->apart, assembling->piece->file->rank);
     c->elements++;
     c->apart += d * d;
-    if (c->elements > 1 && !(d * d > worst * worst)) return;
+    if (c->elements > 1 && (isnan(worst) || !(isnan(d) || d * d > worst * worst))) return;
     c->worst = assembling->span.first + at;
     c->rank[1] = assembling->piece->file->rank;
     c->value[0] = before, c->value[1] = value;
