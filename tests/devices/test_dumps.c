@@ -450,7 +450,8 @@ static void write_parts_of_some(int lacking)
 /* Places that are not on the axis, not in order, or not those of the rank itself. */
 static void test_bad_places(void **state)
 {
-    static const char *const bad[] = { "[[0, 3]]", "[[1, 1]]", "[[1, 1], [0, 1]]", "[[0, 0]]", "[]", "2", "[[0, 1], [0, 1]]" };
+    static const char *const bad[] = { "[[0, 3]]", "[[1, 1]]", "[[1, 1], [0, 1]]", "[[0, 0]]", "[]", "2",
+                                       "[[0, 1], [0, 1]]" };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char entry[96];
@@ -505,7 +506,8 @@ static void test_a_copy_that_is_no_number(void **state)
         double *one = values(MID), *two = values(MID), whole[N * D];
         two[first ? 7 : 40] = NAN, two[20] += 1, two[60] += 2;
         struct file f = begin("0", "{\"dp\": 2}"), g = begin("1", "{\"dp\": 2}");
-        add(&f, MID, N, D, one, NULL), put(&f, "0.safetensors"), add(&g, MID, N, D, two, NULL), put(&g, "1.safetensors");
+        add(&f, MID, N, D, one, NULL), put(&f, "0.safetensors");
+        add(&g, MID, N, D, two, NULL), put(&g, "1.safetensors");
         assert_int_equal(actual_open(&a, folder, NULL, &err), OK);
         assert_int_equal(assembly_make(&all, &a, MID, (int64_t[]){ N, D }, whole, NULL, &err), OK);
         assert_int_equal(all.copies.elements, 3);

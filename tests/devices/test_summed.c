@@ -155,7 +155,8 @@ static void parts_that_are_computed_with_are_right(void **state)
             format = formats[t], draw_inputs(1), run.in_parts[0] = true, run.in_parts[1] = in_parts;
             for (int i = 0; i < N; i++)
                 for (int k = 0; k < 2; k++) run.dx[k][i] = stored(silu_back(run.part[k][i], run.x[i]));
-            for (int i = 0; i < N && !in_parts; i++) run.dx[0][i] = stored(run.dx[0][i] + run.dx[1][i]), run.dx[1][i] = 0;
+            for (int i = 0; i < N && !in_parts; i++)
+                run.dx[0][i] = stored(run.dx[0][i] + run.dx[1][i]), run.dx[1][i] = 0;
             check();
             if (run.right != 1) fail_msg("%s: %g times its bound", dtype_name(format), run.first.ratio);
         }
@@ -204,7 +205,8 @@ int main(void)
     int64_t batch;
     if (model_config_preset(&config, &batch, "tiny", &err) != OK) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_that_are_added_first_are_right), cmocka_unit_test(parts_that_are_computed_with_are_right),
+        cmocka_unit_test(parts_that_are_added_first_are_right),
+        cmocka_unit_test(parts_that_are_computed_with_are_right),
         cmocka_unit_test(a_part_alone_is_wrong), cmocka_unit_test(parts_that_cancel_are_left_open),
         cmocka_unit_test(every_reader_counts),
     };

@@ -65,7 +65,7 @@ static double steps_of(int parts, int64_t terms, const char *name, bool gradient
     return most / (2 * dtype_unit(BF16));
 }
 
-/* A sum of n terms has at most n parts: what is added of stream and branch has two steps, however many are asked for. */
+/* A sum of n terms has at most n parts: the sum of stream and branch has two steps, however many are asked for. */
 static void test_parts_of_sums(void **state)
 {
     (void)state;

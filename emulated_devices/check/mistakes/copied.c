@@ -12,7 +12,7 @@ enum { MOST_HEADS = 256 };              /* of keys: beyond, nobody looks for cop
 
 /* ---- a gradient that the program says it has in parts ------------------------------------------------------------ */
 
-/* What the K-th rank of each sum makes of the summand; 0: what is made of numbers that are no sum. */
+/* Compute the summand from what the K-th rank of each sum has; 0: from numbers that are no sum. */
 static struct single_value of_part(struct suspect *suspect, const struct single_term *term, int k, int parts)
 {
     const struct single_sum_reading as = { .take = SUM_PART, .number = k, .parts = parts, .gradient = true };
@@ -32,9 +32,9 @@ static void try_parts_alone(struct suspect *suspect, const struct single_term *t
         for (int64_t i = 0; one.status == SINGLE_DONE && i < suspect->count; i++)
             y[i] = suspect->want[i] - numbers(term->y)[i] + numbers(rest.y)[i] + numbers(one.y)[i];
         if (one.status == SINGLE_DONE)
-            suspect_explained(suspect, y, heads ? "part %d of %d alone: the gradients of copied keys and values are not "
-                                                  "summed" : "part %d of %d of its gradient alone: parts are not summed",
-                              k - 1, parts);
+            suspect_explained(suspect, y,
+                              heads ? "part %d of %d alone: the gradients of copied keys and values are not summed"
+                                    : "part %d of %d of its gradient alone: parts are not summed", k - 1, parts);
         single_release(s, used);
     }
     for (int64_t i = 0; !s->failed && i < suspect->count; i++)
@@ -98,8 +98,8 @@ static void try_heads_of_ranks(struct suspect *suspect, const struct single_term
         }
         single_release(s, used);
     }
-    suspect_explained(suspect, numbers(first), "keys and values have the gradient of a rank's query heads alone: copies "
-                      "on %d ranks are not summed", tp);
+    suspect_explained(suspect, numbers(first), "keys and values have the gradient of a rank's query heads alone: "
+                      "copies on %d ranks are not summed", tp);
 }
 
 void suspect_copied(struct suspect *suspect, const struct single_term *term, double *y)

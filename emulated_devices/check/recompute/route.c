@@ -62,7 +62,7 @@ static void find_open(struct single *single, struct routing *routing, int logits
     if (single->failed || count == 0) return;
     /* routing_settle reads the program's rows, which are sorted by expert. */
     routing_sort(single, routing);
-    /* Of two equal logits the program may have taken the other. */
+    /* The program may have taken the other of two equal logits. */
     if (!routing_settle(single, routing, logits, open, count))
         snprintf(single->verdict.doubt, sizeof single->verdict.doubt, "the choice between experts with equal logits");
 }

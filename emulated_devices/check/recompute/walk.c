@@ -138,8 +138,7 @@ static struct single_value noted(struct single *single, const struct single_node
     return value;
 }
 
-/* Make room for as many summands as nodes can give, in the order in which a backward pass meets them.  NULL: there is no
- * memory, and single.failed is set. */
+/* Make room for as many summands as nodes can give.  NULL: there is no memory, and single.failed is set. */
 static struct single_value *walk_terms(struct single *single)
 {
     struct single_value *term = calloc((size_t)single->context->graph->nodes * SINGLE_INPUTS + 1, sizeof *term);
