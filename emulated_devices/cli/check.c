@@ -323,13 +323,42 @@ static enum error_code fail_by_itself(const struct single_result *result, const 
                 where[0] ? " on " : "", where, single_describe(result, text, sizeof text));
 }
 
+/* The wrong operation whose words the headline has: that of the tensor, or else the first with words; NULL: none. */
+static const struct single_result *wrong_with_words(const struct singles *singles, const struct checked *checked)
+{
+    const struct single_result *const own = singles_find(singles, checked->name);
+    const bool is_wrong = own && own->verdict == SINGLE_WRONG;
+    if (checked->finding == NOT_FINITE || (is_wrong && own->mistake[0])) return is_wrong ? own : NULL;
+    for (int i = 0; i < singles->count; i++)
+        if (singles->all[i].verdict == SINGLE_WRONG && singles->all[i].mistake[0]) return &singles->all[i];
+    return is_wrong ? own : NULL;
+}
+
+/* The first tensor that differs, and what is wrong with it, or with the operation that has made it wrong. */
+static enum error_code fail_by_tensor(const struct singles *singles, const struct checked *checked, const char *why,
+                                      struct error *err)
+{
+    char text[300];
+    const struct single_result *const wrong = wrong_with_words(singles, checked);
+    const char *const words = finding_words(checked->finding);
+    if (wrong == NULL)
+        return fail(err, ERR_CHECK, "%s %s%s%.250s", checked->name, words, why[0] ? ": " : "", why);
+    single_describe(wrong, text, sizeof text);
+    if (strcmp(wrong->name, checked->name) == 0) return fail(err, ERR_CHECK, "%s %s: %s", checked->name, words, text);
+    return fail(err, ERR_CHECK, "%s %s; by itself %s is wrong first: %.200s", checked->name, words, wrong->name, text);
+}
+
 /* The first tensor that differs, where its copies do. */
 static enum error_code fail_by_copies(const struct verdicts *verdicts, const struct actual *actual,
                                       const struct checked *checked, struct error *err)
 {
     char text[300], place[160];
-    if (verdicts->copy.name[0] == 0)
-        return fail(err, ERR_CHECK, "%s differs, and so do its copies: %s", checked->name, checked->copies);
+    const struct single_result *const wrong = wrong_with_words(verdicts->single, checked);
+    /* Words say more than the place of a copy that nothing explains. */
+    if (verdicts->copy.name[0] == 0 || (verdicts->copy.mistake[0] == 0 && wrong && wrong->mistake[0])) {
+        snprintf(text, sizeof text, "and so do its copies: %.280s", checked->copies);
+        return fail_by_tensor(verdicts->single, checked, text, err);
+    }
     return fail(err, ERR_CHECK, "%s is not what its own inputs give on %s: %s", verdicts->copy.name,
                 diagnose_place(place, sizeof place, &actual->mesh, verdicts->whole->all[verdicts->copy_of].on),
                 single_describe(&verdicts->copy, text, sizeof text));
@@ -349,7 +378,7 @@ static enum error_code fail_by_first(const struct verdicts *verdicts, const stru
         return fail(err, ERR_CHECK, "%s %s on %s", c->name, finding_words(c->finding),
                     diagnose_place(place, sizeof place, &actual->mesh, c->on));
     }
-    return fail(err, ERR_CHECK, "%s %s%s%.250s", c->name, finding_words(c->finding), c->why[0] ? ": " : "", c->why);
+    return fail_by_tensor(verdicts->single, c, c->why, err);
 }
 
 static enum error_code check_report(const struct check_options *options, const struct verdicts *found,

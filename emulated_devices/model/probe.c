@@ -195,16 +195,33 @@ int64_t plan_columns(const struct plan *plan, int rank, enum activation_width wi
     return total;
 }
 
+/* A device's rows of a tensor in one microbatch; the columns are to be added. */
+static struct part rows_of_part(const struct plan *plan, const struct tensor_parallel *tp, int rank,
+                                enum activation_width width, int64_t cols, int micro)
+{
+    const bool tokens = width_of_tokens(width);
+    struct part part = { .dim = { (tokens ? 1 : STREAMS(&plan->model)) * plan->B * plan->S, cols } };
+    struct intervals rows = tokens ? plan_loss_rows(plan, rank, micro) : plan_rows(plan, rank, micro);
+    intervals_add_part(&part.rows, &rows, tensor_rows_at(tp, place_of_width(width), intervals_total(&rows)));
+    if (intervals_lost(&rows)) part.rows.room = -1;
+    intervals_free(&rows);
+    return part;
+}
+
 struct part plan_part(const struct plan *plan, int rank, enum activation_width width, int64_t cols, int micro,
                       bool gradient)
 {
     const struct tensor_parallel tp = plan_tensor_share(plan, rank);
-    const bool tokens = width_of_tokens(width);
-    struct part part = { .dim = { (tokens ? 1 : STREAMS(&plan->model)) * plan->B * plan->S, cols },
-                         .cols = activation_columns(&tp, width, gradient) };
-    struct intervals rows = tokens ? plan_loss_rows(plan, rank, micro) : plan_rows(plan, rank, micro);
-    intervals_add_part(&part.rows, &rows, tensor_rows_at(&tp, place_of_width(width), intervals_total(&rows)));
-    if (intervals_lost(&rows)) part.rows.room = -1;
-    intervals_free(&rows);
+    struct part part = rows_of_part(plan, &tp, rank, width, cols, micro);
+    part.cols = activation_columns(&tp, width, gradient);
+    return part;
+}
+
+struct part plan_copied_part(const struct plan *plan, int rank, enum activation_width width, int64_t cols, int micro)
+{
+    const struct tensor_parallel tp = plan_tensor_share(plan, rank);
+    if (width != WIDTH_QKV || tp.heads.copies == 1) return (struct part){ .dim = { 0, 0 } };
+    struct part part = rows_of_part(plan, &tp, rank, width, cols, micro);
+    add_keys(&part.cols, tp.config, tp.heads);
     return part;
 }

@@ -43,6 +43,11 @@ struct intervals activation_columns(const struct tensor_parallel *, enum activat
  */
 struct part plan_part(const struct plan *, int rank, enum activation_width, int64_t cols, int micro, bool gradient);
 
+/** The part of a gradient that plan_part leaves out: keys and values of which several devices have copies.  In a
+ *  device's tensor their columns are behind those of its queries.
+ *  @return the part, for part_free; empty: nothing is left out. */
+struct part plan_copied_part(const struct plan *, int rank, enum activation_width, int64_t cols, int micro);
+
 /** Columns of the tensor that a device passes to its probe: those of its part, then possibly others that are not in
  *  it. */
 int64_t plan_columns(const struct plan *, int rank, enum activation_width);

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a query's head finds its keys. */
-static int kv_of(int h, int heads, int kv)
+/* Where a query's head finds its keys, among those of its rank. */
+static int kv_of(const struct heads_at *of, int h)
 {
-    if (IS(HEAD_MAP)) return h % kv;
-    return h / (heads / kv);
+    const int group = m.H / m.K;
+    if (IS(HEAD_MAP)) return h % of->kv_heads;
+    return (of->head + h) / group - of->head / group;
 }
 
 static float dot(const float *a, const float *b)
@@ -46,9 +47,9 @@ static int sees_from(int s)
 
 struct heads { int width, q, k, v, first; };     /* first: the sequence's first row in the batch */
 
-static struct heads heads_of(int h, int heads, int kv)
+static struct heads heads_of(const struct heads_at *of, int h)
 {
-    const int g = kv_of(h, heads, kv), values = IS(VALUE_HEADS_SHIFTED) ? (g + 1) % kv : g;
+    const int heads = of->heads, kv = of->kv_heads, g = kv_of(of, h), values = IS(VALUE_HEADS_SHIFTED) ? (g + 1) % kv : g;
     return (struct heads){ (heads + 2 * kv) * m.A, h * m.A, (heads + g) * m.A, (heads + kv + values) * m.A, 0 };
 }
 
@@ -93,12 +94,12 @@ static void all_probabilities(float *P, const float *x, struct heads at)
 
 void attention(float *Y, const float *X, const struct heads_at *of, int sequences)
 {
-    const int parts = set.parts, heads = of->heads, kv = of->kv_heads;
+    const int parts = set.parts, heads = of->heads;
     float *P = malloc(sizeof *P * (size_t)m.S * m.S), term[MOST_WIDE];
     set.parts = 1;
     for (int b = 0; b < sequences; b++)
         for (int h = 0; h < heads; h++) {
-            struct heads at = heads_of(h, heads, kv);
+            struct heads at = heads_of(of, h);
             const float *x = X + b * m.S * at.width;
             at.first = (of->sequence + b) * m.S;
             if (IS(KEYS_STALE) && at.first > 0) at.k -= m.S * at.width, at.v -= m.S * at.width;
@@ -167,7 +168,7 @@ void attention_input(float *dX, const float *dY, const float *Y, const float *X,
     for (int b = 0; b < sequences; b++)
         for (int h = 0; h < heads; h++) {
             if (IS(HEAD_MAP) || IS(VALUE_HEADS_SHIFTED)) bug = NO_BUG;
-            const struct heads at = heads_of(h, heads, kv);
+            const struct heads at = heads_of(of, h);
             bug = was;
             const int from = b * m.S;
             for (int i = 0; i < SS; i++) W[i] = probability_times(of, b, h, i / m.S, i % m.S, true);

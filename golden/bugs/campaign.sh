@@ -3,6 +3,7 @@
 #     golden/bugs/campaign.sh bugs [REGEX]        every bug whose line in `buggy list` matches, in each format that can show it
 #     golden/bugs/campaign.sh two [REGEX]         of each such bug: whether --first, and --against a right run, name what the whole check names
 #     golden/bugs/campaign.sh clean COUNT [MODEL] so many right runs, each with another order of addition, storage, mesh, ...
+#     golden/bugs/campaign.sh copies COUNT        so many with more ranks along tp than heads of keys and values
 #
 # A line for each run, then a table.  Status 0: all as in golden/bugs/list.h; 1: not.  ORRERY: the program; CC: any C compiler;
 # PLACE: a folder for what is built, which is kept for the next call.
@@ -54,6 +55,8 @@ bug() {                                 # bug FORMAT NAME MODEL RUN CHECK OPERAT
     if [ $status = 3 ] && grep -q '^FAILED: ' out; then add "$1 found"; else verdict=' NOT FOUND'; fi
     if is_one_of "$name" "$6"; then add "$1 named"; else verdict="$verdict NOT NAMED: $6"; fi
     if [ -z "$7" ]; then :; elif [[ $words == *"$7"* ]]; then add "$1 diagnosed"; else verdict="$verdict NOT DIAGNOSED: $7"; fi
+    # Copies of ranks may each lack other parts: the line has some rank's numbers.
+    [[ $words != *"$7"* || $(tr 0-9 N <err) == *"$(tr 0-9 N <<<"$7")"* ]] || verdict="$verdict NOT IN THE ERROR LINE: $(cat err)"
     [ -z "$verdict" ] || wrong=1
     printf '%-20s %s  %s: %s%s\n' "$2" "$1" "${name:--}" "${words:--}" "$verdict"
 }
@@ -135,12 +138,40 @@ clean() {
     printf '%d right runs, %d alarms\n' "$1" $alarms
 }
 
+# Ranks with copies of keys and values: 2, 3, 4 and 6 over 1, 2 and 3 heads, also where these cannot be shared out evenly.
+copies() {
+    local i digits picked model run check status alarms=0
+    for ((i = 0; i < $1; i++)); do
+        digits=$((i * 1009 % 24192))
+        pick - 'mqa tp 2' 'mqa tp 3' 'mqa tp 4' 'mqa tp 6' 'gqa tp 3' 'gqa tp 4' 'gqa tp 6' 'llama tp 4' 'llama tp 6' 'moe tp 4' 'moe tp 6' 'mqa dp 2 tp 2' 'gqa dp 2 tp 4' 'llama dp 2 tp 4'
+        model=${picked%% *} run=${picked#* } check=''
+        pick - fp32 bf16 fp16; run="$run dtype $picked"
+        pick - sequential reversed blocked pairwise shuffled apart; run="$run order $picked seed $i"
+        pick - parts summed; run="$run copies $picked"
+        pick - results steps; run="$run store $picked"
+        [ $picked = results ] || check=--stored-norms
+        pick - 1 2; [ $model = moe ] || run="$run micros $picked"
+        pick - adamw sgd; run="$run optimizer $picked"
+        pick - shown rounded; run="$run masters $picked"
+        pick - fp32 stored sums; [ $model = moe ] || run="$run gradients $picked"
+        golden $model
+        ./buggy run $model.safetensors dump $run || exit 1
+        status=0; "$orrery" check $model.safetensors dump $check >out 2>err || status=$?
+        ! grep -q 'cannot be recomputed' out || { status=3; grep 'missing' out >>err; }
+        [ $status = 0 ] && continue
+        alarms=$((alarms + 1)) wrong=1
+        printf 'ALARM: %s %s %s %s\n' "$model" "$run" "$check" "$(cat err)"
+    done
+    printf '%d right runs with copies of keys and values, %d alarms\n' "$1" $alarms
+}
+
 wrong=0
 [ -x buggy ] || ${CC:-cc} -O2 "$here"/*.c -lm -o buggy || exit 1
 case $1 in
     bugs) bugs "$2" ;;
     two) all_of_two "$2" ;;
     clean) clean "$2" "${3:-}" ;;
-    *) echo 'usage: campaign.sh bugs [REGEX] | two [REGEX] | clean COUNT'; exit 2 ;;
+    copies) copies "$2" ;;
+    *) echo 'usage: campaign.sh bugs [REGEX] | two [REGEX] | clean COUNT [MODEL] | copies COUNT'; exit 2 ;;
 esac
 exit $wrong

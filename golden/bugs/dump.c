@@ -22,7 +22,7 @@ static void say(int r, const char *text)
 static void say_cut(int r, const char *key, const struct cut *c)
 {
     char text[64];
-    snprintf(text, sizeof text, ",\\\"%s\\\":[", key), say(r, text);
+    snprintf(text, sizeof text, "%s\\\"%s\\\":[", key ? "," : "", key ? key : "tp"), say(r, text);
     for (int i = 0, n; i < c->count; i += n) {
         for (n = 1; i + n < c->count && c->at[i + n] == c->at[i] + n;) n++;
         snprintf(text, sizeof text, "%s[%d,%d]", i ? "," : "", c->at[i], n), say(r, text);
@@ -58,20 +58,23 @@ void dump(int r, const char *name, const float *x, bool in_fp32, float times, st
     const size_t n = (size_t)dim[0] * dim[1];
     /* fp16 is written in fp32, which has the same numbers */
     const enum format f = in_fp32 || set.format != BF16 ? FP32 : BF16;
-    char text[256], key[128];
+    char text[256], key[160];
     r += ranks * (at.last_stage ? set.pp - 1 : stage_of(name));
-    if (at.micro) snprintf(key, sizeof key, "%s#%d", name, at.micro - 1), name = key;
+    char micro[140];
+    if (at.micro) snprintf(micro, sizeof micro, "%.120s#%d", name, at.micro - 1), name = micro;
+    if (at.piece) snprintf(key, sizeof key, "%.120s%s%c", name, at.micro ? "." : "#", 'a' + at.piece - 1), name = key;
     void *data = malloc(n * sizeof(float));
     if (out[r].file == NULL) out[r].file = tensors_new();
     tensors_add(out[r].file, name, f == BF16 ? "BF16" : "F32", dim[1] > 1 ? 2 : 1, dim, data, encode(data, x, n, f));
     free(data);
-    if (at.row == NULL && at.col == NULL && times == 1 && !at.partial && at.micro == 0) return;
+    if (at.row == NULL && at.col == NULL && times == 1 && !at.partial && at.micro == 0 && at.piece == 0) return;
     snprintf(text, sizeof text, "%s\\\"%s\\\":{\\\"of\\\":[%d,%d],\\\"times\\\":%.9g", out[r].used ? "," : "", name, at.rows,
              at.cols, times);
     say(r, text);
     if (at.row) say_cut(r, "rows", at.row);
     if (at.col) say_cut(r, "cols", at.col);
     if (at.partial) say(r, ",\\\"partial\\\":[\\\"tp\\\"]");
+    if (at.copies) say(r, ",\\\"partial\\\":{"), say_cut(r, NULL, at.copies), say(r, "}");
     if (at.micro) snprintf(text, sizeof text, ",\\\"micro\\\":%d", at.micro - 1), say(r, text);
     say(r, "}");
 }

@@ -49,12 +49,13 @@ static void option(const char *what, const char *text)
     static const char *const formats[] = { "fp32", "bf16", "fp16" },
                       *const orders[] = { "sequential", "reversed", "blocked", "pairwise", "shuffled", "apart" }, *const stores[] = { "results", "steps" },
                       *const masters[] = { "shown", "rounded" },
-                      *const gradients[] = { "fp32", "stored", "sums" };
+                      *const gradients[] = { "fp32", "stored", "sums" }, *const copies[] = { "parts", "summed" };
     if (strcmp(what, "dtype") == 0) set.format = (enum format)choose(what, text, formats, 3);
     else if (strcmp(what, "order") == 0) set.order = (enum order)choose(what, text, orders, 6);
     else if (strcmp(what, "store") == 0) set.steps = choose(what, text, stores, 2);
     else if (strcmp(what, "masters") == 0) set.rounded = choose(what, text, masters, 2);
     else if (strcmp(what, "gradients") == 0) set.gradients = (enum accumulation)choose(what, text, gradients, 3);
+    else if (strcmp(what, "copies") == 0) set.copies_summed = choose(what, text, copies, 2);
     else if (strcmp(what, "parts") == 0) set.parts = number(what, text);
     else if (strcmp(what, "pp") == 0) set.pp = number(what, text);
     else if (strcmp(what, "dp") == 0) set.dp = number(what, text);
@@ -69,9 +70,9 @@ static void option(const char *what, const char *text)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: buggy list | model gpt2|llama|moe|dropout|warmup DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [pp N] [dp N] [ep N] [tp N] [micros N]\n"
+    fprintf(stderr, "usage: buggy list | model gpt2|llama|moe|dropout|warmup|mqa|gqa DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [pp N] [dp N] [ep N] [tp N] [micros N]\n"
                     "             [order sequential|reversed|blocked|pairwise|shuffled|apart] [seed N] [parts N] [store results|steps] [masters shown|rounded] [optimizer NAME]\n"
-                    "             [gradients fp32|stored|sums]\n");
+                    "             [gradients fp32|stored|sums] [copies parts|summed]\n");
     return 2;
 }
 
@@ -83,7 +84,7 @@ int main(int argc, char **argv)
     for (int i = 4; i < argc; i += 2) option(argv[i], argv[i + 1]);
     if (set.format == FP16 || IS(SCALE_KEPT) || IS(SCALE_TWICE) || IS(SCALE_AFTER_CLIP) || IS(SCALE_IN_STEP)) set.scale = 1024;
     golden_open(argv[2]);
-    if (set.pp * set.dp * set.tp > MOST_RANKS || set.pp > m.L || set.dp > m.B || set.tp > m.K || set.micros > m.B)
+    if (set.pp * set.dp * set.tp > MOST_RANKS || set.pp > m.L || set.dp > m.B || set.tp > m.H || set.micros > m.B)
         return fprintf(stderr, "buggy: not so many ranks or microbatches\n"), 2;
     if (m.moe && set.micros > 1) return fprintf(stderr, "buggy: a mixture has one microbatch\n"), 2;
     if (set.ep > 1 && (!m.moe || set.ep > m.E)) return fprintf(stderr, "buggy: not so many experts\n"), 2;

@@ -11,7 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { STEPS = 3, SEQUENCES = 5, TOKENS = 7, LAYERS = 2, HEADS = 6, KV = 3, WIDTH = 24, FEED = 37, WORDS = 61, POSITIONS = 11,
+static int kv_heads = 3;                      /* mqa: 1; gqa: 2 */
+enum { STEPS = 3, SEQUENCES = 5, TOKENS = 7, LAYERS = 2, HEADS = 6, WIDTH = 24, FEED = 37, WORDS = 61, POSITIONS = 11,
        EXPERTS = 5, CHOICES = 2, NARROW = 19 };
 
 static unsigned long long state;
@@ -78,8 +79,8 @@ static void llama(struct tensors *t, bool moe)
     for (int l = 0; l < LAYERS; l++) {
         draw(t, in_layer(l, true, "input_layernorm.weight"), WIDTH, 1, 1, 0.3);
         draw(t, in_layer(l, true, "self_attn.q_proj.weight"), WIDTH, WIDTH, 0, 1.3 * d);
-        draw(t, in_layer(l, true, "self_attn.k_proj.weight"), KV * A, WIDTH, 0, 1.3 * d);
-        draw(t, in_layer(l, true, "self_attn.v_proj.weight"), KV * A, WIDTH, 0, d);
+        draw(t, in_layer(l, true, "self_attn.k_proj.weight"), kv_heads * A, WIDTH, 0, 1.3 * d);
+        draw(t, in_layer(l, true, "self_attn.v_proj.weight"), kv_heads * A, WIDTH, 0, d);
         draw(t, in_layer(l, true, "self_attn.o_proj.weight"), WIDTH, WIDTH, 0, 0.5 * d);
         draw(t, in_layer(l, true, "post_attention_layernorm.weight"), WIDTH, 1, 1, 0.3);
         if (moe) {
@@ -103,13 +104,13 @@ static void write_config(const char *path, bool is_llama, bool is_moe)
                 "\"tie_word_embeddings\":false,\"moe_intermediate_size\":%d,\"num_experts\":%d,\"num_experts_per_tok\":%d,"
                 "\"norm_topk_prob\":true,\"decoder_sparse_step\":1,\"mlp_only_layers\":[],\"output_router_logits\":true,"
                 "\"router_aux_loss_coef\":0.05}\n",
-                WIDTH, LAYERS, HEADS, KV, WIDTH / HEADS, FEED, WORDS, POSITIONS, NARROW, EXPERTS, CHOICES);
+                WIDTH, LAYERS, HEADS, kv_heads, WIDTH / HEADS, FEED, WORDS, POSITIONS, NARROW, EXPERTS, CHOICES);
     else if (is_llama)
         fprintf(f, "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],\"hidden_act\":\"silu\",\"hidden_size\":%d,"
                 "\"num_hidden_layers\":%d,\"num_attention_heads\":%d,\"num_key_value_heads\":%d,\"intermediate_size\":%d,"
                 "\"vocab_size\":%d,\"max_position_embeddings\":%d,\"rms_norm_eps\":1e-5,\"rope_theta\":50.0,"
                 "\"attention_dropout\":0,\"tie_word_embeddings\":false}\n",
-                WIDTH, LAYERS, HEADS, KV, FEED, WORDS, POSITIONS);
+                WIDTH, LAYERS, HEADS, kv_heads, FEED, WORDS, POSITIONS);
     else
         fprintf(f, "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"activation_function\":\"gelu_new\",\"n_embd\":%d,"
                 "\"n_layer\":%d,\"n_head\":%d,\"n_inner\":%d,\"vocab_size\":%d,\"n_positions\":%d,\"layer_norm_epsilon\":1e-5,"
@@ -136,9 +137,11 @@ static void write_batches(const char *path)
 
 void model_write(const char *family, const char *folder)
 {
-    const bool is_moe = strcmp(family, "moe") == 0, is_llama = is_moe || strcmp(family, "llama") == 0;
+    const bool is_moe = strcmp(family, "moe") == 0, is_mqa = strcmp(family, "mqa") == 0, is_gqa = strcmp(family, "gqa") == 0,
+               is_llama = is_moe || is_mqa || is_gqa || strcmp(family, "llama") == 0;
     char path[1024];
     struct tensors *t = tensors_new();
+    kv_heads = is_mqa ? 1 : is_gqa ? 2 : 3;
     state = is_moe ? 11 : is_llama ? 7 : 3;
     mkdir(folder, 0777);
     if (is_llama) llama(t, is_moe);

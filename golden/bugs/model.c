@@ -30,20 +30,23 @@ int turned(int sequence)
     return (begin_of(m.B, set.dp, (d + 1) % set.dp) + sequence - begin_of(m.B, set.dp, d)) % m.B;
 }
 
-static void extend(struct cut *c, int from, int to)
+void extend(struct cut *c, int from, int to)
 {
     while (from < to) c->at[c->count++] = from++;
 }
 
+/* With more ranks than heads of keys and values each rank has some query heads, and the keys and values that they use. */
+int heads_begin(int t) { return set.tp > m.K ? begin_of(m.H, set.tp, t) : begin_of(m.K, set.tp, t) * (m.H / m.K); }
+
 static void cuts_make(void)
 {
     for (int t = 0; t < set.tp; t++) {
-        const int k0 = begin_of(m.K, set.tp, t), k1 = begin_of(m.K, set.tp, t + 1), group = m.H / m.K, A = m.A;
+        const int h0 = heads_begin(t), h1 = heads_begin(t + 1), group = m.H / m.K, k0 = h0 / group, k1 = (h1 - 1) / group + 1, A = m.A;
         const int f0 = begin_of(m.F, set.tp, t), f1 = begin_of(m.F, set.tp, t + 1);
-        extend(&cuts[OF_QKV][t], k0 * group * A, k1 * group * A);
+        extend(&cuts[OF_QKV][t], h0 * A, h1 * A);
         extend(&cuts[OF_QKV][t], (m.H + k0) * A, (m.H + k1) * A);
         extend(&cuts[OF_QKV][t], (m.H + m.K + k0) * A, (m.H + m.K + k1) * A);
-        extend(&cuts[OF_HEADS][t], k0 * group * A, k1 * group * A);
+        extend(&cuts[OF_HEADS][t], h0 * A, h1 * A);
         extend(&cuts[OF_F][t], f0, f1), extend(&cuts[OF_UP][t], f0, f1);
         if (m.llama) extend(&cuts[OF_UP][t], m.F + f0, m.F + f1);
     }
@@ -346,8 +349,23 @@ static void second_half_back(int l)
 
 static void head_norms_back(int r, int l)
 {
-    head_norms_weight(dw(r, param_of(l, "self_attn.qk_norm.weight")), G(r, l, NORMED), A(r, l, QKV), heads_of(r), kv_of(r), rows_of(r));
+    float *const once = set.copies_summed && copies_any() ? copies_once(r, l, NORMED) : NULL;
+    head_norms_weight(dw(r, param_of(l, "self_attn.qk_norm.weight")), once ? once : G(r, l, NORMED), A(r, l, QKV), heads_of(r), kv_of(r), rows_of(r));
+    free(once);
     head_norms_input(G(r, l, QKV), G(r, l, NORMED), A(r, l, QKV), l, heads_of(r), kv_of(r), rows_of(r));
+}
+
+/* What comes back through queries, keys and values.  Of copies that have the whole only one counts. */
+static void qkv_back(int l)
+{
+    linear_back(l, LN_1, QKV, LN_1, qkv_of);
+    if (set.copies_summed && copies_any())
+        RANKS {
+            float *const once = copies_once(r, l, QKV);
+            linear_input(G(r, l, LN_1), once, qkv_of(r, l), rows_of(r));
+            free(once);
+        }
+    sum_over_tp(G, l, LN_1, false, 1);
 }
 
 static void attention_back(int l)
@@ -356,10 +374,10 @@ static void attention_back(int l)
     linear_back(l, HEADS, ATTN_OUT, HEADS, proj_of);
     const enum slot in = m.llama ? ROTATED : QKV;
     RANKS attention_input(G(r, l, in), G(r, l, HEADS), A(r, l, HEADS), A(r, l, in), heads_at(r, l), sequences_of(r));
+    if (set.copies_summed && copies_any()) copies_sum(l, in);
     if (m.llama) RANKS rotate(G(r, l, m.moe ? NORMED : QKV), G(r, l, ROTATED), heads_of(r), kv_of(r), rows_of(r), true);
     if (m.moe) RANKS head_norms_back(r, l);
-    linear_back(l, LN_1, QKV, LN_1, qkv_of);
-    sum_over_tp(G, l, LN_1, false, 1);
+    qkv_back(l);
     RANKS norm_weight(dw(r, ln_1_of(l).w), dw(r, ln_1_of(l).b), G(r, l, LN_1), stream(r, l), rows_of(r));
     RANKS norm_input(d_stream(r, l), G(r, l, LN_1), stream(r, l), ln_1_of(l).w, rows_of(r));
     RANKS add_beside(d_stream(r, l), G(r, l, MID), rows_of(r) * m.D,
@@ -452,6 +470,7 @@ static void sum_head_norms(void)
 void gradients_join(void)
 {
     if (m.moe && !IS(HEAD_NORMS_PART)) sum_head_norms();
+    if (!set.copies_summed && copies_any()) copies_sum_weights();
     for (int t = 0; t < set.tp; t++)
         for (int p = 0; p < params; p++) {
             const struct cut *row = cut_of(param[p].row_axis, param[p].rows, t), *col = cut_of(param[p].col_axis, param[p].cols, t);
@@ -471,6 +490,23 @@ static bool is_shown(enum slot s)
     return s == ROTATED ? m.llama : s == NORMED || s == ROUTER || s == WEIGHTS || s == EXPERTS_OUT ? m.moe : true;
 }
 
+/* Of a gradient of queries, keys and values: queries are whole; each head of keys and values is a part of a sum over its copies. */
+static void dump_copied(int r, const char *name, const float *x, struct place at)
+{
+    const int wide = at.col->count, rows = at.row ? at.row->count : at.rows, micro = at.micro;
+    struct cut cut, copies;
+    for (int piece = 0; piece < copies_cut(rank[r].tp, piece, &cut, &copies); piece++) {
+        float *some = malloc(sizeof *some * (size_t)rows * cut.count);
+        if (some == NULL) exit(1);
+        for (int n = 0; n < rows; n++)
+            for (int i = 0, k = 0; i < wide && k < cut.count; i++)
+                if (at.col->at[i] == cut.at[k]) some[n * cut.count + k++] = x[n * wide + i];
+        dump(r, name, some, false, 1 / set.scale,
+             (struct place){ at.rows, at.cols, at.row, &cut, false, false, micro, 1 + piece, piece ? &copies : NULL });
+        free(some);
+    }
+}
+
 /* part: of the rows; -1: all of them. */
 static void dump_rows(int r, int l, enum slot s, int part)
 {
@@ -486,9 +522,10 @@ static void dump_rows(int r, int l, enum slot s, int part)
         else snprintf(name, sizeof name, "%s/%s", kind[g], slot_name[s]);
         const struct place at = { m.N * rows_each(s), width_of(s), set.dp > 1 || part >= 0 ? &tokens : NULL,
                                   axis_of(s) != WHOLE && set.tp > 1 ? cut_of(axis_of(s), width_of(s), rank[r].tp) : NULL,
-                                  s == EXPERTS_OUT && g == 0 && set.tp > 1, false, part + 1 };
+                                  s == EXPERTS_OUT && g == 0 && set.tp > 1, false, part + 1, 0, NULL };
         const int own = at.col ? at.col->count : at.cols;
-        dump(r, name, (g ? grad : act)[r][l][s] + skip * m.S * own, false, g ? 1 / set.scale : 1, at);
+        if (g && axis_of(s) == OF_QKV && !set.copies_summed && copies_any()) dump_copied(r, name, grad[r][l][s] + skip * m.S * own, at);
+        else dump(r, name, (g ? grad : act)[r][l][s] + skip * m.S * own, false, g ? 1 / set.scale : 1, at);
     }
 }
 

@@ -2,8 +2,8 @@
  * can be switched on (list.h).
  *
  *     cc -O2 golden/bugs/[!.]*.c -lm -o buggy
- *     ./buggy model gpt2|llama|moe|dropout|warmup DIR   write a model and batches, for `orrery golden make`; dropout and
- *                                                warmup: gpt2's
+ *     ./buggy model gpt2|llama|moe|dropout|warmup|mqa|gqa DIR   write a model and batches, for `orrery golden make`; dropout
+ *                                                and warmup: gpt2's; mqa, gqa: a llama with 1 head of keys, 2 heads
  *     ./buggy run GOLDEN OUT [OPTION VALUE]...   train its three steps, and dump what is computed
  *     ./buggy list                               all bugs, one a line
  *
@@ -51,6 +51,7 @@ struct setting {
     unsigned long long seed;            /* of a shuffled order; apart: each sum has its own, so that copies differ by rounding */
     const char *optimizer;
     float scale;                        /* of the loss */
+    bool copies_summed;                 /* gradients of copied keys and values are added up behind attention; else those of their weights */
 };
 extern struct setting set;
 
@@ -82,6 +83,7 @@ struct rank { int dp, tp, first, count; float *dw[MOST_PARAMS], *dw_head; };    
 extern struct rank rank[MOST_RANKS];
 extern int ranks;
 const struct cut *cut_of(enum axis, int whole, int tp);
+bool is_copy(int tp, int row);          /* of queries, keys and values: a rank before has it, too */
 
 /* ---- numbers (format.c) ------------------------------------------------------------------------------------------ */
 
@@ -159,6 +161,8 @@ struct place {
     bool partial;                       /* a part of a sum over tp */
     bool last_stage;                    /* a copy that the last stage has */
     int micro;                          /* 1 + the microbatch that it is of; 0: it is of none */
+    int piece;                          /* 1 + which of the rank's pieces; 0: the only one */
+    const struct cut *copies;           /* a part of a sum over these ranks along tp; NULL: not of some */
 };
 void dump(int rank, const char *name, const float *x, bool in_fp32, float times, struct place);
 void dump_write(const char *path);

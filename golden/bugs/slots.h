@@ -20,6 +20,16 @@ float *dw(int r, int p);
 /* The sum over tp of what stands in x of each rank, D columns; each then has it. */
 void sum_over_tp(float *(*x)(int, int, enum slot), int l, enum slot s, bool missing, int times_first);
 
+/* copies.c: ranks that have copies of the same keys and values. */
+int heads_begin(int t);                 /* the first query head of a rank along tp */
+void extend(struct cut *, int from, int to);
+bool copies_any(void);
+void copies_sum(int l, enum slot s);    /* a gradient: each copy then has the sum */
+float *copies_once(int r, int l, enum slot s);
+void copies_sum_weights(void);
+/* Piece 0: a rank's queries; the others: a head of its keys and values.  @return how many pieces it has. */
+int copies_cut(int t, int piece, struct cut *, struct cut *copies);
+
 /* mixture.c: norms of heads; a router and its experts, whose columns are cut over tp. */
 void head_norms(float *Y, const float *X, int l, int heads, int kv_heads, int rows);
 void head_norms_input(float *dX, const float *dY, const float *X, int l, int heads, int kv_heads, int rows);

@@ -25,7 +25,8 @@ static double squares_of(int r)
                   cols = cut_of(param[p].col_axis, param[p].cols, t)->count;
         const bool whole = param[p].row_axis == WHOLE && param[p].col_axis == WHOLE;
         if (rank[r].dp > 0 || (whole && t > 0 && !IS(NORM_COUNTS_COPIES) && !(IS(NORM_COUNTS_NORMS) && strstr(param[p].name, "qk_norm")))) continue;
-        for (int i = 0; i < rows * cols; i++) sum += (double)rank[r].dw[p][i] * rank[r].dw[p][i];
+        for (int i = 0; i < rows * cols; i++)
+            if (param[p].row_axis != OF_QKV || !is_copy(t, cut_of(OF_QKV, 0, t)->at[i / cols])) sum += (double)rank[r].dw[p][i] * rank[r].dw[p][i];
         if (IS(NORM_COUNTS_TIED) && strcmp(param[p].name, "wte.weight") == 0)
             for (int i = 0; i < rows * cols; i++) sum += (double)rank[r].dw[p][i] * rank[r].dw[p][i];
     }
@@ -125,7 +126,7 @@ static void dump_gradients(const char *prefix)
             snprintf(name, sizeof name, "%.80s/%.63s", prefix, q->name);
             dump(r, name, rank[r].dw[p], true, IS(SCALE_AFTER_CLIP) ? 1 / set.scale : 1,
                  (struct place){ q->rows, q->cols, q->row_axis == WHOLE ? NULL : cut_of(q->row_axis, q->rows, rank[r].tp),
-                                 q->col_axis == WHOLE ? NULL : cut_of(q->col_axis, q->cols, rank[r].tp), false, false, 0 });
+                                 q->col_axis == WHOLE ? NULL : cut_of(q->col_axis, q->cols, rank[r].tp), false, false, 0, 0, NULL });
             if (set.pp > 1 && strcmp(q->name, "wte.weight") == 0)
                 dump(r, name, IS(TIED_NOT_SUMMED) ? rank[r].dw_head : rank[r].dw[p], true, IS(TIED_NOT_SUMMED) ? 1 / set.scale : 1,
                      (struct place){ .rows = q->rows, .cols = q->cols, .last_stage = true });

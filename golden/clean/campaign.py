@@ -35,16 +35,22 @@ def drawn(draw, options, always=("dtype", "order", "store")):
     return types.SimpleNamespace(**{k: draw.choice(v) if k in always or draw.random() < 0.5 else v[0] for k, v in options.items()})
 
 
-def by_numpy(golden, folder, draw, orrery):
+def by_numpy(golden, folder, draw, orrery, copies=False):
     case, read = drawn(draw, program.OPTIONS), files.read(golden)
     shape = model.Shape(json.loads(read[0]["config"]))
     case.parts = 2 if draw.random() < 0.15 else 1
-    while shape.K % case.tp or shape.F % case.tp or (shape.moe and case.tp > 1):
-        case.tp = draw.choice((1, 2, 3))
+    case.tp = draw.choice((2, 3, 4, 6)) if copies else case.tp
+    while shape.F % case.tp or shape.H < case.tp or (shape.moe and case.tp > 1) or (shape.K % case.tp and not copies):
+        case.tp = draw.choice((1, 2, 3, 4, 6) if copies else (1, 2, 3))
     case.dp = min(case.dp, read[1]["ids"].shape[1])
     case.mean = case.mean and not shape.moe
     program.trained(read, case).save(folder)
     return case, []
+
+
+def by_numpy_with_copies(golden, folder, draw, orrery):
+    """Also with more ranks than heads of keys and values."""
+    return by_numpy(golden, folder, draw, orrery, copies=True)
 
 
 def by_orrery(golden, folder, draw, orrery):
@@ -65,7 +71,7 @@ def by_transformers(golden, folder, draw, orrery):
     return case, []
 
 
-PROGRAMS = {"numpy": by_numpy, "orrery": by_orrery, "transformers": by_transformers}
+PROGRAMS = {"numpy": by_numpy, "orrery": by_orrery, "copies": by_numpy_with_copies, "transformers": by_transformers}
 
 
 class Tally:

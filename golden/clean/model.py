@@ -27,10 +27,20 @@ class Shape:
             ("up_of", "", "block_sparse_moe.experts.{}.w13" if mixtral else "mlp.experts.{}.gate_up_proj"),
             ("down_of", "", "block_sparse_moe.experts.{}.w2" if mixtral else "mlp.experts.{}.down_proj"))}
 
+    def keys(self, t, tp):
+        """The heads of keys and values that the query heads of rank t of tp use: several ranks may have copies."""
+        group = self.H // self.K
+        return range(t * self.H // tp // group, ((t + 1) * self.H // tp - 1) // group + 1)
+
+    def copies(self, tp):
+        """Whether ranks have copies of keys and values."""
+        return any(self.keys(t, tp).start < self.keys(t - 1, tp).stop for t in range(1, tp))
+
     def cuts(self, t, tp):
         """Which columns of queries, keys and values, of heads, and of the feed-forward rank t of tp has."""
         part = lambda n, width=1: np.arange(t * n // tp * width, (t + 1) * n // tp * width)
-        q, k, f = part(self.H, self.A), part(self.K, self.A), part(self.F)
+        keys = self.keys(t, tp)
+        q, k, f = part(self.H, self.A), np.arange(keys.start * self.A, keys.stop * self.A), part(self.F)
         return (np.concatenate([q, self.H * self.A + k, (self.H + self.K) * self.A + k]), q, f if self.gpt else np.concatenate([f, self.F + f]), f)
 
 
@@ -82,17 +92,18 @@ class Pass:
 
         def back(dy):
             dx = []
-            for r, (_, of) in zip(cut, made):
-                _, dw, db = of(dy[:, r])
+            for t, (r, (_, of)) in enumerate(zip(cut, made)):
+                own = dy[t] if isinstance(dy, list) else dy         # a rank may have a part of it
+                _, dw, db = of(own[:, r])
                 self.grad(name + ".weight", dw, rows=r), self.grad(name + ".bias", None if b is None else db, rows=r)
-                dx.append(self.backward_of(name, dy[:, r], w[r]))
+                dx.append(self.backward_of(name, own[:, r], w[r]))
             return self.over_tp(dx)
         return y, back
 
     def backward_of(self, name, dy, w):
         """dy w; of queries, keys and values, or of gate and up, that are matrices of their own, the sum of stored products."""
         one = 3 if "qkv" in name else 2 if "up" in name else 0
-        if not self.case.separate or not one or self.s.gpt:
+        if not self.case.separate or not one or self.s.gpt or (one == 3 and self.s.copies(self.case.tp)):
             return self.n.times(dy, w)
         widths = np.cumsum([len(w) * p // sum(r) for r in [(self.s.H, self.s.K, self.s.K) if one == 3 else (1, 1)] for p in r])[:-1]
         return self.n.added([self.n.stored(self.n.times(d, m)) for d, m in zip(np.split(dy, widths, 1), np.split(w, widths, 0))])
@@ -146,14 +157,19 @@ class Pass:
 
         def back(dy):
             d = dy.reshape(B, S, H, A).swapaxes(1, 2)
-            d = np.concatenate([np.concatenate(m[1](one), 0).swapaxes(0, 1) for m, one in zip(made, d)])
+            if s.copies(self.case.tp):                              # each rank has what its query heads give
+                ranks = [np.isin(np.arange(H), np.arange(t * H // self.case.tp, (t + 1) * H // self.case.tp)) for t in range(self.case.tp)]
+                parts = [np.concatenate([np.concatenate(m[1](one * has[:, None, None]), 0).swapaxes(0, 1) for m, one in zip(made, d)]) for has in ranks]
+            else:
+                parts = [np.concatenate([np.concatenate(m[1](one), 0).swapaxes(0, 1) for m, one in zip(made, d)])]
+            shown = lambda: [p.reshape(N, -1) for p in parts] if len(parts) > 1 else parts[0].reshape(N, -1)
             if s.theta:
-                self.keep(f"h.{i}.attn.rotated", d.reshape(N, -1), "qkv", True)
+                self.keep(f"h.{i}.attn.rotated", shown(), "qkv", True)
             for before, of in reversed(undo):
-                d = of(d)
+                parts = [of(p) for p in parts]
                 if before:
-                    self.keep(before, d.reshape(N, -1), "qkv", True)
-            return d.reshape(N, -1)
+                    self.keep(before, shown(), "qkv", True)
+            return shown()
         return y, back
 
     def feed(self, x, i):

@@ -11,7 +11,7 @@ import json
 
 import numpy as np
 
-from files import Dump, read
+from files import Dump, read, runs
 from model import Pass, Shape
 from operations import F32, ORDERS, ROUND, Numbers
 
@@ -47,11 +47,25 @@ class Training:
                 if choices is not None:                             # their rows are known when all have chosen
                     self.choices.append((full, (d, t), x, np.stack([choices[:, 0], tokens[choices[:, 1]]], 1), more))
                     continue
+                if isinstance(x, list):                             # queries, and this rank's part of keys and values
+                    self.keep_copied(full, (d, t), x[t], tokens, more)
+                    continue
                 part = np.array_split(np.arange(len(tokens)), c.tp)[t] if c.sp and kind is None else np.arange(len(tokens))
                 y = x[part] if cols is None else x[np.ix_(part, cols)]
                 if len(part):
                     self.dump.add(full, (d, t), y, (N, x.shape[1]), tokens[part], cols, **more)
         return kept
+
+    def keep_copied(self, name, rank, x, tokens, more):
+        """Dump a gradient of queries, keys and values: each head of keys and values is a part of a sum over the ranks that have it."""
+        s, t, tp, of = self.shape, rank[1], self.case.tp, (self.golden["ids"][0].size, x.shape[1])
+        block = lambda first, count: np.arange(first * s.A, (first + count) * s.A)
+        q = block(t * s.H // tp, (t + 1) * s.H // tp - t * s.H // tp)
+        self.dump.add(name, rank, x[:, q], of, tokens, q, **more)
+        for k in s.keys(t, tp):
+            cols = np.concatenate([block(s.H + k, 1), block(s.H + s.K + k, 1)])
+            places = np.array([r for r in range(tp) if k in s.keys(r, tp)])
+            self.dump.add(name, rank, x[:, cols], of, tokens, cols, partial={"tp": runs(places)}, **more)
 
     def pass_of(self, step, first):
         """@return loss, gradients of the whole batch in fp32, and as they are dumped"""

@@ -68,12 +68,20 @@ enum error_code batch_check(struct golden *golden, const char *where, struct err
     return e ? e : check_labels(golden, where, err);
 }
 
+/* Whether two tensors have the same dimensions, one by one: [2, 3] is not [3, 2]. */
+static bool have_one_shape(const struct safetensors_entry *a, const struct safetensors_entry *b)
+{
+    bool same = a->ndim == b->ndim;
+    for (int i = 0; i < a->ndim && same; i++) same = a->dim[i] == b->dim[i];
+    return same;
+}
+
 /* Any integers; one that no int32 holds is no token. */
 static enum error_code read_integers(const struct safetensors *file, const char *name, int64_t n, int32_t *out,
                                      struct error *err)
 {
     const struct safetensors_entry *entry = safetensors_find(file, name);
-    if (entry == NULL || entry->count != n)
+    if (entry == NULL || !have_one_shape(entry, safetensors_find(file, "ids")))
         return fail(err, ERR_FORMAT, "%s: a batch needs tensors ids and labels of one shape; positions, if there are "
                     "any, have it, too", printable_path(file->path).text);
     int64_t *wide = malloc((size_t)n * sizeof *wide + 1);

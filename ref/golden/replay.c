@@ -524,7 +524,8 @@ void replay_free(struct replay *replay)
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-/* relative = |got - want| / |want|, in fp64.  The worst element is that with the largest difference. */
+/* relative = |got - want| / |want|, in fp64.  The worst element is that with the largest difference; the first NaN is
+ * larger than all. */
 struct apart tensor_apart(struct tensor got, struct tensor want)
 {
     double difference = 0, size = 0, most = -1;
@@ -533,7 +534,7 @@ struct apart tensor_apart(struct tensor got, struct tensor want)
         const double x = tensor_get(got, i), y = tensor_get(want, i);
         difference += (x - y) * (x - y);
         size += y * y;
-        if (!(fabs(x - y) <= most)) most = fabs(x - y), a.worst = i;
+        if (!isnan(most) && !(fabs(x - y) <= most)) most = fabs(x - y), a.worst = i;
     }
     a.relative = difference == 0 ? 0 : sqrt(difference / size);
     return a;

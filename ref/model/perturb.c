@@ -69,12 +69,20 @@ static bool is_parameter(const char *name)
     return dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0);
 }
 
+/* A sum of n terms has at most n parts.  What has fewer than two terms, such as the sum of stream and branch, is stored
+ * in two steps at most. */
+static int perturb_parts(int64_t terms, int asked)
+{
+    const int64_t most = terms < 2 ? 2 : terms;
+    return asked < most ? asked : (int)most;
+}
+
 static void perturb_see(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms)
 {
     struct perturbation *p = context;
     const enum dtype stored = dtype_is_narrow(p->stored) ? p->stored : t.dtype;
     (void)layer;
-    const int parts = gradient && is_parameter(name) ? p->gradient_parts : p->parts;
+    const int parts = perturb_parts(terms, gradient && is_parameter(name) ? p->gradient_parts : p->parts);
     const double lambda = p->lambda > 0 ? p->lambda : PERTURB_LAMBDA,
                  steps = dtype_is_narrow(stored) ? (p->steps > 0 ? p->steps : 1) * (parts > 1 ? parts : 1) : 0;
     /* A sum of n terms is off by about lambda sqrt(n) u; storing in 16 bits adds its own step. */

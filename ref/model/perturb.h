@@ -30,7 +30,8 @@ struct perturbation {
     double lambda;                      /* 0: PERTURB_LAMBDA */
     enum dtype stored;                  /* bf16 or fp16: disturb as if results were stored in it, whatever their format;
                                          * else: as their own formats ask for */
-    int parts;                          /* number of stored parts that a 16-bit result may sum, one step each; 0: one */
+    int parts;                          /* number of stored parts that a 16-bit result may sum, one step each; 0: one.
+                                         * A sum of n terms has at most n, and no result more than two if n is less */
     int gradient_parts;                 /* the same for a 16-bit gradient of weights */
     double steps;                       /* steps of 16 bits that each part is moved by; 0: one */
 };

@@ -175,6 +175,8 @@ refused() {                             # refused STATUS MESSAGE OPTIONS...: and
 test_refusals() {
     small; mkdir out
     local to=(--out out/own.safetensors --batch tokens.safetensors)
+    LC_ALL=C sed 's/"labels":{"dtype":"I64","shape":\[2,5\]/"labels":{"dtype":"I64","shape":[5,2]/' tokens.safetensors >turned.safetensors     # as many labels
+    refused 1 'turned\.safetensors: a batch needs tensors ids and labels of one shape' --out out/own.safetensors --batch turned.safetensors
     refused 2 '--out' --batch tokens.safetensors
     refused 2 '--out out/own: must end with \.safetensors' --out out/own --batch tokens.safetensors
     refused 1 '--out none/own\.safetensors: cannot be written' --out none/own.safetensors --batch tokens.safetensors

@@ -699,6 +699,28 @@ static void test_other_experts(void **state)
     unlink(place("x.safetensors"));
 }
 
+/* A name of ACTUAL may be as long as a map says; one that is too long is refused, not cut. */
+static void test_long_names(void **state)
+{
+    static char theirs[600], map[6000], shown[5000];
+    struct dump d = { 0 };
+    struct check_result r;
+    (void)state;
+    memset(theirs, 'x', sizeof theirs - 1);
+    add(&d, theirs, 1, 0, values("loss"));
+    write_dump(&d, "long.safetensors");
+    snprintf(map, sizeof map, "{ \"names\": { \"loss\": \"%s\" } }", theirs);
+    assert_int_equal(check(place("long.safetensors"), write_map(map), &r), OK);
+    assert_int_equal(r.found[HOLDS], 1);
+    assert_int_equal(r.extras, 0);
+    check_result_free(&r);
+    memset(shown, 'y', sizeof shown - 1);
+    snprintf(map, sizeof map, "{ \"names\": { \"loss\": \"%s\" } }", shown);
+    assert_int_equal(check(place("long.safetensors"), write_map(map), &r), ERR_FORMAT);
+    assert_non_null(strstr(err.text, "has 4999 characters beside it; with 0 * there may be 4095"));
+    unlink(place("long.safetensors"));
+}
+
 static void test_bad_maps(void **state)
 {
     (void)state;
@@ -745,7 +767,8 @@ int main(void)
         cmocka_unit_test(test_zigzag_boxes_and_transpose), cmocka_unit_test(test_broken_on_an_axis),
             cmocka_unit_test(test_what_fails), cmocka_unit_test_setup_teardown(test_other_experts, take_mixtral,
                                                                                close_mixtral),
-        cmocka_unit_test(test_bad_maps), cmocka_unit_test(test_border), cmocka_unit_test(test_every_rank_is_checked),
+        cmocka_unit_test(test_bad_maps), cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_border), cmocka_unit_test(test_every_rank_is_checked),
         cmocka_unit_test(test_first_and_worst), cmocka_unit_test(test_incomplete_at_the_ends),
             cmocka_unit_test(test_which_findings_fail),
         cmocka_unit_test(test_bounds_of_a_golden_file),

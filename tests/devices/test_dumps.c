@@ -428,6 +428,94 @@ static void test_pieces_that_do_not_fit(void **state)
     }
 }
 
+/* Four ranks along tp have the first columns of MID whole, and parts of the others: of some those of ranks 0 and 1, of
+ * some those of ranks 1 to 3, as ranks that have copies of keys do.  lacking: a rank without its part; -1: none. */
+static void write_parts_of_some(int lacking)
+{
+    for (int r = 0; r < 4; r++) {
+        char rank[8];
+        snprintf(rank, sizeof rank, "%d", r);
+        struct file f = begin(rank, "{\"tp\": 4}");
+        add(&f, "act/h.0.mid#q", N, 9, cut(MID, D, 0, N, 0, 9, 1), "{\"cols\": [[0, 9]]}");
+        if (r < 2 && r != lacking)
+            add(&f, "act/h.0.mid#a", N, 5, cut(MID, D, 0, N, 9, 5, r ? 0.75 : 0.25),
+                "{\"cols\": [[9, 5]], \"partial\": {\"tp\": [[0, 2]]}}");
+        if (r > 0 && r != lacking)
+            add(&f, "act/h.0.mid#b", N, 7, cut(MID, D, 0, N, 14, 7, r == 1 ? 0.5 : 0.25),
+                "{\"cols\": [[14, 7]], \"partial\": {\"tp\": [[1, 1], [2, 2]]}}");
+        put(&f, r == 0 ? "0.safetensors" : r == 1 ? "1.safetensors" : r == 2 ? "2.safetensors" : "3.safetensors");
+    }
+}
+
+/* Places that are not on the axis, not in order, or not those of the rank itself. */
+static void test_bad_places(void **state)
+{
+    static const char *const bad[] = { "[[0, 3]]", "[[1, 1]]", "[[1, 1], [0, 1]]", "[[0, 0]]", "[]", "2",
+                                       "[[0, 1], [0, 1]]" };
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char entry[96];
+        struct actual a;
+        snprintf(entry, sizeof entry, "{\"partial\": {\"tp\": %s}}", bad[i]);
+        write_two(entry, "{}", 1);
+        assert_int_equal(actual_open(&a, folder, NULL, &err), ERR_FORMAT);
+        if (strstr(err.text, "\"partial\": \"tp\" is not a list of [begin, count]") == NULL) fail_msg("%s", err.text);
+    }
+}
+
+static void test_sums_over_some_ranks(void **state)
+{
+    (void)state;
+    write_parts_of_some(-1);
+    expect(MID, HOLDS, NULL);
+    write_parts_of_some(1);
+    expect(MID, MISSHAPED, "rank 0 (tp=0) has a part of a sum, of which rank 1 (tp=1) has none");
+    write_parts_of_some(3);
+    expect(MID, MISSHAPED, "has a part of a sum, of which rank 3 (tp=3) has none");
+}
+
+/* What each rank of a sum has, and what is no sum: together it is the tensor. */
+static void test_parts_of_sums(void **state)
+{
+    struct actual a;
+    double *truth = values(MID), sum[N * D] = { 0 }, some[N * D];
+    (void)state;
+    write_parts_of_some(-1);
+    assert_int_equal(actual_open(&a, folder, NULL, &err), OK);
+    assert_int_equal(actual_parts(&a, MID), 3);
+    assert_int_equal(actual_parts(&a, "loss"), 1);
+    for (int part = 0; part <= 3; part++) {
+        const struct assembly_watch watch = { .part = part ? part : ASSEMBLY_NO_SUMS };
+        struct assembly all;
+        assert_int_equal(assembly_make(&all, &a, MID, (int64_t[]){ N, D }, some, &watch, &err), OK);
+        assert_true(some[0] == (part ? 0 : truth[0]));
+        for (int i = 0; i < N * D; i++) sum[i] += some[i];
+    }
+    for (int i = 0; i < N * D; i++) assert_true(fabs(sum[i] - truth[i]) <= 1e-15 * fabs(truth[i]));
+    free(truth);
+    actual_close(&a);
+}
+
+/* Of copies that differ the one that is no number is furthest, wherever it is. */
+static void test_a_copy_that_is_no_number(void **state)
+{
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        struct actual a;
+        struct assembly all;
+        double *one = values(MID), *two = values(MID), whole[N * D];
+        two[first ? 7 : 40] = NAN, two[20] += 1, two[60] += 2;
+        struct file f = begin("0", "{\"dp\": 2}"), g = begin("1", "{\"dp\": 2}");
+        add(&f, MID, N, D, one, NULL), put(&f, "0.safetensors");
+        add(&g, MID, N, D, two, NULL), put(&g, "1.safetensors");
+        assert_int_equal(actual_open(&a, folder, NULL, &err), OK);
+        assert_int_equal(assembly_make(&all, &a, MID, (int64_t[]){ N, D }, whole, NULL, &err), OK);
+        assert_int_equal(all.copies.elements, 3);
+        assert_int_equal(all.copies.worst, first ? 7 : 40);
+        actual_close(&a);
+    }
+}
+
 /* Two pieces of one rank that overlap, whole or as parts of a sum. */
 static void test_overlap_in_a_rank(void **state)
 {
@@ -492,6 +580,7 @@ static const struct bad bad_files[] = {
     { "0", "{\"dp\": 1}", NULL, NULL, "{\"partial\": \"dp\"}", "\"partial\" is not a list of axes" },
     { "0", "{\"dp\": 1}", NULL, NULL, "{\"partial\": [\"dp\"]}", "\"partial\": \"dp\" is not an axis of the" },
     { "0", "{\"dp\": 1}", NULL, NULL, "{\"partial\": [\"zp\"]}", "\"partial\": \"zp\" is not an axis of the mesh" },
+    { "0", "{\"dp\": 1}", NULL, NULL, "{\"partial\": {\"dp\": [[0, 1]]}}", "\"dp\" is not an axis of the mesh" },
     { "0", "{\"dp\": 1}", NULL, NULL, "{\"partial\": [1]}", "\"partial\": \"?\" is not an axis of the mesh" },
 };
 
@@ -578,6 +667,10 @@ int main(void)
         cmocka_unit_test_teardown(test_copies, clear),
         cmocka_unit_test_teardown(test_pieces_that_do_not_fit, clear),
         cmocka_unit_test_teardown(test_overlap_in_a_rank, clear),
+        cmocka_unit_test_teardown(test_bad_places, clear),
+        cmocka_unit_test_teardown(test_sums_over_some_ranks, clear),
+        cmocka_unit_test_teardown(test_parts_of_sums, clear),
+        cmocka_unit_test_teardown(test_a_copy_that_is_no_number, clear),
         cmocka_unit_test_teardown(test_bad_files, clear),
         cmocka_unit_test_teardown(test_files_that_do_not_agree, clear),
         cmocka_unit_test_teardown(test_a_dump_and_other_files, clear),

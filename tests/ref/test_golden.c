@@ -192,6 +192,18 @@ static void in_fp16(void **state)
     for_each_golden(in_fp16_of);
 }
 
+/* The element that is named is the first that is no number, not the last element. */
+static void a_nan_is_the_worst(void **state)
+{
+    double got[6] = { 1, 2, 9, NAN, 5, NAN }, want[6] = { 1, 2, 3, 4, 5, 6 };
+    (void)state;
+    const struct apart apart = tensor_apart(tensor_1d(got, F64, 6), tensor_1d(want, F64, 6));
+    assert_true(isnan(apart.relative));
+    assert_int_equal(apart.worst, 3);
+    got[3] = 4, got[5] = 6;
+    assert_int_equal(tensor_apart(tensor_1d(got, F64, 6), tensor_1d(want, F64, 6)).worst, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +212,7 @@ int main(void)
         cmocka_unit_test(in_single),
         cmocka_unit_test(in_bf16),
         cmocka_unit_test(in_fp16),
+        cmocka_unit_test(a_nan_is_the_worst),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,32 @@ static void test_each_element_has_its_number(void **state)
         }
 }
 
+/* How far a twin of bf16 moves the furthest of many ones, in steps of 2 u. */
+static double steps_of(int parts, int64_t terms, const char *name, bool gradient)
+{
+    enum { N = 4096 };
+    struct perturbation p = { .seed = 3, .parts = parts, .gradient_parts = 2, .stored = BF16 };
+    const struct tensor x = numbers(F64, N);
+    const struct observer o = perturbing_observer(&p);
+    double most = 0;
+    for (int i = 0; i < N; i++) tensor_set(x, i, 1);
+    o.see(o.context, name, 0, gradient, x, terms);
+    for (int i = 0; i < N; i++) most = fmax(most, fabs(tensor_get(x, i) - 1));
+    free(x.data);
+    return most / (2 * dtype_unit(BF16));
+}
+
+/* A sum of n terms has at most n parts: the sum of stream and branch has two steps, however many are asked for. */
+static void test_parts_of_sums(void **state)
+{
+    (void)state;
+    assert_true(fabs(steps_of(60, 500, "mlp.up", false) - 60) < 0.2);
+    assert_true(fabs(steps_of(60, 24, "mlp.up", false) - 24) < 0.2);
+    assert_true(fabs(steps_of(60, 1, "mid", false) - 2) < 0.1);
+    assert_true(fabs(steps_of(2, 1, "mid", false) - 2) < 0.1);
+    assert_true(fabs(steps_of(60, 500, "h.0.mlp.c_fc.weight", true) - 2) < 0.1);
+}
+
 /* Integers, so that every order of addition gives the same sum. */
 static void test_distance_of_quotient(void **state)
 {
@@ -76,6 +102,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_element_has_its_number),
+        cmocka_unit_test(test_parts_of_sums),
         cmocka_unit_test(test_distance_of_quotient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,10 +35,11 @@ bool pattern_match(const char *pattern, const char *text, const char *starts[], 
 enum { STARS = 8 };
 
 /* The first entry of the map's "names" that matches gives the name.  Each * of the entry's value becomes the text
- * of the star with the same number in the key.  Without a matching entry both programs use one name.  A name that is
- * longer than `size` is cut off, and no error is reported. */
-const char *actual_name(const struct actual *actual, const char *ours, char *out, size_t size)
+ * of the star with the same number in the key.  Without a matching entry both programs use one name.  check_name has
+ * refused a map whose names could be longer than ACTUAL_NAME. */
+const char *actual_name(const struct actual *actual, const char *ours, char out[ACTUAL_NAME])
 {
+    const size_t size = ACTUAL_NAME;
     const cJSON *names = actual->map ? cJSON_GetObjectItem(actual->map, "names") : NULL, *one;
     const char *starts[STARS];
     int lengths[STARS];
@@ -231,6 +232,11 @@ static enum error_code check_name(const struct actual *actual, const cJSON *one,
     if (stars(one->valuestring) > stars(one->string))
         return fail(err, ERR_FORMAT, "%s: names: \"%s\" has fewer * than \"%s\"", printable_path(map).text,
                     printable(one->string).text, printable(one->valuestring).text);
+    /* Each star may stand for a whole name of ours. */
+    if (strlen(one->valuestring) + (size_t)stars(one->valuestring) * ACTUAL_OUR_NAME >= ACTUAL_NAME)
+        return fail(err, ERR_FORMAT, "%s: names: \"%s\" has %zu characters beside it; with %d * there may be %d",
+                    printable_path(map).text, printable(one->string).text, strlen(one->valuestring),
+                    stars(one->valuestring), ACTUAL_NAME - 1 - stars(one->valuestring) * ACTUAL_OUR_NAME);
     return OK;
 }
 
@@ -329,10 +335,10 @@ void actual_close(struct actual *actual)
 /* The answer comes from the names alone; no number is read. */
 bool actual_has(const struct actual *actual, const char *ours)
 {
-    char theirs[256];
+    char theirs[ACTUAL_NAME];
     int count;
     if (actual->dump) return actual_entries(actual, ours, &count) != NULL;
-    actual_name(actual, ours, theirs, sizeof theirs);
+    actual_name(actual, ours, theirs);
     for (int r = 0; r < actual->ranks; r++)
         if (safetensors_find(&actual->file[r].st, theirs)) return true;
     return false;
@@ -349,22 +355,24 @@ int actual_micros(const struct actual *actual)
     return most;
 }
 
-bool actual_is_sum(const struct actual *actual, const char *ours)
+int actual_parts(const struct actual *actual, const char *ours)
 {
-    int count = 0;
+    int count = 0, most = 1;
     const struct actual_entry *entry = actual->dump ? actual_entries(actual, ours, &count) : NULL;
-    for (int i = 0; entry && i < count; i++)
-        if (cJSON_GetArraySize(cJSON_GetObjectItem(entry[i].layout, "partial")) > 0) return true;
-    return false;
+    for (int i = 0; entry && i < count; i++) {
+        const int parts = actual_parts_of_entry(actual, &entry[i]);
+        if (parts > most) most = parts;
+    }
+    return most;
 }
 
 /* With a map each rank has one file, and therefore at most one piece of a tensor. */
 static enum error_code find_by_map(const struct actual *actual, const char *ours, const int64_t dim[2],
                                    struct actual_pieces *pieces, struct error *err)
 {
-    char theirs[256];
+    char theirs[ACTUAL_NAME];
     enum error_code e = OK;
-    actual_name(actual, ours, theirs, sizeof theirs);
+    actual_name(actual, ours, theirs);
     for (int r = 0; r < actual->ranks && !e; r++) {
         if (safetensors_find(&actual->file[r].st, theirs) == NULL) continue;
         e = actual_piece_of_map(actual, ours, theirs, r, dim, &pieces->all[pieces->count], err);

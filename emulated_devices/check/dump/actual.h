@@ -35,7 +35,8 @@
 #include "ref/io/json.h"
 #include "ref/io/safetensors.h"
 
-enum { ACTUAL_NO_MICRO = -1, ACTUAL_MOST_MICROS = 4096 };
+enum { ACTUAL_NO_MICRO = -1, ACTUAL_MOST_MICROS = 4096, ACTUAL_OUR_NAME = 256,      /* the longest of our names, and */
+       ACTUAL_NAME = 4096 };                            /* of those that a map makes of them, with the end of text */
 
 struct actual_file {
     struct safetensors st;
@@ -84,8 +85,8 @@ static inline void actual_seen(const struct actual *actual, const char *name, in
 enum error_code actual_open(struct actual *, const char *path, const char *map, struct error *);
 void actual_close(struct actual *);
 
-/** ACTUAL's name of one of our tensors.  @return out. */
-const char *actual_name(const struct actual *, const char *ours, char *out, size_t size);
+/** ACTUAL's name of one of our tensors.  @param[out] out  [ACTUAL_NAME].  @return out. */
+const char *actual_name(const struct actual *, const char *ours, char out[ACTUAL_NAME]);
 
 /** Whether some rank has a piece of one of our tensors. */
 bool actual_has(const struct actual *, const char *ours);
@@ -102,8 +103,8 @@ struct actual_extent actual_extent(const struct actual *, const char *ours);
 /** Microbatches that a dump's layout numbers; 0: it numbers none. */
 int actual_micros(const struct actual *);
 
-/** Whether some rank says that what it has of one of our tensors is a part of a sum. */
-bool actual_is_sum(const struct actual *, const char *ours);
+/** How many ranks have parts of one of our tensors that are added up, the most of any group; 1: it is no sum. */
+int actual_parts(const struct actual *, const char *ours);
 
 /* A piece of a tensor: what one tensor of one file is.  Its numbers are parts of the whole, one after another. */
 struct actual_piece {
@@ -114,6 +115,8 @@ struct actual_piece {
     int64_t count;                      /* elements of all parts; the file may have padding after them */
     bool transposed;                    /* the file has the transpose */
     unsigned partial;                   /* the tensor is the sum over the ranks that differ in these axes only */
+    const cJSON *places;                /* {"tp": [[begin, count], ..]}: of them, over those at these places; NULL: over
+                                         * all */
     double times;                       /* by which the stored numbers are multiplied */
     int micro;                          /* microbatch, or ACTUAL_NO_MICRO */
 };
@@ -132,6 +135,13 @@ struct actual_pieces {
 enum error_code actual_find(const struct actual *, const char *ours, const int64_t dim[2], struct actual_pieces *,
                             struct error *);
 void actual_pieces_free(struct actual_pieces *);
+
+/** List the ranks whose pieces are added up to the sum that a piece is a part of.
+ *  @param[out] rank  [ranks of the mesh]; ascending.  @return how many; 1: the piece is no part of a sum. */
+int actual_members(const struct actual *, const struct actual_piece *, int rank[]);
+
+/** Whether two pieces of a tensor, on ranks of one list of actual_members, are parts of the same sum. */
+bool actual_same_sum(const struct actual *, const struct actual_piece *, const struct actual_piece *);
 
 /**
  * Read a piece's numbers, in order of its memory, some at a time.

@@ -35,28 +35,103 @@ static bool actual_entry_pairs(const cJSON *list)
     return cJSON_IsArray(list);
 }
 
-/* "partial" is a list of axes.  The result has a bit for each; an axis of size 1 adds nothing up and is refused. */
+/* Whether the axis may be one of "partial": it adds up more than one rank, and is named once. */
+static bool adds_up(const struct actual *actual, const char *name, unsigned axes, enum axis *axis)
+{
+    return name && actual_axis(name, axis) && actual->mesh.size[*axis] > 1 && !(axes & AXIS_BIT(*axis));
+}
+
+/* Places along an axis: pairs in ascending order, inside the axis, with that of the entry's own rank. */
+static bool are_places(const struct actual *actual, const struct actual_entry *entry, const cJSON *list, enum axis axis)
+{
+    const cJSON *one;
+    int64_t at[2], next = 0;
+    bool own = false;
+    cJSON_ArrayForEach(one, list) {
+        if (!pair(one, at) || at[0] < next || at[1] < 1 || at[1] > actual->mesh.size[axis] - at[0]) return false;
+        const int place = mesh_coordinate(&actual->mesh, entry->file->rank, axis);
+        own = own || (place >= at[0] && place < at[0] + at[1]);
+        next = at[0] + at[1];
+    }
+    return cJSON_IsArray(list) && own;
+}
+
+/* "partial" is a list of axes, or an object that has some places along each.  The result has a bit for each axis; an
+ * axis of size 1 adds nothing up and is refused. */
 static enum error_code read_axes(const struct actual *actual, const struct actual_entry *entry, const cJSON *list,
                                  unsigned *axes, struct error *err)
 {
     const cJSON *one;
+    char what[200];
     *axes = 0;
     if (list == NULL) return OK;
-    if (!cJSON_IsArray(list))
-        return actual_entry_bad(entry, ERR_FORMAT, err, "\"partial\" is not a list of axes, [\"tp\"]");
+    if (!cJSON_IsArray(list) && !cJSON_IsObject(list))
+        return actual_entry_bad(entry, ERR_FORMAT, err, "\"partial\" is not a list of axes, [\"tp\"], nor an object "
+                                "with places along each, {\"tp\": [[0, 2]]}");
     cJSON_ArrayForEach(one, list) {
         enum axis axis;
-        char what[160];
-        if (cJSON_IsString(one) && actual_axis(one->valuestring, &axis) && actual->mesh.size[axis] > 1 &&
-            !(*axes & AXIS_BIT(axis))) {
-            *axes |= AXIS_BIT(axis);
-            continue;
+        const char *const name = cJSON_IsObject(list) ? one->string : cJSON_GetStringValue(one);
+        if (!adds_up(actual, name, *axes, &axis)) {
+            snprintf(what, sizeof what, "\"partial\": \"%.40s\" is not an axis of the mesh with more than one rank, "
+                     "once", name ? printable(name).text : "?");
+            return actual_entry_bad(entry, ERR_FORMAT, err, what);
         }
-        snprintf(what, sizeof what, "\"partial\": \"%.40s\" is not an axis of the mesh with more than one rank, once",
-                 cJSON_IsString(one) ? printable(one->valuestring).text : "?");
-        return actual_entry_bad(entry, ERR_FORMAT, err, what);
+        if (cJSON_IsObject(list) && !are_places(actual, entry, one, axis)) {
+            snprintf(what, sizeof what, "\"partial\": \"%.40s\" is not a list of [begin, count], places of 0 to %d in "
+                     "ascending order, with that of its rank", printable(name).text, actual->mesh.size[axis] - 1);
+            return actual_entry_bad(entry, ERR_FORMAT, err, what);
+        }
+        *axes |= AXIS_BIT(axis);
     }
     return OK;
+}
+
+/* Whether a sum is over this place along an axis, if it is over some of them. */
+static bool has_place(const cJSON *places, enum axis axis, int place)
+{
+    const cJSON *list = places ? cJSON_GetObjectItemCaseSensitive(places, axis_name(axis)) : NULL, *one;
+    int64_t at[2];
+    cJSON_ArrayForEach(one, list)
+        if (pair(one, at) && place >= at[0] && place < at[0] + at[1]) return true;
+    return list == NULL;
+}
+
+int actual_members(const struct actual *actual, const struct actual_piece *piece, int rank[])
+{
+    const struct mesh *const mesh = &actual->mesh;
+    const int all = mesh_members(mesh, piece->file->rank, piece->partial, rank);
+    int members = 0;
+    for (int i = 0; i < all; i++) {
+        bool is_member = true;
+        for (enum axis a = 0; a < AXIS_COUNT; a++)
+            is_member = is_member && has_place(piece->places, a, mesh_coordinate(mesh, rank[i], a));
+        if (is_member) rank[members++] = rank[i];
+    }
+    return members;
+}
+
+bool actual_same_sum(const struct actual *actual, const struct actual_piece *a, const struct actual_piece *b)
+{
+    if (a->partial != b->partial) return false;
+    for (enum axis axis = 0; axis < AXIS_COUNT && (a->places || b->places); axis++)
+        for (int i = 0; i < actual->mesh.size[axis] && a->partial & AXIS_BIT(axis); i++)
+            if (has_place(a->places, axis, i) != has_place(b->places, axis, i)) return false;
+    return true;
+}
+
+int actual_parts_of_entry(const struct actual *actual, const struct actual_entry *entry)
+{
+    const cJSON *const partial = cJSON_GetObjectItemCaseSensitive(entry->layout, "partial"), *one;
+    int parts = 1;
+    cJSON_ArrayForEach(one, partial) {
+        enum axis axis;
+        if (!actual_axis(cJSON_IsObject(partial) ? one->string : one->valuestring, &axis)) continue;
+        int places = 0;
+        for (int i = 0; i < actual->mesh.size[axis]; i++)
+            places += !cJSON_IsObject(partial) || has_place(partial, axis, i);
+        parts *= places;
+    }
+    return parts;
 }
 
 /* A factor of 0 would hide every number of the piece. */
@@ -219,7 +294,9 @@ enum error_code actual_piece_of_entry(const struct actual *actual, const struct 
         piece->transposed = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(entry->layout, "transposed"));
         if ((v = cJSON_GetObjectItemCaseSensitive(entry->layout, "times")) != NULL) piece->times = v->valuedouble;
         if ((v = cJSON_GetObjectItemCaseSensitive(entry->layout, "micro")) != NULL) piece->micro = v->valueint;
-        e = read_axes(actual, entry, cJSON_GetObjectItemCaseSensitive(entry->layout, "partial"), &piece->partial, err);
+        v = cJSON_GetObjectItemCaseSensitive(entry->layout, "partial");
+        if (cJSON_IsObject(v)) piece->places = v;
+        e = read_axes(actual, entry, v, &piece->partial, err);
         if (!e) e = check_whole(entry, dim, err);
     }
     if (!e) e = flat ? read_flat(entry, flat, dim, piece->part, err)

@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The ranks whose pieces are added up, and where these are in the list of pieces. */
-struct group { unsigned partial; int base; };           /* base: the rank with the coordinates 0 in the partial axes */
-
 enum { SPAN = 1 << 18 };                /* elements at a time, where nobody wants the whole */
 
 /* Everything that putting a single tensor together needs.  Indices of elements count from the begin of `span`. */
@@ -50,6 +47,13 @@ static struct run assembly_inside(const struct assembling *assembling, struct ru
     return run;
 }
 
+/* Whether the caller wants what the k-th rank of a sum has, from 0; k is -1 for what is no sum. */
+static bool wants_part(const struct assembling *assembling, int k)
+{
+    const int part = assembling->watch ? assembling->watch->part : 0;
+    return part == 0 || part == (k < 0 ? ASSEMBLY_NO_SUMS : k + 1);
+}
+
 /* This is where the caller wants absolute values, or NULL. */
 static double *absolute_of(const struct assembling *assembling)
 {
@@ -83,8 +87,8 @@ static const char TWICE[] = "has it in two pieces, or twice in one";
 
 /* ---- laying a group's numbers into the whole --------------------------------------------------------------------- */
 
-/* An element that another group has laid before: note a difference between both copies.  Two NaN are the same.  The
- * furthest element is kept for the message. */
+/* An element that another group has laid before: note a difference between both copies.  Two NaN are the same, and the
+ * first NaN beside a number is further than all numbers.  The furthest element is kept for the message. */
 static void compare_copies(struct assembling *assembling, int64_t at, double value)
 {
     struct copies *c = assembling->copies;
@@ -95,7 +99,7 @@ static void compare_copies(struct assembling *assembling, int64_t at, double val
         devices_add(assembling->watch->apart, assembling->piece->file->rank);
     c->elements++;
     c->apart += d * d;
-    if (c->elements > 1 && !(d * d > worst * worst)) return;
+    if (c->elements > 1 && (isnan(worst) || !(isnan(d) || d * d > worst * worst))) return;
     c->worst = assembling->span.first + at;
     c->rank[1] = assembling->piece->file->rank;
     c->value[0] = before, c->value[1] = value;
@@ -147,11 +151,14 @@ static void lay(struct assembling *assembling, int64_t at, int64_t length, const
                                assembling->span.first + at, length, values);
 }
 
-/* A piece that is no part of a sum: its numbers go straight into the whole. */
+/* A piece that is no part of a sum: its numbers go straight into the whole, or zeros if only parts are wanted. */
 static void lay_piece(void *context, int64_t at, int64_t length, const double *values)
 {
+    static const double zero = 0;
     struct assembling *s = context;
     at -= s->span.first;
+    for (int64_t i = 0; !wants_part(s, -1) && i < length && !s->failed; i++) lay(s, at + i, 1, &zero);
+    if (!wants_part(s, -1)) return;
     for (int64_t i = 0; absolute_of(s) && i < length; i++) absolute_of(s)[at + i] = fabs(values[i]);
     if (!s->failed) lay(s, at, length, values);
 }
@@ -187,7 +194,7 @@ static void add_piece(void *context, int64_t at, int64_t length, const double *v
         if (s->added[i] > s->member) assembly_refuse(s, i, s->piece->file->rank, TWICE);
         if (s->added[i] < s->member) refuse_part(s, i);
         s->added[i]++;
-        s->sum[i] += values[i - at];
+        if (wants_part(s, (int)s->member)) s->sum[i] += values[i - at];
         if (absolute_of(s)) absolute_of(s)[i] += fabs(values[i - at]);
     }
 }
@@ -204,20 +211,13 @@ static void lay_sum(void *context, struct run run)
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* The group of a piece: all ranks that differ from its own in the partial axes only. */
-static struct group assembly_group_of(const struct assembling *assembling, const struct actual_piece *piece)
-{
-    struct group g = { piece->partial, piece->file->rank };
-    for (enum axis a = 0; a < AXIS_COUNT; a++)
-        if (piece->partial & AXIS_BIT(a)) g.base = mesh_neighbour(&assembling->actual->mesh, g.base, a, 0);
-    return g;
-}
-
-/* The pieces of a rank that belong to a group. */
-static void each_of(struct assembling *assembling, struct group group, int rank, void (*f)(struct assembling *))
+/* The pieces of a rank that are parts of the same sum as `of`.  A rank without sums is a group by itself: all of its
+ * pieces that are no parts belong to it. */
+static void each_of(struct assembling *assembling, const struct actual_piece *of, int rank,
+                    void (*f)(struct assembling *))
 {
     for (int i = assembling->start[rank]; i < assembling->start[rank + 1] && !assembling->failed; i++) {
-        if (assembling->pieces.all[i].partial != group.partial) continue;
+        if (!actual_same_sum(assembling->actual, &assembling->pieces.all[i], of)) continue;
         assembling->piece = &assembling->pieces.all[i];
         assembling->taken[i] = true;
         f(assembling);
@@ -263,13 +263,13 @@ static enum error_code make_sum(struct assembling *assembling)
 
 /* The sum is built in three passes over the group: clear, add member by member, lay through the first member's
  * pieces. */
-static void add_group(struct assembling *assembling, struct group group, const int rank[], int ranks)
+static void add_group(struct assembling *assembling, const struct actual_piece *of, const int rank[], int ranks)
 {
     assembling->failed = make_sum(assembling);
-    for (int i = 0; i < ranks; i++) each_of(assembling, group, rank[i], clear_one);
+    for (int i = 0; i < ranks; i++) each_of(assembling, of, rank[i], clear_one);
     for (assembling->member = 0; assembling->member < (uint32_t)ranks; assembling->member++)
-        each_of(assembling, group, rank[assembling->member], add_one);
-    each_of(assembling, group, rank[0], lay_one_sum);
+        each_of(assembling, of, rank[assembling->member], add_one);
+    each_of(assembling, of, rank[0], lay_one_sum);
 }
 
 /* All rows of a group are laid: report the group, and keep its copies if they are furthest apart. */
@@ -287,13 +287,13 @@ static void end_group(struct assembling *assembling, const int *rank, int ranks)
 }
 
 /* Put a group's pieces together.  A rank alone is a group of itself. */
-static void take_group(struct assembling *assembling, struct group group, int *rank)
+static void take_group(struct assembling *assembling, const struct actual_piece *of, int *rank)
 {
-    const int ranks = mesh_members(&assembling->actual->mesh, group.base, group.partial, rank);
+    const int ranks = actual_members(assembling->actual, of, rank);
     assembling->copies = &assembling->of_group[assembling->groups++];
     if (ranks > assembling->out->parts) assembling->out->parts = ranks;
-    if (ranks > 1) add_group(assembling, group, rank, ranks);
-    else each_of(assembling, group, rank[0], lay_one);
+    if (ranks > 1) add_group(assembling, of, rank, ranks);
+    else each_of(assembling, of, rank[0], lay_one);
     if (!assembling->failed && assembling->last_rows) end_group(assembling, rank, ranks);
 }
 
@@ -317,7 +317,7 @@ static void take_groups(struct assembling *assembling, int *rank)
     for (int last = 0; last < 2; last++)
         for (int i = 0; i < assembling->pieces.count && !assembling->failed; i++)
             if (!assembling->taken[i] && is_last(assembling, &assembling->pieces.all[i]) == (last == 1))
-                take_group(assembling, assembly_group_of(assembling, &assembling->pieces.all[i]), rank);
+                take_group(assembling, &assembling->pieces.all[i], rank);
 }
 
 /* Count the elements of these rows that no rank has; the first of all rows is kept. */

@@ -1,7 +1,8 @@
 /* assembly.h -- a tensor of another program, put together from the pieces of all ranks.
  *
- * Serial.  Ranks whose pieces are parts of a sum ("partial") are a group; any other rank is a group by itself.  What a
- * group has is added up, then laid into the whole.  An element that several groups have must be the same in all of
+ * Serial.  Ranks whose pieces are parts of the same sum ("partial") are a group; any other rank is a group by itself.
+ * A tensor may have both: queries that ranks have whole, and keys of which copies have parts.  What a group has is
+ * added up, then laid into the whole.  An element that several groups have must be the same in all of
  * them; one that a rank has twice, or that some of a sum's ranks do not have, is an error.
  * report/checker.c, report/singles.c and mistakes/stale.c put tensors together with it.
  */
@@ -28,6 +29,8 @@ struct assembly {
     struct copies copies;
 };
 
+enum { ASSEMBLY_NO_SUMS = -1 };
+
 /* Who wants to see what groups have, before it is laid into the whole.  All may be NULL.  Groups count from 0. */
 struct assembly_watch {
     /* see() gets consecutive elements, from index `at` of the whole on. */
@@ -40,6 +43,8 @@ struct assembly_watch {
     const struct devices *over;         /* these ranks' copies are laid over those of others; NULL: the first stay */
     const struct devices *last;         /* and those of these ranks over all; NULL: of none */
     struct devices *apart;              /* ranks whose copies are not the same as the first's are added; may be NULL */
+    int part;                           /* 0: all is read.  k: of each sum only what its k-th rank has is added, and
+                                         * nothing of what is no sum.  ASSEMBLY_NO_SUMS: only what is no sum */
     struct interval rows;               /* only these are put together: `whole` and `absolute` have no others; none: all
                                          * of them */
 };

@@ -594,6 +594,7 @@ static const struct hypotheses {
     { .once = try_gradient_norm },
     { .once = try_step },
     { .each = try_summand_itself, .dear = 2 },
+    { .each = suspect_copied, .dear = 2 },
     { .each = suspect_rows, .last = true, .dear = 1 },
     { .once = try_zeros_there, .any = true, .ends = true },
     { .each = try_summand, .any = true },
@@ -676,8 +677,11 @@ static void explain_result(struct single *single, const struct single_value *val
         if (!isfinite(p.have[i])) return;
     const struct tensor y = single_new(single, p.rows, p.cols);
     int *const fruitless = suspect_fruitless(single);
+    /* A mistake is larger than the rounding of a sum that ranks have parts of. */
+    single->hypothesis.sums = true;
     if (fruitless && !single->failed)
         *fruitless = try_all(&p, *fruitless, numbers(y)) ? 0 : *fruitless + 1;
+    single->hypothesis.sums = false;
     /* Hypotheses read tensors and may set fields of the result, such as what it lacks; `found` takes these back. */
     single->verdict.result = found;
     snprintf(single->verdict.result.mistake, sizeof single->verdict.result.mistake, "%s", mistakes_by_chance(&p));

@@ -131,6 +131,10 @@ int suspect_product_parts(struct single *, const struct single_node *, int parts
 /* Try the gradient of a parameter without some tokens, or with some of them twice.  y: [count] to work in. */
 void suspect_rows(struct suspect *, const struct single_term *, double *y);
 
+/* Try gradients of copied keys and values, and parts of other gradients, that are not added up, or once more.  y:
+ * [count] to work in. */
+void suspect_copied(struct suspect *, const struct single_term *, double *y);
+
 /* A summand that was made from another tensor, or with another weight, of the same shape.  y: [count] to work in. */
 void suspect_inputs(struct suspect *, const struct single_term *, double *y);
 

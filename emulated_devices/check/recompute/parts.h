@@ -71,25 +71,38 @@ struct single_hypothesis {
     struct mask_change mask;
     int masks_changed;                          /* masks that have been changed so */
     const unsigned char *counted;               /* [all tokens] whose gradients are not zero; NULL: all */
+    int64_t first_column, columns;              /* of a gradient that is read, all others are zero; 0: none are */
+    bool sums;                                  /* sums of parts are read as they are */
+};
+
+/* How a pass reads a sum whose parts ranks have (summed.c), and what it has read of it. */
+struct single_sum_reading {
+    enum { SUM_LACKS, SUM_WHOLE, SUM_PART, SUM_PROBE } take;    /* LACKS: it counts as a missing input */
+    int number;                                 /* of the part, from 1, 0 is what no rank has a part of; of the probe */
+    int parts;                                  /* that were read; 0: no sum was read */
+    bool gradient;                              /* the sum is one of a gradient */
 };
 
 /* This is what the running pass has missed so far: it begins empty (single_attempt) and ends as the pass's status. */
 struct single_reading {
     const char *unknown;                        /* an operation that is not recomputed: its words; or NULL */
     char lacks[SINGLE_NAME];                    /* the first missing input; or empty */
+    struct single_sum_reading sum;
 };
 
 /* The result that is judged, and what its verdict may depend on. */
 struct single_judgement {
     struct single_result result;
     struct tensor have;                         /* the program's numbers */
+    struct tensor absolute;                     /* of a sum of parts: theirs, added up; else tensor_none */
     const struct single_slot *slot;             /* whose value or gradient it is; NULL: of none */
     const struct stepping *stepping;            /* the step whose result it is; NULL: it is of the graph */
     struct single_term term[SINGLE_TERMS];      /* the summands of what is right */
     int terms;
     const int64_t *row_of;                      /* [rows of the tile] which of the whole they are; NULL: the next */
     const char *wrong_anyway;                   /* why it is wrong, if all its numbers are right; or NULL */
-    bool doubt;                                 /* a router's logits leave its choice open */
+    char doubt[SINGLE_NAME];                    /* what leaves open whether a result outside its bounds is wrong; or
+                                                 * empty */
 };
 
 /* Matrices that live until a result is judged. */
@@ -257,6 +270,8 @@ bool single_begin(struct single *, struct single_name, const char *made_by, int6
 /* Read what it is made from. */
 struct tensor single_input(struct single *, struct single_name, int64_t rows, int64_t cols);
 bool single_has_parts(struct single *, struct single_name);
+/* How many ranks have parts of it that are added up; 1: it is no sum. */
+int single_parts(struct single *, struct single_name);
 /* Read an input of a tile's tokens in each of several streams. */
 struct tensor single_input_streams(struct single *, struct single_name, int64_t rows, int64_t cols);
 /* x: the rows from `first` on of a tensor with so many rows, if it is not all of it; else whole is 0. */

@@ -2,6 +2,7 @@
  * verdict.c calls single_note_expert for a wrong result; the reports print single_describe. */
 #include "emulated_devices/check/recompute/routing.h"
 #include <stdio.h>
+#include <string.h>
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 
@@ -54,9 +55,10 @@ void single_note_expert(struct single *single, const unsigned char *row)
     const struct single_node *maker = &single->context->graph->node[single->verdict.slot->maker];
     const bool sorted = single->verdict.slot->route >= 0;
     if (!sorted && maker->operation != &single_combine) return;
-    const bool doubt = single->verdict.doubt;
+    char doubt[SINGLE_NAME];
+    memcpy(doubt, single->verdict.doubt, sizeof doubt);
     const struct routing routing = routing_of(single, sorted ? single->verdict.slot->route : maker->logits);
-    single->verdict.doubt = doubt;
+    memcpy(single->verdict.doubt, doubt, sizeof doubt);
     /* A program with other choices may have another number of rows; then no expert is named. */
     if (!single_going(single) || r->rows != (sorted ? routing.rows : single->cursor.N)) return;
     r->experts = routing.E, r->tokens = !sorted;

@@ -15,6 +15,7 @@
 #include "ref/model/params.h"
 #include "ref/routers/router.h"
 #include "ref/model/config.h"
+#include <stdio.h>
 #include <string.h>
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
@@ -61,7 +62,9 @@ static void find_open(struct single *single, struct routing *routing, int logits
     if (single->failed || count == 0) return;
     /* routing_settle reads the program's rows, which are sorted by expert. */
     routing_sort(single, routing);
-    single->verdict.doubt = !routing_settle(single, routing, logits, open, count) || single->verdict.doubt;
+    /* The program may have taken the other of two equal logits. */
+    if (!routing_settle(single, routing, logits, open, count))
+        snprintf(single->verdict.doubt, sizeof single->verdict.doubt, "the choice between experts with equal logits");
 }
 
 /* This makes room for the weights, choices and order of all tokens. */

@@ -267,8 +267,12 @@ static int parts_of(struct single *single, struct single_name name, int64_t firs
     return parts;
 }
 
-bool single_has_parts(struct single *single, struct single_name name) { return parts_of(single, name, 0, 0,
-                                                                                        tensor_none) > 1; }
+int single_parts(struct single *single, struct single_name name)
+{
+    return parts_of(single, name, 0, 0, tensor_none);
+}
+
+bool single_has_parts(struct single *single, struct single_name name) { return single_parts(single, name) > 1; }
 
 /* Sizes of parts where ranks have parts, else the absolute numbers themselves. */
 struct single_sizes single_sizes_of(struct single *single, struct single_name name, struct tensor x, int64_t first,

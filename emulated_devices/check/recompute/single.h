@@ -114,7 +114,9 @@ struct single_source {
     /* Add up the absolute values of a tensor's parts, if several ranks have parts that are added up.
      * @param whole       the tensor's rows, of which those from `first` on are asked for; 0: all of it is.
      * @param absolute    tensor_none: it is only asked whether it is such a sum.
-     * @param[out] parts  how many there are; 1: it is none, and nothing is written.  NULL: no tensor is one. */
+     * @param[out] parts  how many there are; 1: it is none, and nothing is written.  NULL: no tensor is one.
+     * fetch and fetch_rows then give "part/K/NAME", too: of each sum what its K-th rank has, from 1, and zeros
+     * elsewhere; "part/0/NAME" has what is no sum, and zeros in place of sums. */
     enum error_code (*parts)(void *context, const char *name, int64_t first, int64_t whole, struct tensor absolute,
                              int *parts, struct error *);
     /* Copies of the model, of each of which fetch also gives "copy/K/grad/NAME", its part of the first step's gradient,

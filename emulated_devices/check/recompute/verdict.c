@@ -83,8 +83,9 @@ bool single_is_wide(const struct single *single)
     return false;
 }
 
-/* Round the value for the last time.  A sum stored at its end only is rounded by its own size.  A copy may be in a
- * narrower format than the rest, a number in a wider one. */
+/* Round the value for the last time.  A sum stored at its end only is rounded by its own size, and if ranks store parts
+ * of it by that of the parts; products have counted these.  A copy may be in a narrower format than the rest, a number
+ * in a wider one. */
 static struct single_value stored_at_last(struct single *single, struct single_value value)
 {
     const struct rounding was = single->rounding;
@@ -92,13 +93,15 @@ static struct single_value stored_at_last(struct single *single, struct single_v
     if (value.number && single_is_wide(single))
         single->rounding.store = single->rounding.sum, single->rounding.tiny = single->rounding.sum_tiny;
     if (!value.stored) {
-        value.absolute = tensor_none, value = single_settled(single, value);
+        value.absolute = value.matrices > 0 ? tensor_none : single->verdict.absolute;
+        value = single_settled(single, value);
         single->rounding = was;
         return value;
     }
     /* The last rounding is in the bounds already if these are larger than one rounding of the number. */
     for (int64_t i = 0; i < tensor_count(value.y); i++) {
-        const double once = rounding_when_stored(&single->rounding, numbers(value.y)[i], 0);
+        const double size = numbers(tensor_present(single->verdict.absolute) ? single->verdict.absolute : value.y)[i],
+                     once = rounding_when_stored(&single->rounding, size, 0);
         numbers(value.fused)[i] = fmax(numbers(value.fused)[i], once),
             numbers(value.steps)[i] = fmax(numbers(value.steps)[i], once);
     }
@@ -190,9 +193,9 @@ static void verdict_judge(struct single *single, const struct single_value *righ
         snprintf(r->mistake, sizeof r->mistake, "perhaps the statistics of its rows are rounded to %s, which "
                  "--stored-norms allows", dtype_name(single->rounding.results));
     if (r->verdict == SINGLE_WRONG && !single->failed) single_note_expert(single, marks->row);
-    if (r->verdict == SINGLE_WRONG && single->verdict.doubt) {
-        r->verdict = SINGLE_LACKS;                      /* of two equal logits the program may have taken the other */
-        snprintf(r->lacks, sizeof r->lacks, "the choice between experts with equal logits");
+    if (r->verdict == SINGLE_WRONG && single->verdict.doubt[0]) {
+        r->verdict = SINGLE_LACKS;
+        memcpy(r->lacks, single->verdict.doubt, sizeof r->lacks);
     }
 }
 

@@ -1,10 +1,12 @@
 /* walk.c -- all results of a graph, each from what is behind it.
  * single_check is called by replay.c and tests.  Passes of the operations read through this file; their results end
  * in verdict.c. */
+#include "emulated_devices/check/recompute/summed.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include "ref/model/config.h"
 #include "ref/model/params.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Values of slots are "act/NAME"; numbers such as the loss have no prefix. */
@@ -37,11 +39,14 @@ static struct single_value not_known(struct single *single, const struct single_
     return single_stop(single);
 }
 
-/* Run a pass and turn a missing input into its status. */
+/* Run a pass and turn a missing input into its status.  A sum of parts is no missing input if its rounding can be
+ * bounded. */
 static struct single_value walk_run(struct single *single, const struct single_node *node, single_pass *pass)
 {
     if (!single_going(single)) return single_stop(single);
     const struct single_value v = pass ? pass(single, node) : not_known(single, node);
+    if (single->reading.sum.parts > 1 && single->reading.sum.take == SUM_LACKS && !single->failed)
+        return sums_run(single, node, pass);
     return single_going(single) ? v : single_stop(single);
 }
 
@@ -133,27 +138,42 @@ static struct single_value noted(struct single *single, const struct single_node
     return value;
 }
 
+/* Make room for as many summands as nodes can give.  NULL: there is no memory, and single.failed is set. */
+static struct single_value *walk_terms(struct single *single)
+{
+    struct single_value *term = calloc((size_t)single->context->graph->nodes * SINGLE_INPUTS + 1, sizeof *term);
+    if (term == NULL && !single->failed)
+        single->failed = fail(single->context->err, ERR_MEMORY, "no memory for the summands of %s",
+                              single->verdict.result.name);
+    return term;
+}
+
+/* Add the summands up, if none is missing, and free their list. */
+static struct single_value walk_sum_of(struct single *single, struct single_value *term, int terms)
+{
+    const struct single_value sum = terms > 0 && single_going(single) ? single_sum(single, term, terms)
+        : single_stop(single);
+    free(term);
+    return sum;
+}
+
 /* Add up what all readers contribute to a slot's gradient.  result: the sum is the current result, not something
  * behind it. */
 static struct single_value gradient_sum(struct single *single, int slot, bool result)
 {
-    struct single_value term[SINGLE_TERMS];
+    struct single_value *const term = walk_terms(single);
     int terms = 0;
     /* Readers are walked from the last to the first, as a backward pass meets them. */
-    for (int v = single->context->graph->nodes - 1; v >= 0; v--)
+    for (int v = single->context->graph->nodes - 1; v >= 0 && term; v--)
         for (int k = 0; k < SINGLE_INPUTS; k++) {
             const struct single_node *n = &single->context->graph->node[v];
-            if (n->in[k] != slot || terms == SINGLE_TERMS) continue;
+            if (n->in[k] != slot) continue;
             single_pass *const pass = n->operation ? n->operation->input[k] : NULL;
             term[terms] = walk_run(single, n, pass);
             if (result) noted(single, n, SINGLE_INPUT, pass, term[terms]);
             terms++;
         }
-    /* A slot with so many readers would overflow the list of summands. */
-    if (terms == SINGLE_TERMS && !single->failed)
-        single->failed = fail(single->context->err, ERR_PLAN, "%s has %d readers or more",
-                              single_slot(single, slot)->name, SINGLE_TERMS);
-    return terms > 0 && single_going(single) ? single_sum(single, term, terms) : single_stop(single);
+    return walk_sum_of(single, term, terms);
 }
 
 /* The gradient of a slot that programs do not show is the sum of its readers' contributions. */
@@ -180,27 +200,49 @@ static struct tensor exact(struct single *single, struct single_value value, str
     return value.y;
 }
 
-/* A sum of parts is rounded by whoever reads it, so an exact reader cannot use it. */
-static struct tensor walk_whole(struct single *single, struct single_name name, const struct single_slot *of)
+/* Read a sum of parts as the running pass wants it.  As the exact sum it counts as missing: sums_run then runs the pass
+ * once more. */
+static struct tensor walk_sum(struct single *single, struct single_name name, const struct single_slot *of, int parts,
+                              bool gradient)
 {
-    const struct tensor x = input_of(single, name, of);
-    if (single_going(single) && single_has_parts(single, name))
+    struct single_sum_reading *const sum = &single->reading.sum;
+    const bool is_wanted = sum->take != SUM_LACKS && sum->gradient == gradient;
+    char which[24];
+    snprintf(which, sizeof which, "part/%d/", sum->number);
+    const struct tensor x = input_of(single, is_wanted && sum->take == SUM_PART ? single_name(which, name.text) : name,
+                                     of);
+    if (!single_going(single) || (!is_wanted && single->hypothesis.sums)) return x;
+    if (is_wanted && sum->take == SUM_PROBE) sums_probe(single, x, sizes_of(single, name, x, of));
+    else if (!is_wanted) {
         snprintf(single->reading.lacks, sizeof single->reading.lacks, "the sum of the parts of %.*s", SINGLE_NAME - 32,
                  name.text);
+        sum->parts = parts, sum->gradient = gradient;
+    }
     return x;
+}
+
+/* Read a tensor for operations that need exact numbers. */
+static struct tensor walk_whole(struct single *single, struct single_name name, const struct single_slot *of,
+                                bool gradient)
+{
+    const int parts = single_going(single) ? single_parts(single, name) : 1;
+    return parts > 1 ? walk_sum(single, name, of, parts, gradient) : input_of(single, name, of);
 }
 
 struct tensor single_act(struct single *single, int slot)
 {
     const struct single_slot *of = single_slot(single, slot);
-    if (!of->unseen) return walk_whole(single, act_name(of), of);
+    if (!of->unseen) return walk_whole(single, act_name(of), of, false);
     return exact(single, single_value_of(single, slot), act_name(of));
 }
 
-/* A hypothesis may count the gradients of some tokens only: all other rows become zero. */
+/* A hypothesis may count the gradients of some tokens, or columns, only: all other rows, or columns, become zero. */
 static struct tensor of_counted(const struct single *single, struct tensor x)
 {
-    const int64_t cols = tensor_present(x) ? tensor_cols(x) : 0;
+    const int64_t cols = tensor_present(x) ? tensor_cols(x) : 0, first = single->hypothesis.first_column,
+        end = first + single->hypothesis.columns;
+    for (int64_t i = 0; end > first && !single->failed && cols > 0 && i < tensor_count(x); i++)
+        if (i % cols < first || i % cols >= end) numbers(x)[i] = 0;
     for (int64_t r = 0; single->hypothesis.counted && !single->failed && cols > 0
          && tensor_rows(x) == single->cursor.N && r < single->cursor.N; r++)
         if (!single->hypothesis.counted[single->cursor.first + r])
@@ -211,7 +253,7 @@ static struct tensor of_counted(const struct single *single, struct tensor x)
 struct tensor single_grad(struct single *single, int slot)
 {
     const struct single_slot *of = single_slot(single, slot);
-    if (!of->unseen) return of_counted(single, walk_whole(single, single_name("grad/", of->name), of));
+    if (!of->unseen) return of_counted(single, walk_whole(single, single_name("grad/", of->name), of, true));
     return of_counted(single, exact(single, single_gradient_of(single, slot), single_name("grad/", of->name)));
 }
 
@@ -260,6 +302,13 @@ static bool begin_routed(struct single *single, struct single_name name, const c
     return false;
 }
 
+/* The parts' sizes of a result that ranks have parts of: each part is rounded when it is stored. */
+static void note_parts(struct single *single, struct single_name name, const struct single_slot *slot)
+{
+    if (single_going(single) && single_has_parts(single, name))
+        single->verdict.absolute = sizes_of(single, name, single->verdict.have, slot).absolute;
+}
+
 /* Begin a result of a slot: what it is made of is noted for its place and for diagnoses. */
 static bool walk_begin(struct single *single, struct single_name name, const char *words,
                        const struct single_slot *slot)
@@ -270,6 +319,7 @@ static bool walk_begin(struct single *single, struct single_name name, const cha
     if (slot->route >= 0 && single_is_tile(single)) return begin_routed(single, name, words, slot);
     if (!single_begin(single, name, words, walk_rows_of(single, slot), slot->cols)) return false;
     single->verdict.result.head = slot->head, single->verdict.slot = slot;
+    note_parts(single, name, slot);
     return true;
 }
 
@@ -388,13 +438,13 @@ static bool is_first(const struct single *single, int v, int param)
 /* Add up all contributions to the gradient of a parameter, from node v on. */
 static struct single_value gradient_of_param(struct single *single, int v, int param)
 {
-    struct single_value term[SINGLE_TERMS];
+    struct single_value *const term = walk_terms(single);
     int terms = 0;
     /* Terms are added in the order of a backward pass. */
-    for (int w = single->context->graph->nodes - 1; w >= v && terms < SINGLE_TERMS; w--)
+    for (int w = single->context->graph->nodes - 1; w >= v && term; w--)
         if (has(&single->context->graph->node[w], param))
             term[terms++] = contribution(single, &single->context->graph->node[w], param);
-    return single_going(single) ? single_sum(single, term, terms) : single_stop(single);
+    return walk_sum_of(single, term, terms);
 }
 
 /* All nodes with the parameter must have a pass for some rows of its gradient. */

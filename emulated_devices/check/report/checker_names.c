@@ -145,10 +145,10 @@ enum error_code checker_list_later(const struct golden *golden, const struct act
 static bool is_expected(const struct golden *golden, const struct actual *actual, const struct check_result *result,
                         const char *theirs)
 {
-    char name[256];
+    char name[ACTUAL_NAME];
     if (safetensors_find(&golden->file, theirs) != NULL) return true;
     for (int i = 0; actual->map && i < result->count; i++)
-        if (strcmp(actual_name(actual, result->all[i].name, name, sizeof name), theirs) == 0) return true;
+        if (strcmp(actual_name(actual, result->all[i].name, name), theirs) == 0) return true;
     return false;
 }
 
@@ -226,7 +226,7 @@ enum error_code checker_list_extras(const struct golden *golden, const struct ac
     for (int f = 0; f < actual->files; f++)
         for (int i = 0; i < actual->file[f].st.count && !e; i++) {
             const char *key = actual->file[f].st.entry[i].name;
-            char name[256], shown[sizeof *result->extra];
+            char name[ACTUAL_NAME], shown[sizeof *result->extra];
             name_of_key(actual, key, name, sizeof name);
             if (first_of_later(golden, name)) continue;
             if (is_expected(golden, actual, result, name)) continue;

@@ -149,9 +149,20 @@ static void leave_out(struct tensor out, struct judged *judged)
     free(judged->is);
 }
 
+/* A name "part/K/NAME" is what the K-th rank of each sum of NAME has; "part/0/NAME": what is no sum.  @return part of
+ * assembly_watch, and *name is NAME. */
+static int part_wanted(const char **name)
+{
+    char *end;
+    if (strncmp(*name, "part/", 5) != 0) return 0;
+    const long part = strtol(*name + 5, &end, 10);
+    *name = end + 1;
+    return part == 0 ? ASSEMBLY_NO_SUMS : (int)part;
+}
+
 /* Put a tensor, or some rows of it, together.  Pieces that do not fit, or copies that differ, are reported by the
  * comparison with the golden file.  So ERR_CHECK is no error here. */
-static enum error_code singles_gather(struct checking *checking, const char *name, const int64_t dim[2],
+static enum error_code singles_gather(struct checking *checking, const char *name, int part, const int64_t dim[2],
                                       struct interval rows,
                                       struct tensor out, enum single_found *found, struct error *err)
 {
@@ -159,11 +170,11 @@ static enum error_code singles_gather(struct checking *checking, const char *nam
     struct devices apart = { 0 };
     struct judged judged = { .rows = rows, .by = checking->view.last, .cols = dim[1] };
     /* Only the result that is judged leaves elements out; inputs are read whole. */
-    const bool some = judged.by && strcmp(name, checking->view.only) == 0;
+    const bool some = judged.by && part == 0 && strcmp(name, checking->view.only) == 0;
     if (some) judged.is = calloc((size_t)tensor_count(out) + 1, sizeof *judged.is);
     if (some && judged.is == NULL) return fail(err, ERR_MEMORY, "no memory for the elements of %s", name);
     const struct assembly_watch watch = { .rows = rows, .over = checking->view.over, .last = checking->view.last,
-                                         .apart = &apart,
+                                         .apart = &apart, .part = part,
                                           .see = some ? see_judged : NULL, .context = &judged };
     checking->out->read++;
     enum error_code e = assembly_make(&all, checking->actual, name, dim, out.data, &watch, err);
@@ -185,8 +196,7 @@ static enum error_code parts_of(void *context, const char *of, int64_t first, in
     const char *const name = its.text;
     struct assembly all;
     int64_t dim[2];
-    /* 2 stands for "some": the number is known only when the pieces are read. */
-    *parts = actual_is_sum(c->actual, name) ? 2 : 1;
+    *parts = actual_parts(c->actual, name);
     if (*parts == 1 || !tensor_present(absolute)) return OK;
     dims_of(c->golden, name, absolute, dim);
     if (whole > 0) dim[0] = whole, dim[1] = tensor_cols(absolute);
@@ -246,6 +256,7 @@ static enum error_code singles_fetch(void *context, const char *of, struct tenso
                                      struct error *err)
 {
     struct checking *c = context;
+    const int part = part_wanted(&of);
     const struct pass_name its = singles_name(c, of);
     const char *const name = its.text;
     int64_t dim[2];
@@ -253,7 +264,7 @@ static enum error_code singles_fetch(void *context, const char *of, struct tenso
         return golden_mask(c, name, (struct interval){ 0, tensor_rows(out) }, out, found, err);
     if (strncmp(name, "copy/", 5) == 0) return model_copies_fetch(&c->shared->copies, name, out, found, err);
     dims_of(c->golden, name, out, dim);
-    const enum error_code e = singles_gather(c, name, dim, (struct interval){ 0, 0 }, out, found, err);
+    const enum error_code e = singles_gather(c, name, part, dim, (struct interval){ 0, 0 }, out, found, err);
     if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
     return golden_weight(c, name, 0, out, found, err);
 }
@@ -264,10 +275,11 @@ static enum error_code fetch_rows(void *context, const char *of, int64_t first, 
                                   enum single_found *found, struct error *err)
 {
     struct checking *c = context;
+    const int part = part_wanted(&of);
     const struct pass_name its = singles_name(c, of);
     const char *const name = its.text;
     if (strncmp(name, "mask/", 5) == 0) return golden_mask(c, name, (struct interval){ first, whole }, out, found, err);
-    const enum error_code e = singles_gather(c, name, (int64_t[]){ whole, tensor_cols(out) },
+    const enum error_code e = singles_gather(c, name, part, (int64_t[]){ whole, tensor_cols(out) },
                                              (struct interval){ first, tensor_rows(out) }, out, found, err);
     if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
     return golden_weight(c, name, first, out, found, err);

@@ -71,6 +71,7 @@ enum error_code train_dump_activations(struct train_dump *dump, struct probes *p
                               &whole, err),
             err);
         if (!e) probes_gather(probes, i, whole);
+        if (!e && probes_have_copied(probes, i)) probes_add_copied(probes, i, whole);
         if (!e && here && x->gradient) e = unscale(dump, result->loss_scale, err);
     }
     return comm_agree(t->comm, e, err);

@@ -1,6 +1,6 @@
 /* dump_ranks.c -- writes on each device a file of its own parts of a run's tensors.  run/golden.c calls on all
- * ranks.  A folder with files of a dump is ERR_FILE.  Copied keys and values are ERR_USAGE; without memory the code
- * is ERR_MEMORY.  Files get their names only after every device has written. */
+ * ranks.  A folder with files of a dump is ERR_FILE; without memory the code is ERR_MEMORY.  Files get their names only
+ * after every device has written. */
 #include "emulated_devices/verify/dump/dump_ranks.h"
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/schemes/data/tiles.h"
@@ -44,9 +44,10 @@ static cJSON *list_intervals(const struct intervals *intervals)
     return list;
 }
 
-/* The entry of a piece, and its numbers.  @param t  [count of the part], row by row.  @param micro  -1: none. */
+/* The entry of a piece, and its numbers.  @param t  [count of the part], row by row.  @param micro  -1: none.
+ * @param partial  becomes a field of the entry; NULL: the piece is no part of a sum. */
 static enum error_code add_piece(struct dump_ranks *ranks, const char *key, const struct part *part, struct tensor t,
-                                 int micro, double times, struct error *err)
+                                 int micro, double times, cJSON *partial, struct error *err)
 {
     const double of[] = { (double)part->dim[0], (double)part->dim[1] };
     cJSON *entry = cJSON_AddObjectToObject(ranks->layout, key);
@@ -55,8 +56,22 @@ static enum error_code add_piece(struct dump_ranks *ranks, const char *key, cons
     cJSON_AddItemToObject(entry, "cols", list_intervals(&part->cols));
     if (micro >= 0) json_add(entry, "micro %d", micro);
     if (times != 1) json_add(entry, "times %g", times);
+    if (partial) cJSON_AddItemToObject(entry, "partial", partial);
     return dump_ranks_add(ranks, key, tensor_2d(t.data, t.dtype, intervals_total(&part->rows),
                                                 intervals_total(&part->cols)), err);
+}
+
+/* The devices along tp that have copies of this one's keys and values: {"tp": [[begin, count], ..]}. */
+static cJSON *places_of_copies(const struct trainer *trainer)
+{
+    const struct group *const copies = &trainer->tensor.copies;
+    struct intervals places = { 0 };
+    for (int i = 0; i < copies->size; i++)
+        intervals_add(&places, (struct interval){ mesh_coordinate(&trainer->plan.mesh, copies->member[i], TP), 1 });
+    cJSON *partial = cJSON_CreateObject();
+    cJSON_AddItemToObject(partial, axis_name(TP), list_intervals(&places));
+    intervals_free(&places);
+    return partial;
 }
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
@@ -66,15 +81,21 @@ static enum error_code add_activation(struct dump_ranks *ranks, const struct pro
 {
     const struct expected *x = &probes->expected[i];
     char name[RECORD_NAME - 96], key[RECORD_NAME];
-    struct part part;
-    const void *data = probes_own(probes, i, micro, &part);
+    struct part part, copied;
+    const void *data = probes_own(probes, i, micro, &part), *keys = probes_own_copied(probes, i, micro, &copied);
     if (data == NULL) return OK;
     activation_name(name, sizeof name, x->name, x->layer, (int)probes->trainer->plan.model.L);
     snprintf(key, sizeof key, "%.40s%s/%s#%d", prefix, x->gradient ? "grad" : "act", name, micro);
-    const struct tensor t = tensor_1d((void *)(uintptr_t)data, x->format, part_count(&part));
-    const enum error_code e =
-        part_count(&part) > 0 ? add_piece(ranks, key, &part, t, micro, x->gradient ? 1 / scale : 1, err) : OK;
+    const double times = x->gradient ? 1 / scale : 1;
+    struct tensor t = tensor_1d((void *)(uintptr_t)data, x->format, part_count(&part));
+    enum error_code e = part_count(&part) > 0 ? add_piece(ranks, key, &part, t, micro, times, NULL, err) : OK;
     part_free(&part);
+    if (keys == NULL) return e;
+    snprintf(key, sizeof key, "%.40sgrad/%s#%d.keys", prefix, name, micro);
+    t = tensor_1d((void *)(uintptr_t)keys, x->format, part_count(&copied));
+    if (!e && part_count(&copied) > 0)
+        e = add_piece(ranks, key, &copied, t, micro, times, places_of_copies(probes->trainer), err);
+    part_free(&copied);
     return e;
 }
 
@@ -113,7 +134,7 @@ static enum error_code add_rectangle(struct keeping *keeping, struct interval ro
     const struct tensor t = tensor_1d((char *)keeping->data.data + (size_t)keeping->used
                                       * dtype_size(keeping->data.dtype), keeping->data.dtype, n);
     keeping->used += n;
-    const enum error_code e = part_made(&part) ? add_piece(keeping->dump, key, &part, t, -1, keeping->times, err)
+    const enum error_code e = part_made(&part) ? add_piece(keeping->dump, key, &part, t, -1, keeping->times, NULL, err)
                                                : fail(err, ERR_MEMORY, "no memory to dump %s", key);
     part_free(&part);
     return e;
@@ -248,13 +269,8 @@ static enum error_code make_folder(const char *folder, struct error *err)
 enum error_code dump_ranks_open(struct dump_ranks *ranks, const char *folder, struct trainer *trainer,
                                 struct error *err)
 {
-    const struct heads h = trainer->tensor.heads;
     *ranks = (struct dump_ranks){ .folder = folder, .layout = cJSON_CreateObject() };
     enum error_code e = ranks->layout ? OK : fail(err, ERR_MEMORY, "no memory for a dump");
-    if (h.copies > 1)
-        e = fail(err, ERR_USAGE, "--dump %s: with --tp %d each device has only a summand of the gradients of copied "
-                 "keys and values; --tp must be at most their heads, %lld", printable_path(folder).text,
-                 trainer->plan.mesh.size[TP], (long long)trainer->plan.model.K);
     if (!e && trainer->comm->rank == 0) e = make_folder(folder, err);
     return comm_agree(trainer->comm, e, err);
 }

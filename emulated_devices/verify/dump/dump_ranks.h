@@ -20,8 +20,7 @@ struct dump_ranks {
 
 /**
  * Begin a dump, and create its folder.
- * @return OK or, on every device, ERR_USAGE if a device has only summands of a gradient (copied keys and values);
- *         ERR_FILE, also if the folder has a dump already.
+ * @return OK or, on every device, ERR_FILE, also if the folder has a dump already, or ERR_MEMORY.
  */
 enum error_code dump_ranks_open(struct dump_ranks *, const char *folder, struct trainer *, struct error *);
 

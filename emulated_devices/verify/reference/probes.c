@@ -37,10 +37,38 @@ static void *copy_part(struct tensor actual, struct tensor part)
     return copy;
 }
 
+/* Copy some columns of a tensor, from `first` on: [rows, cols]. */
+static void *copy_columns(struct tensor actual, int64_t first, int64_t cols)
+{
+    const size_t size = dtype_size(actual.dtype), row = (size_t)cols * size;
+    char *copy = malloc((size_t)tensor_rows(actual) * row + 1);
+    for (int64_t n = 0; copy && n < tensor_rows(actual); n++)
+        memcpy(copy + (size_t)n * row, (char *)actual.data + (size_t)(n * tensor_cols(actual) + first) * size, row);
+    return copy;
+}
+
 /* The plan says which rows and columns of a whole tensor a device computes in a microbatch. */
 static struct part probes_part_of(const struct trainer *trainer, int rank, const struct expected *expected, int micro)
 {
     return plan_part(&trainer->plan, rank, expected->width, expected->cols, micro, expected->gradient);
+}
+
+static struct part copied_part_of(const struct trainer *trainer, int rank, const struct expected *expected, int micro)
+{
+    return expected->gradient ? plan_copied_part(&trainer->plan, rank, expected->width, expected->cols, micro)
+           : (struct part){ .dim = { 0, 0 } };
+}
+
+/* Keep a computed tensor: its part, and what this device has of copied keys and values. */
+static void probes_keep(struct probes *probes, int i, int micro, struct tensor seen, struct tensor beside)
+{
+    const struct trainer *t = probes->trainer;
+    const int at = i * t->plan.micros + micro;
+    struct part copied = copied_part_of(t, t->comm->rank, &probes->expected[i], micro);
+    probes->shown[at] = copy_part(seen, beside);
+    if (copied.cols.count > 0)
+        probes->copied[at] = copy_columns(seen, tensor_cols(beside), intervals_total(&copied.cols));
+    part_free(&copied);
 }
 
 /* Whether entry i is what is shown now.  Choices of experts have no truth; they are kept for probes_gather_routes. */
@@ -75,7 +103,7 @@ static void probes_see(void *context, const char *name, int layer, bool gradient
         else {
             if (*truth) add_up(&p->sums[i], seen, beside);
             /* The copy is taken before `isolate` overwrites the tensor. */
-            if (p->keep) p->shown[i * plan->micros + micro] = copy_part(seen, beside);
+            if (p->keep) probes_keep(p, i, micro, seen, beside);
             if (p->isolate && *truth) replace(seen, beside);
         }
         views_end(&v);
@@ -98,8 +126,9 @@ static void forget_parts(struct probes *probes)
     const int places = (probes->count + probes->routers) * probes->trainer->plan.micros;
     for (int i = 0; probes->part && i < places; i++) free(probes->part[i]);
     for (int i = 0; probes->shown && i < places; i++) free(probes->shown[i]);
-    free(probes->part), free(probes->shown);
-    probes->part = probes->shown = NULL;
+    for (int i = 0; probes->copied && i < places; i++) free(probes->copied[i]);
+    free(probes->part), free(probes->shown), free(probes->copied);
+    probes->part = probes->shown = probes->copied = NULL;
 }
 
 void probes_close(struct probes *probes)
@@ -154,7 +183,8 @@ static enum error_code probes_make_room(struct probes *probes, int count, struct
     probes->sums = calloc(entries, sizeof *probes->sums);
     probes->part = calloc(places, sizeof *probes->part);
     probes->shown = calloc(places, sizeof *probes->shown);
-    return probes->expected && probes->sums && probes->part && probes->shown
+    probes->copied = calloc(places, sizeof *probes->copied);
+    return probes->expected && probes->sums && probes->part && probes->shown && probes->copied
                ? OK
                : fail(err, ERR_MEMORY, "no memory to compare %d activations", count);
 }
@@ -281,6 +311,68 @@ void probes_gather(struct probes *probes, int tensor, struct tensor whole)
     struct exchange x = exchange_begin(&t->world, CONTROL);
     for (int rank = here ? 0 : t->comm->rank; rank < (here ? t->comm->size : t->comm->rank + 1); rank++)
         for (int micro = 0; micro < t->plan.micros; micro++) probes_bring(probes, &x, tensor, rank, micro, whole);
+}
+
+bool probes_have_copied(const struct probes *probes, int tensor)
+{
+    bool any = false;
+    for (int rank = 0; rank < probes->trainer->comm->size && !any; rank++) {
+        struct part part = copied_part_of(probes->trainer, rank, &probes->expected[tensor], 0);
+        any = part.cols.count > 0;
+        part_free(&part);
+    }
+    return any;
+}
+
+/* This gives add_run the whole tensor and one device's summand. */
+struct adding { struct tensor whole, piece; };
+
+static void add_run(void *context, struct run run)
+{
+    const struct adding *a = context;
+    for (int64_t i = 0; i < run.length; i++)
+        tensor_set(a->whole, run.whole + i,
+                   tensor_get(a->whole, run.whole + i) + tensor_get(a->piece, run.piece + i));
+}
+
+/* Send one device's summand in one microbatch to rank 0, which adds it. */
+static void bring_copied(struct probes *probes, struct exchange *exchange, int i, int rank, int micro,
+                         struct tensor whole)
+{
+    struct trainer *t = probes->trainer;
+    struct error err;
+    struct part part = copied_part_of(t, rank, &probes->expected[i], micro);
+    if (part.cols.count > 0 && computes(t, rank, &probes->expected[i], micro)) {
+        const enum dtype format = probes->expected[i].format;
+        const size_t bytes = (size_t)part_count(&part) * dtype_size(format);
+        void *own = rank == t->comm->rank ? probes->copied[i * t->plan.micros + micro] : malloc(bytes + 1);
+        if (own == NULL)
+            must(t, fail(&err, ERR_MEMORY, "nothing to add to %s on device %d", probes->expected[i].name, rank), &err);
+        if (rank != t->comm->rank)
+            must(t, message_wait(t->comm, message_receive(exchange, rank, own, bytes), &err), &err);
+        else if (rank != 0) must(t, message_wait(t->comm, message_send(exchange, 0, own, bytes), &err), &err);
+        struct adding into = { whole, tensor_1d(own, format, part_count(&part)) };
+        if (t->comm->rank == 0) part_each_run(&part, add_run, &into);
+        if (rank != t->comm->rank) free(own);
+    }
+    part_free(&part);
+}
+
+void probes_add_copied(struct probes *probes, int tensor, struct tensor whole)
+{
+    struct trainer *t = probes->trainer;
+    const bool here = t->comm->rank == 0;
+    struct exchange x = exchange_begin(&t->world, CONTROL);
+    for (int rank = here ? 0 : t->comm->rank; rank < (here ? t->comm->size : t->comm->rank + 1); rank++)
+        for (int micro = 0; micro < t->plan.micros; micro++) bring_copied(probes, &x, tensor, rank, micro, whole);
+}
+
+const void *probes_own_copied(const struct probes *probes, int tensor, int micro, struct part *part)
+{
+    const struct trainer *t = probes->trainer;
+    const void *own = probes->copied[tensor * t->plan.micros + micro];
+    if (own) *part = copied_part_of(t, t->comm->rank, &probes->expected[tensor], micro);
+    return own;
 }
 
 const void *probes_own(const struct probes *probes, int tensor, int micro, struct part *part)

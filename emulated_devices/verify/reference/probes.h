@@ -38,6 +38,8 @@ struct probes {
     void **part;                        /* [(count + routers) * micros] the truth's parts, until they are compared */
     bool keep;                          /* also keep the computed tensors, for probes_gather; always with routers */
     void **shown;                       /* [(count + routers) * micros] the computed tensors */
+    void **copied;                      /* [(count + routers) * micros] their columns of copied keys and values, if they
+                                         * are gradients: this device's summands; NULL: there are none */
 };
 
 /** Watch a trainer.  Collective over all devices.  The trainer must not be closed before the probes. */
@@ -78,5 +80,16 @@ void probes_gather(struct probes *, int tensor, struct tensor whole);
 /** The part that this device computed of a tensor in a microbatch of this step.  Local; `keep` as for probes_gather.
  *  @param[out] part  its part, for part_free.  @return its numbers; NULL if this device does not compute it. */
 const void *probes_own(const struct probes *, int tensor, int micro, struct part *part);
+
+/** This device's summand of a gradient of keys and values of which several devices have copies.  Local, as probes_own.
+ *  @return its numbers; NULL if there is none, and then there is no part to free. */
+const void *probes_own_copied(const struct probes *, int tensor, int micro, struct part *part);
+
+/** Whether any device has such summands of a tensor.  Local. */
+bool probes_have_copied(const struct probes *, int tensor);
+
+/** Add all devices' summands to the gradient that probes_gather has assembled.  Collective over all devices.
+ *  @param whole  on rank 0, in any format, zero where summands are; not used elsewhere. */
+void probes_add_copied(struct probes *, int tensor, struct tensor whole);
 
 #endif

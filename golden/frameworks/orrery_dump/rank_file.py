@@ -91,13 +91,24 @@ class RankFile:
             return                                                  # split backward passes walk some of the graph twice
         if key in self.tensors:
             raise DumpError(f"{key} is recorded twice on rank {self.rank}: give microbatches numbers, or stop() after the pass to be compared")
-        entry.update({"partial": sorted(partial)} if partial else {})
+        if partial:                                                 # axes, or {axis: places along it}
+            entry["partial"] = {a: intervals(p) for a, p in partial.items()} if isinstance(partial, dict) else sorted(partial)
         entry.update({"transposed": True} if transposed else {})
         entry.update({"times": float(times)} if times != 1.0 else {})
         entry.update({"micro": int(micro)} if micro is not None else {})
         self.tensors[key] = kept
         if entry:
             self.layout[key] = entry
+
+    def share_inputs(self, other):
+        """Also have the pass that another file of this rank has, but for tensors that this one has of its own: so they can be recomputed."""
+        own = {key.split("#")[0] for key in self.tensors}
+        for key, kept in other.tensors.items():
+            name = key.split("#")[0]
+            if name.startswith(("act/", "grad/", "start/")) and name not in own:
+                self.tensors[key] = kept
+                if key in other.layout:
+                    self.layout[key] = other.layout[key]
 
     def save(self):
         """Write FOLDER/rankR.safetensors.  @return its path"""

@@ -408,6 +408,7 @@ class Recorder:
             file, axes, kept = self.before
             for name, g in kept.items():
                 self.parameter("grad/", name, g, like=self.parameters[name], partial=axes, file=file)
+            file.share_inputs(self.file)
             file.save()
         return self.file.save()
 
