@@ -4,6 +4,7 @@
 #include "emulated_devices/cli/check_verdict.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/installed.h"
+#include "emulated_devices/check/report/begins.h"
 #include "emulated_devices/check/report/copies.h"
 #include "emulated_devices/check/report/passes.h"
 #include "emulated_devices/check/mistakes/stale.h"
@@ -198,6 +199,8 @@ static void print_result(FILE *out, const struct check_options *options, const s
     say(out, 8, "actual  %s, %d file%s, computed in %s", options->actual, actual->files, plural(actual->files),
         dtype_name(format));
     if (actual->program) say(out, 8, "program %s", printable(actual->program).text);
+    if (actual->begins) say(out, 8, "begins  after step %lld, with its own weights and states",
+                            (long long)actual->begins);
     fprintf(out, "\n");
     if (options->all) check_print_all(out, r, verdicts->single);
     if (verdicts->first_by_itself)
@@ -381,6 +384,7 @@ static enum error_code check_compare(const struct check_options *options, const 
     const bool compared = !e;
     if (!e) e = singles_check(golden, actual, format, rounding, &singles, err);
     const bool recomputed = !e;
+    if (!e) e = begins_judge(golden, actual, &result, err);
     if (!e) e = passes_judge(golden, actual, format, rounding, &singles, &result, err);
     if (!e) copies_explain(&result, &singles);
     if (!e) e = singles_find_parts(golden, actual, format, rounding, &singles, err);

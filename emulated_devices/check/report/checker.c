@@ -436,13 +436,15 @@ enum error_code check_files(const struct golden *golden, const struct actual *ac
                             struct check_result *result, struct error *err)
 {
     *result = (struct check_result){ 0 };
-    enum error_code e = golden_measure(golden, format, 1, 1, &result->list, err);
+    enum error_code e = checker_check_begins(golden, actual, err);
+    if (!e) e = golden_measure(golden, format, 1, 1, &result->list, err);
     if (e) return e;
     e = put_states_first(&result->list, err);
     result->all = e ? NULL : calloc((size_t)result->list.count + (size_t)golden->file.count + 1, sizeof *result->all);
     if (!e && result->all == NULL) e = fail(err, ERR_MEMORY, "no memory for %d tensors", result->list.count);
     if (!e) e = check_starts(golden, actual, format, result, err);
     for (int i = 0; i < result->list.count && !e; i++) {
+        if (checker_is_before(golden, actual, result->list.all[i].name)) continue;
         result->all[result->count] = (struct checked){ .name = result->list.all[i].name,
                                                       .bound = result->list.all[i].bound };
         e = check_tensor(golden, actual, tensor_none, &result->all[result->count++], format, err);

@@ -253,11 +253,12 @@ static enum error_code passes_first_loss(struct later *later, struct error *err)
 
 static enum error_code passes_judge_steps(struct later *later, struct error *err)
 {
+    const int64_t begins = later->actual->begins;
     enum error_code e = golden_read_biases(later->golden, later->bias, err);
     if (!e) e = passes_find_losses(later, err);
-    if (!e) e = passes_judge_step(later, 0, err);
-    if (!e) e = passes_first_loss(later, err);
-    for (int64_t step = 1; step < later->golden->steps && !e; step++) e = passes_judge_step(later, step, err);
+    if (!e && begins == 0) e = passes_judge_step(later, 0, err);
+    if (!e && begins == 0) e = passes_first_loss(later, err);
+    for (int64_t step = begins > 0 ? begins : 1; step < later->golden->steps && !e; step++) e = passes_judge_step(later, step, err);
     return e ? e : passes_compare_losses(later, err);
 }
 

@@ -217,15 +217,27 @@ enum error_code dump_ranks_numbers(struct dump_ranks *ranks, const struct step_r
     return OK;
 }
 
-static enum error_code add_numbers(struct dump_ranks *ranks, const struct optimizer *optimizer, struct error *err)
+/* Numbers of all steps.  Those of the steps before the dump begins are not there. */
+static enum error_code add_all_steps(struct dump_ranks *ranks, const struct optimizer *optimizer, const char *what,
+                                     double *numbers, struct error *err)
 {
     char name[64];
-    enum error_code e = dump_ranks_add(ranks, "loss", tensor_1d(ranks->loss, F64, 1), err);
-    if (!e) e = dump_ranks_add(ranks, "norm", tensor_1d(ranks->norm, F64, 1), err);
-    snprintf(name, sizeof name, "%s/loss", optimizer->name);
-    if (!e) e = dump_ranks_add(ranks, name, tensor_1d(ranks->loss, F64, ranks->steps), err);
-    snprintf(name, sizeof name, "%s/norm", optimizer->name);
-    return e ? e : dump_ranks_add(ranks, name, tensor_1d(ranks->norm, F64, ranks->steps), err);
+    snprintf(name, sizeof name, "%s/%s", optimizer->name, what);
+    if (ranks->begins > 0) {
+        cJSON *rows = cJSON_AddArrayToObject(cJSON_AddObjectToObject(ranks->layout, name), "rows");
+        cJSON_AddItemToArray(rows, cJSON_CreateDoubleArray((double[]){ (double)ranks->begins, (double)ranks->steps },
+                                                           2));
+    }
+    return dump_ranks_add(ranks, name, tensor_1d(numbers, F64, ranks->steps), err);
+}
+
+static enum error_code add_numbers(struct dump_ranks *ranks, const struct optimizer *optimizer, struct error *err)
+{
+    enum error_code e = OK;
+    if (ranks->begins == 0) e = dump_ranks_add(ranks, "loss", tensor_1d(ranks->loss, F64, 1), err);
+    if (!e && ranks->begins == 0) e = dump_ranks_add(ranks, "norm", tensor_1d(ranks->norm, F64, 1), err);
+    if (!e) e = add_all_steps(ranks, optimizer, "loss", ranks->loss, err);
+    return e ? e : add_all_steps(ranks, optimizer, "norm", ranks->norm, err);
 }
 
 /* ---- the folder -------------------------------------------------------------------------------------------------- */
@@ -249,13 +261,14 @@ enum error_code dump_ranks_open(struct dump_ranks *ranks, const char *folder, st
                                 struct error *err)
 {
     const struct heads h = trainer->tensor.heads;
-    *ranks = (struct dump_ranks){ .folder = folder, .layout = cJSON_CreateObject() };
+    *ranks = (struct dump_ranks){ .folder = folder, .layout = cJSON_CreateObject(), .begins = trainer->step };
     enum error_code e = ranks->layout ? OK : fail(err, ERR_MEMORY, "no memory for a dump");
     if (h.copies > 1)
         e = fail(err, ERR_USAGE, "--dump %s: with --tp %d each device has only a summand of the gradients of copied "
                  "keys and values; --tp must be at most their heads, %lld", printable_path(folder).text,
                  trainer->plan.mesh.size[TP], (long long)trainer->plan.model.K);
     if (!e && trainer->comm->rank == 0) e = make_folder(folder, err);
+    if (!e && ranks->begins > 0) e = dump_ranks_weights(ranks, trainer, ranks->begins, err);
     return comm_agree(trainer->comm, e, err);
 }
 
@@ -273,15 +286,17 @@ static char *mesh_text(const struct mesh *mesh)
 static enum error_code write_file(const struct dump_ranks *ranks, struct trainer *trainer, const char *mesh,
                                   const char *layout, struct error *err)
 {
-    char rank[16], path[4096];
+    char rank[16], begins[24], path[4096];
     struct safetensors_writer w;
     snprintf(rank, sizeof rank, "%d", trainer->comm->rank);
+    snprintf(begins, sizeof begins, "%lld", (long long)ranks->begins);
     snprintf(path, sizeof path, "%.4000s/rank%d.safetensors", ranks->folder, trainer->comm->rank);
     const struct safetensors_pair about[] = {
         { "orrery_dump", "1" }, { "rank", rank }, { "mesh", mesh }, { "dtype", dtype_name(trainer->plan.dtype) },
-        { "program", "orrery train" }, { "layout", layout },
+        { "program", "orrery train" }, { "layout", layout }, { "begins", begins },
     };
-    enum error_code e = mesh && layout ? records_start(&w, ranks->all, ranks->count, about, 6, path, err)
+    const int pairs = ranks->begins > 0 ? 7 : 6;
+    enum error_code e = mesh && layout ? records_start(&w, ranks->all, ranks->count, about, pairs, path, err)
                                        : fail(err, ERR_MEMORY, "no memory to write %s", path);
     const bool started = !e;
     e = comm_agree(trainer->comm, e, err);

@@ -15,10 +15,12 @@ struct dump_ranks {
     cJSON *layout;                      /* the metadata of that name */
     double *loss, *norm;                /* [steps] */
     int64_t steps;                      /* entries of loss and norm */
+    int64_t begins;                     /* steps before the dump begins */
 };
 
 /**
- * Begin a dump, and create its folder.
+ * Begin a dump after the steps that the trainer has done, and create its folder.  If there are some, the dump has the
+ * weights and states after them.
  * @return OK or, on every device, ERR_USAGE if a device has only summands of a gradient (copied keys and values);
  *         ERR_FILE, also if the folder has a dump already.
  */
