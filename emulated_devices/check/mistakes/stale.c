@@ -103,7 +103,10 @@ static enum error_code biases_after(const struct stale *stale, struct transforme
     const struct golden *g = stale->golden;
     const int64_t n = g->B * g->S;
     const bool moves = model->config.mlp == MLP_MIXTURE && model->config.mixture.router.biased;
+    bool there;
     enum error_code e = golden_read_biases(g, model->router_bias, err);
+    if (!e && moves) e = own_biases_read(g, stale->actual, stale->optimizer, steps, model->router_bias, &there, err);
+    if (e || !moves || there) return e;
     for (int k = 0; k < steps && moves && !e; k++) {
         const struct stale_batch own = { g->ids + k * n, g->labels + k * n, golden_positions(g, k, 0) };
         e = weights_before(stale, model, k + 1, err);

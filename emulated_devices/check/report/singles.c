@@ -67,8 +67,11 @@ static struct pass_name singles_name(const struct checking *checking, const char
     struct pass_name n;
     const long long step = (long long)checking->step;
     const char *const of = checking->optimizer;
-    if (step == 0) snprintf(n.text, sizeof n.text, "%s", name);
-    else if (strncmp(name, "start/", 6) == 0) snprintf(n.text, sizeof n.text, "%s/%lld/weight/%s", of, step, name + 6);
+    /* Corrections of routers that no step moves are those of the start. */
+    const bool stays = checking->golden->config.mixture.router.bias_speed == 0 && !param_is_name(name);
+    const bool starts = strncmp(name, "start/", 6) == 0;
+    if (step == 0 || (starts && stays)) snprintf(n.text, sizeof n.text, "%s", name);
+    else if (starts) snprintf(n.text, sizeof n.text, "%s/%lld/weight/%s", of, step, name + 6);
     else if (strncmp(name, "mask/1/", 7) == 0) snprintf(n.text, sizeof n.text, "mask/%lld/%s", step + 1, name + 7);
     else snprintf(n.text, sizeof n.text, "%s/%lld/%s", of, step + 1, name);
     return n;

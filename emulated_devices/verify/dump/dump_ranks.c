@@ -188,6 +188,21 @@ enum error_code dump_ranks_gradients(struct dump_ranks *ranks, const struct trai
     return add_parameters(ranks, trainer, kind, KIND_GRADIENT, 1 / result->loss_scale, err);
 }
 
+/* The corrections of routers, of which each device has all. */
+static enum error_code add_biases(struct dump_ranks *ranks, const struct trainer *trainer, const char *folder,
+                                  struct error *err)
+{
+    char name[RECORD_NAME];
+    enum error_code e = OK;
+    for (int64_t l = 0; l < trainer->plan.model.L && !e; l++) {
+        const struct param_spec s = model_router_bias(&trainer->plan.model, l);
+        snprintf(name, sizeof name, "%.31s/%s", folder, s.name);
+        if (s.ndim > 0)
+            e = dump_ranks_add(ranks, name, tensor_1d(trainer->routers.bias + l * s.dim[0], F64, s.dim[0]), err);
+    }
+    return e;
+}
+
 enum error_code dump_ranks_weights(struct dump_ranks *ranks, const struct trainer *trainer, int64_t step,
                                    struct error *err)
 {
@@ -196,6 +211,7 @@ enum error_code dump_ranks_weights(struct dump_ranks *ranks, const struct traine
     if (step > 0) snprintf(at, sizeof at, "/%lld", (long long)step);
     snprintf(name, sizeof name, "%s%s/weight", o->name, at);
     enum error_code e = add_parameters(ranks, trainer, name, KIND_WEIGHT, 1, err);
+    if (!e) e = add_biases(ranks, trainer, name, err);
     for (int k = 0; k < o->states && !e; k++) {
         snprintf(name, sizeof name, "%s%s/%s", o->name, at, o->state_name[k]);
         e = add_parameters(ranks, trainer, name, KIND_STATE + (enum tensor_kind)k, 1, err);
