@@ -70,8 +70,8 @@ enum error_code train_take_golden(struct train_options *options, bool chosen, st
         e = fail(err, ERR_USAGE, "--resume %s: all of the golden file's %lld steps are done",
                  printable_path(options->resume).text, (long long)g.steps);
     if (!e && options->resume && options->dump && !g.every_step)
-        e = fail(err, ERR_USAGE, "--dump %s: of a resumed run needs a golden file that has what is there after each step, "
-                 "as with --keep all", printable_path(options->dump).text);
+        e = fail(err, ERR_USAGE, "--dump %s: of a resumed run needs a golden file that has what is there after each "
+                 "step, as with --keep all", printable_path(options->dump).text);
     options->golden_micros = golden_balance_micros(&g);
     free(rates);
     golden_close(&g);
@@ -143,7 +143,8 @@ static struct step_prefix golden_prefix(const struct session *session)
 /* Whether the activations of this pass are dumped: always those of the first that is run. */
 static bool golden_dumps_pass(const struct session *session)
 {
-    return session->trainer.step == session->record.first_step || (session->options->dump_passes && session->golden->every_step);
+    return session->trainer.step == session->record.first_step ||
+           (session->options->dump_passes && session->golden->every_step);
 }
 
 static enum error_code dump_own_gradients(struct session *session, const struct step_result *result, struct error *err)
@@ -240,10 +241,9 @@ static enum error_code golden_step_ended(void *context, struct trainer *trainer,
     if (every && trainer->step % every == 0) e = print_sample(trainer, s->data, 0, s->record.out, &validation, err);
     if (!e && s->here) e = note_step(s, step->index, step, validation, err);
     e = comm_agree(trainer->comm, e, err);
-    const bool is_last = trainer->step == s->golden->steps;
-    if (e || s->options->save == NULL || !(s->options->save_every ? trainer->step % s->options->save_every == 0 : is_last))
-        return e;
-    return fail_about(err, golden_save(s, err), "--save");
+    const int save_every = s->options->save_every;
+    const bool is_due = save_every ? trainer->step % save_every == 0 : trainer->step == s->golden->steps;
+    return e || s->options->save == NULL || !is_due ? e : fail_about(err, golden_save(s, err), "--save");
 }
 
 static enum error_code golden_train(struct session *session, struct error *err)

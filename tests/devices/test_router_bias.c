@@ -32,8 +32,8 @@ static const char *said(const struct router_rule *rule, const double by[E], int 
         right[e] = before[e] + 0.01 * (rule->bias_update == BIAS_BY_SHARE ? lacks / 24 : (lacks > 0) - (lacks < 0));
         have[e] = before[e] + 0.01 * by[e];
     }
-    const struct bias_move move = { .rule = rule, .E = E, .columns = E, .k = K, .N = N, .B = 6, .S = 2, .copies = copies,
-                                    .micros = micros, .speed = 0.01, .by_share = rule->bias_update == BIAS_BY_SHARE,
+    const struct bias_move move = { .rule = rule, .E = E, .columns = E, .k = K, .N = N, .B = 6, .S = 2,
+                                    .copies = copies, .micros = micros, .speed = 0.01, .by_share = rule->bias_update == BIAS_BY_SHARE,
                                     .experts = experts, .loads = loads, .before = before, .right = right, .have = have,
                                     .near = 1e-7 };
     router_bias_explain(&move, text, sizeof text);
@@ -55,7 +55,8 @@ static void each_mistake_has_its_words(void **state)
     assert_non_null(strstr(said(&by_sign, (double[]){ 1, 0, -1, -1 }, 1, 1), "it moves the wrong way"));
     assert_string_equal(said(&by_sign, (double[]){ -2, 0, 2, 2 }, 1, 1), "it is moved twice");
     assert_string_equal(said(&by_sign, (double[]){ -0.1, 0, 0.1, 0.1 }, 1, 1), "its rate is 0.001, not 0.01");
-    assert_non_null(strstr(said(&by_sign, (double[]){ -3. / 24, 0, 1. / 24, 2. / 24 }, 1, 1), "by the share of choices"));
+    assert_non_null(strstr(said(&by_sign, (double[]){ -3. / 24, 0, 1. / 24, 2. / 24 }, 1, 1),
+                           "by the share of choices"));
     assert_non_null(strstr(said(&by_share, (double[]){ -1, 0, 1, 1 }, 1, 1), "by the sign of what lacks"));
     assert_string_equal(said(&by_sign, (double[]){ 0.3, 0.7, 0, 0 }, 2, 3), "");
 }
@@ -65,8 +66,8 @@ static void parts_of_the_batch_are_told_apart(void **state)
 {
     (void)state;
     assert_non_null(strstr(said(&by_sign, (double[]){ -1, 0, 0, 1 }, 3, 1), "part 2 of 3 of the batch alone"));
-    assert_non_null(strstr(said(&by_sign, (double[]){ -2, 0, 1, 2 }, 3, 1), "each of 3 parts of the batch moves it by its "
-                           "own choices, one after the other"));
+    assert_non_null(strstr(said(&by_sign, (double[]){ -2, 0, 1, 2 }, 3, 1),
+                           "each of 3 parts of the batch moves it by its own choices, one after the other"));
     assert_non_null(strstr(said(&by_sign, (double[]){ -2. / 3, 0, 1. / 3, 2. / 3 }, 1, 3), "and the mean is taken"));
     /* Without copies or microbatches nobody has a part. */
     assert_string_equal(said(&by_sign, (double[]){ -1, 0, 0, 1 }, 1, 1), "");

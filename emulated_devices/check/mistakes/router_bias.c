@@ -27,7 +27,8 @@ static bool router_bias_moved(const struct bias_move *move, double times, double
 static void router_bias_add_part(const struct bias_move *move, int parts, int part, double times, double *y)
 {
     double loads[1 << 12] = { 0 }, by[1 << 12] = { 0 };
-    const int64_t from = part_begin(move->B, parts, part) * move->S, to = part_begin(move->B, parts, part + 1) * move->S;
+    const int64_t from = part_begin(move->B, parts, part) * move->S,
+                  to = part_begin(move->B, parts, part + 1) * move->S;
     for (int64_t i = from * move->k; i < to * move->k; i++) loads[move->experts[i]]++;
     router_move_bias(move->rule, by, loads, move->E, move->zero, move->k);
     for (int64_t e = 0; e < move->columns; e++) y[e] += times * by[e];
@@ -51,8 +52,8 @@ static bool router_bias_try_parts(const struct bias_move *move, int parts, doubl
         memcpy(y, move->before, bytes);
         for (int p = 0; p < parts; p++) router_bias_add_part(move, parts, p, mean ? 1. / parts : 1, y);
         if (!router_bias_fits(move, y)) continue;
-        snprintf(out, size, mean ? "each of %d parts of the batch moves it by its own choices, and the mean is taken"
-                                 : "each of %d parts of the batch moves it by its own choices, one after the other", parts);
+        snprintf(out, size, "each of %d parts of the batch moves it by its own choices, %s", parts,
+                 mean ? "and the mean is taken" : "one after the other");
         return true;
     }
     return false;
@@ -92,8 +93,8 @@ void router_bias_explain(const struct bias_move *move, char *out, size_t size)
     if (y == NULL) return;
     bool found = true;
     if (router_bias_moved(move, 0, y)) snprintf(out, size, "stale: it is not moved");
-    else if (router_bias_moved(move, -1, y)) snprintf(out, size, "it moves the wrong way: experts that are chosen often "
-                                                      "are chosen more");
+    else if (router_bias_moved(move, -1, y))
+        snprintf(out, size, "it moves the wrong way: experts that are chosen often are chosen more");
     else if (router_bias_moved(move, 2, y)) snprintf(out, size, "it is moved twice");
     else found = false;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !found; i++)

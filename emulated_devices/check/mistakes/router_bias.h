@@ -5,7 +5,7 @@
 
 #include "ref/routers/router.h"
 
-/* What moves the correction of a layer's experts in a step. */
+/* This moves the correction of a layer's experts in a step. */
 struct bias_move {
     const struct router_rule *rule;
     int64_t E, zero, columns, k;        /* experts that compute, others, both; choices of a token */

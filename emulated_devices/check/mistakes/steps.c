@@ -87,7 +87,8 @@ static const struct { const char *words; int which; } of_weights[] = {
     { STEPPED_TWICE ", and each counts as a step", TWICE_COUNTED },
     { "the moments are corrected as if the resumed steps were the first: " AGAIN, COUNT_AGAIN },
     { "the learning rate is as if the resumed steps were the first: " AGAIN, RATE_AGAIN },
-    { "the moments are corrected, and the learning rate is, as if the resumed steps were the first: " AGAIN, BOTH_AGAIN },
+    { "the moments are corrected, and the learning rate is, as if the resumed steps were the first: " AGAIN,
+      BOTH_AGAIN },
 };
 
 /* The weight loses this part of itself by decay, with the mistake. */

@@ -12,7 +12,7 @@
 static const enum dtype begins_narrow[] = { BF16, F16 };
 enum { NARROWS = 2, BEGINS_WHY = 160 };
 
-/* What all tensors of a folder are together.  Distances and sizes are squares of norms. */
+/* All tensors of a folder together are this.  Distances and sizes are squares of norms. */
 struct begins_folder {
     char optimizer[32], what[32];       /* "adamw", "exp_avg" */
     int64_t begins;                     /* the step after which it is */
@@ -144,8 +144,9 @@ static bool begins_is_rounded(const struct begins_folder *folder, char why[BEGIN
     for (int f = 0; f < NARROWS; f++) {
         if (folder->narrow[f] < folder->count || 2 * folder->narrow_golden[f] > folder->count || folder->moved == 0 ||
             2 * (folder->count - folder->narrow_next[f]) < folder->moved) continue;
-        snprintf(why, BEGINS_WHY, "all of them are %s numbers, and those after step %lld are not: what was kept in fp32 "
-                 "is lost, and made from rounded numbers", dtype_name(begins_narrow[f]), (long long)folder->begins + 1);
+        snprintf(why, BEGINS_WHY, "all of them are %s numbers, and those after step %lld are not: what was kept in "
+                 "fp32 is lost, and made from rounded numbers", dtype_name(begins_narrow[f]),
+                 (long long)folder->begins + 1);
         return true;
     }
     return false;
@@ -213,8 +214,8 @@ static void begins_hint(struct check_result *result)
     struct checked *c = &result->all[first];
     struct begins_folder folder;
     if (sscanf(c->name, "%*[^/]/%lld/", &step) != 1 || begins_param(c->name, step, &folder) == NULL) return;
-    snprintf(c->why, sizeof c->why, "if the program was resumed after step %lld and begins with this, its dump says so: "
-             "metadata \"begins\": \"%lld\"", step, step);
+    snprintf(c->why, sizeof c->why, "if the program was resumed after step %lld and begins with this, its dump says "
+             "so: metadata \"begins\": \"%lld\"", step, step);
 }
 
 enum error_code begins_judge(const struct golden *golden, const struct actual *actual, struct check_result *result,

@@ -31,7 +31,8 @@ static bool biases_is_open(const struct bias_move *move, double slack)
     for (int64_t e = 0; e < move->E; e++) {
         const double off = fabs(move->have[e] - move->right[e]);
         if (off <= move->near) continue;
-        if (fabs(share - move->loads[e]) > slack && !(move->by_share && off <= move->speed * slack / share)) return false;
+        if (fabs(share - move->loads[e]) > slack && !(move->by_share && off <= move->speed * slack / share))
+            return false;
     }
     return slack > 0;
 }
@@ -43,7 +44,8 @@ static enum error_code biases_judge_layer(const struct golden *golden, const str
 {
     bool there;
     double most = move->speed;
-    enum error_code e = own_tensor_read(actual, checked->name, (int64_t[]){ move->columns, 1 }, move->have, &there, err);
+    enum error_code e = own_tensor_read(actual, checked->name, (int64_t[]){ move->columns, 1 }, move->have, &there,
+                                        err);
     if (e || !there) return e;
     for (int64_t i = 0; i < move->E; i++) most = fmax(most, fabs(move->right[i]));
     move->near = BIAS_BOUND * most;

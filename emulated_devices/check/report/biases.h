@@ -1,7 +1,7 @@
 /* biases.h -- judges the corrections of routers after each step, which balance the experts without a loss.
  *
- * Serial.  A correction moves by how often its expert was chosen in the whole batch, so it follows from the choices of a
- * pass, which our model makes again from ACTUAL's own weights and logits (recompute/own_pass.h).
+ * Serial.  A correction moves by how often its expert was chosen in the whole batch.  So it follows from the choices of
+ * a pass, which our model makes again from ACTUAL's own weights and logits (recompute/own_pass.h).
  * passes.c calls biases_judge after each pass.
  */
 #ifndef ORRERY_BIASES_H

@@ -258,11 +258,13 @@ static enum error_code passes_judge_steps(struct later *later, struct error *err
     enum error_code e = golden_read_biases(later->golden, later->bias, err);
     later->begins_known = true;
     if (!e && begins > 0 && later->golden->config.mixture.router.bias_speed != 0)
-        e = own_biases_read(later->golden, later->actual, later->optimizer, begins, later->bias, &later->begins_known, err);
+        e = own_biases_read(later->golden, later->actual, later->optimizer, begins, later->bias, &later->begins_known,
+                            err);
     if (!e) e = passes_find_losses(later, err);
     if (!e && begins == 0) e = passes_judge_step(later, 0, err);
     if (!e && begins == 0) e = passes_first_loss(later, err);
-    for (int64_t step = begins > 0 ? begins : 1; step < later->golden->steps && !e; step++) e = passes_judge_step(later, step, err);
+    for (int64_t step = begins > 0 ? begins : 1; step < later->golden->steps && !e; step++)
+        e = passes_judge_step(later, step, err);
     return e ? e : passes_compare_losses(later, err);
 }
 

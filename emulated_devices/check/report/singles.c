@@ -450,9 +450,9 @@ static enum error_code check_all(struct checking *checking, struct rounding roun
 {
     const struct golden *g = checking->golden;
     const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions };
-    const bool has_first = checking->actual->begins == 0;
+    const bool wanted = source.only == NULL || is_of_pass(source.only);
     enum error_code e = OK;
-    if (has_first && (source.only == NULL || is_of_pass(source.only))) e = replay_check(&g->config, batch, rounding, source, err);
+    if (wanted && checking->actual->begins == 0) e = replay_check(&g->config, batch, rounding, source, err);
     /* A model without a table of operations is checked against the golden file only; why_none says so. */
     if (e == ERR_PLAN) {
         snprintf(checking->out->why_none, sizeof checking->out->why_none, "%.199s", err->text);

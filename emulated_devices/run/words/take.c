@@ -323,7 +323,8 @@ static enum error_code take_check(struct train_options *options, const struct tr
         return fail(err, ERR_USAGE, "--check %s: must be ref or a golden file, NAME.safetensors; did you mean ref?",
                     printable(options->check).text);
     if (options->golden &&
-        (words->model || options->data || options->tokenizer || words->vocabulary || options->trace || words->batch || words->seq || words->lr >= 0 ||
+        (words->model || options->data || options->tokenizer || words->vocabulary || options->trace || words->batch ||
+         words->seq || words->lr >= 0 ||
          words->dropout >= 0 || words->untied || m->router || m->z_loss >= 0 || m->zero || m->top_p > 0 || m->streams ||
          m->prefix || words->as || words->balance_over))
         return fail(err, ERR_USAGE,
@@ -339,7 +340,8 @@ static enum error_code take_check(struct train_options *options, const struct tr
     if (options->dump && !options->golden)
         return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file",
                     printable_path(options->dump).text);
-    if (options->dump && options->resume && (strchr(options->dump, '/') == NULL || strrchr(options->dump, '/')[1] != '\0'))
+    const char *const slash = options->dump ? strrchr(options->dump, '/') : NULL;
+    if (options->dump && options->resume && (slash == NULL || slash[1] != '\0'))
         return fail(err, ERR_USAGE, "--dump %s: of a resumed run is a folder, whose name ends with /",
                     printable_path(options->dump).text);
     if (options->dump_passes && !options->dump)
