@@ -33,7 +33,8 @@ static const char *said(const struct router_rule *rule, const double by[E], int 
         have[e] = before[e] + 0.01 * by[e];
     }
     const struct bias_move move = { .rule = rule, .E = E, .columns = E, .k = K, .N = N, .B = 6, .S = 2,
-                                    .copies = copies, .micros = micros, .speed = 0.01, .by_share = rule->bias_update == BIAS_BY_SHARE,
+                                    .copies = copies, .micros = micros, .speed = 0.01,
+                                    .by_share = rule->bias_update == BIAS_BY_SHARE,
                                     .experts = experts, .loads = loads, .before = before, .right = right, .have = have,
                                     .near = 1e-7 };
     router_bias_explain(&move, text, sizeof text);
