@@ -215,6 +215,8 @@ static void print_result(FILE *out, const struct check_options *options, const s
     say(out, 8, "actual  %s, %d file%s, computed in %s", options->actual, actual->files, plural(actual->files),
         dtype_name(format));
     if (actual->program) say(out, 8, "program %s", printable(actual->program).text);
+    if (actual->begins) say(out, 8, "begins  after step %lld, with its own weights and states",
+                            (long long)actual->begins);
     fprintf(out, "\n");
     if (options->all) check_print_all(out, r, verdicts->single);
     if (verdicts->first_by_itself)

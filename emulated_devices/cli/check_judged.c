@@ -1,6 +1,7 @@
 /* check_judged.c -- runs all comparisons of one dump, with a line on the terminal that says how far they are.
  * check.c calls check_judge for ACTUAL, and check_against.c for each of two dumps. */
 #include "emulated_devices/cli/check_judged.h"
+#include "emulated_devices/check/report/begins.h"
 #include "emulated_devices/check/report/copies.h"
 #include "emulated_devices/check/report/passes.h"
 #include "emulated_devices/cli/check_progress.h"
@@ -31,7 +32,9 @@ enum error_code check_judge(const struct golden *golden, struct actual *actual, 
     check_progress_begin(&progress, golden, actual);
     enum error_code e = judge_tensors(golden, actual, setting, first, &progress, judged, err);
     if (!e) {
-        e = passes_judge(golden, actual, setting->format, setting->rounding, &judged->single, &judged->whole, err);
+        e = begins_judge(golden, actual, &judged->whole, err);
+        if (!e)
+            e = passes_judge(golden, actual, setting->format, setting->rounding, &judged->single, &judged->whole, err);
         if (e) check_judged_free(judged);
         else copies_explain(&judged->whole, &judged->single);
     }

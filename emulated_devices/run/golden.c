@@ -1,6 +1,8 @@
 /* golden.c -- `orrery train --check GOLDEN`: trains a golden file's run on any mesh, and compares it with the file.
  * run/words/take.c calls train_take_golden(), and session.c calls train_golden().  ERR_CHECK names the first
  * difference, after the run and its report; ERR_MEMORY; other errors end the run. */
+#include "emulated_devices/model/checkpoint/series.h"
+#include "emulated_devices/run/origin.h"
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/verify/dump/dump.h"
 #include "emulated_devices/verify/dump/dump_ranks.h"
@@ -65,7 +67,13 @@ enum error_code train_take_golden(struct train_options *options, bool chosen, st
     p->model = g.config;
     p->B = g.B, p->S = g.S, p->seed = g.seed, p->packed = g.positions != NULL;
     if (p->dtype == F16 && p->loss_scale == 0) p->loss_scale = REPLAY_LOSS_SCALE;
-    options->steps = g.steps;
+    options->steps = g.steps - (options->resume ? options->saved.step : 0);
+    if (!e && options->resume && options->steps < 1)
+        e = fail(err, ERR_USAGE, "--resume %s: all of the golden file's %lld steps are done",
+                 printable_path(options->resume).text, (long long)g.steps);
+    if (!e && options->resume && options->dump && !g.every_step)
+        e = fail(err, ERR_USAGE, "--dump %s: of a resumed run needs a golden file that has what is there after each "
+                 "step, as with --keep all", printable_path(options->dump).text);
     options->golden_micros = golden_balance_micros(&g);
     free(rates);
     golden_close(&g);
@@ -105,7 +113,14 @@ static enum error_code load_one(struct session *session, const struct parameter 
 
 static enum error_code load_start(struct session *session, struct error *err)
 {
+    const struct train_options *const o = session->options;
     enum error_code e = OK;
+    if (o->resume) {
+        e = fail_about(err, checkpoint_resume(&session->trainer, &o->saved, err), "--resume");
+        if (!e && train_changes_loss_scale(o)) session->trainer.loss_scale = plan_loss_scale(&o->plan);
+        session->record.first_step = session->trainer.step;
+        return e;
+    }
     for (int i = 0; i < session->trainer.parameters.count && !e; i++)
         e = load_one(session, &session->trainer.parameters.all[i], err);
     if (!e && session->trainer.routers.bias)
@@ -127,10 +142,11 @@ static struct step_prefix golden_prefix(const struct session *session)
     return prefix;
 }
 
-/* Whether the activations of this pass are dumped: always those of the first. */
+/* Whether the activations of this pass are dumped: always those of the first that is run. */
 static bool golden_dumps_pass(const struct session *session)
 {
-    return session->trainer.step == 0 || (session->options->dump_passes && session->golden->every_step);
+    return session->trainer.step == session->record.first_step ||
+           (session->options->dump_passes && session->golden->every_step);
 }
 
 static enum error_code dump_own_gradients(struct session *session, const struct step_result *result, struct error *err)
@@ -173,9 +189,9 @@ static enum error_code note_step(struct session *session, int64_t i, const struc
     struct train_record *r = &session->record;
     r->step[i] = step->result, r->seconds[i] = step->seconds;
     r->steps = i + 1;
-    fprintf(r->out, "step %lld/%lld  loss %.12f  norm %.12f\n", (long long)i + 1, (long long)session->golden->steps,
-            step->result.loss, step->result.norm);
-    if (!isnan(validation)) report_evaluation(r, i + 1, validation);
+    fprintf(r->out, "step %lld/%lld  loss %.12f  norm %.12f\n", (long long)(r->first_step + i + 1),
+            (long long)session->golden->steps, step->result.loss, step->result.norm);
+    if (!isnan(validation)) report_evaluation(r, r->first_step + i + 1, validation);
     return run_log_step(&session->log, i, validation, err);
 }
 
@@ -199,6 +215,24 @@ static enum error_code dump_weights(void *context, struct trainer *trainer, stru
                            : train_dump_weights(&s->dump, trainer, done, err);
 }
 
+/* Write a checkpoint, of which --resume goes on with the same golden file. */
+static enum error_code golden_save(struct session *session, struct error *err)
+{
+    const struct train_options *const o = session->options;
+    struct trainer *const t = &session->trainer;
+    char path[BUNDLE_PATH];
+    if (o->save_every) series_path(path, sizeof path, o->save, t->step);
+    cJSON *run = session->here ? train_run(o, session->data, t->step, err) : NULL;
+    char *origin = run ? origin_text(o, err) : NULL;
+    enum error_code e = comm_agree(t->comm, session->here && origin == NULL ? err->code : OK, err);
+    if (!e && o->save_every) e = comm_agree(t->comm, session->here ? series_make(o->save, err) : OK, err);
+    if (!e) e = checkpoint_save(t, o->save_every ? path : o->save, run, origin, err);
+    if (!e && session->here && o->save_every && o->keep) e = series_prune(o->save, o->keep, err);
+    cJSON_Delete(run);
+    free(origin);
+    return comm_agree(t->comm, e, err);
+}
+
 static enum error_code golden_step_ended(void *context, struct trainer *trainer, struct training_step *step,
                                          struct error *err)
 {
@@ -207,7 +241,11 @@ static enum error_code golden_step_ended(void *context, struct trainer *trainer,
     double validation = NAN;
     enum error_code e = OK;
     if (every && trainer->step % every == 0) e = print_sample(trainer, s->data, 0, s->record.out, &validation, err);
-    return e || !s->here ? e : note_step(s, trainer->step - 1, step, validation, err);
+    if (!e && s->here) e = note_step(s, step->index, step, validation, err);
+    e = comm_agree(trainer->comm, e, err);
+    const int save_every = s->options->save_every;
+    const bool is_due = save_every ? trainer->step % save_every == 0 : trainer->step == s->golden->steps;
+    return e || s->options->save == NULL || !is_due ? e : fail_about(err, golden_save(s, err), "--save");
 }
 
 static enum error_code golden_train(struct session *session, struct error *err)
@@ -221,7 +259,7 @@ static enum error_code golden_train(struct session *session, struct error *err)
                                                                   [GRADIENTS_REDUCED] = dump_gradients,
                                                                   [WEIGHTS_STEPPED] = dump_weights,
                                                                   [STEP_ENDED] = golden_step_ended } };
-    return training_run(&session->trainer, session->golden->steps, observers, count, NULL, err);
+    return training_run(&session->trainer, session->golden->steps - session->trainer.step, observers, count, NULL, err);
 }
 
 static enum error_code write_own(struct session *session, struct error *err)

@@ -188,7 +188,7 @@ cJSON *train_run(const struct train_options *options, const struct train_data *d
     struct run_list l = { .run = cJSON_CreateObject() };
     enum error_code e = OK;
     add_model(&l, &options->plan.model);
-    add_text(&l, options, data, step);
+    if (!options->golden) add_text(&l, options, data, step);
     run_add(&l, "--seed", "%llu", (unsigned long long)options->plan.seed);
     if (options->plan.batches) run_add(&l, "batch plan of --batches", "SHA-256 %s", options->batches.digest.text);
     else add_whole(&l, "--batch", options->plan.B);

@@ -30,7 +30,7 @@ operation() { sed -nE 's/^orrery: ([^ ]+) .*/\1/p' err; }
 # What is said of it: in the block of the operation by itself, or of the first tensor that differs.
 said() {
     awk -v name="$1" '$1 == "wrong" && $2 == name "," { getline; print; exit }' out | sed -E 's/^ +//; s/;[^;]*$//' >one
-    [ -s one ] && cat one || sed -nE 's/^  (it is|by itself) +//p' out
+    [ -s one ] && cat one || sed -nE 's/^  (it is|by itself|why) +//p' out
 }
 
 is_one_of() {                           # is_one_of NAME "PATTERNS": a pattern that ends with / is the beginning of a name
@@ -111,11 +111,11 @@ bugs() {
 # The i-th of a list, for digits of a number in mixed radix.
 pick() { local n=$(($# - 1)); eval "picked=\${$((2 + digits % n))}"; digits=$((digits / n)); }
 
-# The list has 64512 runs; steps of a number without common factors with them go through all.
+# The list has 193536 runs; steps of a number without common factors with them go through all.
 clean() {
     local i digits picked kernels model run check status alarms=0
     for ((i = 0; i < $1; i++)); do
-        digits=$((i * 1009 % 64512))
+        digits=$((i * 1009 % 193536))
         pick - gpt2 llama moe dropout; model=${2:-$picked}
         pick - fp32 bf16 fp16; run="dtype $picked"
         pick - sequential reversed blocked pairwise shuffled shuffled apart; run="$run order $picked seed $i"
@@ -129,6 +129,7 @@ clean() {
         pick - shown rounded; run="$run masters $picked"
         pick - Prescott Haswell; kernels=$picked; golden $model     # OpenBLAS's, with and without vectors of eight
         pick - fp32 stored sums; [ $model = moe ] || run="$run gradients $picked"
+        pick - '' 'resume 1' 'resume 2 begin own'; run="$run $picked"
         ./buggy run $model.safetensors dump $run || exit 1
         status=0; OPENBLAS_CORETYPE=$kernels "$orrery" check $model.safetensors dump $check >out 2>err || status=$?
         [ $status = 0 ] && continue

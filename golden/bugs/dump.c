@@ -58,7 +58,9 @@ void dump(int r, const char *name, const float *x, bool in_fp32, float times, st
     const size_t n = (size_t)dim[0] * dim[1];
     /* fp16 is written in fp32, which has the same numbers */
     const enum format f = in_fp32 || set.format != BF16 ? FP32 : BF16;
-    char text[256], key[160];
+    char text[512], key[256], full[160];
+    const bool of_pass = strncmp(name, "act/", 4) == 0 || strncmp(name, "grad/", 5) == 0;
+    if (set.resume && of_pass) snprintf(full, sizeof full, "%s/%d/%s", set.optimizer, set.resume + 1, name), name = full;
     r += ranks * (at.last_stage ? set.pp - 1 : stage_of(name));
     char micro[140];
     if (at.micro) snprintf(micro, sizeof micro, "%.120s#%d", name, at.micro - 1), name = micro;
@@ -92,6 +94,7 @@ void dump_write(const char *folder)
         snprintf(path, sizeof path, "%s/rank%d.safetensors", folder, r);
         snprintf(head, sizeof head, "\"orrery_dump\":\"1\",\"rank\":\"%d\",\"mesh\":\"{\\\"pp\\\":%d,\\\"dp\\\":%d,\\\"ep\\\":%d,\\\"tp\\\":%d}\",\"dtype\":\"%s\","
                  "\"program\":\"golden/bugs\",\"layout\":\"{", r, set.pp, set.dp / set.ep, set.ep, set.tp, words[set.format]);
+        if (set.resume) sprintf(head + strlen(head) - strlen("\"layout\":\"{"), "\"begins\":\"%d\",\"layout\":\"{", set.resume);
         sprintf(text, "%s%s}\"", head, out[r].layout ? out[r].layout : "");
         tensors_write(out[r].file, path, text);
         free(text), free(out[r].layout);

@@ -178,3 +178,31 @@ void golden_open(const char *path)
     if (m.llama) llama_params();
     else gpt2_params();
 }
+
+/* A tensor after a step, which may be the last one or the start. */
+static void after(int step, const char *what, const struct param *p, float *to)
+{
+    char name[160];
+    const size_t n = (size_t)p->rows * p->cols;
+    double *wide = malloc(n * sizeof *wide);
+    if (wide == NULL) exit(1);
+    if (step == 0) snprintf(name, sizeof name, "start/%s", p->name);
+    else snprintf(name, sizeof name, "%.20s/%d/%s/%s", set.optimizer, step, what, p->name);
+    golden_numbers(name, wide, (int)n);
+    for (size_t i = 0; i < n; i++) to[i] = (float)(wide[i] * (set.own ? 1 + 0.05 * sin((double)i) : 1));
+    free(wide);
+}
+
+void golden_resume(int step)
+{
+    for (int i = 0; i < params; i++) {
+        struct param *p = &param[i];
+        const int n = p->rows * p->cols;
+        after(IS(RESUME_STEP_BEFORE) ? step - 1 : IS(RESUME_START) ? 0 : step, "weight", p, p->start);
+        for (int k = 0; k < n && IS(RESUME_MASTERS); k++) p->start[k] = round_to(set.format == FP16 ? FP16 : BF16, p->start[k]);
+        for (int k = 0; k < n; k++) p->w[k] = p->old[k] = stored(p->start[k]);
+        if (strcmp(set.optimizer, "adamw") != 0 || IS(RESUME_COLD)) continue;
+        after(step, "exp_avg", p, p->first);
+        if (!IS(RESUME_SECOND_LOST)) after(step, "exp_avg_sq", p, p->second);
+    }
+}

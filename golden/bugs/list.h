@@ -245,3 +245,17 @@ BUG(GRADIENT_HALF_LATER, "gradient-half-later", "gpt2", "", "3bh", "", "OPT/2/gr
 BUG(GRADIENT_ZERO_LATER, "gradient-zero-later", "moe", "", "3bh", "", "OPT/2/grad/model.layers.0.input_layernorm.weight", "zero", "the gradients of the first layer's matrices are zero from the second step on")
 BUG(GRADIENT_HALF_OF_ONE, "gradient-half-of-one", "llama", "tp 3", "3bh", "", "OPT/2/grad/model.layers.0.self_attn.o_proj.weight", "expected times 0.", "from the second step on the gradient of one matrix of the first layer is halved")
 BUG(GRADIENT_ADDED_TO_OLD, "gradient-not-zeroed", "gpt2", "", "3bh", "", "OPT/2/grad/", "that of step 1 has been added to it", "gradients of the step before are not cleared")
+
+/* A run that goes on from a checkpoint. */
+BUG(RESUME_COLD, "resume-cold", "gpt2", "resume 2", "3bh", "", "OPT/2/exp_avg/", "they are not read from the checkpoint", "after a resume both moments are zero")
+BUG(RESUME_SECOND_LOST, "resume-second-moment-lost", "llama", "resume 1", "3bh", "", "OPT/1/exp_avg_sq/", "they are not read from the checkpoint", "after a resume the second moment is zero")
+BUG(RESUME_FORGOTTEN, "resume-moments-not-used", "gpt2", "resume 2 begin own", "3bh", "", "OPT/exp_avg/ OPT/exp_avg_sq/", "the state before is forgotten", "after a resume the moments are read, and the step begins with zeros")
+BUG(RESUME_COUNT, "resume-count", "gpt2", "resume 2", "3bh", "", "OPT/weight/", "the moments are corrected as if the resumed steps were the first", "after a resume the steps of adamw count from 1 again")
+BUG(RESUME_RATE, "resume-rate", "warmup", "resume 1", "3bh", "", "OPT/2/weight/", "the learning rate is as if the resumed steps were the first", "after a resume the schedule of the rate begins again")
+BUG(RESUME_ALL_COUNTS, "resume-all-counts", "warmup", "resume 2 begin own", "3bh", "", "OPT/weight/", "the moments are corrected, and the learning rate is, as if", "after a resume both begin again")
+BUG(RESUME_BATCH, "resume-batch", "llama", "resume 2", "3bh", "", "OPT/3/act/embedding", "it has read the batch of step 1", "after a resume the data begin again")
+BUG(RESUME_BATCH_UNSEEN, "resume-batch-unseen", "llama", "resume 2", "3bh", "", "OPT/3/grad/", "it is what the batch of step 1 gives: the data have started again", "the same, in a dump without activations")
+BUG(RESUME_STEP_BEFORE, "resume-step-before", "gpt2", "resume 2", "3bh", "", "OPT/2/weight/", "it is what there is after step 1, not after step 2", "the weights of the checkpoint are those of the step before, its moments are right")
+BUG(RESUME_START, "resume-start", "moe", "resume 2", "3bh", "", "OPT/2/weight/", "it is what step 1 begins with", "the weights are not read from the checkpoint")
+BUG(RESUME_MASTERS, "resume-masters", "llama", "resume 2 begin own", "3bh", "", "OPT/2/weight/", "made from rounded numbers", "the checkpoint has weights in 16 bits, and masters are made from them")
+BUG(RESUME_SCALE, "resume-scale", "gpt2", "resume 2", "3bh", "", "OPT/3/grad/", "expected times 64", "after a resume the loss scale is another than the one that is divided out")

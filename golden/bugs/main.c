@@ -48,6 +48,7 @@ static void option(const char *what, const char *text)
 {
     static const char *const formats[] = { "fp32", "bf16", "fp16" },
                       *const orders[] = { "sequential", "reversed", "blocked", "pairwise", "shuffled", "apart" }, *const stores[] = { "results", "steps" },
+                      *const begins[] = { "golden", "own" },
                       *const masters[] = { "shown", "rounded" },
                       *const gradients[] = { "fp32", "stored", "sums" }, *const copies[] = { "parts", "summed" };
     if (strcmp(what, "dtype") == 0) set.format = (enum format)choose(what, text, formats, 3);
@@ -62,6 +63,8 @@ static void option(const char *what, const char *text)
     else if (strcmp(what, "ep") == 0) set.ep = set.dp = number(what, text);
     else if (strcmp(what, "tp") == 0) set.tp = number(what, text);
     else if (strcmp(what, "micros") == 0) set.micros = number(what, text);
+    else if (strcmp(what, "resume") == 0) set.resume = number(what, text);
+    else if (strcmp(what, "begin") == 0) set.own = choose(what, text, begins, 2);
     else if (strcmp(what, "seed") == 0) set.seed = strtoull(text, NULL, 10);
     else if (strcmp(what, "optimizer") == 0) set.optimizer = text;
     else if (strcmp(what, "bug") == 0) bug = bug_named(text);
@@ -72,7 +75,7 @@ static int usage(void)
 {
     fprintf(stderr, "usage: buggy list | model gpt2|llama|moe|dropout|warmup|mqa|gqa DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [pp N] [dp N] [ep N] [tp N] [micros N]\n"
                     "             [order sequential|reversed|blocked|pairwise|shuffled|apart] [seed N] [parts N] [store results|steps] [masters shown|rounded] [optimizer NAME]\n"
-                    "             [gradients fp32|stored|sums] [copies parts|summed]\n");
+                    "             [gradients fp32|stored|sums] [copies parts|summed] [resume STEP] [begin golden|own]\n");
     return 2;
 }
 
@@ -88,6 +91,8 @@ int main(int argc, char **argv)
         return fprintf(stderr, "buggy: not so many ranks or microbatches\n"), 2;
     if (m.moe && set.micros > 1) return fprintf(stderr, "buggy: a mixture has one microbatch\n"), 2;
     if (set.ep > 1 && (!m.moe || set.ep > m.E)) return fprintf(stderr, "buggy: not so many experts\n"), 2;
+    if (set.resume >= m.steps) return fprintf(stderr, "buggy: the golden file has no step after %d\n", set.resume), 2;
+    if (set.resume) golden_resume(set.resume);
     ranks_make();
     train();
     dump_write(argv[3]);

@@ -49,6 +49,8 @@ struct setting {
     int pp, dp, tp, micros;             /* pp: stages, which only say whose a tensor is */
     int ep;                             /* the copies of the model along dp share out the experts, which ep says: as many, or 1 */
     unsigned long long seed;            /* of a shuffled order; apart: each sum has its own, so that copies differ by rounding */
+    int resume;                         /* the step after which the run begins, with what the golden file has then; 0: the start */
+    bool own;                           /* it begins with other numbers than the golden file's, as after own roundings */
     const char *optimizer;
     float scale;                        /* of the loss */
     bool copies_summed;                 /* gradients of copied keys and values are added up behind attention; else those of their weights */
@@ -147,6 +149,7 @@ float norm_of_copy(void);               /* of the first one, before gradients_jo
 /* ---- files (golden.c, dump.c) ------------------------------------------------------------------------------------ */
 
 void golden_open(const char *path);
+void golden_resume(int step);           /* what there is after a step: weights, and adamw's states */
 int *golden_tokens(const char *name);   /* [steps,N] */
 unsigned char *golden_bytes(const char *name);
 double golden_number(const char *key);

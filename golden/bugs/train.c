@@ -48,7 +48,8 @@ static float norm_of_all(void)
 static void adam(struct param *p, size_t i, int t, float lr, float decay)
 {
     const float b1 = (float)(IS(BETA1) ? 0.8 : by.beta1), b2 = (float)(IS(BETA2) ? 0.999 : by.beta2), eps = (float)by.eps * (IS(ADAM_EPS) ? 20 : 1), g = p->g[i];
-    const int step = IS(CORRECTION_STEP_EARLY) ? t + 1 : t;
+    const int step = IS(CORRECTION_STEP_EARLY) ? t + 1 : IS(RESUME_COUNT) || IS(RESUME_ALL_COUNTS) ? t - set.resume : t;
+    if (IS(RESUME_FORGOTTEN) && t == set.resume + 1) p->first[i] = p->second[i] = 0;
     p->first[i] = b1 * p->first[i] + (IS(MOMENT_NOT_WEIGHED) ? 1 : 1 - b1) * g;
     p->second[i] = b2 * p->second[i] + (1 - b2) * g * g;
     const float c1 = IS(CORRECTION_MISSING) || IS(FIRST_NOT_CORRECTED) ? 1 : 1 - powf(b1, (float)step),
@@ -135,10 +136,18 @@ static void dump_gradients(const char *prefix)
 
 static void dump_numbers(const char *name, const float *x, int n) { dump(0, name, x, true, 1, (struct place){ .rows = n, .cols = 1 }); }
 
+/* A number of each step after the first so many. */
+static void dump_steps(const char *name, const float *x, int begins, int left)
+{
+    struct cut cut = { .count = left };
+    for (int i = 0; i < left; i++) cut.at[i] = begins + i;
+    dump(0, name, x, true, 1, (struct place){ .rows = begins + left, .cols = 1, .row = begins ? &cut : NULL });
+}
+
 /* The loss scale divided out. */
 static void unscale(void)
 {
-    const float by_scale = IS(SCALE_KEPT) || IS(SCALE_AFTER_CLIP) ? 1 : IS(SCALE_TWICE) ? set.scale * set.scale : set.scale;
+    const float by_scale = IS(RESUME_SCALE) ? set.scale / 64 : IS(SCALE_KEPT) || IS(SCALE_AFTER_CLIP) ? 1 : IS(SCALE_TWICE) ? set.scale * set.scale : set.scale;
     for (int r = 0; r < ranks; r++)
         for (int p = 0; p < params; p++) {
             const int n = cut_of(param[p].row_axis, param[p].rows, rank[r].tp)->count * cut_of(param[p].col_axis, param[p].cols, rank[r].tp)->count;
@@ -188,6 +197,7 @@ static float rate_of(int t)
 {
     if (IS(RATE_BEFORE) && t > 1) return (float)by.lr[t - 2];
     if (IS(RATE_NEXT) && t < m.steps) return (float)by.lr[t];
+    if (IS(RESUME_RATE) || IS(RESUME_ALL_COUNTS)) return (float)by.lr[t - 1 - set.resume];
     if (IS(SCHEDULE_RESTARTED) && t > 2) return (float)by.lr[0];
     return (float)by.lr[t - 1] * (IS(LR_SHIFTED) ? 2 : 1);
 }
@@ -201,20 +211,22 @@ void train(void)
     snprintf(name, sizeof name, "%s/lr", set.optimizer), golden_numbers(name, by.lr, m.steps);
     by.decay = number("weight_decay"), by.clip = number("clip");
     if (by.adam) by.beta1 = number("beta1"), by.beta2 = number("beta2"), by.eps = number("eps");
-    for (int t = 1; t <= m.steps; t++) {
+    const int begins = set.resume, left = m.steps - begins;
+    if (begins) dump_states(begins, false);
+    for (int t = begins + 1; t <= m.steps; t++) {
         masks_of_step(t);
-        const int at = (IS(BATCH_STALE) && t == 2 ? t - 2 : t - 1) * m.N;
+        const int at = (IS(BATCH_STALE) && t == 2 ? t - 2 : IS(RESUME_BATCH) || IS(RESUME_BATCH_UNSEEN) ? t - 1 - begins : t - 1) * m.N;
         ids = all_ids + at, labels = all_labels + at;
         if (IS(INPUTS_TURN_LATER) && t % 2 == 0) turn(ids);
         if (IS(LABELS_TAKE_TURNS)) turn(labels);
-        pass(t == 1);
+        pass(t == begins + 1 && !IS(RESUME_BATCH_UNSEEN));
         unscale();
         if (IS(CLIP_OF_COPY) || IS(NORM_OF_COPY)) clip_before_sum((float)by.clip);
         gradients_join(), stale_gradients(t);
         if (IS(GRADIENT_STALE) || IS(GRADIENT_ADDED_TO_OLD) || IS(GRADIENT_HALF_LATER) ||
             IS(GRADIENT_ZERO_LATER) || IS(GRADIENT_HALF_OF_ONE)) gradients_join();
         losses[t - 1] = (float)loss_now, norms[t - 1] = IS(NORM_OF_COPY) ? norm_of_copy() : norm_of_all();
-        snprintf(name, sizeof name, "%s/%d/grad", set.optimizer, t), dump_gradients(t == 1 ? "grad" : name);
+        snprintf(name, sizeof name, "%s/%d/grad", set.optimizer, t), dump_gradients(t == begins + 1 ? "grad" : name);
         if (t == 1) number_now = IS(LOSS_OF_COPIES_NARROW) ? stored(losses[0]) : losses[0], dump_numbers("loss", &number_now, 1), dump_numbers("norm", &norms[0], 1);
         if (t == 1 && m.moe) number_now = (float)balance_now, dump_numbers("balance_loss", &number_now, 1);
         if (IS(CLIP_OF_RANK)) clip_by_ranks((float)by.clip);
@@ -232,6 +244,6 @@ void train(void)
             for (int p = 0; p < params; p++) memcpy(param[p].w, param[p].old, size_of(&param[p]) * sizeof(float));
         dump_states(t, t == m.steps);
     }
-    snprintf(name, sizeof name, "%s/loss", set.optimizer), dump_numbers(name, losses, m.steps);
-    snprintf(name, sizeof name, "%s/norm", set.optimizer), dump_numbers(name, norms, m.steps);
+    snprintf(name, sizeof name, "%s/loss", set.optimizer), dump_steps(name, losses + begins, begins, left);
+    snprintf(name, sizeof name, "%s/norm", set.optimizer), dump_steps(name, norms + begins, begins, left);
 }

@@ -6,6 +6,7 @@
  */
 #include "ref/golden/replay.h"
 #include "ref/model/kinds.h"
+#include "ref/model/params.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/distance.h"
@@ -331,12 +332,24 @@ static void replay_update(struct replay *replay, const struct optimizer *optimiz
     transformer_zero_gradients(&replay->model);
 }
 
-/* Weights and states; `step`: "" after the last one, else "/K" after step K. */
+/* The corrections of routers.  Files of other programs do not have them. */
+static void keep_biases(struct replay *replay, const char *folder)
+{
+    char name[RECORD_NAME];
+    for (int64_t l = 0; l < replay->model.config.L && golden_is_own(replay->golden); l++) {
+        const struct param_spec s = model_router_bias(&replay->model.config, l);
+        snprintf(name, sizeof name, "%.31s/%s", folder, s.name);
+        if (s.ndim > 0) keep_numbers(replay, name, replay->model.router_bias + l * s.dim[0], s.dim[0]);
+    }
+}
+
+/* Weights, corrections of routers, and states; `step`: "" after the last one, else "/K" after step K. */
 static void keep_result(struct replay *replay, const struct optimizer *optimizer, const char *step)
 {
     char folder[FOLDER];
     snprintf(folder, sizeof folder, "%s%s/weight", optimizer->name, step);
     keep_parameters(replay, folder, replay->model.w, 1, 1);
+    keep_biases(replay, folder);
     for (int s = 0; s < optimizer->states; s++) {
         snprintf(folder, sizeof folder, "%s%s/%s", optimizer->name, step, optimizer->state_name[s]);
         keep_parameters(replay, folder, replay->state + s, OPTIMIZER_MAX_STATES, 1);

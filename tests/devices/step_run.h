@@ -116,7 +116,7 @@ static void check_steps(struct run *r, const char *optimizer, const struct hyper
     snprintf(name, sizeof name, "%s/lr", optimizer);
     if (golden_read(g, name, F64, g->steps, lr, &err) != OK) fail_msg("%s", err.text);
     const struct single_steps steps = { optimizer, hyper ? *hyper : golden_hyperparameters(g, optimizer), g->steps, lr,
-                                        r->format };
+                                        r->format, 0 };
     r->checked = r->wrong = r->lacking = r->unknown = 0, r->largest = 0;
     const struct rounding rounding = rounding_of(r->format, DTYPE_COUNT, 1);
     const struct single_source source = { .explainer = &mistakes_explainer, .fetch = fetch,

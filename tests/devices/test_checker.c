@@ -584,7 +584,7 @@ static void test_which_findings_fail(void **state)
     (void)state;
     static const bool fails[FINDING_COUNT] = {
         [DIFFERS] = true, [NOT_FINITE] = true, [MISSHAPED] = true, [INCOMPLETE] = true, [COPIES] = true,
-        [MISSING] = true
+        [MISSING] = true, [RESUMED] = true
     };
     for (enum finding f = 0; f < FINDING_COUNT; f++) assert_int_equal(finding_fails(f), fails[f]);
 }

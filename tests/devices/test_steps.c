@@ -258,7 +258,7 @@ static void other_optimizers_are_not_recomputed(void **state)
     open_run(&r, files[0], F64);
     const struct golden *g = &r.golden;
     const double lr[3] = { 1, 1, 1 };
-    const struct single_steps steps = { "galore", golden_hyperparameters(g, "sgd"), g->steps, lr, F64 };
+    const struct single_steps steps = { "galore", golden_hyperparameters(g, "sgd"), g->steps, lr, F64, 0 };
     struct error err;
     for (int i = 0; i < r.replay.records; i++) {
         char old[RECORD_NAME];

@@ -65,6 +65,7 @@ struct actual {
     const char *program;                /* what a dump says of itself; NULL: nothing */
     enum dtype dtype, sums;             /* the same; DTYPE_COUNT: nothing */
     int parts;                          /* the same; 0: nothing */
+    int64_t begins;                     /* the same: the step after which a resumed program begins; 0: the start */
     /* Called after each tensor that is compared, or recomputed, if somebody wants to know; else NULL. */
     void (*seen)(void *context, const char *name, int64_t elements);
     void *seen_context;

@@ -209,6 +209,19 @@ static enum error_code read_parts(struct actual *actual, const struct actual_fil
     return OK;
 }
 
+/* "begins" says after which step a program was resumed whose dump begins there. */
+static enum error_code read_begins(struct actual *actual, const struct actual_file *file, struct error *err)
+{
+    const char *text = safetensors_metadata(&file->st, "begins");
+    const int64_t n = text ? actual_dump_number(text, INT32_MAX) : 0;
+    if (text && n < 1)
+        return actual_dump_bad(file, err, "begins", "is not the number of a step after which the program was resumed");
+    if (file != actual->file && actual->begins != n)
+        return actual_dump_bad(file, err, "begins", "is not that of the files before it");
+    actual->begins = n;
+    return OK;
+}
+
 /* These keys hold for the whole dump.  The first file that names its program gives the name for messages. */
 static enum error_code read_common(struct actual *actual, const struct actual_file *file, struct error *err)
 {
@@ -219,21 +232,22 @@ static enum error_code read_common(struct actual *actual, const struct actual_fi
                                "must be \"1\", the version of the format that this program reads");
     enum error_code e = read_format(file, "dtype", &actual->dtype, err);
     if (!e) e = read_format(file, "sums", &actual->sums, err);
-    return e ? e : read_parts(actual, file, err);
+    if (!e) e = read_parts(actual, file, err);
+    return e ? e : read_begins(actual, file, err);
 }
 
 /* A key with a slip in it would be as if it were not there.  "format" is what the safetensors library writes. */
 static enum error_code check_keys(const struct actual_file *file, struct error *err)
 {
     static const char *const known[] = { "orrery_dump", "rank", "mesh", "coordinates", "dtype", "sums", "parts",
-                                         "program", "layout", "format" };
+                                         "begins", "program", "layout", "format" };
     for (int i = 0; i < file->st.metadata_count; i++) {
         bool found = false;
         for (size_t k = 0; k < sizeof known / sizeof *known; k++)
             found = found || strcmp(file->st.metadata[i].key, known[k]) == 0;
         if (!found)
             return fail(err, ERR_FORMAT, "%s: metadata \"%.60s\" is none of orrery_dump, rank, mesh, coordinates, "
-                        "dtype, sums, parts, program, layout, format", printable_path(file->st.path).text,
+                        "dtype, sums, parts, begins, program, layout, format", printable_path(file->st.path).text,
                         printable(file->st.metadata[i].key).text);
     }
     return OK;

@@ -320,11 +320,28 @@ static void take_groups(struct assembling *assembling, int *rank)
                 take_group(assembling, &assembling->pieces.all[i], rank);
 }
 
+/* How many numbers at the front of "adamw/loss" or "adamw/norm" are of steps before the dump begins. */
+static int64_t assembly_before(const struct actual *actual, const char *name)
+{
+    const char *const slash = strchr(name, '/');
+    const bool of_steps = slash && (strcmp(slash, "/loss") == 0 || strcmp(slash, "/norm") == 0);
+    return of_steps ? actual->begins : 0;
+}
+
+/* Numbers of steps before the dump begins are no holes: they are 0. */
+static void assembly_fill_before(struct assembling *assembling)
+{
+    const int64_t before = assembly_before(assembling->actual, assembling->name);
+    for (int64_t i = 0; i < assembly_elements(assembling) && assembling->span.first + i < before; i++)
+        if (assembling->last[i] == 0) assembling->last[i] = 1, assembling->whole[i] = 0;
+}
+
 /* Count the elements of these rows that no rank has; the first of all rows is kept. */
 static void count_holes(struct assembling *assembling)
 {
     struct assembly *out = assembling->out;
     int64_t missing = 0, hole = 0;
+    assembly_fill_before(assembling);
     for (int64_t i = 0; i < assembly_elements(assembling); i++) missing += assembling->last[i] == 0;
     while (missing > 0 && assembling->last[hole] != 0) hole++;
     if (missing > 0 && out->missing == 0) out->hole = assembling->span.first + hole;

@@ -35,11 +35,14 @@ static const struct step_norms *norms_of(struct suspect *suspect, int64_t k)
     return suspect_norms(suspect->s, kind_of(suspect, k).text);
 }
 
-/* y[k] = guess g of each step.  @return whether all steps have such a guess. */
+/* y[k] = guess g of each step.  @return whether all steps have such a guess.  Steps before the dump begins have
+ * neither a number nor a bound. */
 static bool guess_of(struct suspect *suspect, int g, double *y)
 {
     bool has = true;
     for (int64_t k = 0; k < suspect->count && has; k++) {
+        y[k] = 0;
+        if (suspect->have[k] == 0 && suspect->bound[k] == 0) continue;
         const struct step_norms *norms = norms_of(suspect, k);
         has = norms && g < norms->guesses && !isnan(norms->guess[g].norm);
         if (has) y[k] = norms->guess[g].norm;

@@ -548,6 +548,7 @@ static void try_summand_itself(struct suspect *suspect, const struct single_term
 {
     try_operation(suspect, term, y);
     suspect_masks(suspect, term, y);
+    suspect_batches(suspect, term, y);
 }
 
 /* No operation of the graph makes the norm of all gradients. */

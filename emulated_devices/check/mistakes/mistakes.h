@@ -141,6 +141,9 @@ void suspect_inputs(struct suspect *, const struct single_term *, double *y);
 /* Try another mask of dropout in a summand of the result.  y: [count] to work in. */
 void suspect_masks(struct suspect *, const struct single_term *, double *y);
 
+/* Try the tokens and labels of another step in a summand that reads some.  y: [count] to work in. */
+void suspect_batches(struct suspect *, const struct single_term *, double *y);
+
 /* A power of two that is no sum over a few ranks, but may be a loss scale. */
 enum { SUSPECT_LEAST_SCALE = 16 };
 

@@ -50,15 +50,17 @@ static const char *words(const double *have, const double *old, const double *ri
 
 /* ---- another pass ------------------------------------------------------------------------------------------------ */
 
-/* A pass may have the weights or the batch of the step before in place of its own.  In another hypothesis each copy
+/* A pass may have the weights or the batch of the step before in place of its own.  A resumed program may begin its
+ * data again.  In another hypothesis each copy
  * of the model has the tokens of the copy `turn` further.  If labels turn, too, the masks of dropout change places:
  * then `turn` is the other way.  The number in the words is that of the step before, or of the step where copies take
  * turns. */
-struct other { const char *words; bool weights, batch; int turn; bool labels; };
+struct other { const char *words; bool weights, batch; int turn; bool labels, again; };
 
 static const struct other others[] = {
     { "stale weights: it is what the weights that step %d began with give", .weights = true },
     { "stale: it is what the batch of step %d gives", .batch = true },
+    { "it is what the batch of step %d gives: the data have started again", .again = true },
     { "copies take turns: in step %d each of them has the inputs of the next", .turn = 1 },
     { "copies take turns: in step %d each of them has the inputs of the one before", .turn = -1 },
     { "copies take turns: in step %d each of them has the masks of the next", .turn = -1, .labels = true },
@@ -101,7 +103,10 @@ static enum error_code biases_after(const struct stale *stale, struct transforme
     const struct golden *g = stale->golden;
     const int64_t n = g->B * g->S;
     const bool moves = model->config.mlp == MLP_MIXTURE && model->config.mixture.router.biased;
+    bool there;
     enum error_code e = golden_read_biases(g, model->router_bias, err);
+    if (!e && moves) e = own_biases_read(g, stale->actual, stale->optimizer, steps, model->router_bias, &there, err);
+    if (e || !moves || there) return e;
     for (int k = 0; k < steps && moves && !e; k++) {
         const struct stale_batch own = { g->ids + k * n, g->labels + k * n, golden_positions(g, k, 0) };
         e = weights_before(stale, model, k + 1, err);
@@ -131,7 +136,8 @@ static enum error_code stale_run(const struct stale *stale, struct transformer *
     const int64_t n = g->B * g->S;
     int32_t *tokens = malloc(3 * (size_t)n * sizeof *tokens + 1);
     if (tokens == NULL) return fail(err, ERR_MEMORY, "no memory for a batch");
-    stale_fill(g, other, stale->copies, other->batch ? step - 1 : step, tokens);
+    const int begins = (int)stale->actual->begins;
+    stale_fill(g, other, stale->copies, other->batch ? step - 1 : other->again ? step - begins : step, tokens);
     const struct stale_batch batch = { tokens, tokens + n, g->positions ? tokens + 2 * n : NULL };
     enum error_code e = biases_after(stale, model, step, err);
     if (!e) e = weights_before(stale, model, other->weights ? step : step + 1, err);
@@ -158,8 +164,10 @@ static bool stale_gradient(const struct stale *stale, const struct other *other,
 }
 
 /* Whether the hypothesis cannot apply: too few copies or sequences, or no dropout whose masks could turn. */
-static bool stale_cannot(const struct golden *golden, const struct other *other, int copies)
+static bool stale_cannot(const struct golden *golden, const struct other *other, int copies, int64_t begins)
 {
+    /* After one step the data of step 1 are those of the step before. */
+    if (other->again) return begins < 2;
     const struct model_config *c = &golden->config;
     const bool drops = c->dropout_embedding > 0 || c->dropout_residual > 0 || c->dropout_attention > 0;
     return other->turn && (copies < ((other->turn > 0) == other->labels ? 3 : 2) || copies > golden->B
@@ -184,7 +192,7 @@ static const struct other *other_pass(const struct stale *stale, const char *par
                                       double bound)
 {
     for (size_t k = 0; k < sizeof others / sizeof *others && step < stale->golden->steps; k++)
-        if (!stale_cannot(stale->golden, &others[k], stale->copies)
+        if (!stale_cannot(stale->golden, &others[k], stale->copies, stale->actual->begins)
             && stale_gradient(stale, &others[k], param, step, given + n)
             && is_near(given, given + n, given + 2 * n, n, bound))
             return &others[k];
@@ -207,12 +215,15 @@ const char *stale_describe(char *out, size_t size, const struct golden *golden, 
     snprintf(stale.optimizer, sizeof stale.optimizer, "%.*s", (int)strcspn(name, "/"), name);
     /* These are three tensors of n numbers: the program's, that of the step before, and the right one. */
     double *have = calloc(3 * (size_t)n + 1, sizeof *have);
-    if (have && is_there(actual, name, dim, have) && is_there(actual, old_name, dim, have + n) &&
+    const bool has_old = have && is_there(actual, old_name, dim, have + n);
+    /* A resumed program does not show the gradient of the step before it begins. */
+    if (have && (has_old || step == actual->begins) && is_there(actual, name, dim, have) &&
         stale_gradient(&stale, &(struct other){ 0 }, param, step, have + 2 * n)) {
-        const char *format = words(have, have + n, have + 2 * n, n, bound);
+        const char *format = !has_old ? NULL : words(have, have + n, have + 2 * n, n, bound);
         /* Running the model is slow, so passes are tried only if the old gradient explains nothing. */
         const struct other *o = format ? NULL : other_pass(&stale, param, step, have, n, bound);
-        if (format || o) snprintf(out, size, format ? format : o->words, o && o->turn ? step + 1 : step);
+        const int number = o && o->turn ? step + 1 : o && o->again ? step - (int)actual->begins + 1 : step;
+        if (format || o) snprintf(out, size, format ? format : o->words, number);
     }
     free(have);
     return out;

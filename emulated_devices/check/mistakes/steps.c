@@ -45,9 +45,13 @@ enum {
     RATE_FIRST,
     AMSGRAD,
     TWICE,
-    TWICE_COUNTED
+    TWICE_COUNTED,
+    COUNT_AGAIN,
+    RATE_AGAIN,
+    BOTH_AGAIN
 };
 
+#define AGAIN "the count of steps has started again"
 #define NOT_STEPPED "stale: it is not stepped"
 #define STEPPED_TWICE "it is stepped twice, as a tied matrix by both of its layers"
 #define NESTEROVS "the step is Nesterov's: it looks ahead by the gradient"
@@ -81,6 +85,10 @@ static const struct { const char *words; int which; } of_weights[] = {
     { "the second moment is the largest of all steps so far: AMSGrad's", AMSGRAD },
     { STEPPED_TWICE, TWICE },
     { STEPPED_TWICE ", and each counts as a step", TWICE_COUNTED },
+    { "the moments are corrected as if the resumed steps were the first: " AGAIN, COUNT_AGAIN },
+    { "the learning rate is as if the resumed steps were the first: " AGAIN, RATE_AGAIN },
+    { "the moments are corrected, and the learning rate is, as if the resumed steps were the first: " AGAIN,
+      BOTH_AGAIN },
 };
 
 /* The weight loses this part of itself by decay, with the mistake. */
@@ -99,12 +107,28 @@ static double decay_of(const struct read *read, int which)
 /* With the mistake the step has the rate of another step.  0: there is no such step, or its rate is the same. */
 static double other_rate(const struct read *read, int which)
 {
-    const int64_t k = read->t->k, other = which == RATE_BEFORE ? k - 1 : which == RATE_NEXT ? k + 1 : 0;
+    const int64_t k = read->t->k, other = which == RATE_BEFORE ? k - 1 : which == RATE_NEXT ? k + 1
+        : which == RATE_FIRST ? 0 : k - read->t->o->begins;
     if (other < 0 || other >= read->t->o->steps || (which == RATE_FIRST && k < 2)) return 0;
     return read->t->o->lr[other] == read->lr ? 0 : read->t->o->lr[other];
 }
 
-static bool is_rate(int which) { return which == RATE_BEFORE || which == RATE_NEXT || which == RATE_FIRST; }
+static bool is_rate(int which)
+{
+    return which == RATE_BEFORE || which == RATE_NEXT || which == RATE_FIRST || which == RATE_AGAIN
+           || which == BOTH_AGAIN;
+}
+
+/* Whether a resumed program counts its steps from 1 again. */
+static bool is_again(int which) { return which == COUNT_AGAIN || which == RATE_AGAIN || which == BOTH_AGAIN; }
+
+/* Whether a count that starts again with the resume gives the same number: that is said, and not this. */
+static bool is_said_by_again(const struct read *read, int which)
+{
+    const int64_t begins = read->t->o->begins;
+    return (begins == 1 && (which == RATE_BEFORE || which == LATE))
+           || (begins > 0 && begins == read->t->k && which == RATE_FIRST);
+}
 
 /* Whether the program's first moment is nearer to that of two steps with this gradient than to that of one. */
 static bool is_updated_twice(const struct read *read)
@@ -124,6 +148,10 @@ static bool is_updated_twice(const struct read *read)
 /* Whether the step cannot have the mistake, or the mistake changes nothing. */
 static bool steps_cannot(const struct read *read, int which)
 {
+    if (is_again(which) && read->t->o->begins == 0) return true;
+    /* Without moments that are corrected only the rate counts steps. */
+    if ((which == COUNT_AGAIN || which == BOTH_AGAIN) && read->second == NULL) return true;
+    if (is_said_by_again(read, which)) return true;
     if (is_rate(which)) return other_rate(read, which) == 0;
     /* In the first step a correction a step behind would divide by 0, and the largest mean of squares is the only. */
     if (which == LATE) return read->t->k == 0;
@@ -137,7 +165,8 @@ static void correct(const struct read *read, int which, double c[2])
 {
     const struct hyperparameters *h = &read->t->o->hyper;
     const double k = (double)(which == TWICE_COUNTED ? 2 * read->t->k + 1 : read->t->k),
-                 n = k + 1 + (which == EARLY) - (which == LATE);
+                 again = which == COUNT_AGAIN || which == BOTH_AGAIN ? (double)read->t->o->begins : 0,
+                 n = k + 1 + (which == EARLY) - (which == LATE) - again;
     c[0] = which == NO_CORRECTION || which == FIRST_PLAIN ? 1 : 1 - pow(h->beta1, n);
     c[1] = which == NO_CORRECTION || which == SECOND_PLAIN ? 1 : 1 - pow(h->beta2, n);
 }
@@ -520,7 +549,7 @@ static const double *largest_second(const struct stepping *stepping)
 {
     if (stepping->k == 0 || stepping->is->states < 2) return NULL;
     const struct tensor most = single_new(stepping->s, stepping->rows, stepping->cols);
-    for (int64_t k = 0; k <= stepping->k; k++) {
+    for (int64_t k = stepping->o->begins > 0 ? stepping->o->begins - 1 : 0; k <= stepping->k; k++) {
         const double *v = state(stepping, k, 1);
         if (v == NULL || stepping->s->failed) return NULL;
         for (int64_t i = 0; i < tensor_count(most); i++) numbers(most)[i] = fmax(numbers(most)[i], v[i]);

@@ -22,14 +22,43 @@ enum error_code own_tensor_read(const struct actual *actual, const char *name, c
     return e == ERR_CHECK ? OK : e;             /* pieces do not fit: the comparison reports it */
 }
 
+const char *own_name(const struct golden *golden, const char *optimizer, int64_t step, const char *param, char out[160])
+{
+    if (step == 0) snprintf(out, 160, "start/%.*s", PARAM_NAME, param);
+    else if (step == golden->steps) snprintf(out, 160, "%.31s/weight/%.*s", optimizer, PARAM_NAME, param);
+    else snprintf(out, 160, "%.31s/%d/weight/%.*s", optimizer, (int)step, PARAM_NAME, param);
+    return out;
+}
+
+enum error_code own_biases_read(const struct golden *golden, const struct actual *actual, const char *optimizer,
+                                int64_t step, double *bias, bool *there, struct error *err)
+{
+    const int64_t columns = mixture_columns(&golden->config.mixture);
+    enum error_code e = OK;
+    double *own = malloc((size_t)columns * sizeof *own + 1);
+    *there = own != NULL;
+    if (own == NULL) return fail(err, ERR_MEMORY, "no memory for the corrections of routers");
+    for (int64_t l = 0; l < golden->config.L && !e; l++) {
+        const struct param_spec s = model_router_bias(&golden->config, l);
+        char name[160];
+        bool one = false;
+        if (s.ndim == 0) continue;
+        e = own_tensor_read(actual, own_name(golden, optimizer, step, s.name, name), (int64_t[]){ columns, 1 }, own,
+                            &one, err);
+        if (!e && one) memcpy(bias + l * columns, own, (size_t)columns * sizeof *own);
+        *there = *there && one;
+    }
+    free(own);
+    return e;
+}
+
 /* Read one weight.  Before the first step the golden file has what ACTUAL has not. */
 static enum error_code own_weight_read(const struct golden *golden, const struct actual *actual, const char *optimizer,
                                        int64_t step, const struct param_spec *spec, struct tensor out, bool *there,
                                        struct error *err)
 {
     char name[160];
-    if (step == 0) snprintf(name, sizeof name, "start/%.*s", PARAM_NAME, spec->name);
-    else snprintf(name, sizeof name, "%.31s/%lld/weight/%.*s", optimizer, (long long)step, PARAM_NAME, spec->name);
+    own_name(golden, optimizer, step, spec->name, name);
     const int64_t dim[2] = { spec->dim[0], spec->ndim > 1 ? spec->dim[1] : 1 };
     const enum error_code e = own_tensor_read(actual, name, dim, out.data, there, err);
     if (e || *there || step > 0) return e;

@@ -48,6 +48,18 @@ enum error_code own_weights_read(struct own_weights *, const struct golden *, co
 void own_weights_free(struct own_weights *);
 
 /**
+ * Read the corrections of routers that ACTUAL had before a step.
+ * @param[in,out] bias  [L, columns of a router]; those that ACTUAL does not have stay.
+ * @param[out] there    whether ACTUAL has all.
+ * @return as own_tensor_read.
+ */
+enum error_code own_biases_read(const struct golden *, const struct actual *, const char *optimizer, int64_t step,
+                                double *bias, bool *there, struct error *);
+
+/** The name of a weight, or a router's correction, after so many steps: "adamw/2/weight/NAME".  @return out. */
+const char *own_name(const struct golden *, const char *optimizer, int64_t step, const char *param, char out[160]);
+
+/**
  * Read one tensor of ACTUAL whole.
  * @param dim         its rows and columns.
  * @param[out] there  whether ACTUAL has all its elements, and they fit; only then are `values` all set.

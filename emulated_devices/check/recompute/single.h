@@ -122,6 +122,8 @@ struct single_source {
     /* Copies of the model, of each of which fetch also gives "copy/K/grad/NAME", its part of the first step's gradient,
      * and "copy/K/share", its part of the labels; 0: of none. */
     int copies;
+    /* The batch is that of this step, from 0, of so many, which lie behind each other; 0 steps: nobody knows others. */
+    int64_t step, steps;
     struct single_mesh mesh;
     const struct single_params *params; /* of the model; NULL: they are looked up again for each result */
     struct single_notes **notes;        /* the explainer's notes live on here for further checks of the same tensors;

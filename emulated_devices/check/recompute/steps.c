@@ -333,8 +333,9 @@ static void check_norms(struct single *single, const struct single_steps *steps)
     snprintf(name, sizeof name, "%s/norm", steps->optimizer);
     if (!single_begin(single, single_name("", name), "the norm of all gradients", 1, steps->steps)) return;
     struct single_value v = single_value_new(single, 1, steps->steps);
+    for (int64_t k = 0; k < steps->begins && k < steps->steps; k++) single_put(v, k, (struct element){ 0, 0 }, 0);
     /* Each step has a norm of its own. */
-    for (int64_t k = 0; k < steps->steps && single_going(single); k++) {
+    for (int64_t k = steps->begins; k < steps->steps && single_going(single); k++) {
         const struct squares all = squares_of(single, steps, k);
         const double norm = sqrt(all.sum), off = norm > 0 ? all.off * single->rounding.sum / norm / 2 : all.off;
         single_put(v, k, (struct element){ norm, norm * (rounding_of_sum(single->rounding.sum, all.terms) / 2 +

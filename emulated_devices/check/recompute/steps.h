@@ -21,6 +21,7 @@ struct single_steps {
     int64_t steps;
     const double *lr;                   /* [steps] */
     enum dtype format;                  /* of the computation */
+    int64_t begins;                     /* steps before the dump begins; their norms are 0 */
 };
 
 /** Recompute the norms of all steps that the program has.  @return as single_check. */

@@ -60,7 +60,7 @@ enum judgement judgement_of(const struct checked *checked, const struct single_r
 {
     const bool recomputed = by_itself && by_itself->verdict <= SINGLE_WRONG;
     if (finding_fails(checked->finding) || (recomputed && by_itself->verdict == SINGLE_WRONG)) return JUDGED_WRONG;
-    if (checked->finding == LEFT_OUT) return NOT_JUDGED;
+    if (checked->finding == LEFT_OUT || checked->finding == GIVEN) return NOT_JUDGED;
     if (recomputed) return JUDGED_RIGHT;
     if (checked->finding != HOLDS) return CANNOT_BE_JUDGED;
     return checked->bound > LOOSE_BOUND ? JUDGED_LOOSELY : JUDGED_RIGHT;

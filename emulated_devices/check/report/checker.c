@@ -436,7 +436,8 @@ enum error_code check_files_begin(const struct golden *golden, const struct actu
                                   struct check_result *result, struct error *err)
 {
     *result = (struct check_result){ .first = -1, .worst = -1 };
-    enum error_code e = golden_measure(golden, format, 1, 1, &result->list, err);
+    enum error_code e = checker_check_begins(golden, actual, err);
+    if (!e) e = golden_measure(golden, format, 1, 1, &result->list, err);
     if (e) return e;
     e = put_states_first(&result->list, err);
     result->all = e ? NULL : calloc((size_t)result->list.count + (size_t)golden->file.count + 1, sizeof *result->all);
@@ -454,7 +455,7 @@ enum error_code check_files_some(const struct golden *golden, const struct actua
     enum error_code e = OK;
     for (int i = 0; i < result->list.count && !e; i++) {
         const struct golden_tensor *const t = &result->list.all[i];
-        if (wanted && !wanted->is(wanted->context, t->name)) continue;
+        if (checker_is_before(golden, actual, t->name) || (wanted && !wanted->is(wanted->context, t->name))) continue;
         result->all[result->count] = (struct checked){ .name = t->name, .bound = t->bound };
         e = check_tensor(golden, actual, tensor_none, &result->all[result->count++], format, err);
     }

@@ -14,7 +14,9 @@
     X(OPEN,      "cannot be judged as a whole: rounding explains anything there", false) \
     X(ELSEWHERE, "cannot be judged as a whole: rounding has sent a token to another expert", false) \
     X(LEFT_OUT,  "left out, as is all of its kind",                     false)  \
+    X(GIVEN,     "begun with, taken as given: not held to the golden file", false) \
     X(ALONE,     "of later passes, judged by what their own inputs give", false) \
+    X(RESUMED,   "is not what the program must go on with",             true)   \
     X(DIFFERS,   "differs",                                             true)   \
     X(NOT_FINITE, "has NaN or infinity",                                true)   \
     X(MISSHAPED, "does not fit",                                        true)   \
@@ -123,6 +125,13 @@ int checker_count(const struct golden *, const struct actual *, const struct gol
 /** Add ACTUAL's activations of later passes and their gradients, as ALONE, or as MISSHAPED or INCOMPLETE.
  *  @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY. */
 enum error_code checker_list_later(const struct golden *, const struct actual *, struct check_result *, struct error *);
+
+/** Whether a name is of a step that the dump begins after: "adamw/1/weight/NAME" if it begins after step 2. */
+bool checker_is_before(const struct golden *, const struct actual *, const char *name);
+
+/** Check that the golden file has the step that the dump begins after, and one behind it, and that ACTUAL has nothing
+ *  of steps before.  @return OK, also if the dump begins at the start; ERR_FORMAT. */
+enum error_code checker_check_begins(const struct golden *, const struct actual *, struct error *);
 
 /** List ACTUAL's tensors that are not golden.  @return OK; ERR_FORMAT: one is of a step that the file does not have. */
 enum error_code checker_list_extras(const struct golden *, const struct actual *, struct check_result *,

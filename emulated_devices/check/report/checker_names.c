@@ -66,6 +66,43 @@ static long long step_of_name(const struct golden *golden, const char *name, con
     return 0;
 }
 
+bool checker_is_before(const struct golden *golden, const struct actual *actual, const char *name)
+{
+    const char *rest, *slash = strchr(name, '/');
+    if (actual->begins == 0) return false;
+    const long long step = step_of_name(golden, name, &rest);
+    /* The weights of a step are after it, all else is of its pass. */
+    if (*rest == '/') {
+        const bool of_pass = strncmp(rest, "/grad/", 6) == 0 || strncmp(rest, "/act/", 5) == 0 || strchr(rest + 1, '/')
+                             == NULL;
+        return step < actual->begins + of_pass;
+    }
+    /* Weights after the last step have no number; everything else without one is of the first pass, or its start. */
+    if (strncmp(name, "start/", 6) == 0) return true;
+    return !golden_is_input(name) && (slash == NULL || strncmp(name, "act/", 4) == 0 || strncmp(name, "grad/", 5) == 0
+                                      || strncmp(name, "micro/", 6) == 0);
+}
+
+enum error_code checker_check_begins(const struct golden *golden, const struct actual *actual, struct error *err)
+{
+    const long long begins = (long long)actual->begins, steps = (long long)golden->steps;
+    if (begins == 0) return OK;
+    if (begins >= steps)
+        return fail(err, ERR_FORMAT, "ACTUAL begins after step %lld; the golden file has %lld step%s: make one with "
+                    "--steps %lld or more", begins, steps, steps == 1 ? "" : "s", begins + 1);
+    if (!golden->every_step)
+        return fail(err, ERR_FORMAT, "ACTUAL begins after step %lld; the golden file has not what is there after each "
+                    "step: `orrery golden make` with --keep all makes one that has", begins);
+    for (int f = 0; f < actual->files; f++)
+        for (int i = 0; i < actual->file[f].st.count; i++) {
+            const char *name = actual->file[f].st.entry[i].name;
+            if (checker_is_before(golden, actual, name))
+                return fail(err, ERR_FORMAT, "%s: \"%s\" is of a step that is done: ACTUAL begins after step %lld",
+                            printable_path(actual->file[f].st.path).text, printable(name).text, begins);
+        }
+    return OK;
+}
+
 /* The golden name of the first pass's tensor that "adamw/2/act/h.0.ln_1" is in the second; NULL: the name is none of a
  * later pass.  "adamw/2/grad/wte.weight" is golden itself. */
 static const char *first_of_later(const struct golden *golden, const char *name)

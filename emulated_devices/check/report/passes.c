@@ -3,6 +3,7 @@
  * of the result. */
 #include "emulated_devices/check/report/passes.h"
 #include "emulated_devices/check/report/checked_kinds.h"
+#include "emulated_devices/check/report/biases.h"
 #include "emulated_devices/check/report/choices.h"
 #include "ref/numeric/distance.h"
 #include "ref/model/kinds.h"
@@ -21,6 +22,7 @@ struct later {
     struct check_result *result;
     char optimizer[32];
     double *bias;                       /* [biases] corrections of routers before the step */
+    bool begins_known;                  /* those of the first pass are known */
     size_t biases;
     int losses;                         /* in `result`: the losses of all steps; -1: they are not judged again */
     double *loss;                       /* [steps] ACTUAL's; of the steps that were run, ours */
@@ -188,10 +190,9 @@ static enum error_code passes_judge_pass(struct later *later, int64_t step, stru
     if (!e) e = passes_measure(later, pass, err);
     if (!e) e = passes_compare(later, step, pass, err);
     if (e || later->biases == 0) return e;
-    /* The next step begins with corrections that follow from this step's choices. */
-    transformer_move_biases(&pass->plain.model);
-    memcpy(later->bias, pass->plain.model.router_bias, later->biases * sizeof *later->bias);
-    return OK;
+    /* The next step begins with corrections that follow from this step's choices, or with the program's own. */
+    return biases_judge(later->golden, later->actual, later->optimizer, step, pass, later->format, later->result,
+                        later->bias, err);
 }
 
 /* A step is run if one of its results is in doubt, or if routers' corrections of later steps follow from it. */
@@ -207,7 +208,7 @@ static enum error_code passes_judge_step(struct later *later, int64_t step, stru
     const bool needed = !e && (pass.count > 0 || moves);
     if (needed) e = own_weights_read(&own, later->golden, later->actual, later->optimizer, step, err);
     pass.begins.weights = own.all;
-    if (needed && !e && own.complete) e = passes_judge_pass(later, step, &pass, err);
+    if (needed && !e && own.complete && later->begins_known) e = passes_judge_pass(later, step, &pass, err);
     else if (needed && !e) later->loss_bound = INFINITY;
     own_pass_close(&pass);
     own_weights_free(&own);
@@ -253,11 +254,17 @@ static enum error_code passes_first_loss(struct later *later, struct error *err)
 
 static enum error_code passes_judge_steps(struct later *later, struct error *err)
 {
+    const int64_t begins = later->actual->begins;
     enum error_code e = golden_read_biases(later->golden, later->bias, err);
+    later->begins_known = true;
+    if (!e && begins > 0 && later->golden->config.mixture.router.bias_speed != 0)
+        e = own_biases_read(later->golden, later->actual, later->optimizer, begins, later->bias, &later->begins_known,
+                            err);
     if (!e) e = passes_find_losses(later, err);
-    if (!e) e = passes_judge_step(later, 0, err);
-    if (!e) e = passes_first_loss(later, err);
-    for (int64_t step = 1; step < later->golden->steps && !e; step++) e = passes_judge_step(later, step, err);
+    if (!e && begins == 0) e = passes_judge_step(later, 0, err);
+    if (!e && begins == 0) e = passes_first_loss(later, err);
+    for (int64_t step = begins > 0 ? begins : 1; step < later->golden->steps && !e; step++)
+        e = passes_judge_step(later, step, err);
     return e ? e : passes_compare_losses(later, err);
 }
 

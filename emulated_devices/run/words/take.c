@@ -85,6 +85,7 @@ static enum error_code take_resumed(struct train_options *options, const struct 
             err, ERR_FORMAT,
             "--resume %s: not a checkpoint of orrery train --save, without %s; --model DIR takes its weights alone",
             printable_path(options->resume).text, CHECKPOINT_LIST);
+    if (options->golden) return OK;             /* the file says everything else */
     e = fail_about(err, train_take_saved(&options->saved, table, train_words->argc, train_words->argv,
                                          err), "--resume");
     const bool given = options_given(train_words->argc, train_words->argv, "--steps");
@@ -319,13 +320,12 @@ static enum error_code take_output(const struct train_options *options, const st
 static enum error_code take_check(struct train_options *options, const struct train_words *words, struct error *err)
 {
     const struct model_flags *const m = &words->changed;
-    options->golden = options->check && strcmp(options->check, "ref") != 0;
     if (options->golden && strpbrk(options->check, "./") == NULL)           /* a word, not a file */
         return fail(err, ERR_USAGE, "--check %s: must be ref or a golden file, NAME.safetensors; did you mean ref?",
                     printable(options->check).text);
     if (options->golden &&
-        (words->model || options->resume || options->data || options->tokenizer || words->vocabulary || options->save
-         || options->trace || words->batch || words->seq || words->lr >= 0 ||
+        (words->model || options->data || options->tokenizer || words->vocabulary || options->trace || words->batch ||
+         words->seq || words->lr >= 0 ||
          words->dropout >= 0 || words->untied || m->router || m->z_loss >= 0 || m->zero || m->top_p > 0 || m->streams ||
          m->prefix || words->as || words->balance_over))
         return fail(err, ERR_USAGE,
@@ -340,6 +340,10 @@ static enum error_code take_check(struct train_options *options, const struct tr
                     printable(options->eval_data).text);
     if (options->dump && !options->golden)
         return fail(err, ERR_USAGE, "--dump %s: is of a golden file's run; --check must name the file",
+                    printable_path(options->dump).text);
+    const char *const slash = options->dump ? strrchr(options->dump, '/') : NULL;
+    if (options->dump && options->resume && (slash == NULL || slash[1] != '\0'))
+        return fail(err, ERR_USAGE, "--dump %s: of a resumed run is a folder, whose name ends with /",
                     printable_path(options->dump).text);
     if (options->dump_passes && !options->dump)
         return fail(err, ERR_USAGE, "--dump-passes: says what --dump FILE|DIR/ writes, which is not given");
@@ -479,6 +483,7 @@ static enum error_code take_cluster(struct train_options *options, const struct 
 enum error_code train_take(struct train_options *options, struct train_words *words, const struct option *table,
                            struct error *err)
 {
+    options->golden = options->check && strcmp(options->check, "ref") != 0;
     enum error_code e = take_backend(options, words, err);
     if (!e) e = take_output(options, words, err);
     if (!e) e = take_earlier(options, table, words, err);

@@ -135,6 +135,14 @@ enum error_code train_dump_weights(struct train_dump *dump, struct trainer *trai
     if (step > 0) snprintf(at, sizeof at, "/%lld", (long long)step);
     snprintf(name, sizeof name, "%s%s/weight", o->name, at);
     enum error_code e = dump_parameters(dump, trainer, name, KIND_WEIGHT, 1, err);
+    for (int64_t l = 0; l < trainer->plan.model.L && !e; l++) {
+        const struct param_spec s = model_router_bias(&trainer->plan.model, l);
+        char bias[RECORD_NAME];
+        snprintf(bias, sizeof bias, "%.31s/%s", name, s.name);
+        if (s.ndim > 0)
+            e = comm_agree(trainer->comm, dump_numbers(dump, trainer->comm->rank == 0, bias,
+                                                       trainer->routers.bias + l * s.dim[0], s.dim[0], err), err);
+    }
     for (int k = 0; k < o->states && !e; k++) {
         snprintf(name, sizeof name, "%s%s/%s", o->name, at, o->state_name[k]);
         e = dump_parameters(dump, trainer, name, KIND_STATE + (enum tensor_kind)k, 1, err);

@@ -209,6 +209,21 @@ enum error_code dump_ranks_gradients(struct dump_ranks *ranks, const struct trai
     return add_parameters(ranks, trainer, kind, KIND_GRADIENT, 1 / result->loss_scale, err);
 }
 
+/* The corrections of routers, of which each device has all. */
+static enum error_code add_biases(struct dump_ranks *ranks, const struct trainer *trainer, const char *folder,
+                                  struct error *err)
+{
+    char name[RECORD_NAME];
+    enum error_code e = OK;
+    for (int64_t l = 0; l < trainer->plan.model.L && !e; l++) {
+        const struct param_spec s = model_router_bias(&trainer->plan.model, l);
+        snprintf(name, sizeof name, "%.31s/%s", folder, s.name);
+        if (s.ndim > 0)
+            e = dump_ranks_add(ranks, name, tensor_1d(trainer->routers.bias + l * s.dim[0], F64, s.dim[0]), err);
+    }
+    return e;
+}
+
 enum error_code dump_ranks_weights(struct dump_ranks *ranks, const struct trainer *trainer, int64_t step,
                                    struct error *err)
 {
@@ -217,6 +232,7 @@ enum error_code dump_ranks_weights(struct dump_ranks *ranks, const struct traine
     if (step > 0) snprintf(at, sizeof at, "/%lld", (long long)step);
     snprintf(name, sizeof name, "%s%s/weight", o->name, at);
     enum error_code e = add_parameters(ranks, trainer, name, KIND_WEIGHT, 1, err);
+    if (!e) e = add_biases(ranks, trainer, name, err);
     for (int k = 0; k < o->states && !e; k++) {
         snprintf(name, sizeof name, "%s%s/%s", o->name, at, o->state_name[k]);
         e = add_parameters(ranks, trainer, name, KIND_STATE + (enum tensor_kind)k, 1, err);
@@ -238,15 +254,27 @@ enum error_code dump_ranks_numbers(struct dump_ranks *ranks, const struct step_r
     return OK;
 }
 
-static enum error_code add_numbers(struct dump_ranks *ranks, const struct optimizer *optimizer, struct error *err)
+/* Numbers of all steps.  Those of the steps before the dump begins are not there. */
+static enum error_code add_all_steps(struct dump_ranks *ranks, const struct optimizer *optimizer, const char *what,
+                                     double *numbers, struct error *err)
 {
     char name[64];
-    enum error_code e = dump_ranks_add(ranks, "loss", tensor_1d(ranks->loss, F64, 1), err);
-    if (!e) e = dump_ranks_add(ranks, "norm", tensor_1d(ranks->norm, F64, 1), err);
-    snprintf(name, sizeof name, "%s/loss", optimizer->name);
-    if (!e) e = dump_ranks_add(ranks, name, tensor_1d(ranks->loss, F64, ranks->steps), err);
-    snprintf(name, sizeof name, "%s/norm", optimizer->name);
-    return e ? e : dump_ranks_add(ranks, name, tensor_1d(ranks->norm, F64, ranks->steps), err);
+    snprintf(name, sizeof name, "%s/%s", optimizer->name, what);
+    if (ranks->begins > 0) {
+        cJSON *rows = cJSON_AddArrayToObject(cJSON_AddObjectToObject(ranks->layout, name), "rows");
+        cJSON_AddItemToArray(rows, cJSON_CreateDoubleArray((double[]){ (double)ranks->begins, (double)ranks->steps },
+                                                           2));
+    }
+    return dump_ranks_add(ranks, name, tensor_1d(numbers, F64, ranks->steps), err);
+}
+
+static enum error_code add_numbers(struct dump_ranks *ranks, const struct optimizer *optimizer, struct error *err)
+{
+    enum error_code e = OK;
+    if (ranks->begins == 0) e = dump_ranks_add(ranks, "loss", tensor_1d(ranks->loss, F64, 1), err);
+    if (!e && ranks->begins == 0) e = dump_ranks_add(ranks, "norm", tensor_1d(ranks->norm, F64, 1), err);
+    if (!e) e = add_all_steps(ranks, optimizer, "loss", ranks->loss, err);
+    return e ? e : add_all_steps(ranks, optimizer, "norm", ranks->norm, err);
 }
 
 /* ---- the folder -------------------------------------------------------------------------------------------------- */
@@ -269,9 +297,10 @@ static enum error_code make_folder(const char *folder, struct error *err)
 enum error_code dump_ranks_open(struct dump_ranks *ranks, const char *folder, struct trainer *trainer,
                                 struct error *err)
 {
-    *ranks = (struct dump_ranks){ .folder = folder, .layout = cJSON_CreateObject() };
+    *ranks = (struct dump_ranks){ .folder = folder, .layout = cJSON_CreateObject(), .begins = trainer->step };
     enum error_code e = ranks->layout ? OK : fail(err, ERR_MEMORY, "no memory for a dump");
     if (!e && trainer->comm->rank == 0) e = make_folder(folder, err);
+    if (!e && ranks->begins > 0) e = dump_ranks_weights(ranks, trainer, ranks->begins, err);
     return comm_agree(trainer->comm, e, err);
 }
 
@@ -289,15 +318,17 @@ static char *mesh_text(const struct mesh *mesh)
 static enum error_code write_file(const struct dump_ranks *ranks, struct trainer *trainer, const char *mesh,
                                   const char *layout, struct error *err)
 {
-    char rank[16], path[4096];
+    char rank[16], begins[24], path[4096];
     struct safetensors_writer w;
     snprintf(rank, sizeof rank, "%d", trainer->comm->rank);
+    snprintf(begins, sizeof begins, "%lld", (long long)ranks->begins);
     snprintf(path, sizeof path, "%.4000s/rank%d.safetensors", ranks->folder, trainer->comm->rank);
     const struct safetensors_pair about[] = {
         { "orrery_dump", "1" }, { "rank", rank }, { "mesh", mesh }, { "dtype", dtype_name(trainer->plan.dtype) },
-        { "program", "orrery train" }, { "layout", layout },
+        { "program", "orrery train" }, { "layout", layout }, { "begins", begins },
     };
-    enum error_code e = mesh && layout ? records_start(&w, ranks->all, ranks->count, about, 6, path, err)
+    const int pairs = ranks->begins > 0 ? 7 : 6;
+    enum error_code e = mesh && layout ? records_start(&w, ranks->all, ranks->count, about, pairs, path, err)
                                        : fail(err, ERR_MEMORY, "no memory to write %s", path);
     const bool started = !e;
     e = comm_agree(trainer->comm, e, err);

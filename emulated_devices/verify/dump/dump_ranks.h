@@ -16,10 +16,12 @@ struct dump_ranks {
     cJSON *layout;                      /* the metadata of that name */
     double *loss, *norm;                /* [steps] */
     int64_t steps;                      /* entries of loss and norm */
+    int64_t begins;                     /* steps before the dump begins */
 };
 
 /**
- * Begin a dump, and create its folder.
+ * Begin a dump after the steps that the trainer has done, and create its folder.  If there are some, the dump has the
+ * weights and states after them.
  * @return OK or, on every device, ERR_FILE, also if the folder has a dump already, or ERR_MEMORY.
  */
 enum error_code dump_ranks_open(struct dump_ranks *, const char *folder, struct trainer *, struct error *);

@@ -70,7 +70,8 @@ void output_options(struct option_list *to, struct train_options *options, struc
         { "--resume", "DIR|auto", OPTION_STRING, &options->resume,
           .help = "continue from a checkpoint, or from the newest of --save-every; auto: from that of --save, "
                   "or begin if there is none. Text, model, training and formats are those of the checkpoint; "
-                  "options that make another run are refused; the mesh may change" },
+                  "options that make another run are refused; the mesh may change. With --check FILE it is that "
+                  "file's run, and --optimizer and --dtype are given again" },
         { "--override", NULL, OPTION_SWITCH, &options->override,
           .help = "with --resume: continue although options make another run" },
         { "--sample", "TOKENS", OPTION_INT, &options->sample, .min = 0, .max = 1e6,
