@@ -97,8 +97,9 @@ enum error_code checker_fit(const struct golden *, const struct actual *, const 
 void check_result_count(struct check_result *);
 
 /** Leave out the tensors of each kind of which ACTUAL has none: they are not missing.  Rows that experts compute are a
- *  kind of their own, because programs that fuse experts do not have them. */
-void checker_forgive_left_out(const struct golden *, struct check_result *);
+ *  kind of their own, because programs that fuse experts do not have them.  What a dump says that its program
+ *  cannot show is left out one by one. */
+void checker_forgive_left_out(const struct golden *, const struct actual *, struct check_result *);
 
 /** Add ACTUAL's activations of later passes and their gradients, as ALONE, or as MISSHAPED or INCOMPLETE.
  *  @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY. */
