@@ -130,7 +130,7 @@ static enum error_code make_goldens(const struct check_speed *speed, const struc
 
 static bool is_dumped(const char *name) { return !golden_is_input(name) || strncmp(name, "start/", 6) == 0; }
 
-/* The middle number of a shard is off by the norm of the shard, and by 1 more: no bound of a tensor's norm is so wide. */
+/* The middle number of a shard is off by the norm of the shard, and by 1 more.  No bound is so wide. */
 static void spoil(float *numbers, int64_t count)
 {
     double squares = 0;

@@ -14,8 +14,8 @@ struct check_speed { const char *model, *wrong; int sequences, repeat, tokens, r
 struct check_speed_found { double seconds, processor, dump, golden, memory; };
 
 /** Make the files, and run `orrery check` as a process of its own, whose time and memory the system counts.
- *  @return OK; ERR_USAGE naming --model, --tokens, --repeat or --wrong; ERR_FILE, ERR_MEMORY; ERR_CHECK: the dump was not found right,
- *  or the wrong one was. */
+ *  @return OK; ERR_USAGE naming --model, --tokens, --repeat or --wrong; ERR_FILE, ERR_MEMORY; ERR_CHECK: the
+ *  dump was not found right, or the wrong one was. */
 enum error_code check_speed_measure(const struct check_speed *, struct check_speed_found *, struct error *);
 
 #endif

@@ -112,6 +112,18 @@ test_check() {
     for waited in $(seq 100); do [ -n "$(ls temporary)" ] || break; sleep 0.1; done
     expect_nothing temporary; unset TMPDIR              # also if it is killed
     run bench check --model tiny --tokens 64;           expect_status 2; expect_error '--tokens 64: tiny has 32 positions'
+    # A batch that repeats: the golden file is right, and memory does not follow it.  A wrong number is found.
+    local memory=() k
+    for k in 1 16; do
+        run bench check --model tiny --tokens 32 --sequences 5 --repeat $k --json j;       expect_status 0; expect_silent
+        memory+=("$(awk -F '[:,]' '/memory_mb/ { print int($2) } /dump_mb/ { print int($2) }' j | tr '\n' ' ')")
+    done
+    [[ ${BUILD:-build} == *-san ]] || set -- ${memory[*]}
+    [[ ${BUILD:-build} == *-san ]] || [ $(($4 - $2)) -lt $((($3 - $1) / 2)) ] ||            # by dump and memory, in MB
+        complain "a dump that is larger by $(($3 - $1)) MB takes $(($4 - $2)) MB more"
+    run bench check --model tiny --tokens 16 --sequences 2 --repeat 3 --ranks 3 --wrong act/h.3.mlp.up;    expect_status 0; expect_out '^  wrong +act/h.3.mlp.up$'
+    run bench check --model tiny --tokens 16 --wrong act/h.9.ln_1;      expect_status 2; expect_error '--wrong act/h.9.ln_1: the dump has no such tensor'
+    run bench check --model mixtral-tiny --tokens 16 --repeat 2;        expect_status 2; expect_error "--repeat 2: this model's act/h.0.experts.out has rows that are not the batch's tokens"
     run bench check --model nothing;                    expect_status 2; expect_error '--model nothing'
 }
 

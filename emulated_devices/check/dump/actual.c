@@ -342,7 +342,8 @@ bool actual_has(const struct actual *actual, const char *ours)
 /* Gradients of weights can always be shown, whatever the list says. */
 bool actual_leaves_out(const struct actual *actual, const char *ours)
 {
-    const char *const name = strncmp(ours, "act/", 4) == 0 ? ours + 4 : strncmp(ours, "grad/", 5) == 0 ? ours + 5 : NULL;
+    const char *const name = strncmp(ours, "act/", 4) == 0    ? ours + 4
+                             : strncmp(ours, "grad/", 5) == 0 ? ours + 5 : NULL;
     if (name == NULL || param_is_name(ours)) return false;
     for (int f = 0; f < actual->files; f++)
         if (cJSON_HasObjectItem(actual->file[f].left_out, name)) return true;

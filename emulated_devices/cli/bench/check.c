@@ -39,7 +39,8 @@ static enum error_code check_write_json(const struct asked *asked, const struct 
 {
     cJSON *root = json_add(document_start("orrery bench check"), "model %s tokens %g ranks %d dump_mb %g golden_mb %g"
                            " seconds %g processor_seconds %g memory_mb %g", asked->measures.model,
-                           (double)asked->measures.sequences * asked->measures.repeat * asked->measures.tokens, asked->measures.ranks,
+                           (double)asked->measures.sequences * asked->measures.repeat * asked->measures.tokens,
+                           asked->measures.ranks,
                            found->dump, found->golden, found->seconds, found->processor, found->memory);
     return fail_about(err, json_finish(asked->json, root, err), "--json");
 }
