@@ -35,7 +35,7 @@ def run(golden, out, case):
         loss.backward()
         return loss.detach()
 
-    common.train(golden, recorder, model, step_of, masters=case.dtype == "fp32" and not case.bug)
+    common.train(golden, recorder, model, step_of, masters=False)  # the first pass only: more steps are compiled once more
 
 
 if __name__ == "__main__":
