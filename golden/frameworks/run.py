@@ -25,6 +25,9 @@ RUNS = {
     "context_parallel": ("context_parallel",), "pp_1f1b": ("pipelining", "1f1b"), "pp_interleaved": ("pipelining", "interleaved"),
     "pp_zbv": ("pipelining", "zbv"), "zero1": ("deepspeed_zero", "zero1"), "zero2": ("deepspeed_zero", "zero2"),
     "zero3": ("deepspeed_zero", "zero3"), "jax": ("jax_shard_map",), "megatron_tp": ("megatron_tp",),
+    "four_lines": ("four_lines",), "fused_te": ("fused", "te"), "fused_add_norm": ("fused", "add_norm"), "checkpoint": ("checkpoint", "plain"),
+    "checkpoint_reentrant": ("checkpoint", "reentrant"), "checkpoint_wrapped": ("checkpoint", "wrapped"), "compiled_inside": ("compiled", "inside"),
+    "compiled_borders": ("compiled", "borders"),
 }
 FAMILIES = ("mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "gemma3", "olmo2", "olmo3", "granite", "smollm3", "starcoder2", "nemotron", "gpt_neox",
             "gptj", "mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe")
@@ -43,6 +46,13 @@ BUGS = (
     ("megatron_tp", "norm-gradients-not-summed", "fp32", "grad/model.layers.0.input_layernorm.weight", "Dao-AILab/flash-attention#625"),
     ("context_parallel", "shift-after-cut", "fp32", "grad/logits", "huggingface/transformers#36607"),
     ("zero2", "manual-accumulation", "fp32", "grad/model.embed_tokens.weight", "allenai/open-instruct#1498"),
+    ("four_lines", "labels-shifted-twice", "fp32", "grad/logits", "-"),
+    ("fused_te", "zero-centered-gamma", "fp32", "act/h.1.mlp.out", "-"),
+    ("fused_add_norm", "norm-of-the-branch", "fp32", "act/h.1.ln_2", "-"),
+    ("checkpoint", "recomputed-otherwise", "fp32", "grad/h.1.mlp.up", "-"),
+    ("checkpoint_reentrant", "recomputed-otherwise", "fp32", "grad/h.1.mlp.up", "-"),
+    ("compiled_inside", "other-activation", "fp32", "act/h.2.mlp.act", "-"),
+    ("compiled_borders", "other-activation", "fp32", "act/h.2.out", "-"),
 )
 
 

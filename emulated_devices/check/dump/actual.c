@@ -2,6 +2,7 @@
  * tensor.  emulated_devices/cli/check.c opens and closes ACTUAL.  assembly.c and report/holders.c ask for pieces.
  * Errors name the file or the map and say what would be right. */
 #include "emulated_devices/check/dump/actual_open.h"
+#include "ref/model/param.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,7 +324,7 @@ void actual_close(struct actual *actual)
 {
     for (int f = 0; f < actual->files; f++) {
         safetensors_close(&actual->file[f].st);
-        cJSON_Delete(actual->file[f].layout);
+        cJSON_Delete(actual->file[f].layout), cJSON_Delete(actual->file[f].left_out);
     }
     free(actual->file), free(actual->entry);
     cJSON_Delete(actual->map);
@@ -341,6 +342,17 @@ bool actual_has(const struct actual *actual, const char *ours)
     actual_name(actual, ours, theirs);
     for (int r = 0; r < actual->ranks; r++)
         if (safetensors_find(&actual->file[r].st, theirs)) return true;
+    return false;
+}
+
+/* Gradients of weights can always be shown, whatever the list says. */
+bool actual_leaves_out(const struct actual *actual, const char *ours)
+{
+    const char *const name = strncmp(ours, "act/", 4) == 0    ? ours + 4
+                             : strncmp(ours, "grad/", 5) == 0 ? ours + 5 : NULL;
+    if (name == NULL || param_is_name(ours)) return false;
+    for (int f = 0; f < actual->files; f++)
+        if (cJSON_HasObjectItem(actual->file[f].left_out, name)) return true;
     return false;
 }
 

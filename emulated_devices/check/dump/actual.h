@@ -43,6 +43,7 @@ struct actual_file {
     int rank;                           /* of the mesh, in our order of axes */
     int number;                         /* the rank as the program counts */
     cJSON *layout;                      /* of a dump: its description of the file's tensors; NULL: all are whole */
+    cJSON *left_out;                    /* of a dump: activations that the program cannot show, and why; NULL: none */
 };
 
 /* This is one tensor of one file of a dump. */
@@ -100,6 +101,9 @@ struct actual_extent {
     int64_t stored;                     /* elements of all pieces together, copies and padding, too */
 };
 struct actual_extent actual_extent(const struct actual *, const char *ours);
+
+/** Whether a dump says that its program cannot show one of our activations, or the gradient of one. */
+bool actual_leaves_out(const struct actual *, const char *ours);
 
 /** Microbatches that a dump's layout numbers; 0: it numbers none. */
 int actual_micros(const struct actual *);

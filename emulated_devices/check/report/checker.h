@@ -116,7 +116,8 @@ enum error_code checker_fit(const struct golden *, const struct actual *, const 
 void check_result_count(struct check_result *);
 
 /** Leave out the tensors of each kind of which ACTUAL has none: they are not missing.  Rows that experts compute are a
- *  kind of their own, because programs that fuse experts do not have them. */
+ *  kind of their own, because programs that fuse experts do not have them.  What a dump says that its program
+ *  cannot show is left out one by one. */
 void checker_forgive_left_out(const struct golden *, const struct actual *, struct check_result *);
 
 /** How many tensors of ACTUAL are compared in all: golden ones, and those of later passes. */

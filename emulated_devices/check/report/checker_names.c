@@ -35,13 +35,14 @@ static bool same_kind(const struct golden *golden, const char *a, const char *b)
            && has_expert_rows(golden, a) == has_expert_rows(golden, b);
 }
 
-/* A missing tensor is left out if ACTUAL has no tensor of its kind. */
+/* A missing tensor is left out if ACTUAL has no tensor of its kind, or says that its program cannot show this one. */
 void checker_forgive_left_out(const struct golden *golden, const struct actual *actual, struct check_result *result)
 {
     for (int i = 0; i < result->count; i++) {
-        bool given = false;
         if (result->all[i].finding != MISSING) continue;
-        for (int j = 0; j < result->list.count && !given; j++)
+        bool given = false;
+        const bool hidden = actual_leaves_out(actual, result->all[i].name);
+        for (int j = 0; j < result->list.count && !given && !hidden; j++)
             given = same_kind(golden, result->all[i].name, result->list.all[j].name) &&
                     actual_has(actual, result->list.all[j].name);
         if (!given) result->all[i].finding = LEFT_OUT;
