@@ -142,6 +142,7 @@ CASES = {
 
 def make():
     torch.set_default_dtype(torch.float64)
+    torch.Tensor.float = torch.Tensor.double        # Megatron computes in fp32
     x, y = draw()
     tensors = {"logits": x.reshape(-1, V).numpy().astype("<f8"), "labels": y.numpy().astype("<i4")}
     metadata = {"generator": "golden/make_losses.py", "cases": " ".join(CASES), "numpy": np.__version__}

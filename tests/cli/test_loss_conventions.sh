@@ -6,9 +6,9 @@ built=$(mktemp -d)
 buggy() { command="buggy $*"; watched "$built/buggy" "$@"; }
 
 golden() {                              # golden FILE MODEL WORDS...: one step; a model of the independent program (golden/bugs)
-    local out=$1 model=$2; shift 2
+    local file=$1 model=$2; shift 2
     [ -e "model-$model" ] || { buggy model $model "model-$model"; expect_status 0; }
-    run golden make --out "$out.safetensors" --model "model-$model" --batch "model-$model/batch.safetensors" --steps 1 --eps 1e-4 "$@"
+    run golden make --out "$file.safetensors" --model "model-$model" --batch "model-$model/batch.safetensors" --steps 1 --eps 1e-4 "$@"
     expect_status 0
 }
 
