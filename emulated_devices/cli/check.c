@@ -408,8 +408,8 @@ static enum error_code check_profile(const char *as, const struct golden *golden
         /* A golden file has its own scope of balance losses where nobody names one (golden_take_conventions). */
         const bool named = c != BALANCE_OVER || conventions_say(as, BALANCE_OVER);
         if (named && convention(&wanted, c) != convention(&golden->as, c))
-            return fail(err, ERR_USAGE, "--as %s: the golden file's %s are those of %s: %s is %s, not %s: make one with "
-                        "`orrery golden make --as %s`", as, is_of_losses(c) ? "losses" : "steps", made,
+            return fail(err, ERR_USAGE, "--as %s: the golden file's %s are those of %s: %s is %s, not %s: make one "
+                        "with `orrery golden make --as %s`", as, is_of_losses(c) ? "losses" : "steps", made,
                         convention_rows[c].name, convention_value(c, convention(&golden->as, c)).text,
                         convention_value(c, convention(&wanted, c)).text, as);
     }

@@ -65,7 +65,8 @@ static double rule_lse(struct tensor logits, int64_t row)
     return top + log(total);
 }
 
-double loss_rule_forward(const struct loss_rule *rule, struct tensor logits, const int32_t *labels, const double *divisor)
+double loss_rule_forward(const struct loss_rule *rule, struct tensor logits, const int32_t *labels,
+                         const double *divisor)
 {
     const int64_t N = tensor_rows(logits), V = tensor_cols(logits);
     const struct loss_target q = loss_target_of(rule, V);
@@ -81,8 +82,8 @@ double loss_rule_forward(const struct loss_rule *rule, struct tensor logits, con
     return loss;
 }
 
-void loss_rule_backward(const struct loss_rule *rule, struct tensor dlogits, struct tensor logits, const int32_t *labels,
-                   const double *divisor, double scale)
+void loss_rule_backward(const struct loss_rule *rule, struct tensor dlogits, struct tensor logits,
+                        const int32_t *labels, const double *divisor, double scale)
 {
     const int64_t N = tensor_rows(logits), V = tensor_cols(logits);
     const struct loss_target q = loss_target_of(rule, V);

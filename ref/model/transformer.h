@@ -139,8 +139,8 @@ void transformer_close(struct transformer *);
 enum error_code transformer_keep_gradients_in(struct transformer *, enum dtype, struct error *);
 
 /**
- * Mean loss over all labels of B sequences of S tokens, or the config's loss of them (loss_rule.h); of a mixture, plus its routers' losses, each times its
- * coefficient.
+ * Mean loss over all labels of B sequences of S tokens, or the config's loss of them (loss_rule.h); of a mixture,
+ * plus its routers' losses, each times its coefficient.
  * @param ids, labels  int32 [B*S]; labels may hold IGNORE_LABEL.
  * @return OK, ERR_USAGE if a token is not in the vocabulary, S is too long or positions of packed samples have a hole,
  *     ERR_MEMORY.

@@ -31,11 +31,11 @@ const char *const profile_packages[PROFILES] = {
     "transformers models/mixtral/modeling_mixtral.py, in a PyTorch loop; megatron/core/transformer/moe/router.py "  \
     "and moe_utils.py; deepspeed moe/sharded_moe.py"
 #define LOSSES                                                                                                      \
-    "torch nn/functional.py, cross_entropy; megatron/core/tensor_parallel/cross_entropy.py, VocabParallelCrossEntropy; "  \
-    "t5x losses.py, compute_weighted_cross_entropy, which subtracts a constant"
+    "torch nn/functional.py, cross_entropy; megatron/core/tensor_parallel/cross_entropy.py, "                       \
+    "vocab_parallel_cross_entropy; t5x losses.py, compute_weighted_cross_entropy, which subtracts a constant"
 #define MEANS                                                                                                       \
     "torch nn/functional.py, cross_entropy; megatron/core/pipeline_parallel/schedules.py, forward_step_calc_loss; " \
-    "transformers trainer.py, compute_loss; trl trainer/grpo_trainer.py, compute_loss"
+    "transformers trainer.py, compute_loss; trl trainer/grpo_trainer.py, _compute_loss"
 #define SCALER                                                                                                      \
     "torch amp/grad_scaler.py; megatron/core/optimizer/grad_scaler.py and optimizer_config.py; deepspeed "          \
     "runtime/fp16/loss_scaler.py and runtime/precision_config.py"
@@ -109,23 +109,26 @@ const struct convention_row convention_rows[CONVENTIONS] = {
         BALANCE, .choices = LIST("all", "mean", "first"),
         .value = { CHOICES_ALL, CHOICES_ALL, CHOICES_MEAN, CHOICES_FIRST, CHOICES_ALL } },
     [LABEL_SMOOTHING] = {
-        "label-smoothing", "this part of a label's 1 is given to words, so that the cross entropy is with a mixture", LOSSES,
+        "label-smoothing", "this part of a label's 1 is given to words, and the cross entropy is with what they have",
+        LOSSES,
         .most = 0.999 },
     [SMOOTHING_OVER] = {
-        "smoothing-over", "words that share it: all C, eps/C each, so that the label has 1 - eps + eps/C; or the others, "
-                          "eps/(C-1) each, and the label has 1 - eps", LOSSES, .choices = LIST("all", "others"),
+        "smoothing-over", "words that share it: all V, eps/V each, so that the label has 1 - eps + eps/V; or the "
+                          "others, eps/(V-1) each, and the label has 1 - eps", LOSSES, .choices = LIST("all", "others"),
         .value = { SMOOTHING_ALL, SMOOTHING_ALL, SMOOTHING_OTHERS, SMOOTHING_ALL, SMOOTHING_ALL } },
     [LOGITS_Z] = {
         "logits-z", "a token's loss has this times the square of log(sum exp) of its logits of the vocabulary",
-        "transformers and torch have none; t5x losses.py, cross_entropy_with_logits; PaLM, arXiv:2204.02311, section 5",
+        "torch nn/functional.py, cross_entropy, has none; t5x losses.py, cross_entropy_with_logits; PaLM, "
+        "arXiv:2204.02311, section 5",
         .most = 1 },
     [LOSS_MEAN] = {
-        "loss-mean", "of tokens' losses: the mean over labels of the batch, over rows, ignored ones too, over sequences of "
-                     "their means, over parts of the batch of their means, or the sum.  A mean of nothing is 0", MEANS,
+        "loss-mean", "of tokens' losses: the mean over labels of the batch, over rows, ignored ones too, over "
+                     "sequences of their means, over parts of the batch of their means, or the sum.  A mean of "
+                     "nothing is 0", MEANS,
         .choices = LIST("labels", "rows", "sequences", "parts", "sum") },
     [LOSS_PARTS] = {
-        "loss-parts", "loss-mean=parts: how many parts, as ranks, or microbatches, have the batch's sequences; 0: as many "
-                      "as microbatches of the golden file", MEANS, .most = 4096, .whole = true },
+        "loss-parts", "loss-mean=parts: how many parts, as ranks, or microbatches, have the batch's sequences; 0: as "
+                      "many as microbatches of the golden file", MEANS, .most = 4096, .whole = true },
     [LOSS_DIVISOR] = {
         "loss-divisor", "all of this is divided by it: a constant length, or steps of accumulation", MEANS,
         .least = 1e-9, .most = 1e9, .value = { 1, 1, 1, 1, 1 } },
@@ -192,7 +195,8 @@ const struct loss_name loss_names[] = {
     { "hard-labels", "label-smoothing=0", "labels are not smoothed", "torch nn/functional.py, cross_entropy" },
     { "torch-smoothing", "label-smoothing=0.1,smoothing-over=all",
       "labels are smoothed by 0.1, which all words share",
-      "torch nn/functional.py, cross_entropy with label_smoothing=0.1; transformers trainer_pt_utils.py, LabelSmoother" },
+      "torch nn/functional.py, cross_entropy with label_smoothing=0.1; transformers trainer_pt_utils.py, "
+      "LabelSmoother" },
     { "megatron-smoothing", "label-smoothing=0.1,smoothing-over=others",
       "labels are smoothed by 0.1, which the other words share",
       "megatron/core/tensor_parallel/cross_entropy.py, _VocabParallelCrossEntropy.forward with label_smoothing=0.1" },

@@ -186,7 +186,8 @@ static void hold_model(const char *as)
         const int sequences = B / PARTS + (k < B % PARTS);
         double part;
         m.divisors = divisor + first * S;
-        transformer_forward(&m, ids + first * S, labels + first * S, sequences, S, &part, &err), transformer_backward(&m);
+        transformer_forward(&m, ids + first * S, labels + first * S, sequences, S, &part, &err);
+        transformer_backward(&m);
         added += part, first += sequences;
     }
     assert_true(fabs(added - loss) <= 1e-12 * loss);

@@ -146,7 +146,8 @@ static struct tensor loss_input(struct single *single, const struct single_node 
 }
 
 #define MEANS(n)                                                                                                    \
-    "a mean of means: " #n " parts of the batch, each divided by its own labels: --as ...,loss-mean=parts,loss-parts=" #n
+    "a mean of means: " #n " parts of the batch, each divided by its own labels: "                                  \
+    "--as ...,loss-mean=parts,loss-parts=" #n
 
 static const struct single_mistake loss_rows[] = {
     { "labels are shifted by one: each row has that of the next", FORWARD | INPUT, WITH(.shift = 1) },

@@ -205,8 +205,9 @@ static struct tensor route_input(struct single *single, const struct single_node
 }
 
 #define PARTS(n) .with = &(const int){ n }
-#define MEAN_OF(n) \
-    "a mean of balance losses of " #n " parts of the batch: --as ...,transformers-aux-loss --micro " #n ", if all are equal"
+#define MEAN_OF(n)                                                                                                  \
+    "a mean of balance losses of " #n " parts of the batch: --as ...,transformers-aux-loss --micro " #n               \
+    ", if all are equal"
 
 static const struct single_mistake route_rows[] = {
     { "weights are a softmax of the chosen scores, not of logits", FORWARD, .which = OF_SCORES },
@@ -314,6 +315,13 @@ static void try_pulls(struct suspect *suspect, const struct single_node *node, e
 const struct single_mistakes single_route_mistakes = {
     .of = &single_route, .rows = route_rows, .make[SINGLE_FORWARD] = route_forward,
     .make[SINGLE_INPUT] = route_input, .parts = try_pulls, .explains_zeros = true
+};
+
+/* The number of the balance loss itself has no mistakes of its own, but conventions. */
+static const struct single_mistake no_balance_rows[] = { { 0 } };
+
+const struct single_mistakes single_balance_mistakes = {
+    .of = &single_balance_loss, .rows = no_balance_rows, .parts = suspect_conventions
 };
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */

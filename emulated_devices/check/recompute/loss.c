@@ -37,7 +37,7 @@ static int64_t counted(const struct single *single)
     return n > 0 ? n : 1;
 }
 
-/* What the rule makes of rows: targets, and divisors of all rows, or one of all. */
+/* A rule gives rows these targets and divisors; without a divisor of each row, all have the same. */
 struct aim { const struct loss_rule *rule; struct loss_target q; const double *divisors; double divisor; };
 
 /* The usual loss has the same divisor everywhere; only another one needs a number for each row. */
@@ -159,7 +159,8 @@ static void row_input(struct single *single, const double *x, int32_t label, con
     const struct rounding *r = &single->rounding;
     const struct row row = loss_row_of(x, V);
     const double slope = 2 * aim->rule->z * (row.top + row.lse), steep = 1 + 2 * fabs(slope),
-                 blurred = 2 * aim->rule->z * (rounding_of_sum(r->sum, V) + r->sum * (4 + 2 * fabs(row.top) + 2 * row.lse));
+                 blurred = 2 * aim->rule->z *
+                           (rounding_of_sum(r->sum, V) + r->sum * (4 + 2 * fabs(row.top) + 2 * row.lse));
     for (int64_t i = 0; i < V; i++) {
         /* p = exp(x - top - lse) with lse = log(sum exp(x - top)); `one` is 1 in the label's column. */
         const double log_p = x[i] - row.top - row.lse, p = exp(log_p), one = i == label ? aim->q.label : aim->q.other,
