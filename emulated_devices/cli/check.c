@@ -79,7 +79,8 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
           .help = "kinds of tensors that must be judged, with commas: loss, act, act-grad, grad, step; default: "
                   "more than loss" },
         { "--as", "PROFILE", OPTION_STRING, &options->as,
-          .help = "the profile of ACTUAL's steps; a golden file with steps of another profile is refused" },
+          .help = "conventions of ACTUAL's steps and losses, PROFILE,LOSS,CONVENTION=VALUE,...: orrery "
+                  "list profiles; a golden file by other conventions is refused" },
         { "--all", NULL, OPTION_SWITCH, &options->all, .help = "print a line for every tensor" },
         THREADS_OPTION,
         { "--json", "FILE", OPTION_STRING, &options->json,
@@ -494,17 +495,24 @@ static enum error_code open_golden(struct golden *golden, const struct check_opt
     return fail_about(err, golden_open(golden, options->golden, err), "GOLDEN");
 }
 
-/* The steps that a golden file has are of the profile that it was made with. */
+static bool is_of_losses(enum convention c) { return (int)c >= LOSS_CONVENTION && (int)c < LOSS_CONVENTIONS_END; }
+
+/* The losses and steps that a golden file has are by the conventions that it was made with. */
 static enum error_code check_profile(const char *as, const struct golden *golden, struct error *err)
 {
-    struct conventions wanted;
+    struct conventions wanted = { 0 };
     const enum error_code e = as ? conventions_parse(&wanted, as, err) : OK;
+    const char *const made = golden->as.text[0] ? golden->as.text : profile_names[AS_ORRERY];
     if (e || as == NULL) return e;
-    for (enum convention c = 0; c < CONVENTIONS; c++)
-        if (convention(&wanted, c) != convention(&golden->as, c))
-            return fail(err, ERR_USAGE, "--as %s: the golden file's steps are those of %s: make one with "
-                        "`orrery golden make --as %s`", as, golden->as.text[0] ? golden->as.text
-                            : profile_names[AS_ORRERY], as);
+    for (enum convention c = 0; c < CONVENTIONS; c++) {
+        /* A golden file has its own scope of balance losses where nobody names one (golden_take_conventions). */
+        const bool named = c != BALANCE_OVER || conventions_say(as, BALANCE_OVER);
+        if (named && convention(&wanted, c) != convention(&golden->as, c))
+            return fail(err, ERR_USAGE, "--as %s: the golden file's %s are those of %s: %s is %s, not %s: make one "
+                        "with `orrery golden make --as %s`", as, is_of_losses(c) ? "losses" : "steps", made,
+                        convention_rows[c].name, convention_value(c, convention(&golden->as, c)).text,
+                        convention_value(c, convention(&wanted, c)).text, as);
+    }
     return OK;
 }
 

@@ -1,7 +1,7 @@
 /* loss.c -- what the loss and its gradient are with one mistake of labels or of the divisor.
  * mistakes.c reads the table of rows.  loss_forward gives the loss, loss_input the gradient of the logits [N, V].
  * Labels below 0 are ignored. */
-#include "emulated_devices/check/mistakes/mistakes.h"
+#include "emulated_devices/check/mistakes/conventions.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include "ref/model/kinds.h"
 #include <stdio.h>
@@ -145,18 +145,23 @@ static struct tensor loss_input(struct single *single, const struct single_node 
     return dX;
 }
 
+#define MEANS(n)                                                                                                    \
+    "a mean of means: " #n " parts of the batch, each divided by its own labels: "                                  \
+    "--as ...,loss-mean=parts,loss-parts=" #n
+
 static const struct single_mistake loss_rows[] = {
     { "labels are shifted by one: each row has that of the next", FORWARD | INPUT, WITH(.shift = 1) },
     { "labels are shifted by one: each row has that of the row before", FORWARD | INPUT, WITH(.shift = -1) },
     { "ignored labels count, as label 0", FORWARD | INPUT, WITH(.ignored = true) },
-    { "labels are smoothed by 0.1", FORWARD | INPUT, WITH(.smoothed = true) },
-    { "divided by all rows, those whose label is ignored too", FORWARD | INPUT, WITH(.by = ROWS) },
-    { "not divided by the number of labels", FORWARD | INPUT, WITH(.by = ONE) },
-    { "a mean of means: 2 parts of the batch, each divided by its own labels", FORWARD | INPUT, WITH(.means = 2) },
-    { "a mean of means: 3 parts of the batch, each divided by its own labels", FORWARD | INPUT, WITH(.means = 3) },
-    { "a mean of means: 4 parts of the batch, each divided by its own labels", FORWARD | INPUT, WITH(.means = 4) },
-    { "a mean of means: 5 parts of the batch, each divided by its own labels", FORWARD | INPUT, WITH(.means = 5) },
-    { "a mean of means: 8 parts of the batch, each divided by its own labels", FORWARD | INPUT, WITH(.means = 8) },
+    { "labels are smoothed by 0.1: --as ...,torch-smoothing", FORWARD | INPUT, WITH(.smoothed = true) },
+    { "divided by all rows, those whose label is ignored too: --as ...,row-mean", FORWARD | INPUT,
+      WITH(.by = ROWS) },
+    { "not divided by the number of labels: --as ...,loss-sum", FORWARD | INPUT, WITH(.by = ONE) },
+    { MEANS(2), FORWARD | INPUT, WITH(.means = 2) },
+    { MEANS(3), FORWARD | INPUT, WITH(.means = 3) },
+    { MEANS(4), FORWARD | INPUT, WITH(.means = 4) },
+    { MEANS(5), FORWARD | INPUT, WITH(.means = 5) },
+    { MEANS(8), FORWARD | INPUT, WITH(.means = 8) },
     { "the first of 2 parts of the batch only", FORWARD | INPUT, WITH(.means = -2) },
     { "the first of 3 parts of the batch only", FORWARD | INPUT, WITH(.means = -3) },
     { "the first of 4 parts of the batch only", FORWARD | INPUT, WITH(.means = -4) },
@@ -203,7 +208,8 @@ static void try_ignored(struct suspect *suspect, double *y)
     }
 }
 
-/* No rank finds a label among its words (vocabulary parallel), so nothing is subtracted in its rows. */
+/* Try conventions of losses; and that no rank finds a label among its words (vocabulary parallel), so that nothing is
+ * subtracted in its rows. */
 static void try_lost_labels(struct suspect *suspect, const struct single_node *node,
                             enum single_pass_kind pass, double *y)
 {
@@ -211,8 +217,8 @@ static void try_lost_labels(struct suspect *suspect, const struct single_node *n
     char labels[64] = "";
     size_t used = 0;
     int64_t lost = 0;
+    if (suspect->words[0] == 0) suspect_conventions(suspect, node, pass, y);
     if (pass != SINGLE_INPUT) return;
-    (void)node;
     try_ignored(suspect, y);
     memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
     for (int64_t row = 0; row < suspect->rows; row++) {

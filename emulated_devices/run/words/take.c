@@ -8,6 +8,7 @@
 #include "ref/io/output.h"
 #include "ref/model/balance.h"
 #include "ref/model/kinds.h"
+#include "ref/model/loss_rule.h"
 #include "ref/optim/rates.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -407,7 +408,7 @@ static enum error_code take_conventions(struct plan *plan, const struct train_wo
     if (!(plan->model.mlp == MLP_MIXTURE && plan->model.mixture.balance_coefficient > 0))
         return fail(err, ERR_USAGE, "--balance-over %s: is for mixtures with a balance loss; model %s has none",
                     printable(words->balance_over).text, plan->model.name);
-    if (options_given(words->argc, words->argv, "--as") && strstr(words->as, "balance-over="))
+    if (options_given(words->argc, words->argv, "--as") && conventions_say(words->as, BALANCE_OVER))
         return fail(err, ERR_USAGE, "--balance-over %s: --as %s says it already; give one of them", words->balance_over,
                     printable(words->as).text);
     return conventions_change(&plan->hyper.as, BALANCE_OVER, words->balance_over, err);
@@ -425,6 +426,7 @@ static enum error_code take_rule(struct train_options *options, const struct tra
     if (!e && options->golden)
         e = train_take_golden(options, options_given(words->argc, words->argv, "--optimizer"), err);
     p->model.mixture.balance = balance_rule_of(&p->hyper.as);
+    if (!options->golden) p->model.loss = loss_rule_of(&p->hyper.as);
     return e;
 }
 
