@@ -1,4 +1,5 @@
-/* check_batch.h -- a golden file whose batch is another file's, several times over: a large one without a large run. */
+/* check_batch.h -- a golden file whose batch is another file's, several times over: a large one without a large run.
+ * check_speed.c calls check_batch_* for `orrery bench check --repeat`. */
 #ifndef ORRERY_BENCH_CHECK_BATCH_H
 #define ORRERY_BENCH_CHECK_BATCH_H
 
