@@ -1,7 +1,8 @@
 /* check.c -- `orrery check GOLDEN ACTUAL`: compares a program's tensors with a golden file. */
+#include "emulated_devices/cli/check_judge.h"
 #include "emulated_devices/cli/check_operations.h"
 #include "emulated_devices/cli/check_progress.h"
-#include "emulated_devices/cli/check_verdict.h"
+#include "emulated_devices/cli/check_watch.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/installed.h"
 #include "emulated_devices/check/report/copies.h"
@@ -17,29 +18,9 @@
 
 static const char *const formats[] = { "fp64", "fp32", "bf16", "fp16", NULL };
 
-struct check_options {
-    const char *golden, *actual, *dtype, *sums, *map, *require, *as, *json;
-    int parts;
-    bool fused, stored_norms, stored_states, all, help;
-    unsigned required;
-};
-
-/* All that was found. */
-struct verdicts {
-    const struct golden *golden;
-    const struct check_result *whole;
-    const struct singles *single;
-    struct single_result copy;          /* the first that is wrong by itself on ranks whose copies are; without a name:
-                                         * there is none, or the first tensor that differs has no other copies */
-    int copy_of;                        /* which tensor that is */
-    struct checked_kinds kinds;
-    const struct single_result *first_by_itself;        /* that is named; NULL: the first of `whole` is */
-    enum check_verdict verdict;
-};
-
 static bool all_hold(const struct verdicts *verdicts)
 {
-    return verdicts->whole->first < 0 && verdicts->single->found[SINGLE_WRONG] == 0;
+    return verdicts->whole.first < 0 && verdicts->single.found[SINGLE_WRONG] == 0;
 }
 
 static enum error_code cli_check_parse(struct check_options *options, int argc, char **argv, struct error *err)
@@ -74,6 +55,9 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
         THREADS_OPTION,
         { "--json", "FILE", OPTION_STRING, &options->json,
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
+        { "--page", "FILE", OPTION_STRING, &options->page,
+          .help = "draw what was found on a page: the model in order of execution, and what is wrong first" },
+        WATCH_OPTIONS(*options),
         { 0 }
     };
     return parse_command(
@@ -134,7 +118,7 @@ static void print_first_by_itself(FILE *out, const struct single_result *result,
 
 static void print_first(FILE *out, const struct verdicts *verdicts, const struct actual *actual)
 {
-    const struct check_result *r = verdicts->whole;
+    const struct check_result *r = &verdicts->whole;
     const struct checked *c = &r->all[r->first];
     char text[300];
     say(out, 2, "first to differ, in order of execution: %s %s", c->name, finding_words(c->finding));
@@ -188,21 +172,21 @@ static void check_print_all(FILE *out, const struct check_result *result, const 
     } while (columns_again(&t));
 }
 
-static void print_result(FILE *out, const struct check_options *options, const struct verdicts *verdicts,
-                         const struct actual *actual, enum dtype format)
+void check_print(FILE *out, const struct check_options *options, const struct verdicts *verdicts,
+                 const struct actual *actual)
 {
-    const struct check_result *r = verdicts->whole;
+    const struct check_result *r = &verdicts->whole;
     const char *const as_a_whole = r->first >= 0 ? r->all[r->first].name : NULL,
                *const first = verdicts->first_by_itself ? verdicts->first_by_itself->name : as_a_whole;
     say(out, 8, "golden  %s", options->golden);
     say(out, 8, "actual  %s, %d file%s, computed in %s", options->actual, actual->files, plural(actual->files),
-        dtype_name(format));
+        dtype_name(verdicts->format));
     if (actual->program) say(out, 8, "program %s", printable(actual->program).text);
     fprintf(out, "\n");
-    if (options->all) check_print_all(out, r, verdicts->single);
+    if (options->all) check_print_all(out, r, &verdicts->single);
     if (verdicts->first_by_itself)
         print_first_by_itself(out, verdicts->first_by_itself,
-                              verdicts->single->where[verdicts->first_by_itself - verdicts->single->all]);
+                              verdicts->single.where[verdicts->first_by_itself - verdicts->single.all]);
     if (r->first >= 0) print_first(out, verdicts, actual);
     if (r->worst >= 0)
         say(out, 2, "%s: %s, %s", r->first >= 0 ? "largest error/bound" : "nearest to its bound", r->all[r->worst].name,
@@ -210,7 +194,7 @@ static void print_result(FILE *out, const struct check_options *options, const s
     fprintf(out, "\n");
     print_counts(out, r);
     fprintf(out, "\n");
-    operations_print(out, verdicts->single, options->all);
+    operations_print(out, &verdicts->single, options->all);
     check_verdict_print(out, verdicts->verdict, &verdicts->kinds, first);
 }
 
@@ -239,21 +223,27 @@ static void add_checked(cJSON *list, const struct checked *checked, const struct
     cJSON_AddStringToObject(o, "scale", diagnose_scale(text, sizeof text, &actual->mesh, 1, checked->on));
 }
 
-static enum error_code cli_check_write_json(const char *path, const struct verdicts *verdicts,
-                                            const struct actual *actual, enum dtype format, struct error *err)
+cJSON *check_document(const struct verdicts *verdicts, const struct actual *actual)
 {
-    const struct check_result *r = verdicts->whole;
+    const struct check_result *r = &verdicts->whole;
     cJSON *root = document_start("orrery check");
     cJSON_AddBoolToObject(root, "holds", verdicts->verdict == CHECK_OK);
     cJSON_AddStringToObject(root, "verdict", check_verdict_word(verdicts->verdict));
-    cJSON_AddStringToObject(root, "dtype", dtype_name(format));
+    cJSON_AddStringToObject(root, "dtype", dtype_name(verdicts->format));
     if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);
     if (r->worst >= 0) cJSON_AddStringToObject(root, "worst", r->all[r->worst].name);
     cJSON *list = cJSON_AddArrayToObject(root, "tensors"), *extra = cJSON_AddArrayToObject(root, "extra");
     for (int i = 0; i < r->count; i++)
-        add_checked(list, &r->all[i], singles_find(verdicts->single, r->all[i].name), actual);
+        add_checked(list, &r->all[i], singles_find(&verdicts->single, r->all[i].name), actual);
     for (int i = 0; i < r->extras; i++) cJSON_AddItemToArray(extra, cJSON_CreateString(r->extra[i]));
-    operations_json(root, verdicts->single);
+    operations_json(root, &verdicts->single);
+    return root;
+}
+
+static enum error_code cli_check_write_json(const char *path, const struct verdicts *verdicts,
+                                            const struct actual *actual, struct error *err)
+{
+    cJSON *root = check_document(verdicts, actual);
     enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);
     return e;
@@ -306,17 +296,17 @@ static enum error_code fail_by_copies(const struct verdicts *verdicts, const str
     if (verdicts->copy.name[0] == 0)
         return fail(err, ERR_CHECK, "%s differs, and so do its copies: %s", checked->name, checked->copies);
     return fail(err, ERR_CHECK, "%s is not what its own inputs give on %s: %s", verdicts->copy.name,
-                diagnose_place(place, sizeof place, &actual->mesh, verdicts->whole->all[verdicts->copy_of].on),
+                diagnose_place(place, sizeof place, &actual->mesh, verdicts->whole.all[verdicts->copy_of].on),
                 single_describe(&verdicts->copy, text, sizeof text));
 }
 
 /* Say the first thing that is wrong. */
 static enum error_code fail_by_first(const struct verdicts *verdicts, const struct actual *actual, struct error *err)
 {
-    const struct check_result *r = verdicts->whole;
+    const struct check_result *r = &verdicts->whole;
     if (verdicts->first_by_itself)
         return fail_by_itself(verdicts->first_by_itself,
-                              verdicts->single->where[verdicts->first_by_itself - verdicts->single->all], err);
+                              verdicts->single.where[verdicts->first_by_itself - verdicts->single.all], err);
     const struct checked *c = &r->all[r->first];
     if (c->finding == DIFFERS && c->apart) return fail_by_copies(verdicts, actual, c, err);
     if (c->finding == NOT_FINITE && c->on && actual->mesh.devices > 1) {
@@ -327,20 +317,32 @@ static enum error_code fail_by_first(const struct verdicts *verdicts, const stru
     return fail(err, ERR_CHECK, "%s %s%s%.250s", c->name, finding_words(c->finding), c->why[0] ? ": " : "", c->why);
 }
 
-static enum error_code check_report(const struct check_options *options, const struct verdicts *found,
-                                    const struct actual *actual, enum dtype format, struct error *err)
+/* Count, and decide. */
+static void check_decide(const struct check_options *options, struct verdicts *verdicts)
 {
-    struct error lacking = { 0 };
-    struct verdicts v = *found;
-    v.kinds = checked_kinds_count(v.whole, v.single);
-    const enum error_code enough = checked_kinds_enough(&v.kinds, v.whole, format, options->required, &lacking);
-    v.verdict = !all_hold(&v) ? CHECK_FAILED : enough ? CHECK_NOT_ENOUGH : CHECK_OK;
-    v.first_by_itself = first_by_itself(v.whole, v.single);
-    print_result(options->json && strcmp(options->json, "-") == 0 ? stderr : stdout, options, &v, actual, format);
-    const enum error_code e = options->json
-        ? fail_about(err, cli_check_write_json(options->json, &v, actual, format, err), "--json") : OK;
-    if (e || v.verdict == CHECK_OK) return e;
-    return v.verdict == CHECK_FAILED ? fail_by_first(&v, actual, err) : fail(err, ERR_CHECK, "%s", lacking.text);
+    struct verdicts *const v = verdicts;
+    v->kinds = checked_kinds_count(&v->whole, &v->single);
+    const enum error_code enough = checked_kinds_enough(&v->kinds, &v->whole, v->format, options->required,
+                                                        &v->lacking);
+    v->verdict = !all_hold(v) ? CHECK_FAILED : enough ? CHECK_NOT_ENOUGH : CHECK_OK;
+    v->first_by_itself = first_by_itself(&v->whole, &v->single);
+}
+
+enum error_code check_conclude(const struct verdicts *verdicts, const struct actual *actual, struct error *err)
+{
+    if (verdicts->verdict == CHECK_OK) return OK;
+    return verdicts->verdict == CHECK_FAILED ? fail_by_first(verdicts, actual, err)
+                                             : fail(err, ERR_CHECK, "%s", verdicts->lacking.text);
+}
+
+static enum error_code check_report(const struct check_options *options, const struct verdicts *verdicts,
+                                    const struct actual *actual, struct error *err)
+{
+    check_print(options->json && strcmp(options->json, "-") == 0 ? stderr : stdout, options, verdicts, actual);
+    enum error_code e = options->json
+        ? fail_about(err, cli_check_write_json(options->json, verdicts, actual, err), "--json") : OK;
+    if (!e) e = check_write_page(options, verdicts, actual, 0, err);
+    return e ? e : check_conclude(verdicts, actual, err);
 }
 
 enum { MOST_COPIES = 4 };               /* tensors whose copies are looked at: a state may be listed after its weight */
@@ -349,7 +351,7 @@ enum { MOST_COPIES = 4 };               /* tensors whose copies are looked at: a
 static enum error_code check_copies(struct verdicts *verdicts, const struct actual *actual, enum dtype format,
                                     struct rounding rounding, struct error *err)
 {
-    const struct check_result *r = verdicts->whole;
+    const struct check_result *r = &verdicts->whole;
     enum error_code e = OK;
     if (r->first < 0 || !r->all[r->first].apart || r->all[r->first].finding != DIFFERS) return OK;
     for (int i = r->first, tried = 0; i < r->count && tried < MOST_COPIES && !e; i++) {
@@ -363,34 +365,68 @@ static enum error_code check_copies(struct verdicts *verdicts, const struct actu
     return e;
 }
 
-static enum error_code check_compare(const struct check_options *options, const struct golden *golden,
-                                     struct actual *actual, struct error *err)
+void verdicts_free(struct verdicts *verdicts)
+{
+    singles_free(&verdicts->single), check_result_free(&verdicts->whole);
+}
+
+/* Judge the operations and the later passes, once all tensors are compared. */
+static enum error_code check_operations(const struct check_options *options, const struct actual *actual,
+                                        struct rounding rounding, int64_t step, struct verdicts *verdicts,
+                                        struct error *err)
+{
+    const struct golden *const golden = verdicts->golden;
+    struct singles *const singles = &verdicts->single;
+    const enum dtype format = verdicts->format;
+    enum error_code e = singles_check(golden, actual, format, rounding, singles, err);
+    if (e) return e;
+    if (step > 0) e = singles_keep_step(golden, singles, step, err);
+    if (!e) e = passes_judge(golden, actual, format, rounding, singles, &verdicts->whole, err);
+    if (!e) copies_explain(&verdicts->whole, singles);
+    if (!e) e = singles_find_parts(golden, actual, format, rounding, singles, err);
+    if (!e) e = check_copies(verdicts, actual, format, rounding, err);
+    if (e) singles_free(singles);
+    else check_decide(options, verdicts);
+    return e;
+}
+
+enum error_code check_judge(const struct check_options *options, const struct golden *golden, struct actual *actual,
+                            int64_t step, struct verdicts *verdicts, struct error *err)
 {
     const enum dtype format = options->dtype ? dtype_by_name(options->dtype) : widest(actual);
     struct rounding rounding = rounding_of(format, options->sums ? dtype_by_name(options->sums) : actual->sums,
                                            options->parts > 0 ? options->parts : singles_parts(actual));
-    struct check_result result;
-    struct singles singles;
     struct check_progress progress;
+    *verdicts = (struct verdicts){ .golden = golden, .format = format };
     rounding.fused = options->fused, rounding.stored_norms = options->stored_norms;
     rounding.stored_states = options->stored_states;
     if (options->parts == 0) rounding.gradient_parts = singles_gradient_parts(golden, actual);
     check_progress_begin(&progress, golden, actual);
-    enum error_code e = check_files(golden, actual, format, &result, err);
-    check_progress_next(&progress);
+    enum error_code e = check_files(golden, actual, format, &verdicts->whole, err);
     const bool compared = !e;
-    if (!e) e = singles_check(golden, actual, format, rounding, &singles, err);
-    const bool recomputed = !e;
-    if (!e) e = passes_judge(golden, actual, format, rounding, &singles, &result, err);
-    if (!e) copies_explain(&result, &singles);
-    if (!e) e = singles_find_parts(golden, actual, format, rounding, &singles, err);
-    struct verdicts v = { .golden = golden, .whole = &result, .single = &singles };
-    if (!e) e = check_copies(&v, actual, format, rounding, err);
+    check_progress_next(&progress);
+    if (!e && step > 0) check_result_keep_step(golden, &verdicts->whole, step);
+    if (!e) e = check_operations(options, actual, rounding, step, verdicts, err);
     check_progress_end(&progress);
-    if (!compared) return e;
-    if (!e) e = check_report(options, &v, actual, format, err);
-    if (recomputed) singles_free(&singles);
-    check_result_free(&result);
+    if (e && compared) check_result_free(&verdicts->whole);
+    return e;
+}
+
+enum error_code check_write_page(const struct check_options *options, const struct verdicts *verdicts,
+                                 const struct actual *actual, int64_t step, struct error *err)
+{
+    (void)options, (void)verdicts, (void)actual, (void)step, (void)err;
+    return OK;
+}
+
+static enum error_code check_compare(const struct check_options *options, const struct golden *golden,
+                                     struct actual *actual, struct error *err)
+{
+    struct verdicts v;
+    enum error_code e = check_judge(options, golden, actual, 0, &v, err);
+    if (e) return e;
+    e = check_report(options, &v, actual, err);
+    verdicts_free(&v);
     return e;
 }
 
@@ -410,7 +446,7 @@ static enum error_code check_profile(const char *as, const struct golden *golden
 
 enum error_code command_check(int argc, char **argv, int *status, struct error *err)
 {
-    struct check_options o = { 0 };
+    struct check_options o = { .timeout = WATCH_TIMEOUT };
     struct golden golden;
     struct actual actual;
     char room[4096];
@@ -418,12 +454,14 @@ enum error_code command_check(int argc, char **argv, int *status, struct error *
     enum error_code e = cli_check_parse(&o, argc, argv, err);
     if (e || o.help || launcher_rank() != 0) return e;          /* only rank 0 compares */
     e = fail_about(err, checked_kinds_read(o.require, &o.required, err), "--require");
+    if (!e) e = check_watch_options(&o, err);
     if (e) return e;
     o.golden = golden_path(o.golden, room, sizeof room);
     e = golden_open(&golden, o.golden, err);
     if (e) return fail_about(err, e, "GOLDEN");
     e = check_profile(o.as, &golden, err);
-    const bool fits = !e;
+    if (!e && o.watch) e = check_watch(&o, &golden, err);
+    const bool fits = !e && !o.watch;
     if (fits) e = fail_about(err, actual_open(&actual, o.actual, o.map, err), "ACTUAL");
     if (fits && !e) {
         e = check_compare(&o, &golden, &actual, err);

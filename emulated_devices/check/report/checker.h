@@ -96,6 +96,16 @@ enum error_code checker_fit(const struct golden *, const struct actual *, const 
 /** Count the findings, and find the first that fails and the one nearest to its bound, again: some have changed. */
 void check_result_count(struct check_result *);
 
+/**
+ * The step that a tensor of ACTUAL is of, by its name.
+ * @return 1, 2, ...; 0: weights before the first, "start/NAME"; -1: the name is of no step.  A number behind an
+ *         optimizer is returned whatever the golden file has; without one it is the last step.
+ */
+int64_t checker_step_of(const struct golden *, const char *name);
+
+/** Forget what is not of a step; starting weights that are wrong are of the first.  Counts are made again. */
+void check_result_keep_step(const struct golden *, struct check_result *, int64_t step);
+
 /** Leave out the tensors of each kind of which ACTUAL has none: they are not missing.  Rows that experts compute are a
  *  kind of their own, because programs that fuse experts do not have them. */
 void checker_forgive_left_out(const struct golden *, struct check_result *);

@@ -340,10 +340,11 @@ static const char *singles_only(const struct checking *checking, const char *onl
     return strncmp(only, prefix.text, n) == 0 ? only + n : NULL;
 }
 
-/* Whether ACTUAL has activations of the pass. */
+/* Whether ACTUAL has activations of the pass, or the norm of its gradients. */
 static bool singles_has_pass(const struct checking *checking)
 {
-    const struct pass_name prefix = singles_name(checking, "act/");
+    const struct pass_name prefix = singles_name(checking, "act/"), norm = singles_name(checking, "norm");
+    if (actual_has(checking->actual, norm.text)) return true;
     for (int f = 0; f < checking->actual->files; f++)
         for (int i = 0; i < checking->actual->file[f].st.count; i++)
             if (strncmp(checking->actual->file[f].st.entry[i].name, prefix.text, strlen(prefix.text)) == 0) return true;

@@ -71,6 +71,9 @@ enum error_code singles_check_copy(const struct golden *, const struct actual *,
 enum error_code singles_find_parts(const struct golden *, const struct actual *, enum dtype format, struct rounding,
                                    struct singles *out, struct error *);
 
+/** Forget what is not of a step (checker_step_of).  @return OK or ERR_MEMORY. */
+enum error_code singles_keep_step(const struct golden *, struct singles *, int64_t step, struct error *);
+
 /** Sort the results by name, once all are there.  @return OK or ERR_MEMORY. */
 enum error_code singles_sort(struct singles *, struct error *);
 

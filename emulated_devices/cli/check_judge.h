@@ -1,0 +1,58 @@
+/* check_judge.h -- what `orrery check` is asked, and what it has found: of a dump, or of a step of a running program.
+ * check.c judges; check_watch.c judges step by step. */
+#ifndef ORRERY_CHECK_JUDGE_H
+#define ORRERY_CHECK_JUDGE_H
+
+#include "emulated_devices/cli/check_verdict.h"
+#include <stdio.h>
+
+struct check_options {
+    const char *golden, *actual, *dtype, *sums, *map, *require, *as, *json, *page;
+    int parts;
+    bool fused, stored_norms, stored_states, all, help;
+    unsigned required;
+    bool watch, go_on;                  /* judge each step as it is written; also those after a wrong one */
+    int steps;                          /* the last step to be watched; 0: the golden file's */
+    double timeout;                     /* seconds that a step may take */
+    bool steps_given, timeout_given;
+};
+
+/* All that was found. */
+struct verdicts {
+    const struct golden *golden;
+    enum dtype format;                  /* of the computation */
+    struct check_result whole;
+    struct singles single;
+    struct single_result copy;          /* the first that is wrong by itself on ranks whose copies are; without a name:
+                                         * there is none, or the first tensor that differs has no other copies */
+    int copy_of;                        /* which tensor that is */
+    struct checked_kinds kinds;
+    const struct single_result *first_by_itself;        /* that is named; NULL: the first of `whole` is */
+    enum check_verdict verdict;
+    struct error lacking;               /* of CHECK_NOT_ENOUGH: what could not be judged */
+};
+
+/**
+ * Compare a dump with a golden file, recompute its operations, and judge.
+ * @param step  judge this step's tensors only, 1, 2, ...; 0: all.
+ * @return OK, whatever the verdict; ERR_CHECK: nothing could be compared; ERR_FILE, ERR_FORMAT, ERR_MEMORY.  Nothing to
+ *         free on failure.
+ */
+enum error_code check_judge(const struct check_options *, const struct golden *, struct actual *, int64_t step,
+                            struct verdicts *, struct error *);
+void verdicts_free(struct verdicts *);
+
+/** Print all that was found, for people. */
+void check_print(FILE *, const struct check_options *, const struct verdicts *, const struct actual *);
+
+/** The same for programs.  The caller deletes it. */
+cJSON *check_document(const struct verdicts *, const struct actual *);
+
+/** Fail with the first thing that is wrong, or with what could not be judged.  @return OK if all is right. */
+enum error_code check_conclude(const struct verdicts *, const struct actual *, struct error *);
+
+/** Write the page of --page, if it is asked for.  @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code check_write_page(const struct check_options *, const struct verdicts *, const struct actual *,
+                                 int64_t step, struct error *);
+
+#endif
