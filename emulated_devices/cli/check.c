@@ -7,6 +7,7 @@
 #include "emulated_devices/cli/installed.h"
 #include "emulated_devices/check/report/copies.h"
 #include "emulated_devices/check/report/passes.h"
+#include "emulated_devices/draw/report/checked.h"
 #include "emulated_devices/check/mistakes/stale.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
@@ -415,8 +416,18 @@ enum error_code check_judge(const struct check_options *options, const struct go
 enum error_code check_write_page(const struct check_options *options, const struct verdicts *verdicts,
                                  const struct actual *actual, int64_t step, struct error *err)
 {
-    (void)options, (void)verdicts, (void)actual, (void)step, (void)err;
-    return OK;
+    const struct check_result *const r = &verdicts->whole;
+    struct error why = { 0 };
+    if (options->page == NULL) return OK;
+    check_conclude(verdicts, actual, &why);
+    const struct checked_page page = {
+        .golden_path = options->golden, .actual_path = options->actual, .golden = verdicts->golden, .actual = actual,
+        .whole = r, .single = &verdicts->single, .step = step, .format = verdicts->format,
+        .holds = verdicts->verdict == CHECK_OK, .verdict = check_verdict_word(verdicts->verdict), .why = why.text,
+        .first = verdicts->first_by_itself ? verdicts->first_by_itself->name
+                                           : r->first >= 0 ? r->all[r->first].name : NULL
+    };
+    return checked_page_write(options->page, &page, err);
 }
 
 static enum error_code check_compare(const struct check_options *options, const struct golden *golden,
