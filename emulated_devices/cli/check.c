@@ -11,6 +11,7 @@
 #include "emulated_devices/check/mistakes/stale.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
+#include "ref/io/output.h"
 #include "ref/io/pair.h"
 #include "ref/io/terminal.h"
 #include <math.h>
@@ -466,6 +467,7 @@ enum error_code command_check(int argc, char **argv, int *status, struct error *
     if (e || o.help || launcher_rank() != 0) return e;          /* only rank 0 compares */
     e = fail_about(err, checked_kinds_read(o.require, &o.required, err), "--require");
     if (!e) e = check_watch_options(&o, err);
+    if (!e && o.page) e = fail_about(err, output_probe(o.page, err), "--page");
     if (e) return e;
     o.golden = golden_path(o.golden, room, sizeof room);
     e = golden_open(&golden, o.golden, err);

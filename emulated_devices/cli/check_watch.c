@@ -57,6 +57,21 @@ static void watch_open(struct watching *watching, int64_t step, const char *word
     watch_say(watching, step, word, text);
 }
 
+/* Say a step that is wrong: how many tensors, the first, and what is known of it by itself. */
+static void watch_wrong(struct watching *watching, int64_t step, const struct verdicts *verdicts, int wrong, int all,
+                        const char *why)
+{
+    const struct check_result *const r = &verdicts->whole;
+    const struct single_result *const alone =
+        verdicts->first_by_itself || r->first < 0 ? NULL : singles_find(&verdicts->single, r->all[r->first].name);
+    char words[300] = "", text[1000];
+    if (alone && alone->verdict == SINGLE_WRONG) single_describe(alone, words, sizeof words);
+    snprintf(text, sizeof text, "%d of %d tensors wrong: %s%s%s", wrong, all, why, words[0] ? ": " : "", words);
+    if (watching->wrong++ == 0)
+        fail(&watching->first_wrong, ERR_CHECK, "step %lld: %s%s%s", (long long)step, why, words[0] ? ": " : "", words);
+    watch_say(watching, step, check_verdict_word(CHECK_FAILED), text);
+}
+
 /* Say how much of a step is right, and what is not. */
 static void watch_tell(struct watching *watching, int64_t step, const struct verdicts *verdicts,
                        const struct actual *actual)
@@ -70,9 +85,7 @@ static void watch_tell(struct watching *watching, int64_t step, const struct ver
     struct error why = { 0 };
     check_conclude(verdicts, actual, &why);
     if (verdicts->verdict == CHECK_FAILED) {
-        if (watching->wrong++ == 0) fail(&watching->first_wrong, ERR_CHECK, "step %lld: %s", (long long)step, why.text);
-        snprintf(text, sizeof text, "%d of %d tensors wrong: %s", wrong, all, why.text);
-        watch_say(watching, step, word, text);
+        watch_wrong(watching, step, verdicts, wrong, all, why.text);
         return;
     }
     const int loose = checked_kinds_of(k, JUDGED_LOOSELY);
@@ -115,11 +128,11 @@ static enum error_code watch_judge(struct watching *watching, struct error *err)
     const bool judged = !e;
     e = OK;
     if (judged) {
+        e = check_write_page(options, &v, &actual, step, err);
         watch_tell(watching, step, &v, &actual);
         if (options->all || (v.verdict == CHECK_FAILED && !options->go_on))
             fprintf(watching->out, "\n"), check_print(watching->out, options, &v, &actual);
         watch_document(watching, step, &v, &actual);
-        e = check_write_page(options, &v, &actual, step, err);
         verdicts_free(&v);
     }
     if (entered) actual_leave(&actual);
@@ -153,7 +166,9 @@ static struct watch_words watch_lacks(const struct watching *watching)
     else if (ranks == 0)
         snprintf(words.text, sizeof words.text, "no file of step %lld is in %s%s", step,
                  printable_path(a->folder).text, more);
-    else snprintf(words.text, sizeof words.text, "step %lld has no file of rank %d of %d%s", step, lacking, ranks, more);
+    else
+        snprintf(words.text, sizeof words.text, "step %lld has no file of rank %d of %d%s", step, lacking, ranks,
+                 more);
     return words;
 }
 
@@ -162,15 +177,18 @@ static enum error_code watch_conclude(struct watching *watching, const char *end
 {
     const struct arrivals *const a = &watching->arrivals;
     const int judged = watching->right + watching->wrong;
-    char text[1000], open[96] = "", files[96] = "";
+    char text[1000], steps[64] = "no step was judged", open[96] = "", files[96] = "";
     if (watching->open > 0) snprintf(open, sizeof open, ", %d not, or not all of it", watching->open);
     if (a->unusable + a->late > 0)
         snprintf(files, sizeof files, "; %d file%s could not be used", a->unusable + a->late,
                  plural(a->unusable + a->late));
     const bool enough = watching->open == 0 && ended[0] == 0 && files[0] == 0;
     const enum check_verdict verdict = watching->wrong ? CHECK_FAILED : enough ? CHECK_OK : CHECK_NOT_ENOUGH;
-    snprintf(text, sizeof text, "%s: %d of %d step%s right%s%s%s%s", check_verdict_word(verdict), watching->right, judged +
-             watching->open, plural(judged + watching->open), open, files, ended[0] ? "; " : "", ended);
+    if (judged + watching->open > 0)
+        snprintf(steps, sizeof steps, "%d of %d step%s right", watching->right, judged + watching->open,
+                 plural(judged + watching->open));
+    snprintf(text, sizeof text, "%s: %s%s%s%s%s", check_verdict_word(verdict), steps, open, files,
+             ended[0] ? "; " : "", ended);
     fprintf(watching->out, "\n");
     say_verdict(watching->out, verdict == CHECK_OK ? GOOD_NEWS : BAD_NEWS, text);
     fflush(watching->out);

@@ -150,7 +150,8 @@ static enum error_code arrivals_see(struct arrivals *arrivals, int folder, const
     if (fstatat(folder, name, &s, 0) != 0) return OK;
     const struct arrival_identity identity = identity_of(&s);
     const int at = arrivals_find(arrivals, name);
-    struct arrival *known = at < arrivals->count && strcmp(arrivals->all[at]->name, name) == 0 ? arrivals->all[at] : NULL;
+    const bool is_known = at < arrivals->count && strcmp(arrivals->all[at]->name, name) == 0;
+    struct arrival *known = is_known ? arrivals->all[at] : NULL;
     if (known && is_same_file(&known->identity, &identity)) return OK;
     arrivals->crowded = arrivals->open >= arrivals->most_open;
     if (arrivals->crowded) return OK;
@@ -181,7 +182,8 @@ enum error_code arrivals_open(struct arrivals *arrivals, const struct golden *go
         if (setrlimit(RLIMIT_NOFILE, &more) == 0) files = more;
     }
     const rlim_t most = files.rlim_cur > 1 << 20 ? 1 << 20 : files.rlim_cur;
-    arrivals->most_open = most > DESCRIPTORS_LEFT + DESCRIPTORS_LEAST ? (int)most - DESCRIPTORS_LEFT : DESCRIPTORS_LEAST;
+    arrivals->most_open =
+        most > DESCRIPTORS_LEFT + DESCRIPTORS_LEAST ? (int)most - DESCRIPTORS_LEFT : DESCRIPTORS_LEAST;
     return OK;
 }
 

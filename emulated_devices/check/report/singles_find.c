@@ -40,6 +40,7 @@ enum error_code singles_keep_step(const struct golden *golden, struct singles *s
         singles->found[singles->all[count++].verdict]++;
     }
     singles->count = count;
+    singles->golden_weights = singles->golden_weights && step == 1;
     free(singles->by_name);
     return singles_sort(singles, err);
 }
