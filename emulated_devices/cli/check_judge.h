@@ -45,7 +45,7 @@ void verdicts_free(struct verdicts *);
 /** Print all that was found, for people. */
 void check_print(FILE *, const struct check_options *, const struct verdicts *, const struct actual *);
 
-/** The same for programs.  The caller deletes it. */
+/** Make a document of all that was found, for programs.  The caller deletes it. */
 cJSON *check_document(const struct verdicts *, const struct actual *);
 
 /** Fail with the first thing that is wrong, or with what could not be judged.  @return OK if all is right. */

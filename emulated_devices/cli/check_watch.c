@@ -152,7 +152,7 @@ static void watch_give_up(struct watching *watching)
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
-/* What a step lacks whose files are not all there. */
+/* These words say what a step lacks whose files are not all there. */
 struct watch_words { char text[400]; };
 static struct watch_words watch_lacks(const struct watching *watching)
 {
@@ -256,7 +256,7 @@ static enum error_code watch_steps(struct watching *watching, char *ended, size_
     return e;
 }
 
-/* What a golden file must have, so that each of its steps can be judged by itself. */
+/* A golden file must have every step, so that each can be judged by itself. */
 static enum error_code watch_fits(const struct golden *golden, int64_t last, struct error *err)
 {
     if (last > golden->steps)

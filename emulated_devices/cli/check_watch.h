@@ -14,7 +14,8 @@ enum { WATCH_TIMEOUT = 600 };           /* seconds that a step may take, unless 
       .help = "judge each step as a running program writes it: ACTUAL is the folder of its dump, which may not be "    \
               "there yet (docs/checking/dumps.md)" },                                                                  \
     { "--steps", "N", OPTION_INT, &(options).steps, .min = 1, .max = GOLDEN_MOST_STEPS,                                \
-      .given = &(options).steps_given, .help = "with --watch: end after step N; default: after the golden file's last" },                               \
+      .given = &(options).steps_given,                                                                                 \
+      .help = "with --watch: end after step N; default: after the golden file's last" },                               \
     { "--timeout", "SECONDS", OPTION_DOUBLE, &(options).timeout, .min = 0.1, .max = 1e9,                               \
       .given = &(options).timeout_given, .help = "with --watch: give up when no step has come for so long" },         \
     { "--go-on", NULL, OPTION_SWITCH, &(options).go_on,                                                                \

@@ -18,7 +18,7 @@
 /* With this name in the folder the program says that no more files come. */
 #define ARRIVALS_END "done"
 
-/* What the system says of a file: another file of this name has something else. */
+/* The system tells files of one name apart by these numbers. */
 struct arrival_identity { uint64_t device, number; int64_t bytes, seconds, nanoseconds; };
 
 struct arrival {
@@ -59,7 +59,7 @@ enum error_code arrivals_look(struct arrivals *, int *news, struct error *);
 
 enum arrival_state { ARRIVAL_WAITS, ARRIVAL_IS_THERE, ARRIVAL_IS_GONE };
 
-/** What is known of the step after `passed`. */
+/** Say whether the step after `passed` is there, may still come, or will not. */
 enum arrival_state arrivals_next(const struct arrivals *);
 
 /** The first rank without a file of a step, and how many ranks there are; 0 ranks: nobody has a file of any step. */

@@ -141,8 +141,9 @@ static void write_legend(FILE *file, const struct checked_drawing *drawing)
     page_part(file, "Tensors", true);
     fputs("<p class=\"keys\">", file);
     for (enum shown s = 0; s < SHOWN_COUNT; s++)
-        if (of[s] > 0) fprintf(file, "<span><b class=\"%s\">%s %d</b> %s</span>\n", shown_colours[s], shown_signs[s], of[s],
-                               shown_words[s]);
+        if (of[s] > 0)
+            fprintf(file, "<span><b class=\"%s\">%s %d</b> %s</span>\n", shown_colours[s], shown_signs[s], of[s],
+                    shown_words[s]);
     fputs("</p>\n<p class=\"soft\">Layers are stacked from the first to the last: the forward pass goes down, the "
           "backward pass goes up. In a layer tensors stand in order of execution. Each leads to its row.</p>\n", file);
     page_part_end(file);

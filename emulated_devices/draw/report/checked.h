@@ -1,8 +1,8 @@
 /* checked.h -- the page of `orrery check --page`: a model in order of execution, and what is right and wrong in it.
  *
- * One file of HTML without scripts and without anything from outside.  Each step is a stack of layers; each layer has
- * its forward pass, its backward pass, gradients of weights, and the optimizer's step.  A tensor is a link to a row with
- * its evidence.  Colours are never alone: each has a sign.  Names come from foreign files; they are only ever text.
+ * One file of HTML without scripts and without anything from outside.  Each step is a stack of layers.  Each layer
+ * has its forward pass, its backward pass, gradients of weights, and the optimizer's step.  A tensor is a link to a row
+ * with its evidence.  Colours are never alone: each has a sign.  Names come from foreign files; they are only ever text.
  * emulated_devices/cli/check.c calls checked_page_write.
  */
 #ifndef ORRERY_DRAW_REPORT_CHECKED_H
@@ -11,7 +11,7 @@
 #include "emulated_devices/check/report/checked_kinds.h"
 #include "ref/golden/golden.h"
 
-/* What the page is about. */
+/* A page is about one check. */
 struct checked_page {
     const char *golden_path, *actual_path;
     const struct golden *golden;

@@ -22,7 +22,7 @@ enum shown {
 #undef X
     SHOWN_COUNT
 };
-/* Of each: the class of its colour, its sign, and words for both. */
+/* Each has a class of its colour, a sign, and words for both. */
 extern const char *const shown_colours[], *const shown_signs[], *const shown_words[];
 
 /* The columns of a layer, in order of execution. */

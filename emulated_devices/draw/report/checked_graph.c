@@ -10,7 +10,7 @@ static const char *const phase_names[] = { "forward \u2193", "backward \u2191", 
 
 /* ---- the graph --------------------------------------------------------------------------------------------------- */
 
-/* What is left of a name beside its layer and its phase. */
+/* A name is shortened: its layer and its phase say the rest. */
 static void write_short(FILE *file, const char *name)
 {
     const char *rest;
@@ -150,8 +150,8 @@ void checked_write_step(FILE *file, const struct checked_drawing *drawing, int64
     snprintf(title, sizeof title, "Step %lld", (long long)step);
     page_part(file, title, true);
     const bool open = worst < SHOWN_RIGHT || worst == SHOWN_OPEN || drawing->page->holds;
-    fprintf(file, "<details%s><summary>%s %d tensors, the worst: %s</summary>\n", open ? " open" : "", shown_signs[worst],
-            count, shown_words[worst]);
+    fprintf(file, "<details%s><summary>%s %d tensors, the worst: %s</summary>\n", open ? " open" : "",
+            shown_signs[worst], count, shown_words[worst]);
     for (int layer = 0; layer <= L + 1; layer++) write_layer(file, drawing, step, layer);
     fputs("</details>\n", file);
     page_part_end(file);

@@ -14,7 +14,7 @@
 void page_text(FILE *, const char *);
 
 void page_begin(FILE *, const char *title);
-/** The same with more rules of CSS. */
+/** Begin a page with more rules of CSS. */
 void page_begin_styled(FILE *, const char *title, const char *more);
 void page_end(FILE *);
 
