@@ -2,7 +2,8 @@
  *
  * One file of HTML without scripts and without anything from outside.  Each step is a stack of layers.  Each layer
  * has its forward pass, its backward pass, gradients of weights, and the optimizer's step.  A tensor is a link to a row
- * with its evidence.  Colours are never alone: each has a sign.  Names come from foreign files; they are only ever text.
+ * with its evidence.  Colours are never alone: each has a sign.  Names come from foreign files; they are only ever
+ * text.
  * emulated_devices/cli/check.c calls checked_page_write.
  */
 #ifndef ORRERY_DRAW_REPORT_CHECKED_H
