@@ -20,6 +20,8 @@ struct watching {
     FILE *out;
     cJSON *steps;                       /* for --json; NULL: nobody wants them */
     double began;                       /* to wait for the step: seconds of the clock */
+    enum arrival_state before;          /* of the step, in the look before */
+    bool ended_before;                  /* that look saw the program's end */
     int right, open, wrong;             /* steps; open: not all of it could be judged */
     struct error first_wrong, first_open;       /* with the step */
 };
@@ -221,37 +223,40 @@ static void watch_hear(void *context, const char *line)
 static void watch_nap(void) { nanosleep(&(struct timespec){ .tv_nsec = 200 * 1000 * 1000 }, NULL); }
 
 /* Whether the watch is over, and why; `ended` stays empty if all steps are judged. */
-static bool is_over(const struct watching *watching, int news, char *ended, size_t size)
+static bool is_over(const struct watching *watching, char *ended, size_t size)
 {
     const struct arrivals *const a = &watching->arrivals;
     const struct check_options *const o = watching->options;
-    const bool waits = news == 0 && arrivals_next(a) == ARRIVAL_WAITS;
+    const bool waits = arrivals_next(a) == ARRIVAL_WAITS;
     if (a->passed == a->last || (watching->wrong && !o->go_on)) return true;
     if (stopping_asked()) snprintf(ended, size, "ended by %s, before step %lld", stopping_name(stopping_asked()),
                                    (long long)a->passed + 1);
-    else if (waits && a->ended)
+    else if (waits && watching->ended_before)
         snprintf(ended, size, "the program has ended, but %s", watch_lacks(watching).text);
-    else if (news == 0 && waits && watch_clock() - watching->began > o->timeout)
+    else if (waits && watch_clock() - watching->began > o->timeout)
         snprintf(ended, size, "nothing for %g s: %s", o->timeout, watch_lacks(watching).text);
     return ended[0] != 0;
 }
 
+/* A look may miss a file that was there before another which it has seen.  The next look sees it.  So what is known of
+ * a step counts when two looks agree. */
 static enum error_code watch_steps(struct watching *watching, char *ended, size_t size, struct error *err)
 {
-    int news = 0;
-    enum error_code e = arrivals_look(&watching->arrivals, &news, err);
+    struct arrivals *const a = &watching->arrivals;
+    enum error_code e = arrivals_look(a, err);
     watching->began = watch_clock();
-    while (!e && !is_over(watching, news, ended, size)) {
-        const enum arrival_state state = arrivals_next(&watching->arrivals);
-        /* While files come, a look may have missed one that was there before another that it has seen. */
-        if (news == 0 && state == ARRIVAL_WAITS) watch_nap();
-        if (news == 0 && state != ARRIVAL_WAITS) {
+    while (!e && !is_over(watching, ended, size)) {
+        const enum arrival_state state = arrivals_next(a);
+        const bool settled = state != ARRIVAL_WAITS && state == watching->before;
+        watching->before = state, watching->ended_before = a->ended;
+        if (state == ARRIVAL_WAITS) watch_nap();
+        if (settled) {
             if (state == ARRIVAL_IS_THERE) e = watch_judge(watching, err);
             else watch_give_up(watching);
-            arrivals_pass(&watching->arrivals);
-            watching->began = watch_clock();
+            arrivals_pass(a);
+            watching->before = ARRIVAL_WAITS, watching->began = watch_clock();
         }
-        if (!e) e = arrivals_look(&watching->arrivals, &news, err);
+        if (!e) e = arrivals_look(a, err);
     }
     return e;
 }

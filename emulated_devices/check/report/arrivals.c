@@ -139,8 +139,7 @@ static enum error_code arrival_take(struct arrivals *arrivals, struct arrival *a
 }
 
 /* Look at a name of the folder.  A file that is gone again is none. */
-static enum error_code arrivals_see(struct arrivals *arrivals, int folder, const char *name, int *news,
-                                    struct error *err)
+static enum error_code arrivals_see(struct arrivals *arrivals, int folder, const char *name, struct error *err)
 {
     static const char ending[] = ".safetensors";
     const size_t length = strlen(name);
@@ -159,7 +158,6 @@ static enum error_code arrivals_see(struct arrivals *arrivals, int folder, const
     if (known == NULL) return fail(err, ERR_MEMORY, "no memory for the files of %s", arrivals->folder);
     arrival_drop(arrivals, known);
     known->identity = identity;
-    ++*news;
     return arrival_take(arrivals, known, err);
 }
 
@@ -201,11 +199,10 @@ void arrivals_close(struct arrivals *arrivals)
  * of those that follow. */
 enum { LOOKS_AFTER_CHANGE = 12 };
 
-enum error_code arrivals_look(struct arrivals *arrivals, int *news, struct error *err)
+enum error_code arrivals_look(struct arrivals *arrivals, struct error *err)
 {
     struct stat s;
     enum error_code e = OK;
-    *news = 0;
     arrivals->there = stat(arrivals->folder, &s) == 0;
     if (!arrivals->there) return OK;
     const struct arrival_identity now = identity_of(&s);
@@ -216,7 +213,7 @@ enum error_code arrivals_look(struct arrivals *arrivals, int *news, struct error
     if (d == NULL && errno == ENOENT) return OK;
     if (d == NULL) return fail(err, ERR_FILE, "%s: cannot be read", printable_path(arrivals->folder).text);
     for (const struct dirent *entry; !e && (entry = readdir(d)) != NULL;)
-        e = arrivals_see(arrivals, dirfd(d), entry->d_name, news, err);
+        e = arrivals_see(arrivals, dirfd(d), entry->d_name, err);
     closedir(d);
     return e;
 }

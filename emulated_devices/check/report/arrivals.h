@@ -52,10 +52,9 @@ void arrivals_close(struct arrivals *);
 
 /**
  * Look into the folder once.
- * @param[out] news  files that are new; what arrivals_next says is settled if there are none.
  * @return OK; ERR_FILE if the folder cannot be read; ERR_MEMORY.  A file that cannot be used is told, not an error.
  */
-enum error_code arrivals_look(struct arrivals *, int *news, struct error *);
+enum error_code arrivals_look(struct arrivals *, struct error *);
 
 enum arrival_state { ARRIVAL_WAITS, ARRIVAL_IS_THERE, ARRIVAL_IS_GONE };
 

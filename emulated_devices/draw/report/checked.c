@@ -26,8 +26,9 @@ const char *const shown_colours[] = {
 #undef X
 };
 
-/* Above so many tensors the page would grow beyond a megabyte. */
-enum { CHECKED_MOST_ROWS = 2600 };
+/* Above so many tensors the page would grow beyond a megabyte: right ones have no rows then, nor do the last wrong
+ * ones. */
+enum { CHECKED_MOST_TENSORS = 2600, CHECKED_MOST_ROWS = 1500 };
 
 static enum shown shown_of(const struct checked_page *page, const struct checked *checked,
                            const struct single_result *alone)
@@ -199,7 +200,7 @@ static enum error_code drawing_make(struct checked_drawing *drawing, struct erro
     drawing->by_name = calloc((size_t)drawing->count + 1, sizeof *drawing->by_name);
     if (drawing->all == NULL || drawing->early == NULL || drawing->by_name == NULL)
         return fail(err, ERR_MEMORY, "no memory for the page");
-    drawing->crowded = drawing->count > CHECKED_MOST_ROWS;
+    drawing->crowded = drawing->count > CHECKED_MOST_TENSORS;
     find_early(drawing);
     for (int i = 0; i < drawing->count; i++) drawing->by_name[i] = &page->whole->all[i];
     if (drawing->count > 0)
@@ -210,9 +211,15 @@ static enum error_code drawing_make(struct checked_drawing *drawing, struct erro
         const int64_t step = checker_step_of(page->golden, c->name);
         drawing->all[i] = (struct shown_tensor){ c, alone, shown_of(page, c, alone), phase_of(c->name),
                                                  step > 0 ? step : 1, layer_of(drawing, c->name),
-                                                 order_of(drawing, c) };
+                                                 order_of(drawing, c), false };
     }
     if (drawing->count > 0) qsort(drawing->all, (size_t)drawing->count, sizeof *drawing->all, shown_compare);
+    for (int i = 0, rows = 0; i < drawing->count; i++) {
+        struct shown_tensor *const t = &drawing->all[i];
+        t->row = t->shown == SHOWN_FIRST || (t->shown != SHOWN_ABSENT && !drawing->crowded) ||
+                 (t->shown != SHOWN_ABSENT && t->shown != SHOWN_RIGHT && rows < CHECKED_MOST_ROWS);
+        rows += t->row;
+    }
     return OK;
 }
 

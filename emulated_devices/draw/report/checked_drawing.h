@@ -36,6 +36,7 @@ struct shown_tensor {
     int64_t step;
     int layer;                          /* 0: before the blocks; 1 to L; L + 1: after them */
     int order;                          /* in its step */
+    bool row;                           /* it has a row of its own */
 };
 
 /* All tensors of the page. */
@@ -57,9 +58,6 @@ const char *checked_last(const char *name);
 /** The number between two points of a name, as 3 of "model.layers.3.mlp.up_proj.weight"; -1: it has none.
  *  @param[out] rest  what follows it; without a number the name. */
 long checked_layer(const char *name, const char **rest);
-
-/** Whether a tensor has a row of its own. */
-bool checked_has_row(const struct checked_drawing *, const struct shown_tensor *);
 
 /** The graph of a step, if it has tensors. */
 void checked_write_step(FILE *, const struct checked_drawing *, int64_t step);

@@ -36,7 +36,7 @@ static void write_state(FILE *file, const struct golden *golden, const char *nam
 static void write_node(FILE *file, const struct checked_drawing *drawing, int i, bool state)
 {
     const struct shown_tensor *const t = &drawing->all[i];
-    const bool row = checked_has_row(drawing, t);
+    const bool row = t->row;
     fprintf(file, "<%s class=\"%s\"", row ? "a" : "span", shown_colours[t->shown]);
     if (row) fprintf(file, " href=\"#t%d\"", i);
     if (t->shown == SHOWN_FIRST) fputs(" id=\"first\"", file);

@@ -38,11 +38,6 @@ long checked_layer(const char *name, const char **rest)
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-bool checked_has_row(const struct checked_drawing *drawing, const struct shown_tensor *tensor)
-{
-    return tensor->shown != SHOWN_ABSENT && (!drawing->crowded || tensor->shown != SHOWN_RIGHT);
-}
-
 /* How far a tensor is off, by itself: its worst element. */
 static void write_alone(FILE *file, const struct checked_drawing *drawing, const struct shown_tensor *tensor)
 {
@@ -131,10 +126,10 @@ void checked_write_rows(FILE *file, const struct checked_drawing *drawing, int f
 {
     page_part(file, "Tensors, one by one", true);
     if (drawing->crowded)
-        fputs("<p class=\"soft\">Of very many tensors those that are not right; --json has all.</p>\n", file);
+        fputs("<p class=\"soft\">Of very many tensors those that are not right first; --json has all.</p>\n", file);
     fprintf(file, "<div class=\"scroll\"><table class=\"rows\">%s", row_heads);
     for (int i = 0; i < drawing->count; i++)
-        if (i != first && checked_has_row(drawing, &drawing->all[i])) write_row(file, drawing, i);
+        if (i != first && drawing->all[i].row) write_row(file, drawing, i);
     fputs("</table></div>\n", file);
     page_part_end(file);
 }
