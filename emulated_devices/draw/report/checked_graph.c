@@ -46,6 +46,21 @@ static void write_node(FILE *file, const struct checked_drawing *drawing, int i,
     fputs(row ? "</a>\n" : "</span>\n", file);
 }
 
+/* Where there are very many tensors, right ones are only counted. */
+static bool is_counted(const struct checked_drawing *drawing, const struct shown_tensor *tensor)
+{
+    return drawing->crowded && tensor->shown == SHOWN_RIGHT;
+}
+
+/* Whether two tensors of a step are of the same parameter, and both are drawn. */
+static bool is_beside(const struct checked_drawing *drawing, const struct shown_tensor *tensor,
+                      const struct shown_tensor *other)
+{
+    return other->step == tensor->step && other->layer == tensor->layer && other->phase == tensor->phase &&
+           !is_counted(drawing, other) &&
+           strcmp(checked_last(other->checked->name), checked_last(tensor->checked->name)) == 0;
+}
+
 static bool is_in(const struct shown_tensor *tensor, int64_t step, int layer, enum phase phase)
 {
     return tensor->step == step && tensor->layer == layer && tensor->phase == phase;
@@ -55,17 +70,13 @@ static bool is_in(const struct shown_tensor *tensor, int64_t step, int layer, en
 static void write_parameter(FILE *file, const struct checked_drawing *drawing, int first)
 {
     const struct shown_tensor *const t = &drawing->all[first];
-    const char *const name = checked_last(t->checked->name);
     for (int i = 0; i < first; i++)
-        if (is_in(&drawing->all[i], t->step, t->layer, t->phase) &&
-            strcmp(checked_last(drawing->all[i].checked->name), name) == 0) return;
+        if (is_beside(drawing, t, &drawing->all[i])) return;
     fputs("<div class=\"of\">", file);
     write_short(file, t->checked->name);
     fputs("</div>\n", file);
     for (int i = first; i < drawing->count; i++)
-        if (is_in(&drawing->all[i], t->step, t->layer, t->phase) &&
-            strcmp(checked_last(drawing->all[i].checked->name), name) == 0)
-            write_node(file, drawing, i, true);
+        if (is_beside(drawing, t, &drawing->all[i])) write_node(file, drawing, i, true);
 }
 
 /* Whether a cell of a layer has nothing that is judged. */
@@ -95,13 +106,13 @@ static void write_phase(FILE *file, const struct checked_drawing *drawing, int64
         if (shown + right == 0)
             fprintf(file, "<div class=\"phase%s\"><h4>%s</h4>", phase <= PHASE_BACKWARD ? " flow" : "",
                     phase_names[phase]);
-        if (drawing->crowded && t->shown == SHOWN_RIGHT) {
+        if (is_counted(drawing, t)) {
             right++;
             continue;
         }
         shown++;
         const bool state = phase == PHASE_STEP && checked_kind_of(t->checked->name) == KIND_STEP;
-        if (state && !drawing->crowded) write_parameter(file, drawing, i);
+        if (state) write_parameter(file, drawing, i);
         else write_node(file, drawing, i, false);
     }
     if (right > 0) fprintf(file, "<span class=\"right\">%s %d right</span>\n", shown_signs[SHOWN_RIGHT], right);
