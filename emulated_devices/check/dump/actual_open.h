@@ -19,6 +19,9 @@ enum error_code actual_open_dump(struct actual *actual, struct error *);
  *  @return OK; ERR_FORMAT, naming file, tensor and field. */
 enum error_code actual_check_entry(const struct actual *, const struct actual_entry *, struct error *);
 
+/** Read what a single file says of itself, without those of other ranks.  @return as actual_open_dump. */
+enum error_code actual_open_alone(struct actual *actual, struct error *);
+
 /** The entries of a dump with one of our names: the first, and in *count how many follow each other. */
 const struct actual_entry *actual_entries(const struct actual *, const char *ours, int *count);
 

@@ -99,15 +99,18 @@ class RankFile:
         if entry:
             self.layout[key] = entry
 
-    def save(self):
-        """Write FOLDER/rankR.safetensors.  @return its path"""
+    def save(self, step=None):
+        """Write FOLDER/rankR.safetensors.  With a step FOLDER/stepK.rankR.safetensors, of what was added since the step before.
+        A file gets its name when it is whole, so `orrery check --watch` never reads a part of one.  @return its path"""
         if not self.tensors:
             raise DumpError(f"rank {self.rank} has recorded nothing")
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"rank{self.rank}.safetensors"
+        path = self.folder / f"{'' if step is None else f'step{step}.'}rank{self.rank}.safetensors"
         temporary = path.with_suffix(".part")
         write(temporary, self.tensors, {**self.head, "layout": json.dumps(self.layout)})
         temporary.rename(path)
+        if step is not None:
+            self.tensors, self.layout = {}, {}
         return path
 
 

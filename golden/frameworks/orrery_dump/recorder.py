@@ -399,17 +399,19 @@ class Recorder:
             handle.remove()
         self.handles, self.now = [], None
 
-    def save(self):
-        """Write the file of this rank.  Refused if a mode that was asked for did not show."""
+    def save(self, step=None):
+        """Write the file of this rank, or that of a step: what was recorded since the step before it, for orrery check --watch.
+        Refused if a mode that was asked for did not show."""
         modes.check_seen(self.mode, self.seen)
         self.stop()
-        self.choices.write(self.file)
-        if self.before:
+        if step is None or step == 1:
+            self.choices.write(self.file)
+        if self.before and (step is None or step == 1):
             file, axes, kept = self.before
             for name, g in kept.items():
                 self.parameter("grad/", name, g, like=self.parameters[name], partial=axes, file=file)
             file.save()
-        return self.file.save()
+        return self.file.save(step)
 
 
 def _kept(t):
