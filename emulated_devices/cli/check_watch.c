@@ -7,7 +7,6 @@
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
 #include "ref/io/terminal.h"
-#include "ref/model/kinds.h"
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -274,7 +273,7 @@ static enum error_code watch_fits(const struct golden *golden, int64_t last, str
     if (last > 1 && !golden->every_step)
         return fail(err, ERR_PLAN, "--watch: the golden file has what is there after the last step only; make one with "
                     "every step, or watch --steps 1");
-    if (last > 1 && golden->config.mlp == MLP_MIXTURE && golden->config.mixture.router.biased)
+    if (last > 1 && golden->config.mixture.router.biased)
         return fail(err, ERR_PLAN, "--watch: corrections of routers follow from all steps before; check the whole dump "
                     "when it is there, or watch --steps 1");
     return OK;

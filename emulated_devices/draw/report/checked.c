@@ -5,7 +5,6 @@
 #include "emulated_devices/draw/report/checked_drawing.h"
 #include "emulated_devices/draw/report/page.h"
 #include "ref/io/output.h"
-#include "ref/model/params.h"
 #include "ref/version.h"
 #include <stdlib.h>
 #include <string.h>
@@ -56,12 +55,18 @@ static enum phase phase_of(const char *name)
     }
 }
 
-/* A parameter without a layer is an embedding if the model's order has it before all blocks. */
+/* A parameter without a layer is an embedding if its gradient is listed before those of all blocks: parameters are
+ * listed in the model's order. */
 static bool is_early(const struct checked_drawing *drawing, const char *name)
 {
-    const struct model_config *const config = &drawing->page->golden->config;
-    for (int i = 0; i < model_param_count(config); i++)
-        if (strcmp(model_param(config, i).name, name) == 0) return drawing->early[i];
+    const struct check_result *const whole = drawing->page->whole;
+    const char *rest;
+    for (int i = 0; i < whole->count; i++) {
+        const char *const other = whole->all[i].name;
+        if (strncmp(other, "grad/", 5) != 0 || checked_kind_of(other) != KIND_GRAD) continue;
+        if (strcmp(other + 5, name) == 0) return true;
+        if (checked_layer(other, &rest) >= 0) break;
+    }
     return strcmp(name, "embedding") == 0;
 }
 
@@ -72,15 +77,6 @@ static int layer_of(const struct checked_drawing *drawing, const char *name)
     const long n = checked_layer(checked_last(name), &rest);
     if (n >= 0 && n < L) return (int)n + 1;
     return is_early(drawing, checked_last(name)) ? 0 : L + 1;
-}
-
-/* Mark the parameters before the first block. */
-static void find_early(struct checked_drawing *drawing)
-{
-    const struct model_config *const config = &drawing->page->golden->config;
-    const char *rest;
-    for (int i = 0; i < model_param_count(config) && checked_layer(model_param(config, i).name, &rest) < 0; i++)
-        drawing->early[i] = true;
 }
 
 /* ---- the head ---------------------------------------------------------------------------------------------------- */
@@ -196,12 +192,10 @@ static enum error_code drawing_make(struct checked_drawing *drawing, struct erro
     const struct checked_page *const page = drawing->page;
     drawing->count = page->whole->count;
     drawing->all = calloc((size_t)drawing->count + 1, sizeof *drawing->all);
-    drawing->early = calloc((size_t)model_param_count(&page->golden->config) + 1, sizeof *drawing->early);
     drawing->by_name = calloc((size_t)drawing->count + 1, sizeof *drawing->by_name);
-    if (drawing->all == NULL || drawing->early == NULL || drawing->by_name == NULL)
+    if (drawing->all == NULL || drawing->by_name == NULL)
         return fail(err, ERR_MEMORY, "no memory for the page");
     drawing->crowded = drawing->count > CHECKED_MOST_TENSORS;
-    find_early(drawing);
     for (int i = 0; i < drawing->count; i++) drawing->by_name[i] = &page->whole->all[i];
     if (drawing->count > 0)
         qsort(drawing->by_name, (size_t)drawing->count, sizeof *drawing->by_name, checked_by_name);
@@ -233,6 +227,6 @@ enum error_code checked_page_write(const char *path, const struct checked_page *
     if (file) write_checked_page(file, &drawing);
     if (!e && (file == NULL || fclose(file) != 0)) e = fail(err, ERR_MEMORY, "no memory for the page");
     if (!e) e = fail_about(err, file_write_all(path, text, bytes, err), "--page");
-    free(text), free(drawing.all), free(drawing.early), free(drawing.by_name);
+    free(text), free(drawing.all), free(drawing.by_name);
     return e;
 }

@@ -46,7 +46,6 @@ struct checked_drawing {
     int count;
     const struct checked **by_name;     /* [count] sorted */
     bool crowded;                       /* right tensors are counted, and have no rows */
-    bool *early;                        /* [parameters] it comes before the blocks */
 };
 
 /** A text of a foreign file: what is no text becomes '?', and HTML's signs are replaced. */
