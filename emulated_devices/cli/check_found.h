@@ -18,7 +18,7 @@ struct check_options {
     bool steps_given, timeout_given;
 };
 
-/* What follows from all that was judged. */
+/* A check has decided this, from all that was judged. */
 struct verdicts {
     const struct golden *golden;
     enum dtype format;                  /* of the computation */
