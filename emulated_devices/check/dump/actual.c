@@ -320,15 +320,48 @@ enum error_code actual_open(struct actual *actual, const char *path, const char 
     return e;
 }
 
-void actual_close(struct actual *actual)
+void actual_leave(struct actual *actual)
 {
-    for (int f = 0; f < actual->files; f++) {
-        safetensors_close(&actual->file[f].st);
+    for (int f = 0; f < actual->files; f++)
         cJSON_Delete(actual->file[f].layout), cJSON_Delete(actual->file[f].left_out);
-    }
     free(actual->file), free(actual->entry);
     cJSON_Delete(actual->map);
     *actual = (struct actual){ 0 };
+}
+
+void actual_close(struct actual *actual)
+{
+    for (int f = 0; f < actual->files; f++) safetensors_close(&actual->file[f].st);
+    actual_leave(actual);
+}
+
+/* ---- files that are open already --------------------------------------------------------------------------------- */
+
+enum error_code actual_enter(struct actual *actual, const struct actual_opened *const *opened, int files,
+                             struct error *err)
+{
+    *actual = (struct actual){ .dtype = DTYPE_COUNT, .sums = DTYPE_COUNT, .dump = true, .files = files,
+                               .file = calloc((size_t)files + 1, sizeof *actual->file) };
+    if (actual->file == NULL) return fail(err, ERR_MEMORY, "no memory for %d files", files);
+    for (int f = 0; f < files; f++)
+        actual->file[f] = (struct actual_file){ .st = opened[f]->st, .pruned = opened[f]->pruned };
+    const enum error_code e = actual_open_dump(actual, err);
+    actual->ranks = actual->mesh.devices;
+    if (e) actual_leave(actual);
+    return e;
+}
+
+enum error_code actual_place(const struct safetensors *st, int *rank, struct mesh *mesh, struct error *err)
+{
+    struct actual_file file = { .st = *st };
+    struct actual one = { .dtype = DTYPE_COUNT, .sums = DTYPE_COUNT, .dump = true, .files = 1, .file = &file };
+    if (!actual_is_dump(st))
+        return fail(err, ERR_FORMAT, "%s: does not say whose it is: its metadata has no \"orrery_dump\"",
+                    printable_path(st->path).text);
+    const enum error_code e = actual_open_alone(&one, err);
+    *rank = file.rank, *mesh = one.mesh;
+    cJSON_Delete(file.layout), free(one.entry);
+    return e;
 }
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */

@@ -313,7 +313,8 @@ static enum error_code list_file(struct actual *actual, const struct actual_file
 {
     const int n = cJSON_GetArraySize(file->layout);
     const cJSON **layout = calloc((size_t)n + 1, sizeof *layout), *one;
-    enum error_code e = layout ? check_layout(file, err) : fail(err, ERR_MEMORY, "no memory for a layout");
+    enum error_code e = layout ? OK : fail(err, ERR_MEMORY, "no memory for a layout");
+    if (!e && !file->pruned) e = check_layout(file, err);
     int found = 0, next = 0;
     cJSON_ArrayForEach(one, file->layout)
         if (!e) layout[found++] = one;
@@ -323,6 +324,7 @@ static enum error_code list_file(struct actual *actual, const struct actual_file
         const struct safetensors_entry *stored = file->st.by_name[i];
         struct actual_entry *x = &actual->entry[actual->entries++];
         *x = (struct actual_entry){ .file = file, .stored = stored, .length = name_length(stored->name) };
+        while (next < found && strcmp(layout[next]->string, stored->name) < 0) next++;
         if (next < found && strcmp(layout[next]->string, stored->name) == 0) x->layout = layout[next++];
         e = actual_check_entry(actual, x, err);
     }
@@ -348,6 +350,15 @@ static enum error_code list_entries(struct actual *actual, struct error *err)
                      y->file->number, printable_path(x->file->st.path).text);
     }
     return e;
+}
+
+enum error_code actual_open_alone(struct actual *actual, struct error *err)
+{
+    struct axes axes;
+    enum error_code e = read_file(actual, actual->file, &axes, err);
+    if (e) return e;
+    actual->mesh = axes.mesh;
+    return list_entries(actual, err);
 }
 
 enum error_code actual_open_dump(struct actual *actual, struct error *err)

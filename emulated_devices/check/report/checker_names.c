@@ -104,6 +104,33 @@ enum error_code checker_check_begins(const struct golden *golden, const struct a
     return OK;
 }
 
+int64_t checker_step_of(const struct golden *golden, const char *name)
+{
+    const char *rest;
+    const long long step = step_of_name(golden, name, &rest);
+    char optimizer[32];
+    if (*rest == '/') return step;
+    if (strncmp(name, "start/", 6) == 0) return 0;
+    for (const char *at = golden_next_optimizer(golden, NULL, optimizer); at;
+         at = golden_next_optimizer(golden, at, optimizer))
+        if (strncmp(name, optimizer, strlen(optimizer)) == 0 && name[strlen(optimizer)] == '/') return golden->steps;
+    const bool first = strncmp(name, "act/", 4) == 0 || strncmp(name, "grad/", 5) == 0 ||
+                       strncmp(name, "micro/", 6) == 0 || safetensors_find(&golden->file, name) != NULL;
+    return first && strncmp(name, "mask/", 5) != 0 ? 1 : -1;
+}
+
+void check_result_keep_step(const struct golden *golden, struct check_result *result, int64_t step)
+{
+    int count = 0;
+    for (int i = 0; i < result->count; i++) {
+        const int64_t its = checker_step_of(golden, result->all[i].name);
+        if (its == step || (its == 0 && step == 1)) result->all[count++] = result->all[i];
+        else free(result->all[i].on);
+    }
+    result->count = count;
+    check_result_count(result);
+}
+
 /* The golden name of the first pass's tensor that "adamw/2/act/h.0.ln_1" is in the second; NULL: the name is none of a
  * later pass.  "adamw/2/grad/wte.weight" is golden itself. */
 static const char *first_of_later(const struct golden *golden, const char *name)
@@ -113,7 +140,7 @@ static const char *first_of_later(const struct golden *golden, const char *name)
     if (step < 2 || step > golden->steps || safetensors_find(&golden->file, name)) return NULL;
     const bool is_of_pass = strncmp(rest, "/act/", 5) == 0 || strncmp(rest, "/grad/", 6) == 0 ||
                             strcmp(rest, "/loss") == 0 || strcmp(rest, "/balance_loss") == 0 ||
-                            strcmp(rest, "/z_loss") == 0;
+                            strcmp(rest, "/z_loss") == 0 || strcmp(rest, "/norm") == 0;
     return is_of_pass && safetensors_find(&golden->file, rest + 1) ? rest + 1 : NULL;
 }
 

@@ -348,6 +348,9 @@ static enum error_code take_check(struct train_options *options, const struct tr
                     printable_path(options->dump).text);
     if (options->dump_passes && !options->dump)
         return fail(err, ERR_USAGE, "--dump-passes: says what --dump FILE|DIR/ writes, which is not given");
+    const size_t length = options->dump ? strlen(options->dump) : 0;
+    if (options->dump_steps && (length == 0 || options->dump[length - 1] != '/'))
+        return fail(err, ERR_USAGE, "--dump-steps: says what --dump DIR/ writes, which is not given");
     return options->isolate && !options->check ? fail(err, ERR_USAGE, "--isolate: needs --check ref") : OK;
 }
 

@@ -116,16 +116,19 @@ class RankFile:
                 if key in other.layout:
                     self.layout[key] = other.layout[key]
 
-    def save(self):
-        """Write FOLDER/rankR.safetensors.  @return its path"""
+    def save(self, step=None):
+        """Write FOLDER/rankR.safetensors.  With a step FOLDER/stepK.rankR.safetensors, of what was added since the step before.
+        A file gets its name when it is whole, so `orrery check --watch` never reads a part of one.  @return its path"""
         if not self.tensors:
             raise DumpError(f"rank {self.rank} has recorded nothing")
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"rank{self.rank}.safetensors"
+        path = self.folder / f"{'' if step is None else f'step{step}.'}rank{self.rank}.safetensors"
         temporary = path.with_suffix(".part")
         left_out = {"left_out": json.dumps(self.left_out)} if self.left_out else {}
         write(temporary, self.tensors, {**self.head, **left_out, "layout": json.dumps(self.layout)})
         temporary.rename(path)
+        if step is not None:
+            self.tensors, self.layout = {}, {}
         return path
 
 

@@ -497,8 +497,9 @@ class Recorder:
             print(f"orrery_dump: checkpointing computes {len(self.recomputed)} activations otherwise in the backward pass, first {next(iter(self.recomputed))}, "
                   f"most {worst}, by {self.recomputed[worst]:.1e}: gradients follow from these, the file has the forward pass's", file=sys.stderr)
 
-    def save(self):
-        """Write the file of this rank.  Refused if a mode that was asked for did not show."""
+    def save(self, step=None):
+        """Write the file of this rank, or that of a step: what was recorded since the step before it, for orrery check --watch.
+        Refused if a mode that was asked for did not show."""
         modes.check_seen(self.mode, self.seen)
         if self.passes and self.way == "inside":
             recorded = {key.partition("#")[0].partition("/")[2] for key in self.file.tensors if key.startswith("act/")}
@@ -506,14 +507,15 @@ class Recorder:
         self.stop()
         if self.passes:
             self._tell()
-        self.choices.write(self.file)
-        if self.before:
+        if step is None or step == 1:
+            self.choices.write(self.file)
+        if self.before and (step is None or step == 1):
             file, axes, kept = self.before
             for name, g in kept.items():
                 self.parameter("grad/", name, g, like=self.parameters[name], partial=axes, file=file)
             file.share_inputs(self.file)
             file.save()
-        return self.file.save()
+        return self.file.save(step)
 
 
 def said(left_out):

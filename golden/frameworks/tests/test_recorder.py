@@ -6,6 +6,7 @@ import types
 import unittest
 
 import numpy as np
+import safetensors
 import torch
 import transformers
 
@@ -34,6 +35,24 @@ class Folder(unittest.TestCase):
 
     def file(self, rank=0, dp=1, **more):
         return RankFile(self.folder, rank, {"dp": dp}, {"dp": rank}, **more)
+
+
+class Steps(Folder):
+    """A file of each step, with what was added since the step before; it gets its name when it is whole."""
+
+    def test_each_step_has_its_own(self):
+        file = self.file(rank=1, dp=2)
+        file.add("grad/w", np.zeros((2, 3)), of=(2, 6), cols=range(3, 6))
+        self.assertEqual(file.save(1).name, "step1.rank1.safetensors")
+        file.add("adamw/2/grad/w", np.ones((2, 6)), of=(2, 6))
+        file.number("adamw/2/norm", 3.0)
+        second = file.save(2)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["step1.rank1.safetensors", "step2.rank1.safetensors"])
+        with safetensors.safe_open(second, "np") as f:
+            self.assertEqual(sorted(f.keys()), ["adamw/2/grad/w", "adamw/2/norm"])
+            self.assertEqual(list(json.loads(f.metadata()["layout"])), ["adamw/2/grad/w"])
+        with self.assertRaisesRegex(DumpError, "has recorded nothing"):
+            file.save(3)
 
 
 class GoldenNames(Folder):
