@@ -1,4 +1,5 @@
-/* check_judged.h -- all that `orrery check` finds of one dump. */
+/* check_judged.h -- all that `orrery check` finds of one dump.  check_found.c asks for ACTUAL, and check_against.c for
+ * each of two dumps. */
 #ifndef ORRERY_CHECK_JUDGED_H
 #define ORRERY_CHECK_JUDGED_H
 

@@ -70,7 +70,7 @@ static bool is_early(const struct checked_drawing *drawing, const char *name)
     return strcmp(name, "embedding") == 0;
 }
 
-static int layer_of(const struct checked_drawing *drawing, const char *name)
+static int checked_layer_of(const struct checked_drawing *drawing, const char *name)
 {
     const char *rest;
     const int L = (int)drawing->page->golden->config.L;
@@ -204,7 +204,7 @@ static enum error_code drawing_make(struct checked_drawing *drawing, struct erro
         const struct single_result *const alone = singles_find(page->single, c->name);
         const int64_t step = checker_step_of(page->golden, c->name);
         drawing->all[i] = (struct shown_tensor){ c, alone, shown_of(page, c, alone), phase_of(c->name),
-                                                 step > 0 ? step : 1, layer_of(drawing, c->name),
+                                                 step > 0 ? step : 1, checked_layer_of(drawing, c->name),
                                                  order_of(drawing, c), false };
     }
     if (drawing->count > 0) qsort(drawing->all, (size_t)drawing->count, sizeof *drawing->all, shown_compare);
