@@ -6,6 +6,7 @@
 #include "emulated_devices/cli/installed.h"
 #include "emulated_devices/check/report/copies.h"
 #include "emulated_devices/check/report/passes.h"
+#include "emulated_devices/check/mistakes/sequences.h"
 #include "emulated_devices/check/mistakes/stale.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
@@ -13,6 +14,7 @@
 #include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const formats[] = { "fp64", "fp32", "bf16", "fp16", NULL };
@@ -132,6 +134,33 @@ static void print_first_by_itself(FILE *out, const struct single_result *result,
     say(out, 12, "  it is     %s", single_describe(result, text, sizeof text));
 }
 
+/* The length of what stands before a gradient's parameter: "adamw/2/grad/"; 0: it is none. */
+static size_t gradient_prefix(const char *name)
+{
+    const char *const of_step = strstr(name, "/grad/");
+    return of_step ? (size_t)(of_step - name) + strlen("/grad/") : strncmp(name, "grad/", 5) == 0 ? 5 : 0;
+}
+
+/* What the first tensor that differs is, if it is a gradient: one of another step, or a sum over other sequences.  All
+ * wrong gradients of its step say that together.  @return out; empty: nothing explains it. */
+static const char *gradient_describe(char *out, size_t size, const struct verdicts *verdicts,
+                                     const struct actual *actual, const struct checked *first)
+{
+    const struct check_result *r = verdicts->whole;
+    const size_t prefix = gradient_prefix(first->name);
+    const struct batch_cuts cuts = batch_cuts_of(verdicts->golden, actual);
+    struct wrong_gradient *all = prefix > 0 ? calloc((size_t)r->count + 1, sizeof *all) : NULL;
+    int count = 0;
+    out[0] = 0;
+    for (int i = r->first; i < r->count && all; i++)
+        if (r->all[i].finding == DIFFERS && strncmp(r->all[i].name, first->name, prefix) == 0)
+            all[count++] = (struct wrong_gradient){ r->all[i].name, r->all[i].bound };
+    if (all && stale_describe(out, size, verdicts->golden, actual, &cuts, first->name, first->bound)[0] == 0)
+        sequences_describe(out, size, verdicts->golden, actual, &cuts, all, count);
+    free(all);
+    return out;
+}
+
 static void print_first(FILE *out, const struct verdicts *verdicts, const struct actual *actual)
 {
     const struct check_result *r = verdicts->whole;
@@ -146,7 +175,7 @@ static void print_first(FILE *out, const struct verdicts *verdicts, const struct
                     diagnose_place(text, sizeof text, &actual->mesh, c->on), devices_count(&c->on->failing),
                     devices_count(&c->on->holding));
         if (c->micros[0]) say(out, 12, "  in time   %s", c->micros);
-        if (stale_describe(text, sizeof text, verdicts->golden, actual, c->name, c->bound)[0] ||
+        if (gradient_describe(text, sizeof text, verdicts, actual, c)[0] ||
             diagnose_scale(text, sizeof text, &actual->mesh, 1, c->on)[0])
             say(out, 12, "  it is     %s", text);
         if (c->copies[0]) say(out, 12, "  copies    %s", c->copies);

@@ -90,6 +90,10 @@ void single_params_free(struct single_params *);
 /* Devices of the program along each axis, and its microbatches; 0: nobody knows.  Diagnoses try these numbers first. */
 struct single_mesh { int pp, dp, cp, ep, tp, micros; };
 
+/* Whose a part of the batch is: of a copy of the model, and of its microbatch, -1: the layout numbers none. */
+struct single_owner { int copy, micro; };
+struct batch_cuts;                      /* mistakes/cuts.h */
+
 /* A source reads the program's tensors. */
 enum single_found { SINGLE_HAS, SINGLE_HAS_NOT, SINGLE_NOT_FINITE };
 struct single_source {
@@ -129,6 +133,7 @@ struct single_source {
     const int32_t *part;
     int parts_of_batch;
     bool parts_are_scaled;
+    const struct batch_cuts *cuts;      /* how diagnoses may cut the batch; NULL: nobody says why a result is wrong */
 };
 
 /* This is a batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses

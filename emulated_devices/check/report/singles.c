@@ -450,20 +450,22 @@ static enum error_code report_singles_check(const struct golden *golden, const s
     struct checking c = { .golden = golden, .actual = actual, .format = format, .out = out, .view = view,
                           .shared = shared };
     const struct batch_parts parts = batch_parts_of(golden, actual);
+    const struct batch_cuts cuts = cuts_of(golden->B, golden->S, parts.part, parts.owner, parts.count,
+                                           actual->mesh.size[DP] * actual->mesh.size[EP]);
     *out = (struct singles){ .format = format };
     const struct single_source source = { .fetch = singles_fetch, .fetch_rows = fetch_rows, .found = singles_note,
                                           .parts = parts_of, .part = parts.part, .parts_of_batch = parts.count,
                                           .parts_are_scaled = parts.scaled, .context = &c, .copies = shared->copies.n,
                                           .only = view.only, .explainer = &mistakes_explainer,
                                           .some = view.last != NULL, .params = &shared->params,
-                                          .notes = notes_of(shared, &view),
+                                          .notes = notes_of(shared, &view), .cuts = &cuts,
                                           .mesh = shared->mesh };
     enum error_code e = source.notes ? check_all(&c, rounding, source, err)
                                      : fail(err, ERR_MEMORY, "no memory for the results of all operations");
     if (!e && c.failed) e = fail(err, c.failed, "no memory for the results of all operations");
     if (!e && view.only == NULL) e = judge_copies(&c, rounding, err);
     if (!e) e = singles_sort(out, err);
-    free(c.apart), free(c.mixed), free(parts.part);
+    free(c.apart), free(c.mixed), free(parts.part), free(parts.owner);
     if (e) singles_free(out);
     return e;
 }

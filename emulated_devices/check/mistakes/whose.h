@@ -1,0 +1,36 @@
+/* whose.h -- words for sequences that are where others belong, or that count more or less often than once.
+ * Inside check/ only.
+ *
+ * sequences.c has how often each counts in a gradient, tokens.c what stands in each place.  Nothing can fail.
+ */
+#ifndef ORRERY_WHOSE_H
+#define ORRERY_WHOSE_H
+
+#include "emulated_devices/check/mistakes/cuts.h"
+#include <stddef.h>
+
+/* Batches: that of the step before, the step's own, that of the next step. */
+enum { BATCH_BEFORE, BATCH_OWN, BATCH_NEXT, BATCHES };
+
+/* A sequence of one of them. */
+struct sequence { int batch, number; };
+
+/**
+ * Say what stands in each place of a batch: "copies take turns: ...", "dp rank 1 has the batch of step 1 again",
+ * "sequence 3 is in the place of 4".
+ * @param there  [cuts->B] in each place.  @param what  "sequences", "labels".  @param step  the batch's own, from 1.
+ * @return out; empty if all is where it belongs.
+ */
+const char *whose_say_places(char *out, size_t size, const struct batch_cuts *, const struct sequence there[],
+                             const char *what, int step);
+
+/**
+ * Say how often each sequence counts: "sequence 3 counts twice and sequence 4 not at all: dp rank 1 has sequence 3
+ * again".
+ * @param times  of each batch, [cuts->B] how often.
+ * @return out; empty if each of the own ones counts once, and no other.
+ */
+const char *whose_say_counts(char *out, size_t size, const struct batch_cuts *,
+                             int times[BATCHES][CUT_SEQUENCES], int step);
+
+#endif
