@@ -2,8 +2,17 @@
  * report/singles.c and mistakes/sequences.c make the list once; loss.c and whose.c go through it. */
 #include "emulated_devices/check/mistakes/cuts.h"
 #include "emulated_devices/check/recompute/turns.h"
+#include <string.h>
 
 enum { NOT_CUT = -1, GUESSED_PARTS = 8 };
+
+/* Other known cuts, of microbatches, have other names. */
+static const char DP_RANK[] = "dp rank";
+
+const struct batch_cut *cuts_of_ranks(const struct batch_cuts *cuts)
+{
+    return cuts->count > 0 && strcmp(cuts->all[0].of, DP_RANK) == 0 ? &cuts->all[0] : NULL;
+}
 
 int cut_size(const struct batch_cuts *cuts, const struct batch_cut *cut, int part)
 {
@@ -83,16 +92,16 @@ static int cut_number(const struct single_owner owner[], int parts, int key, enu
     return smaller;
 }
 
-/* Add what the layout states.  Ranks along cp have tokens of the same sequences: then sequences are not cut.
- * @return its place in the list; -1: it is not there. */
+/* Add what the layout states.  @return its place in the list; -1: it is none, or parts share a sequence. */
 static int cuts_add_stated(struct batch_cuts *cuts, int64_t S, const int32_t *part, const struct single_owner owner[],
                            int parts, enum cut_key by, const char *of, int within)
 {
     struct batch_cut cut = { .of = of, .known = true, .within = within };
     for (int s = 0; s < cuts->B; s++) {
-        cut.part[s] = cut_number(owner, parts, cut_key_of(&owner[part[s * S]], by), by);
+        const int key = cut_key_of(&owner[part[s * S]], by);
+        cut.part[s] = cut_number(owner, parts, key, by);
         for (int64_t i = 0; i < S; i++)
-            if (part[s * S + i] != part[s * S]) return NOT_CUT;
+            if (cut_key_of(&owner[part[s * S + i]], by) != key) return NOT_CUT;
         if (cut.part[s] >= cut.parts) cut.parts = cut.part[s] + 1;
     }
     const int before = cuts->count;
@@ -115,10 +124,10 @@ struct batch_cuts cuts_of(int64_t B, int64_t S, const int32_t *part, const struc
     struct batch_cuts cuts = { .B = B <= CUT_SEQUENCES ? (int)B : 0 };
     if (cuts.B == 0) return cuts;
     if (part && owner) {
-        const int ranks = cuts_add_stated(&cuts, S, part, owner, parts, BY_COPY, "dp rank", NOT_CUT);
+        const int ranks = cuts_add_stated(&cuts, S, part, owner, parts, BY_COPY, DP_RANK, NOT_CUT);
         cuts_add_stated(&cuts, S, part, owner, parts, BY_MICRO, "microbatch", NOT_CUT);
         cuts_add_stated(&cuts, S, part, owner, parts, BY_BOTH, "dp rank's microbatch", ranks);
-    } else cuts_add_usual(&cuts, dp, "dp rank", true);
+    } else cuts_add_usual(&cuts, dp, DP_RANK, true);
     for (int n = 2; n <= GUESSED_PARTS; n++) cuts_add_usual(&cuts, n, "part of the batch", false);
     return cuts;
 }

@@ -104,6 +104,11 @@ static bool factors(const struct suspect *suspect, const struct tensor part[], i
                 A[a][b] += counts(suspect, i) ? numbers(part[a])[i] * numbers(part[b])[i] : 0;
         }
     }
+    /* A part that adds nothing, as of tokens that did not choose an expert, keeps its factor. */
+    double size = 0;
+    for (int a = 0; a < n; a++) size += A[a][a];
+    for (int a = 0; a < n; a++)
+        if (A[a][a] == 0) A[a][a] = size / n;
     if (!solve(A, c, n)) return false;
     for (int a = 0; a < n; a++) c[a] += 1;
     return true;

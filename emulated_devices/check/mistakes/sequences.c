@@ -19,7 +19,7 @@ enum {
     MOST_ELEMENTS = 1024,               /* of a tensor: evenly, too */
     COLUMNS = BATCHES * CUT_SEQUENCES + 1,
     FEW_SEQUENCES = 8,                  /* factors of so many are said one by one */
-    MOST_TIMES = 8                      /* a sequence counts at most so often */
+    MOST_TIMES = 4                      /* a sequence counts at most so often */
 };
 
 /* Some elements of a wrong gradient. */
@@ -372,20 +372,14 @@ static void fit_part_labels(const struct sequences_fit *fit, const struct batch_
 static void fit_try_means(const struct sequences_fit *fit, struct fit_best *best, const struct batch_cut *cut)
 {
     double labels[CUT_SEQUENCES], a[COLUMNS] = { 0 };
-    char words[240], list[96] = "";
-    size_t used = 0;
+    char words[240];
     fit_part_labels(fit, cut, labels);
-    for (int k = 0; k < cut->parts; k++) {
+    for (int k = 0; k < cut->parts; k++)
         if (labels[k] == 0) return;
-        if (used + 16 < sizeof list)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%.0f", k ? ", " : "", labels[k]);
-    }
     for (int added = 0; added < 2; added++) {
         for (int c = 0; c < fit->columns && fit->of[c].batch == BATCH_OWN; c++)
             a[c] = 1 / (labels[cut->part[fit->of[c].number]] * (added ? 1 : cut->parts));
-        snprintf(words, sizeof words, "%s: each %s is divided by its own labels, %s", added
-                 ? "means are added up" : "a mean of means", cut->of, list);
-        fit_offer_factors(fit, best, a, words);
+        fit_offer_factors(fit, best, a, whose_say_means(words, sizeof words, cut, labels, added));
     }
 }
 

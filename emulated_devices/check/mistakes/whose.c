@@ -94,7 +94,8 @@ static bool whose_find_cut(const struct whose_measured *measured, const struct b
     const struct batch_cuts *cuts = measured->cuts;
     char *const words = pattern->words;
     const size_t size = sizeof pattern->words;
-    for (int by = 1; by >= (cut->parts > 2 ? -1 : 1); by -= 2) {
+    /* Parts that take turns have all sequences, only elsewhere. */
+    for (int by = 1; measured->there && by >= (cut->parts > 2 ? -1 : 1); by -= 2) {
         whose_fill(cuts, cut, TURNS, by, 0, pattern->there);
         snprintf(words, size, "copies take turns: each %s has the %s of the %s", cut->of, what,
                  by > 0 ? "next" : "one before");
@@ -104,7 +105,8 @@ static bool whose_find_cut(const struct whose_measured *measured, const struct b
         whose_fill(cuts, cut, OF_ONE_PART, k, 0, pattern->there);
         snprintf(words, size, "every %s has the %s of %s %d", cut->of, what, cut->of, k);
         if (whose_is(measured, pattern)) return true;
-        for (int batch = BATCH_BEFORE; batch <= BATCH_NEXT; batch += 2) {
+        /* Sequences say more than a part that is guessed. */
+        for (int batch = BATCH_BEFORE; cut->known && batch <= BATCH_NEXT; batch += 2) {
             whose_fill(cuts, cut, PART_OF_BATCH, k, batch, pattern->there);
             snprintf(words, size, "%s %d has its %s of step %d", cut->of, k, what, step + batch - BATCH_OWN);
             if (whose_is(measured, pattern)) return true;
@@ -155,19 +157,22 @@ static bool whose_find(const struct whose_measured *measured, const char *what, 
 
 /* ---- single sequences -------------------------------------------------------------------------------------------- */
 
-enum { MOST_SAID = 6 };
+enum { MOST_SAID = 6, MOST_OFTEN = 4 };        /* sequences that are named; times that have words */
 
-/* The sequences that count so often: "sequences 3, 4", "sequence 0 of step 1".  @return how many they are. */
-static int whose_list(struct whose_text *text, const int times[], int B, int of, const char *behind)
+/* List the sequences that count so often, with the verb: ", and sequences 3, 4 of step 1 count twice".  Nothing is
+ * written if there are none. */
+static void whose_list(struct whose_text *text, const int times[], int B, int of, const char *batch)
 {
+    static const char *const often[] = { " not at all", "", " twice", " three times", " four times" };
+    const bool first = text->used == 0, none = of == 0;
     int n = 0, said = 0;
     for (int s = 0; s < B; s++) n += times[s] == of;
-    if (n == 0) return 0;
-    whose_say(text, "sequence%s ", n > 1 ? "s" : "");
+    if (n == 0) return;
+    whose_say(text, "%ssequence%s ", !first ? " and " : none ? "without " : "", n > 1 ? "s" : "");
     for (int s = 0; s < B && said < MOST_SAID; s++)
         if (times[s] == of) whose_say(text, "%s%d", said++ ? ", " : "", s);
-    whose_say(text, "%s%s", n > said ? " and others" : "", behind);
-    return n;
+    whose_say(text, "%s%s%s%s", n > said ? " and others" : "", batch, none ? "" : n > 1 ? " count" : " counts",
+              none && first ? "" : often[of]);
 }
 
 /* The part that has all sequences whose count is not 1; -1: they are in several. */
@@ -203,37 +208,24 @@ const char *whose_say_counts(char *out, size_t size, const struct batch_cuts *cu
 {
     struct whose_text text = { out, size, 0 };
     struct whose_pattern pattern;
-    int others = 0, changed = 0, twice = -1, doubles = 0;
+    int others = 0, changed = 0, twice = -1, doubles = 0, all = 0;
     out[0] = 0;
     for (int s = 0; s < cuts->B; s++) {
         others += times[BATCH_BEFORE][s] + times[BATCH_NEXT][s], changed += times[BATCH_OWN][s] != 1;
+        all += times[BATCH_OWN][s];
         if (times[BATCH_OWN][s] == 2) twice = s, doubles++;
     }
     if (others + changed == 0) return out;
     if (whose_find(&(struct whose_measured){ cuts, NULL, times }, "sequences", step, &pattern))
         return whose_say(&text, "%s", pattern.words), out;
-    const char *before = "";
     for (int b = BATCH_BEFORE; b <= BATCH_NEXT; b += 2) {
-        char behind[48];
-        snprintf(behind, sizeof behind, " of step %d", step + b - BATCH_OWN);
-        const size_t at = text.used;
-        whose_say(&text, "%s", before[0] ? ", " : "with ");
-        if (whose_list(&text, times[b], cuts->B, 1, behind) > 0) before = ", ";
-        else text.used = at, out[at] = 0;
+        char batch[32];
+        snprintf(batch, sizeof batch, " of step %d", step + b - BATCH_OWN);
+        whose_list(&text, times[b], cuts->B, 1, batch);
     }
-    for (int of = 5; of >= 2; of--) {
-        const char *const behind[] = { "", "", " twice", " three times", " four times", " five times" };
-        const size_t at = text.used;
-        whose_say(&text, "%s", before);
-        if (whose_list(&text, times[BATCH_OWN], cuts->B, of, of == 2 && doubles == 1 ? " counts" : " count") > 0)
-            whose_say(&text, "%s", behind[of]), before = " and ";
-        else text.used = at, out[at] = 0;
-    }
-    const size_t at = text.used;
-    whose_say(&text, "%s", before[0] ? before : "without ");
-    if (whose_list(&text, times[BATCH_OWN], cuts->B, 0, before[0] ? " not at all" : "") == 0)
-        text.used = at, out[at] = 0;
-    if (others == 0 && doubles <= 1) whose_say_part(&text, cuts, times[BATCH_OWN], twice);
+    for (int of = MOST_OFTEN; of >= 0; of--)
+        if (of != 1) whose_list(&text, times[BATCH_OWN], cuts->B, of, "");
+    if (others == 0 && doubles <= 1 && (twice < 0 || all == cuts->B)) whose_say_part(&text, cuts, times[BATCH_OWN], twice);
     return out;
 }
 
@@ -260,5 +252,14 @@ const char *whose_say_places(char *out, size_t size, const struct batch_cuts *cu
         }
     }
     if (wrong > said) whose_say(&text, ", and others");
+    return out;
+}
+
+const char *whose_say_means(char *out, size_t size, const struct batch_cut *cut, const double labels[], bool added)
+{
+    struct whose_text text = { out, size, 0 };
+    out[0] = 0;
+    whose_say(&text, "%s: each %s is divided by its own labels", added ? "means are added up" : "a mean of means", cut->of);
+    for (int k = 0; k < cut->parts && k < MOST_SAID; k++) whose_say(&text, ", %.0f", labels[k]);
     return out;
 }

@@ -33,4 +33,7 @@ const char *whose_say_places(char *out, size_t size, const struct batch_cuts *, 
 const char *whose_say_counts(char *out, size_t size, const struct batch_cuts *,
                              int times[BATCHES][CUT_SEQUENCES], int step);
 
+/** Say that each part divides by its own labels: the means are averaged, or added up.  @param labels  [parts]. */
+const char *whose_say_means(char *out, size_t size, const struct batch_cut *, const double labels[], bool added);
+
 #endif

@@ -90,8 +90,9 @@ void single_params_free(struct single_params *);
 /* Devices of the program along each axis, and its microbatches; 0: nobody knows.  Diagnoses try these numbers first. */
 struct single_mesh { int pp, dp, cp, ep, tp, micros; };
 
-/* Whose a part of the batch is: of a copy of the model, and of its microbatch, -1: the layout numbers none. */
-struct single_owner { int copy, micro; };
+/* Whose a part of the batch is: of a copy of the model, of its rank along cp, and of its microbatch, -1: the layout
+ * numbers none. */
+struct single_owner { int copy, cp, micro; };
 struct batch_cuts;                      /* mistakes/cuts.h */
 
 /* A source reads the program's tensors. */
@@ -142,6 +143,7 @@ struct single_batch {
     const int32_t *ids, *labels;
     int64_t B, S, micros;
     const int32_t *positions;           /* [B*S] of packed documents (ref/model/sample_mask.h); NULL: of sequences */
+    int64_t before, after;              /* batches of as many tokens that lie before and behind this one */
 };
 
 /** How wrong numbers follow from right ones: "expected times 1.1000; 399 of 441 elements outside the bound".

@@ -36,6 +36,7 @@ struct noted { struct devices over, last; struct single_notes *notes; };
 struct shared {
     struct single_params params;
     struct single_mesh mesh;
+    struct batch_cuts cuts;
     struct model_copies copies;
     struct noted *noted;                /* [noteds] for each set of ranks whose copies are read: they are few */
     int noteds;
@@ -358,7 +359,7 @@ static enum error_code check_later_pass(struct checking *checking, const char *o
     const struct golden *g = checking->golden;
     const int64_t at = step * g->B * g->S;
     const struct single_batch batch = { g->ids + at, g->labels + at, g->B, g->S, golden_balance_micros(g),
-                                        golden_positions(g, step, 0) };
+                                        golden_positions(g, step, 0), step, g->steps - 1 - step };
     struct single_notes *notes = NULL;          /* those of the first pass are of its gradients */
     enum error_code e = OK;
     checking->optimizer = optimizer, checking->step = step, source.copies = 0, source.notes = &notes;
@@ -375,7 +376,8 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
                                    struct error *err)
 {
     const struct golden *g = checking->golden;
-    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions };
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions,
+                                        0, g->steps - 1 };
     double lr[GOLDEN_MOST_STEPS];
     char optimizer[32], name[64];
     enum error_code e = OK;
@@ -430,7 +432,8 @@ static enum error_code check_all(struct checking *checking, struct rounding roun
                                  struct error *err)
 {
     const struct golden *g = checking->golden;
-    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions };
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions,
+                                        0, g->steps - 1 };
     enum error_code e = OK;
     if (source.only == NULL || is_of_pass(source.only)) e = replay_check(&g->config, batch, rounding, source, err);
     /* A model without a table of operations is checked against the golden file only; why_none says so. */
@@ -450,15 +453,13 @@ static enum error_code report_singles_check(const struct golden *golden, const s
     struct checking c = { .golden = golden, .actual = actual, .format = format, .out = out, .view = view,
                           .shared = shared };
     const struct batch_parts parts = batch_parts_of(golden, actual);
-    const struct batch_cuts cuts = cuts_of(golden->B, golden->S, parts.part, parts.owner, parts.count,
-                                           actual->mesh.size[DP] * actual->mesh.size[EP]);
     *out = (struct singles){ .format = format };
     const struct single_source source = { .fetch = singles_fetch, .fetch_rows = fetch_rows, .found = singles_note,
                                           .parts = parts_of, .part = parts.part, .parts_of_batch = parts.count,
                                           .parts_are_scaled = parts.scaled, .context = &c, .copies = shared->copies.n,
                                           .only = view.only, .explainer = &mistakes_explainer,
                                           .some = view.last != NULL, .params = &shared->params,
-                                          .notes = notes_of(shared, &view), .cuts = &cuts,
+                                          .notes = notes_of(shared, &view), .cuts = &shared->cuts,
                                           .mesh = shared->mesh };
     enum error_code e = source.notes ? check_all(&c, rounding, source, err)
                                      : fail(err, ERR_MEMORY, "no memory for the results of all operations");
@@ -613,8 +614,8 @@ static enum error_code singles_check_shared(const struct golden *golden, const s
                                             enum dtype format, struct rounding rounding, struct view view,
                                             struct singles *out, struct error *err)
 {
-    struct shared shared = { .copies = model_copies_of(golden, &shared.params, actual->mesh.size[DP]),
-                             .mesh = mesh_of(actual) };
+    struct shared shared = { .mesh = mesh_of(actual), .cuts = batch_cuts_of(golden, actual) };
+    shared.copies = model_copies_of(golden, &shared.params, cuts_of_ranks(&shared.cuts));
     enum error_code e = single_params_make(&shared.params, &golden->config, err);
     if (e) return e;
     e = report_singles_check(golden, actual, format, rounding, view, &shared, out, err);

@@ -73,11 +73,12 @@ enum { NO_PART = -1 };
 /* The owners that have been met; a token's part is its owner's place in this list. */
 struct owners { struct single_owner *at; int count, room; };
 
-/* Ranks that differ along tp or pp share their tokens. */
-static int batch_parts_copy(const struct mesh *mesh, int rank)
+/* Ranks that differ along tp or pp share their tokens, those along cp their sequences. */
+static struct single_owner batch_parts_owner(const struct mesh *mesh, const struct actual_piece *piece)
 {
-    return (mesh_coordinate(mesh, rank, DP) * mesh->size[CP] + mesh_coordinate(mesh, rank, CP)) * mesh->size[EP] +
-           mesh_coordinate(mesh, rank, EP);
+    const int rank = piece->file->rank;
+    return (struct single_owner){ mesh_coordinate(mesh, rank, DP) * mesh->size[EP] + mesh_coordinate(mesh, rank, EP),
+                                  mesh_coordinate(mesh, rank, CP), piece->micro };
 }
 
 /* Find an owner's place, a new one if need be.  @return NO_PART without memory. */
@@ -85,7 +86,7 @@ static int32_t batch_parts_place(struct owners *owners, struct single_owner owne
 {
     /* Pieces come in order of rank, so the owner is usually the last. */
     for (int i = owners->count - 1; i >= 0; i--)
-        if (owners->at[i].copy == owner.copy && owners->at[i].micro == owner.micro) return i;
+        if (memcmp(&owners->at[i], &owner, sizeof owner) == 0) return i;
     if (owners->count == owners->room) {
         const int room = owners->room ? 2 * owners->room : 16;
         struct single_owner *more = realloc(owners->at, (size_t)room * sizeof *more);
@@ -130,8 +131,7 @@ static bool batch_parts_read(const struct actual *actual, const char *name, cons
     for (int64_t i = 0; i < dim[0]; i++) parts->part[i] = NO_PART;
     for (int i = 0; i < pieces.count && known; i++) {
         const struct actual_piece *piece = &pieces.all[i];
-        const struct single_owner owner = { batch_parts_copy(&actual->mesh, piece->file->rank), piece->micro };
-        const int32_t place = batch_parts_place(&owners, owner);
+        const int32_t place = batch_parts_place(&owners, batch_parts_owner(&actual->mesh, piece));
         known = place != NO_PART && batch_parts_take(piece, dim[0], place, parts->part);
         parts->scaled = parts->scaled || batch_parts_rounds(piece->times);
     }
