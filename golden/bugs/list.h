@@ -175,7 +175,7 @@ BUG(INPUTS_TAKE_TURNS, "inputs-take-turns", "llama", "dp 3", "3bh", "", "act/emb
 BUG(SHARDS_TAKE_TURNS, "shards-take-turns", "gpt2", "dp 3", "3bh", "", "grad/h.1.mlp.c_fc.weight", "copies take turns: of 3 flat shards each is where the next belongs", "of three shards of a gradient each is put where the next belongs")
 BUG(OTHER_RANKS_HALF, "dp-other-half", "gpt2", "dp 2", "3bh", "", "grad/h.1.mlp.c_fc.weight", "another rank's piece: of 2 flat shards, 0 and 1 have changed places", "each rank has the half of the gradient that the other owns")
 
-BUG(EXPERT_LEFT_OUT, "expert-left-out", "moe", "dp 2", "3bh", "", "grad/model.layers.1.mlp.experts.2.gate_up_proj.weight grad/model.layers.1.mlp.experts.2.down_proj.weight", "a part of a sum: without sequences 3, 4 of 5", "one expert's gradients are not summed over dp")
+BUG(EXPERT_LEFT_OUT, "expert-left-out", "moe", "dp 2", "3bh", "", "grad/model.layers.1.mlp.experts.2.gate_up_proj.weight grad/model.layers.1.mlp.experts.2.down_proj.weight", "a part of a sum: without sequence 3 of 5", "one expert's gradients are not summed over dp")
 BUG(ROUTER_NOT_SUMMED, "router-not-summed", "moe", "dp 2", "3bh", "", "grad/model.layers.1.mlp.gate.weight", "a part of a sum", "a router's gradient is not summed over dp")
 
 /* The optimizer. */

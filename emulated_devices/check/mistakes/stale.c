@@ -121,9 +121,10 @@ static bool stale_cannot(const struct golden *golden, const struct other *other,
 {
     const struct model_config *c = &golden->config;
     const bool drops = c->dropout_embedding > 0 || c->dropout_residual > 0 || c->dropout_attention > 0;
+    /* With two copies both directions are the same. */
+    const bool back = other->turns == BOTH ? other->turn > 0 : other->turn < 0;
     if (other->turn == 0) return step == 0;
-    return (other->turns == BOTH ? other->turn > 0 : other->turn < 0) ? cut->parts < 3 || (other->turns == BOTH && !drops)
-                                                                       : other->turns == BOTH && !drops;
+    return (back && cut->parts < 3) || (other->turns == BOTH && !drops);
 }
 
 /* Whether the program's gradient is that of the hypothesis.  In 16 bits bounds are wide, so the gradient must also

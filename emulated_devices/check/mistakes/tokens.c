@@ -1,7 +1,7 @@
 /* tokens.c -- places of the batch that have the tokens, or the labels, of other sequences: the rows of the embedding,
  * and the gradient of the logits, show what each place had.
  * mistakes.c calls suspect_tokens for each summand of a result that nothing of its operation explains.  The pass is run
- * with the tokens of each sequence in all places, so each place finds what it had; then once with all that was found. */
+ * with the tokens of each sequence in all places, so each place finds what it had; then once with what all have had. */
 #include "emulated_devices/check/mistakes/mistakes.h"
 #include "emulated_devices/check/mistakes/whose.h"
 #include "emulated_devices/check/recompute/single.h"
@@ -80,7 +80,7 @@ static void tokens_offer(struct suspect *suspect, const struct single_term *term
     const int used = s->memory.used;
     char words[SINGLE_MISTAKE];
     whose_say_places(words, sizeof words, &cuts, tokens->there, tokens->labels ? "labels" : "tokens",
-                     (int)batch->before + 1);
+                     (int)s->context->source.before + 1);
     if (words[0] == 0) return;
     for (int64_t b = 0; b < batch->B; b++)
         memcpy(tokens->row + b * batch->S, tokens_at(batch, tokens->labels, tokens->there[b]),
@@ -113,7 +113,7 @@ void suspect_tokens(struct suspect *suspect, const struct single_term *term, dou
     if (tokens.row == NULL) s->failed = ERR_MEMORY;
     for (int b = 0; b < s->cursor.batch.B; b++) nearest[b] = INFINITY, there[b] = (struct sequence){ BATCH_OWN, b };
     for (int k = BATCH_BEFORE; k <= BATCH_NEXT && !s->failed; k++) {
-        if ((k == BATCH_BEFORE && s->cursor.batch.before == 0) || (k == BATCH_NEXT && s->cursor.batch.after == 0))
+        if ((k == BATCH_BEFORE && s->context->source.before == 0) || (k == BATCH_NEXT && s->context->source.after == 0))
             continue;
         for (int b = 0; b < s->cursor.batch.B && !s->failed; b++)
             tokens_try(suspect, term, &tokens, (struct sequence){ k, b });

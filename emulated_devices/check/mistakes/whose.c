@@ -225,7 +225,8 @@ const char *whose_say_counts(char *out, size_t size, const struct batch_cuts *cu
     }
     for (int of = MOST_OFTEN; of >= 0; of--)
         if (of != 1) whose_list(&text, times[BATCH_OWN], cuts->B, of, "");
-    if (others == 0 && doubles <= 1 && (twice < 0 || all == cuts->B)) whose_say_part(&text, cuts, times[BATCH_OWN], twice);
+    if (others == 0 && doubles <= 1 && (twice < 0 || all == cuts->B))
+        whose_say_part(&text, cuts, times[BATCH_OWN], twice);
     return out;
 }
 
@@ -259,7 +260,8 @@ const char *whose_say_means(char *out, size_t size, const struct batch_cut *cut,
 {
     struct whose_text text = { out, size, 0 };
     out[0] = 0;
-    whose_say(&text, "%s: each %s is divided by its own labels", added ? "means are added up" : "a mean of means", cut->of);
+    whose_say(&text, "%s: each %s is divided by its own labels", added ? "means are added up" : "a mean of means",
+              cut->of);
     for (int k = 0; k < cut->parts && k < MOST_SAID; k++) whose_say(&text, ", %.0f", labels[k]);
     return out;
 }

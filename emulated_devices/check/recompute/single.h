@@ -134,6 +134,7 @@ struct single_source {
     const int32_t *part;
     int parts_of_batch;
     bool parts_are_scaled;
+    int64_t before, after;              /* batches of as many tokens that lie before and behind that of the pass */
     const struct batch_cuts *cuts;      /* how diagnoses may cut the batch; NULL: nobody says why a result is wrong */
 };
 
@@ -143,7 +144,6 @@ struct single_batch {
     const int32_t *ids, *labels;
     int64_t B, S, micros;
     const int32_t *positions;           /* [B*S] of packed documents (ref/model/sample_mask.h); NULL: of sequences */
-    int64_t before, after;              /* batches of as many tokens that lie before and behind this one */
 };
 
 /** How wrong numbers follow from right ones: "expected times 1.1000; 399 of 441 elements outside the bound".

@@ -359,10 +359,11 @@ static enum error_code check_later_pass(struct checking *checking, const char *o
     const struct golden *g = checking->golden;
     const int64_t at = step * g->B * g->S;
     const struct single_batch batch = { g->ids + at, g->labels + at, g->B, g->S, golden_balance_micros(g),
-                                        golden_positions(g, step, 0), step, g->steps - 1 - step };
+                                        golden_positions(g, step, 0) };
     struct single_notes *notes = NULL;          /* those of the first pass are of its gradients */
     enum error_code e = OK;
     checking->optimizer = optimizer, checking->step = step, source.copies = 0, source.notes = &notes;
+    source.before = step, source.after = g->steps - 1 - step;
     const bool wanted = source.only == NULL || (source.only = singles_only(checking, source.only)) != NULL;
     if (wanted && singles_has_pass(checking)) e = replay_check(&g->config, batch, rounding, source, err);
     checking->step = 0;
@@ -376,8 +377,7 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
                                    struct error *err)
 {
     const struct golden *g = checking->golden;
-    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions,
-                                        0, g->steps - 1 };
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions };
     double lr[GOLDEN_MOST_STEPS];
     char optimizer[32], name[64];
     enum error_code e = OK;
@@ -432,8 +432,7 @@ static enum error_code check_all(struct checking *checking, struct rounding roun
                                  struct error *err)
 {
     const struct golden *g = checking->golden;
-    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions,
-                                        0, g->steps - 1 };
+    const struct single_batch batch = { g->ids, g->labels, g->B, g->S, golden_balance_micros(g), g->positions };
     enum error_code e = OK;
     if (source.only == NULL || is_of_pass(source.only)) e = replay_check(&g->config, batch, rounding, source, err);
     /* A model without a table of operations is checked against the golden file only; why_none says so. */
@@ -460,6 +459,7 @@ static enum error_code report_singles_check(const struct golden *golden, const s
                                           .only = view.only, .explainer = &mistakes_explainer,
                                           .some = view.last != NULL, .params = &shared->params,
                                           .notes = notes_of(shared, &view), .cuts = &shared->cuts,
+                                          .after = golden->steps - 1,
                                           .mesh = shared->mesh };
     enum error_code e = source.notes ? check_all(&c, rounding, source, err)
                                      : fail(err, ERR_MEMORY, "no memory for the results of all operations");
