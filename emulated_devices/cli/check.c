@@ -141,7 +141,7 @@ static size_t gradient_prefix(const char *name)
     return of_step ? (size_t)(of_step - name) + strlen("/grad/") : strncmp(name, "grad/", 5) == 0 ? 5 : 0;
 }
 
-/* What the first tensor that differs is, if it is a gradient: one of another step, or a sum over other sequences.  All
+/* Explain the first tensor that differs, if it is a gradient: one of another step, or a sum over other sequences.  All
  * wrong gradients of its step say that together.  @return out; empty: nothing explains it. */
 static const char *gradient_describe(char *out, size_t size, const struct verdicts *verdicts,
                                      const struct actual *actual, const struct checked *first)

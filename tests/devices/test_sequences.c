@@ -90,11 +90,13 @@ static void sequences_that_count_have_words(void **state)
         { { { 0 }, { 2, 2, 1, 0, 0 }, { 0 } }, false, "every dp rank has the sequences of dp rank 0" },
         { { { 1, 1, 1, 1, 1 }, { 0 }, { 0 } }, false, "stale: it is what the batch of step 1 gives" },
         { { { 0 }, { 0 }, { 1, 1, 1, 1, 1 } }, false, "it is what the batch of step 3 gives" },
-        { { { 0 }, { 0, 0, 1, 1, 1 }, { 1, 1, 0, 0, 0 } }, true, "the batch begins 2 sequences late: with 2 of step 3" },
+        { { { 0 }, { 0, 0, 1, 1, 1 }, { 1, 1, 0, 0, 0 } }, true,
+          "the batch begins 2 sequences late: with 2 of step 3" },
         { { { 0, 1, 0, 1, 0 }, { 1, 0, 1, 0, 1 }, { 0 } }, true, "dp rank 1 has its sequences of step 1" },
         { { { 0, 0, 0, 1, 1 }, { 1, 1, 1, 0, 0 }, { 0 } }, false,
           "dp rank 1 has its sequences of step 1, or the batch begins 2 sequences early: with 2 of step 1" },
-        { { { 0, 0, 1, 0, 0 }, { 1, 1, 1, 0, 1 }, { 0 } }, false, "sequence 2 of step 1 counts and sequence 3 not at all" },
+        { { { 0, 0, 1, 0, 0 }, { 1, 1, 1, 0, 1 }, { 0 } }, false,
+          "sequence 2 of step 1 counts and sequence 3 not at all" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -173,7 +175,8 @@ static void describe(bool mixture, const struct change *change, char *text, size
 static void gradients_are_sums_over_sequences(void **state)
 {
     static const struct { struct change change; const char *words; } cases[] = {
-        { { .place = 3, .of = -1 }, "sequence 2 counts twice and sequence 3 not at all: dp rank 1 has sequence 2 again" },
+        { { .place = 3, .of = -1 },
+          "sequence 2 counts twice and sequence 3 not at all: dp rank 1 has sequence 2 again" },
         { { .place = 1, .of = -SEQUENCES }, "sequence 1 of step 1 counts and sequence 1 not at all" },
         { { .place = 2, .of = SEQUENCES }, "sequence 2 of step 3 counts and sequence 2 not at all" },
         { { .place = 0, .ignored = 1 }, "without sequence 0" },

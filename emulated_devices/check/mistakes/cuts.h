@@ -31,7 +31,7 @@ struct batch_cuts { int B, count; struct batch_cut all[CUTS_MOST]; };
 struct batch_cuts cuts_of(int64_t B, int64_t S, const int32_t *part, const struct single_owner *owner, int parts,
                           int dp);
 
-/** That of the ranks that share out the batch; NULL: there is one, or it is not known. */
+/** Find the cut of the ranks that share out the batch; NULL: there is one rank, or it is not known. */
 const struct batch_cut *cuts_of_ranks(const struct batch_cuts *);
 
 /** Sequences of a part. */

@@ -267,7 +267,7 @@ static void try_cut(struct suspect *suspect, const struct single_node *node, enu
     }
 }
 
-/* Of a single number no cuts are guessed if some are known. */
+/* No cuts are guessed for a single number if some are known. */
 static void try_parts(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     const struct batch_cuts cuts = suspect_cuts(suspect->s);

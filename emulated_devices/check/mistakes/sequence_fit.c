@@ -133,7 +133,7 @@ bool fit_run_batch(const struct sequences_fit *fit, const struct sequence there[
     return done;
 }
 
-/* What balance losses add to the right gradient is what the sequences' sum lacks. */
+/* The sequences' sum lacks what balance losses add to the right gradient. */
 static bool fit_run_balance(struct sequences_fit *fit)
 {
     double *const rest = fit_column(fit, fit->columns);

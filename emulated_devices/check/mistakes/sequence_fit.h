@@ -41,7 +41,7 @@ struct sequences_fit {
     double all_labels;                          /* of the batch */
 };
 
-/* What a hypothesis leaves of the observed numbers: of the first tensor, and of all, in bounds. */
+/* A hypothesis leaves so much of the observed numbers: of the first tensor, and of all, in bounds. */
 struct fit_left { double first, all; };
 
 /** The name of a gradient's parameter.  Pure. */
@@ -65,7 +65,7 @@ void fit_make(const struct sequences_fit *, const double a[], double *made);
  *  @param group  of each column; -1: it is left out.  @param[out] a  [groups].  @return false: there is no memory. */
 bool fit_solve(const struct sequences_fit *, const int group[], int groups, double a[]);
 
-/** What is left of the observed numbers. */
+/** Measure what is left of the observed numbers. */
 struct fit_left fit_left_by(const struct sequences_fit *, const double *made);
 
 #endif

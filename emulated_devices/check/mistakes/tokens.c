@@ -15,7 +15,7 @@ struct batch_cuts suspect_cuts(const struct single *single)
         : cuts_of(all->B, all->S, NULL, NULL, 0, single->context->source.copies);
 }
 
-/* What a hypothesis puts into the batch: tokens, or labels. */
+/* A hypothesis puts tokens, or labels, into the batch. */
 struct tokens_of { bool labels; int32_t *row; struct sequence *there; double *nearest; };
 
 static const int32_t *tokens_at(const struct single_batch *batch, bool labels, struct sequence sequence)

@@ -24,7 +24,7 @@ static void whose_say(struct whose_text *text, const char *format, ...)
 
 enum whose_kind { OF_ONE_PART, TURNS, PART_OF_BATCH, FIRST_WITHIN };
 
-/* What a program with one mistake has in each place. */
+/* A program with one mistake has this in each place. */
 struct whose_pattern { struct sequence there[CUT_SEQUENCES]; char words[200]; };
 
 /* Measured: what stands in each place, or how often each sequence counts. */
