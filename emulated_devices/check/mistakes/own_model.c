@@ -5,12 +5,15 @@
 #include "emulated_devices/check/recompute/own_pass.h"
 #include "ref/model/kinds.h"
 #include "ref/model/operands.h"
-#include "ref/model/params.h"
+#include "ref/model/transformer.h"
 #include "ref/numeric/convert.h"
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum error_code own_model_weights(const struct own_program *program, struct transformer *model, int steps,
-                                  struct error *err)
+/* Set the weights after so many steps. */
+static enum error_code own_model_weights(const struct own_program *program, struct transformer *model, int steps,
+                                         struct error *err)
 {
     struct own_weights own;
     const enum error_code e = own_weights_read(&own, program->golden, program->actual, program->optimizer, steps, err);
@@ -21,26 +24,28 @@ enum error_code own_model_weights(const struct own_program *program, struct tran
     return complete ? OK : fail(err, ERR_CHECK, "ACTUAL has not all weights before step %d", steps + 1);
 }
 
-enum error_code own_model_forward(const struct own_program *program, struct transformer *model,
-                                  const struct own_batch *batch, int step, struct error *err)
+static enum error_code own_model_forward(const struct own_program *program, struct transformer *model,
+                                         const struct own_batch *batch, int step, struct error *err)
 {
     double loss;
     model->seed = dropout_seed(program->golden->seed, step), model->packed = batch->positions;
+    model->first = batch->first;
     const enum error_code e = transformer_forward(model, batch->ids, batch->labels, batch->B, program->golden->S,
                                                   &loss, err);
-    model->packed = NULL;
+    model->packed = NULL, model->first = 0;
     return e;
 }
 
-enum error_code own_model_biases(const struct own_program *program, struct transformer *model, int steps,
-                                 struct error *err)
+/* Set the corrections of routers after so many steps: all these steps are run. */
+static enum error_code own_model_biases(const struct own_program *program, struct transformer *model, int steps,
+                                        struct error *err)
 {
     const struct golden *g = program->golden;
     const int64_t n = g->B * g->S;
     const bool moves = model->config.mlp == MLP_MIXTURE && model->config.mixture.router.biased;
     enum error_code e = golden_read_biases(g, model->router_bias, err);
     for (int k = 0; k < steps && moves && !e; k++) {
-        const struct own_batch own = { g->ids + k * n, g->labels + k * n, golden_positions(g, k, 0), g->B };
+        const struct own_batch own = { g->ids + k * n, g->labels + k * n, golden_positions(g, k, 0), g->B, 0 };
         e = own_model_weights(program, model, k, err);
         if (!e) e = own_model_forward(program, model, &own, k, err);
         if (!e) transformer_move_biases(model);
@@ -48,13 +53,49 @@ enum error_code own_model_biases(const struct own_program *program, struct trans
     return e;
 }
 
+struct transformer *own_model_open(const struct own_program *program, int step, int weights, bool balanced)
+{
+    struct model_config config = program->golden->config;
+    struct transformer *const model = calloc(1, sizeof *model);
+    struct error ignored;
+    if (!balanced)
+        config.mixture.balance_coefficient = config.mixture.z_coefficient = config.mixture.sequence_coefficient = 0;
+    if (model == NULL || transformer_open(model, &config, F64, program->golden->seed, &ignored) != OK)
+        return free(model), NULL;
+    if (own_model_biases(program, model, step, &ignored) == OK &&
+        own_model_weights(program, model, weights, &ignored) == OK)
+        return model;
+    return own_model_close(model), NULL;
+}
+
+void own_model_close(struct transformer *model)
+{
+    transformer_close(model);
+    free(model);
+}
+
+bool own_model_run(const struct own_program *program, struct transformer *model, const struct own_batch *batch,
+                   int step)
+{
+    struct error ignored;
+    transformer_zero_gradients(model);
+    if (own_model_forward(program, model, batch, step, &ignored) != OK) return false;
+    transformer_backward(model);
+    return true;
+}
+
+bool own_model_is_balanced(const struct golden *golden)
+{
+    const struct mixture_config *m = &golden->config.mixture;
+    return golden->config.mlp == MLP_MIXTURE
+           && (m->balance_coefficient != 0 || m->z_coefficient != 0 || m->sequence_coefficient != 0);
+}
+
 bool own_model_has(const struct golden *golden, const char *param)
 {
-    for (int i = 0; i < model_param_count(&golden->config); i++) {
-        const struct param_spec spec = model_param(&golden->config, i);
-        if (strcmp(spec.name, param) == 0) return true;
-    }
-    return false;
+    char name[160];
+    snprintf(name, sizeof name, "start/%.150s", param);
+    return safetensors_find(&golden->file, name) != NULL;
 }
 
 const struct tensor *own_model_gradient(const struct transformer *model, const char *param)

@@ -6,24 +6,28 @@
 
 #include "emulated_devices/check/dump/assembly.h"
 #include "ref/golden/golden.h"
-#include "ref/model/transformer.h"
 
 /* A program, and one of its optimizers: "adamw". */
 struct own_program { const struct golden *golden; const struct actual *actual; char optimizer[32]; };
 
-/** Set the weights after so many steps.  @return OK; ERR_CHECK: ACTUAL has not all; as own_weights_read. */
-enum error_code own_model_weights(const struct own_program *, struct transformer *, int steps, struct error *);
+struct transformer;
 
-/** Set the corrections of routers after so many steps, which follow from the experts that each step's tokens chose: all
- *  these steps are run.  @return as own_model_weights and transformer_forward. */
-enum error_code own_model_biases(const struct own_program *, struct transformer *, int steps, struct error *);
+/** Open our model with the corrections of routers before a step, from 0, which follow from the experts that each step's
+ *  tokens chose, and with the weights after `weights` steps.
+ *  @param balanced  false: without the losses of routers.
+ *  @return NULL: ACTUAL has not all weights, or there is no memory. */
+struct transformer *own_model_open(const struct own_program *, int step, int weights, bool balanced);
+void own_model_close(struct transformer *);
 
-/* The tokens of a pass; positions: NULL: they are not packed. */
-struct own_batch { const int32_t *ids, *labels, *positions; int64_t B; };
+/* The tokens of a pass, and the number of its first sequence; positions: NULL: they are not packed. */
+struct own_batch { const int32_t *ids, *labels, *positions; int64_t B, first; };
 
-/** Run the model forward, with the masks of dropout that step + 1 draws.  @return as transformer_forward. */
-enum error_code own_model_forward(const struct own_program *, struct transformer *, const struct own_batch *, int step,
-                                  struct error *);
+/** Run the model forward and backward, with the masks of dropout of a step, from 0.
+ *  @return whether it could be run. */
+bool own_model_run(const struct own_program *, struct transformer *, const struct own_batch *, int step);
+
+/** Whether a model has losses of routers. */
+bool own_model_is_balanced(const struct golden *);
 
 /** Whether a model has a parameter of this name. */
 bool own_model_has(const struct golden *, const char *param);

@@ -53,30 +53,16 @@ static bool fit_take(const struct sequences_fit *fit, const struct transformer *
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
-/* Our model, from the program's weights before the step. */
-static bool fit_open_model(const struct sequences_fit *fit, struct transformer *model, bool balanced)
+static struct transformer *fit_open_model(const struct sequences_fit *fit, bool balanced)
 {
-    struct model_config config = fit->program.golden->config;
-    struct error ignored;
-    if (!balanced)
-        config.mixture.balance_coefficient = config.mixture.z_coefficient = config.mixture.sequence_coefficient = 0;
-    if (transformer_open(model, &config, F64, fit->program.golden->seed, &ignored) != OK) return false;
-    if (own_model_biases(&fit->program, model, fit->step, &ignored) == OK &&
-        own_model_weights(&fit->program, model, fit->step, &ignored) == OK)
-        return true;
-    transformer_close(model);
-    return false;
+    return own_model_open(&fit->program, fit->step, fit->step, balanced);
 }
 
 /* Run a batch, and take its gradients. */
 static bool fit_run(const struct sequences_fit *fit, struct transformer *model, const struct own_batch *batch,
                     double times, double *to)
 {
-    struct error ignored;
-    transformer_zero_gradients(model);
-    if (own_model_forward(&fit->program, model, batch, fit->step, &ignored) != OK) return false;
-    transformer_backward(model);
-    return fit_take(fit, model, times, to);
+    return own_model_run(&fit->program, model, batch, fit->step) && fit_take(fit, model, times, to);
 }
 
 static double fit_count_labels(const int32_t *labels, int64_t n)
@@ -92,22 +78,20 @@ static bool fit_run_sequences(struct sequences_fit *fit)
 {
     static const int order[BATCHES] = { BATCH_OWN, BATCH_BEFORE, BATCH_NEXT };
     const struct golden *g = fit->program.golden;
-    struct transformer model;
-    bool done = fit_open_model(fit, &model, false);
-    const bool opened = done;
+    struct transformer *const model = fit_open_model(fit, false);
+    bool done = model != NULL;
     for (int k = 0; k < BATCHES && done; k++) {
         const int step = fit->step + order[k] - BATCH_OWN;
         for (int s = 0; s < fit->B && done && step >= 0 && step < g->steps; s++) {
             const int64_t at = (step * g->B + s) * g->S;
             const double labels = fit_count_labels(g->labels + at, g->S);
-            const struct own_batch one = { g->ids + at, g->labels + at, golden_positions(g, step, s * g->S), 1 };
+            const struct own_batch one = { g->ids + at, g->labels + at, golden_positions(g, step, s * g->S), 1, s };
             if (labels == 0) continue;
             fit->of[fit->columns] = (struct sequence){ order[k], s }, fit->labels[fit->columns] = labels;
-            model.first = s;
-            done = fit_run(fit, &model, &one, labels, fit_column(fit, fit->columns++));
+            done = fit_run(fit, model, &one, labels, fit_column(fit, fit->columns++));
         }
     }
-    if (opened) transformer_close(&model);
+    if (model) own_model_close(model);
     return done;
 }
 
@@ -116,19 +100,20 @@ bool fit_run_batch(const struct sequences_fit *fit, const struct sequence there[
 {
     const struct golden *g = fit->program.golden;
     const int64_t n = g->B * g->S;
-    struct transformer model;
+    struct transformer *model = NULL;
     int32_t *const tokens = malloc(2 * (size_t)n * sizeof *tokens + 1);
-    if (tokens == NULL || (there && g->positions) || !fit_open_model(fit, &model, true)) return free(tokens), false;
+    if (tokens == NULL || (there && g->positions) || (model = fit_open_model(fit, true)) == NULL)
+        return free(tokens), false;
     for (int64_t i = 0; i < n; i++) {
         const struct sequence own = { BATCH_OWN, (int)(i / g->S) }, *is = there ? &there[i / g->S] : &own;
         const int64_t at = ((fit->step + is->batch - BATCH_OWN) * g->B + is->number) * g->S + i % g->S;
         tokens[i] = g->ids[at], tokens[n + i] = g->labels[at];
     }
-    const struct own_batch batch = { tokens, tokens + n, golden_positions(g, fit->step, 0), g->B };
-    const bool done = fit_run(fit, &model, &batch, 1, to);
+    const struct own_batch batch = { tokens, tokens + n, golden_positions(g, fit->step, 0), g->B, 0 };
+    const bool done = fit_run(fit, model, &batch, 1, to);
     for (int t = 0; t < fit->tensors; t++)
         for (int64_t i = 0; i < fit->tensor[t].rows; i++) to[fit->tensor[t].first + i] *= fit->tensor[t].times;
-    transformer_close(&model);
+    own_model_close(model);
     free(tokens);
     return done;
 }

@@ -2,7 +2,6 @@
  * emulated_devices/cli/check.c calls sequences_describe for the first step with a wrong gradient.  A hypothesis is said
  * if it leaves no more than the bounds, and nothing else as little. */
 #include "emulated_devices/check/mistakes/sequence_fit.h"
-#include "ref/model/kinds.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,7 +175,6 @@ static void fit_try_all(const struct sequences_fit *fit, struct fit_best *best)
 const char *sequences_describe(char *out, size_t size, const struct golden *golden, const struct actual *actual,
                                const struct batch_cuts *cuts, const struct wrong_gradient all[], int count)
 {
-    const struct mixture_config *m = &golden->config.mixture;
     const char *const first = count > 0 ? all[0].name : "", *const of_step = strstr(first, "/grad/");
     struct fit_best best = { .left = { INFINITY, INFINITY }, .next = INFINITY };
     struct sequences_fit *const fit = calloc(1, sizeof *fit);
@@ -185,8 +183,7 @@ const char *sequences_describe(char *out, size_t size, const struct golden *gold
     *fit = (struct sequences_fit){
         .program = { .golden = golden, .actual = actual }, .cuts = cuts, .B = cuts->B,
         .step = of_step ? atoi(strchr(first, '/') + 1) - 1 : 0,
-        .balanced = golden->config.mlp == MLP_MIXTURE
-                    && (m->balance_coefficient != 0 || m->z_coefficient != 0 || m->sequence_coefficient != 0),
+        .balanced = own_model_is_balanced(golden),
     };
     snprintf(fit->program.optimizer, sizeof fit->program.optimizer, "%.*s", (int)strcspn(first, "/"), first);
     if (fit->step >= 0 && fit->step < golden->steps && fit_make_equations(fit, all, count)) fit_try_all(fit, &best);

@@ -81,37 +81,24 @@ static void stale_fill(const struct golden *golden, const struct other *other, c
     }
 }
 
-/* Compute all gradients of step + 1 with the hypothesis in place of what is right.  cut: of copies that take turns, or
- * NULL. */
-static enum error_code stale_run(const struct stale *stale, struct transformer *model, const struct other *other,
-                                 const struct batch_cut *cut, int step, struct error *err)
-{
-    const struct golden *g = stale->program.golden;
-    const int64_t n = g->B * g->S;
-    int32_t *tokens = malloc(3 * (size_t)n * sizeof *tokens + 1);
-    if (tokens == NULL) return fail(err, ERR_MEMORY, "no memory for a batch");
-    stale_fill(g, other, stale->cuts, cut, step, tokens);
-    const struct own_batch batch = { tokens, tokens + n, g->positions ? tokens + 2 * n : NULL, g->B };
-    enum error_code e = own_model_biases(&stale->program, model, step, err);
-    if (!e) e = own_model_weights(&stale->program, model, other->weights ? step - 1 : step, err);
-    if (!e) e = own_model_forward(&stale->program, model, &batch, step, err);
-    if (!e) transformer_backward(model);
-    free(tokens);
-    return e;
-}
-
-/* Run the model for one hypothesis and copy the gradient of one parameter.  @return whether that was possible. */
+/* Run the model for one hypothesis, in place of what is right, and copy the gradient of one parameter.  cut: of copies
+ * that take turns, or NULL.  @return whether that was possible. */
 static bool stale_gradient(const struct stale *stale, const struct other *other, const struct batch_cut *cut,
                            const char *param, int step, double *out)
 {
     const struct golden *g = stale->program.golden;
-    struct transformer m;
-    struct error ignored;
-    if (transformer_open(&m, &g->config, F64, g->seed, &ignored) != OK) return false;
-    const bool done = stale_run(stale, &m, other, cut, step, &ignored) == OK;
-    const struct tensor *const found = done ? own_model_gradient(&m, param) : NULL;
+    const int64_t n = g->B * g->S;
+    const struct tensor *found = NULL;
+    struct transformer *const model = own_model_open(&stale->program, step, other->weights ? step - 1 : step, true);
+    int32_t *tokens = malloc(3 * (size_t)n * sizeof *tokens + 1);
+    if (model && tokens) {
+        stale_fill(g, other, stale->cuts, cut, step, tokens);
+        const struct own_batch batch = { tokens, tokens + n, g->positions ? tokens + 2 * n : NULL, g->B, 0 };
+        if (own_model_run(&stale->program, model, &batch, step)) found = own_model_gradient(model, param);
+    }
     if (found) memcpy(out, found->data, tensor_bytes(*found));
-    transformer_close(&m);
+    if (model) own_model_close(model);
+    free(tokens);
     return found != NULL;
 }
 
