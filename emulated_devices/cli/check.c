@@ -8,7 +8,6 @@
 #include "emulated_devices/cli/check_verdict.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/installed.h"
-#include "emulated_devices/check/mistakes/stale.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
 #include "ref/io/pair.h"
@@ -36,6 +35,7 @@ struct verdicts {
     struct single_result copy;          /* the first that is wrong by itself on ranks whose copies are; without a name:
                                          * there is none, or the first tensor that differs has no other copies */
     int copy_of;                        /* which tensor that is */
+    char first_is[300];                 /* the first tensor that differs, as far as numbers of all explain it */
     struct checked_kinds kinds;
     const struct single_result *first_by_itself;        /* that is named; NULL: the first of `whole` is */
     enum check_verdict verdict;
@@ -157,9 +157,7 @@ static void print_first(FILE *out, const struct verdicts *verdicts, const struct
                     diagnose_place(text, sizeof text, &actual->mesh, c->on), devices_count(&c->on->failing),
                     devices_count(&c->on->holding));
         if (c->micros[0]) say(out, 12, "  in time   %s", c->micros);
-        if (stale_describe(text, sizeof text, verdicts->golden, actual, c->name, c->bound)[0] ||
-            diagnose_scale(text, sizeof text, &actual->mesh, 1, c->on)[0])
-            say(out, 12, "  it is     %s", text);
+        if (verdicts->first_is[0]) say(out, 12, "  it is     %s", verdicts->first_is);
         if (c->copies[0]) say(out, 12, "  copies    %s", c->copies);
         if (verdicts->copy.name[0] && verdicts->copy_of == r->first)
             say(out, 12, "  by itself %s", single_describe(&verdicts->copy, text, sizeof text));
@@ -380,7 +378,7 @@ static enum error_code fail_by_first(const struct verdicts *verdicts, const stru
         return fail(err, ERR_CHECK, "%s %s on %s", c->name, finding_words(c->finding),
                     diagnose_place(place, sizeof place, &actual->mesh, c->on));
     }
-    return fail_by_tensor(verdicts->single, c, c->why, err);
+    return fail_by_tensor(verdicts->single, c, c->why[0] ? c->why : verdicts->first_is, err);
 }
 
 static enum error_code check_report(const struct check_options *options, const struct verdicts *found,
@@ -444,6 +442,7 @@ static enum error_code check_compare(const struct check_options *options, const 
     struct verdicts v = { .golden = golden, .whole = &judged.whole, .single = &judged.single,
                           .first = options->first ? &judged.first : NULL };
     if (!e) e = check_copies(&v, actual, s.format, s.rounding, err);
+    if (!e) check_judged_first(v.first_is, sizeof v.first_is, golden, actual, v.whole);
     if (!e) e = check_report(options, &v, actual, s.format, err);
     check_judged_free(&judged);
     return e;
