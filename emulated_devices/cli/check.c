@@ -9,7 +9,6 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/installed.h"
 #include "emulated_devices/draw/report/checked.h"
-#include "emulated_devices/check/mistakes/stale.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
 #include "ref/io/output.h"
@@ -114,9 +113,7 @@ static void print_first(FILE *out, const struct verdicts *verdicts, const struct
                     diagnose_place(text, sizeof text, &actual->mesh, c->on), devices_count(&c->on->failing),
                     devices_count(&c->on->holding));
         if (c->micros[0]) say(out, 12, "  in time   %s", c->micros);
-        if (stale_describe(text, sizeof text, verdicts->golden, actual, c->name, c->bound)[0] ||
-            diagnose_scale(text, sizeof text, &actual->mesh, 1, c->on)[0])
-            say(out, 12, "  it is     %s", text);
+        if (verdicts->first_is[0]) say(out, 12, "  it is     %s", verdicts->first_is);
         if (c->copies[0]) say(out, 12, "  copies    %s", c->copies);
         if (verdicts->copy.name[0] && verdicts->copy_of == r->first)
             say(out, 12, "  by itself %s", single_describe(&verdicts->copy, text, sizeof text));
@@ -314,7 +311,7 @@ static enum error_code fail_by_first(const struct verdicts *verdicts, const stru
         return fail(err, ERR_CHECK, "%s %s on %s", c->name, finding_words(c->finding),
                     diagnose_place(place, sizeof place, &actual->mesh, c->on));
     }
-    return fail_by_tensor(verdicts->single, c, c->why, err);
+    return fail_by_tensor(verdicts->single, c, c->why[0] ? c->why : verdicts->first_is, err);
 }
 
 enum error_code check_conclude(const struct verdicts *verdicts, const struct actual *actual, struct error *err)

@@ -119,6 +119,7 @@ enum error_code check_find(const struct check_options *options, const struct gol
                                    .single = &judged->single, .first = options->first ? &judged->first : NULL };
     e = singles_find_parts(golden, actual, s.format, s.rounding, &judged->single, err);
     if (!e) e = find_copies(verdicts, actual, s.rounding, err);
+    if (!e) check_judged_first(verdicts->first_is, sizeof verdicts->first_is, golden, actual, verdicts->whole);
     if (e) check_judged_free(judged);
     else find_verdict(options->required, verdicts);
     return e;

@@ -28,6 +28,7 @@ struct verdicts {
     struct single_result copy;          /* the first that is wrong by itself on ranks whose copies are; without a name:
                                          * there is none, or the first tensor that differs has no other copies */
     int copy_of;                        /* which tensor that is */
+    char first_is[300];                 /* the first tensor that differs, as far as numbers of all explain it */
     struct checked_kinds kinds;
     const struct single_result *first_by_itself;        /* that is named; NULL: the first of `whole` is */
     enum check_verdict verdict;

@@ -25,4 +25,12 @@ enum error_code check_judge(const struct golden *, struct actual *, const struct
                             bool first, struct check_judged *, struct error *);
 void check_judged_free(struct check_judged *);
 
+/**
+ * Explain the first tensor that differs: a gradient of another step, or a sum over other sequences; any tensor times a
+ * factor.  Slow for a gradient: it runs the model, from ACTUAL's own weights.
+ * @return out; empty: none differs, or nothing explains it.
+ */
+const char *check_judged_first(char *out, size_t size, const struct golden *, const struct actual *,
+                               const struct check_result *);
+
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct setting set = { .parts = 1, .pp = 1, .dp = 1, .tp = 1, .ep = 1, .micros = 1, .optimizer = "adamw", .scale = 1 };
+struct setting set = { .parts = 1, .pp = 1, .dp = 1, .tp = 1, .ep = 1, .micros = 1, .optimizer = "adamw", .scale = 1, .from = 1 };
 enum bug bug;
 
 #define BUG(id, ...) { __VA_ARGS__ },
@@ -49,6 +49,7 @@ static void option(const char *what, const char *text)
     static const char *const formats[] = { "fp32", "bf16", "fp16" },
                       *const orders[] = { "sequential", "reversed", "blocked", "pairwise", "shuffled", "apart" }, *const stores[] = { "results", "steps" },
                       *const begins[] = { "golden", "own" },
+                      *const cuts[] = { "runs", "strided", "uneven" },
                       *const masters[] = { "shown", "rounded" },
                       *const gradients[] = { "fp32", "stored", "sums" }, *const copies[] = { "parts", "summed" };
     if (strcmp(what, "dtype") == 0) set.format = (enum format)choose(what, text, formats, 3);
@@ -62,6 +63,8 @@ static void option(const char *what, const char *text)
     else if (strcmp(what, "dp") == 0) set.dp = number(what, text);
     else if (strcmp(what, "ep") == 0) set.ep = set.dp = number(what, text);
     else if (strcmp(what, "tp") == 0) set.tp = number(what, text);
+    else if (strcmp(what, "cut") == 0) set.cut = (enum batch_cut)choose(what, text, cuts, 3);
+    else if (strcmp(what, "from") == 0) set.from = number(what, text);
     else if (strcmp(what, "micros") == 0) set.micros = number(what, text);
     else if (strcmp(what, "resume") == 0) set.resume = number(what, text);
     else if (strcmp(what, "begin") == 0) set.own = choose(what, text, begins, 2);
@@ -75,7 +78,7 @@ static int usage(void)
 {
     fprintf(stderr, "usage: buggy list | model gpt2|llama|moe|dropout|warmup|mqa|gqa DIR | run GOLDEN OUT [dtype fp32|bf16|fp16] [bug NAME] [pp N] [dp N] [ep N] [tp N] [micros N]\n"
                     "             [order sequential|reversed|blocked|pairwise|shuffled|apart] [seed N] [parts N] [store results|steps] [masters shown|rounded] [optimizer NAME]\n"
-                    "             [gradients fp32|stored|sums] [copies parts|summed] [resume STEP] [begin golden|own]\n");
+                    "             [gradients fp32|stored|sums] [copies parts|summed] [cut runs|strided|uneven] [from STEP] [resume STEP] [begin golden|own]\n");
     return 2;
 }
 
@@ -90,6 +93,7 @@ int main(int argc, char **argv)
     if (set.pp * set.dp * set.tp > MOST_RANKS || set.pp > m.L || set.dp > m.B || set.tp > m.H || set.micros > m.B)
         return fprintf(stderr, "buggy: not so many ranks or microbatches\n"), 2;
     if (m.moe && set.micros > 1) return fprintf(stderr, "buggy: a mixture has one microbatch\n"), 2;
+    if (m.rate > 0 && set.cut != RUNS) return fprintf(stderr, "buggy: dropout needs runs of sequences\n"), 2;
     if (set.ep > 1 && (!m.moe || set.ep > m.E)) return fprintf(stderr, "buggy: not so many experts\n"), 2;
     if (set.resume >= m.steps) return fprintf(stderr, "buggy: the golden file has no step after %d\n", set.resume), 2;
     if (set.resume) golden_resume(set.resume);

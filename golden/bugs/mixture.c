@@ -352,15 +352,22 @@ void mixture_back(int l)
 
 /* ---- dumps ------------------------------------------------------------------------------------------------------- */
 
+/* Where a rank's token is in the batch. */
+static int token_of(int r, int token) { return batch_place(rank[r].first + token / m.S) * m.S + token % m.S; }
+
 void mixture_rows(int r, int l, struct cut *rows)
 {
     const struct choices *mine = &of[r][l];
-    int at = 0;
     *rows = (struct cut){ 0 };
-    for (int e = 0; e < m.E; e++)
+    for (int k = 0; k < mine->rows; k++) {
+        int at = 0;
         for (int d = 0; d < set.dp; d++) {
-            const struct choices *c = &of[d * set.tp + rank[r].tp][l];
-            for (int i = c->first[e]; i < c->first[e + 1]; i++, at++)
-                if (c == mine) rows->at[rows->count++] = at;
+            const int other = d * set.tp + rank[r].tp;
+            const struct choices *c = &of[other][l];
+            for (int i = 0; i < c->rows; i++)
+                at += c->expert[i] < mine->expert[k] ||
+                      (c->expert[i] == mine->expert[k] && token_of(other, c->token[i]) < token_of(r, mine->token[k]));
         }
+        rows->at[rows->count++] = at;
+    }
 }

@@ -23,11 +23,24 @@ static struct cut cuts[5][MOST_RANKS];
 
 static int begin_of(int n, int parts, int i) { return n / parts * i + (i < n % parts ? i : n % parts); }
 
+/* The first of copy d's sequences, in the order of copies.  uneven: the first copy has one, the others share the rest. */
+static int copy_begin(int d)
+{
+    return set.cut == UNEVEN && set.dp > 1 ? (d ? 1 + begin_of(m.B - 1, set.dp - 1, d - 1) : 0) : begin_of(m.B, set.dp, d);
+}
+
+int batch_place(int i)
+{
+    int d = 0;
+    while (copy_begin(d + 1) <= i) d++;
+    return set.cut == STRIDED ? d + (i - copy_begin(d)) * set.dp : i;
+}
+
 int turned(int sequence)
 {
     int d = 0;
-    while (begin_of(m.B, set.dp, d + 1) <= sequence) d++;
-    return (begin_of(m.B, set.dp, (d + 1) % set.dp) + sequence - begin_of(m.B, set.dp, d)) % m.B;
+    while (copy_begin(d + 1) <= sequence) d++;
+    return (copy_begin((d + 1) % set.dp) + sequence - copy_begin(d)) % m.B;
 }
 
 void extend(struct cut *c, int from, int to)
@@ -81,8 +94,8 @@ void ranks_make(void)
     cuts_make();
     ranks = set.dp * set.tp;
     for (int r = 0; r < ranks; r++) {
-        const int dp = r / set.tp, first = begin_of(m.B, set.dp, dp);
-        rank[r] = (struct rank){ .dp = dp, .tp = r % set.tp, .first = first, .count = begin_of(m.B, set.dp, dp + 1) - first };
+        const int dp = r / set.tp, first = copy_begin(dp);
+        rank[r] = (struct rank){ .dp = dp, .tp = r % set.tp, .first = first, .count = copy_begin(dp + 1) - first };
         for (int p = 0; p < params; p++)
             rank[r].dw[p] = calloc((size_t)cut_of(param[p].row_axis, param[p].rows, r % set.tp)->count *
                                        cut_of(param[p].col_axis, param[p].cols, r % set.tp)->count, sizeof(float));
@@ -516,7 +529,10 @@ static void dump_rows(int r, int l, enum slot s, int part)
     const int skip = part < 0 ? 0 : begin_of(rank[r].count, set.micros, part),
               end = part < 0 ? rank[r].count : begin_of(rank[r].count, set.micros, part + 1);
     if (rows_each(s) > 1) mixture_rows(r, l, &tokens);
-    else extend(&tokens, (rank[r].first + skip) * m.S, (rank[r].first + end) * m.S);
+    else for (int i = skip; i < end; i++) {
+        const int at = batch_place(rank[r].first + i);
+        extend(&tokens, at * m.S, (at + 1) * m.S);
+    }
     for (int g = 0; g < 2; g++) {
         if (l < m.L) snprintf(name, sizeof name, "%s/h.%d.%s", kind[g], l, slot_name[s]);
         else snprintf(name, sizeof name, "%s/%s", kind[g], slot_name[s]);

@@ -47,6 +47,8 @@ struct setting {
     int parts;                          /* of a product, stored and then added */
     enum accumulation gradients;
     int pp, dp, tp, micros;             /* pp: stages, which only say whose a tensor is */
+    enum batch_cut { RUNS, STRIDED, UNEVEN } cut;       /* copies have runs of sequences; r, r + dp, ...; the first copy one */
+    int from;                           /* the step from which on the bug is there */
     int ep;                             /* the copies of the model along dp share out the experts, which ep says: as many, or 1 */
     unsigned long long seed;            /* of a shuffled order; apart: each sum has its own, so that copies differ by rounding */
     int resume;                         /* the step after which the run begins, with what the golden file has then; 0: the start */
@@ -80,7 +82,7 @@ extern int params;
 int param_of(int layer, const char *name);
 int owner_of(const struct param *);     /* which rank along ep has an expert's matrix; -1: all have it */
 
-/* A rank's sequences and cuts. */
+/* A rank's sequences, in the order of copies, and cuts. */
 struct rank { int dp, tp, first, count; float *dw[MOST_PARAMS], *dw_head; };     /* dw_head: of the tied matrix, as the head */
 extern struct rank rank[MOST_RANKS];
 extern int ranks;
@@ -129,6 +131,7 @@ double loss(float *d_logits, const float *logits, const int *labels, int rows, i
 
 extern int *ids, *labels;               /* of the current step */
 void ranks_make(void);
+int batch_place(int i);                 /* where the i-th sequence, in the order of copies, is in the batch */
 int turned(int sequence);               /* which one has its place if each copy begins where the next should */
 void pass(bool dump);                   /* forward, backward; fills loss_now and the gradients of the ranks */
 void gradients_join(void);              /* sums over dp, and param[].g */

@@ -193,6 +193,33 @@ static void turn(int *tokens)
     free(was);
 }
 
+/* The sequence that a mistaken program has in place i of step t, in the order of copies: its place among those of all
+ * steps. */
+static int sequence_of(int t, int i)
+{
+    const int own = (t - 1) * m.B, last = m.B - 1;
+    int d = 0;
+    while (d + 1 < set.dp && rank[(d + 1) * set.tp].first <= i) d++;
+    const int first = rank[d * set.tp].first, count = rank[d * set.tp].count;
+    if (IS(DUP_SAMPLE) && i == last) return own + batch_place(first);
+    if (IS(DATA_OF_OTHER_STEP) && d == set.dp - 1) return (t > 1 ? own - m.B : own + m.B) + batch_place(i);
+    if (IS(DATA_SHIFTED)) return own + batch_place(i) + 1;
+    if (IS(SAME_DATA)) return own + batch_place((i - first) % rank[0].count);
+    if (IS(MICRO_PLACEHOLDER)) return own + batch_place(first + (i - first) % ((count + set.micros - 1) / set.micros));
+    return own + batch_place(i);
+}
+
+/* The tokens of a step as the program has them, in the order of copies. */
+static void choose_batch(int t, const int *all_ids, const int *all_labels)
+{
+    for (int i = 0; i < m.B; i++) {
+        const int late = IS(BATCH_STALE) && t == 2 ? 1 : IS(RESUME_BATCH) || IS(RESUME_BATCH_UNSEEN) ? set.resume : 0;
+        const int at = (sequence_of(t, i) - late * m.B) % (m.steps * m.B);
+        memcpy(ids + i * m.S, all_ids + at * m.S, (size_t)m.S * sizeof *ids);
+        memcpy(labels + i * m.S, all_labels + at * m.S, (size_t)m.S * sizeof *labels);
+    }
+}
+
 static float rate_of(int t)
 {
     if (IS(RATE_BEFORE) && t > 1) return (float)by.lr[t - 2];
@@ -204,10 +231,13 @@ static float rate_of(int t)
 
 void train(void)
 {
-    int *const all_ids = golden_tokens("ids"), *const all_labels = golden_tokens("labels");
+    const int *const all_ids = golden_tokens("ids"), *const all_labels = golden_tokens("labels");
+    const enum bug named = bug;
     float losses[64], norms[64], number_now;
     char name[64];
     by.adam = strcmp(set.optimizer, "adamw") == 0;
+    ids = malloc((size_t)m.N * sizeof *ids), labels = malloc((size_t)m.N * sizeof *labels);
+    if (ids == NULL || labels == NULL) exit(1);
     snprintf(name, sizeof name, "%s/lr", set.optimizer), golden_numbers(name, by.lr, m.steps);
     by.decay = number("weight_decay"), by.clip = number("clip");
     if (by.adam) by.beta1 = number("beta1"), by.beta2 = number("beta2"), by.eps = number("eps");
@@ -215,8 +245,8 @@ void train(void)
     if (begins) dump_states(begins, false);
     for (int t = begins + 1; t <= m.steps; t++) {
         masks_of_step(t);
-        const int at = (IS(BATCH_STALE) && t == 2 ? t - 2 : IS(RESUME_BATCH) || IS(RESUME_BATCH_UNSEEN) ? t - 1 - begins : t - 1) * m.N;
-        ids = all_ids + at, labels = all_labels + at;
+        bug = t < set.from ? NO_BUG : named;
+        choose_batch(t, all_ids, all_labels);
         if (IS(INPUTS_TURN_LATER) && t % 2 == 0) turn(ids);
         if (IS(LABELS_TAKE_TURNS)) turn(labels);
         pass(t == begins + 1 && !IS(RESUME_BATCH_UNSEEN));

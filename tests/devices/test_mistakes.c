@@ -155,13 +155,13 @@ static void try_results(const char *path, bool is_long)
 }
 
 /* In these models other rows make the same: windows are of four tokens, two layers make a loss count twice, the K
- * groups of heads are too few for two ranks, and the first of three parts of the batch is the first of four. */
+ * groups of heads are too few for two ranks. */
 static bool has_equals(const char *words)
 {
     static const char *const rows[] = {
         "scores are divided by the root of A only, without YaRN's mscale_all_dim",
         "its window is off by one: a token sees one less", "it has the window of other layers, and should have none",
-        "wrong head map: in each rank", "the first of ", "the balance loss counts ",
+        "wrong head map: in each rank", "the balance loss counts ",
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strncmp(words, rows[i], strlen(rows[i])) == 0) return true;

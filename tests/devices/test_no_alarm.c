@@ -229,7 +229,7 @@ static void losses_of_tokens_may_be_stored(void **state)
     /* If they differ by far, the mistake is clear. */
     loss = mean_of_means(logits, labels, 0.25, &mean);
     assert_int_equal(judged(&p, &single_loss, VOCABULARY, 1, batch, NULL, 1), SINGLE_WRONG);
-    assert_non_null(strstr(p.result.mistake, "a mean of means: 2 parts"));
+    assert_non_null(strstr(p.result.mistake, "a mean of means: each part of the batch is divided by its own labels"));
 }
 
 /* ---- as a whole -------------------------------------------------------------------------------------------------- */

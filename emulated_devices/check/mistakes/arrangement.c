@@ -225,16 +225,17 @@ static void try_vector(struct suspect *suspect, double *y)
 static void try_turns(struct suspect *suspect, double *y)
 {
     const struct single *s = suspect->s;
-    const int copies = s->context->source.copies;
-    if (copies < 2 || suspect->rows != s->cursor.N) return;
-    for (int by = 1; by >= (copies > 2 ? -1 : 1); by -= 2) {
+    const struct batch_cuts cuts = suspect_cuts(s);
+    const struct batch_cut *const cut = cuts_of_ranks(&cuts);
+    const int64_t S = s->cursor.batch.S;
+    if (cut == NULL || suspect->rows != s->cursor.N) return;
+    for (int by = 1; by >= (cut->parts > 2 ? -1 : 1); by -= 2) {
         /* The hypothesis gives row r the right row of the same place in the other copy's part. */
         for (int64_t r = 0; r < suspect->rows; r++) {
-            const int64_t from = part_turned(s->cursor.batch.B, copies, by,
-                                             r / s->cursor.batch.S) * s->cursor.batch.S + r % s->cursor.batch.S;
+            const int64_t from = cut_turned(&cuts, cut, by, (int)(r / S)) * S + r % S;
             memcpy(y + r * suspect->cols, suspect->want + from * suspect->cols, (size_t)suspect->cols * sizeof *y);
         }
-        if (suspect_explained(suspect, y, "copies take turns: each of %d has the rows of the %s", copies,
+        if (suspect_explained(suspect, y, "copies take turns: each of %d has the rows of the %s", cut->parts,
                               by > 0 ? "next" : "one before"))
             return;
     }

@@ -53,7 +53,7 @@ static bool pass_under(struct suspect *suspect, const struct single_node *node, 
 }
 
 /* Parts into which ranks and microbatches may have cut the batch: those of the mesh first.  @return how many. */
-static int cuts_of(const struct single *single, int64_t cuts[MOST_CUTS])
+static int conventions_cuts(const struct single *single, int64_t cuts[MOST_CUTS])
 {
     const struct single_mesh *mesh = &single->context->source.mesh;
     const int64_t tried[] = { (int64_t)mesh->dp * mesh->micros, mesh->dp, mesh->micros, 2, 3, 4, 5, 6, 8 };
@@ -93,7 +93,7 @@ static void try_loss(struct suspect *suspect, const struct single_node *node, en
     const bool parts = as.value[LOSS_MEAN] == MEAN_OF_PARTS && as.value[LOSS_PARTS] == 0,
                micros = as.value[BALANCE_OVER] == OVER_MICROBATCH && own.value[BALANCE_OVER] != OVER_MICROBATCH;
     if (!conventions_differ(suspect->s, node, pass, &own, &as)) return;
-    const int n = parts || micros ? cuts_of(suspect->s, cuts) : 1;
+    const int n = parts || micros ? conventions_cuts(suspect->s, cuts) : 1;
     for (int i = 0; i < n && suspect->words[0] == 0; i++) {
         if (parts) as.value[LOSS_PARTS] = (double)cuts[i];
         if (!pass_under(suspect, node, pass, &as, micros ? cuts[i] : suspect->s->context->all.micros, y)) continue;

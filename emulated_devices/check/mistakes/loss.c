@@ -2,6 +2,7 @@
  * mistakes.c reads the table of rows.  loss_forward gives the loss, loss_input the gradient of the logits [N, V].
  * Labels below 0 are ignored. */
 #include "emulated_devices/check/mistakes/conventions.h"
+#include "emulated_devices/check/mistakes/whose.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include "ref/model/kinds.h"
 #include <stdio.h>
@@ -9,11 +10,15 @@
 
 enum divisor { LABELS, ROWS, ONE };
 
-struct loss_switches { int shift, turn; bool ignored, smoothed; enum divisor by; int means; double balance, z; };
+/* A mistake of the parts of a batch: each divides by its own labels, and these means are averaged or added up; one
+ * part alone counts, divided by all labels or by its own; each has the labels of the part so much further. */
+enum cut_mistake { NO_CUT, MEANS, MEANS_ADDED, PART_ONLY, PART_MEAN, TURN };
 
-/* means: the batch in so many parts, each with its own mean; negative: only the first of the parts.  turn: each copy of
- * the model has the labels of the one so much further.  balance, z: how much more often than once these losses count.
- * LAYERS and CHOICES: as often as there are layers, or choices of a token; negative: divided by these. */
+struct loss_switches { int shift; bool ignored, smoothed; enum divisor by; double balance, z;
+                       enum cut_mistake of_cut; const struct batch_cuts *cuts; const struct batch_cut *cut; int part; };
+
+/* balance, z: how much more often than once these losses count.  LAYERS and CHOICES: as often as there are layers, or
+ * choices of a token; negative: divided by these.  part: the part that counts, or how far parts turn. */
 enum { LAYERS = 1000, CHOICES = 2000 };
 static const struct loss_switches loss_right;
 #define WITH(...) .with = &(const struct loss_switches){ __VA_ARGS__ }
@@ -24,41 +29,37 @@ static const double SMOOTH = 0.1;
 /* This is the label that a row has, with the mistake.  A shift at the batch's end keeps the row's own label. */
 static int label_of(const struct single *single, const struct loss_switches *switches, int64_t row)
 {
-    const int64_t S = single->cursor.batch.S, B = single->cursor.batch.B,
-                  at = switches->turn ? part_turned(B, single->context->source.copies, switches->turn, row / S)
-                      * S + row % S : row + switches->shift;
+    const int64_t S = single->cursor.batch.S,
+                  at = switches->of_cut == TURN
+                      ? cut_turned(switches->cuts, switches->cut, switches->part, (int)(row / S)) * S + row % S
+                      : row + switches->shift;
     const int32_t label = single->cursor.batch.labels[at < 0 ? 0 : at < single->cursor.N ? at : row];
     return label < 0 && switches->ignored ? 0 : label;
 }
 
-/* The part of the batch that a row is in: sequences [from, to). */
-static void loss_part_of(const struct single *single, int parts, int64_t row, int64_t *from, int64_t *to)
-{
-    const int k = part_with(single->cursor.batch.B, parts, row / single->cursor.batch.S);
-    *from = part_begin(single->cursor.batch.B, parts, k), *to = part_begin(single->cursor.batch.B, parts, k + 1);
-}
-
-/* Labels that count in sequences [from, to); at least 1, because the divisor must not be 0. */
-static double counted(const struct single *single, const struct loss_switches *switches, int64_t from, int64_t to)
+/* Labels that count, of a part of the batch; part < 0: of all of it.  At least 1, because the divisor must not be 0. */
+static double counted(const struct single *single, const struct loss_switches *switches, int part)
 {
     double n = 0;
-    for (int64_t i = from * single->cursor.batch.S; i < to * single->cursor.batch.S; i++)
-        n += label_of(single, switches, i) >= 0;
+    for (int64_t i = 0; i < single->cursor.N; i++)
+        if (part < 0 || switches->cut->part[i / single->cursor.batch.S] == part)
+            n += label_of(single, switches, i) >= 0;
     return n > 0 ? n : 1;
 }
 
 /* This is the factor of a row's cross entropy: 1 / labels, or the mistaken divisor. */
 static double loss_share(const struct single *single, const struct loss_switches *switches, int64_t row)
 {
-    int64_t from = 0, to = single->cursor.batch.B;
     if (switches->by == ROWS) return 1 / (double)single->cursor.N;
     if (switches->by == ONE) return 1;
-    /* Without parts the whole batch is one part. */
-    if (switches->means == 0) return 1 / counted(single, switches, from, to);
-    loss_part_of(single, switches->means > 0 ? switches->means : -switches->means, row, &from, &to);
-    /* Each part divides by its own labels, and the parts' means are averaged. */
-    if (switches->means > 0) return 1 / (switches->means * counted(single, switches, from, to));
-    return from == 0 ? 1 / counted(single, switches, 0, single->cursor.batch.B) : 0;
+    if (switches->of_cut == NO_CUT || switches->of_cut == TURN) return 1 / counted(single, switches, -1);
+    const int part = switches->cut->part[row / single->cursor.batch.S];
+    switch (switches->of_cut) {
+    case MEANS: return 1 / (switches->cut->parts * counted(single, switches, part));
+    case MEANS_ADDED: return 1 / counted(single, switches, part);
+    default: return part != switches->part ? 0
+                  : 1 / counted(single, switches, switches->of_cut == PART_MEAN ? part : -1);
+    }
 }
 
 /* This is log(sum of exp(x)), with the maximum taken out so that exp does not overflow. */
@@ -70,16 +71,13 @@ static double log_sum(const double *x, int64_t V)
     return top + log(sum);
 }
 
-/* Whether the model or the batch cannot have the mistake: too few copies, no balance loss, fewer sequences than
- * parts. */
+/* Whether the model cannot have the mistake: it has no balance loss. */
 static bool loss_cannot(const struct single *single, const struct loss_switches *switches)
 {
     const struct mixture_config *m = &single->context->config->mixture;
     const bool routers = single->context->config->mlp == MLP_MIXTURE;
-    if (switches->turn && single->context->source.copies < (switches->turn > 0 ? 2 : 3)) return true;
     if (switches->balance != 0 && !(routers && m->balance_coefficient > 0)) return true;
-    if (switches->z != 0 && !(routers && m->z_coefficient > 0)) return true;
-    return (switches->means > 0 ? switches->means : -switches->means) > single->cursor.batch.B;
+    return switches->z != 0 && !(routers && m->z_coefficient > 0);
 }
 
 /* How often the balance loss counts: once plus `balance`, or once for each layer or choice. */
@@ -157,16 +155,6 @@ static const struct single_mistake loss_rows[] = {
     { "divided by all rows, those whose label is ignored too: --as ...,row-mean", FORWARD | INPUT,
       WITH(.by = ROWS) },
     { "not divided by the number of labels: --as ...,loss-sum", FORWARD | INPUT, WITH(.by = ONE) },
-    { MEANS(2), FORWARD | INPUT, WITH(.means = 2) },
-    { MEANS(3), FORWARD | INPUT, WITH(.means = 3) },
-    { MEANS(4), FORWARD | INPUT, WITH(.means = 4) },
-    { MEANS(5), FORWARD | INPUT, WITH(.means = 5) },
-    { MEANS(8), FORWARD | INPUT, WITH(.means = 8) },
-    { "the first of 2 parts of the batch only", FORWARD | INPUT, WITH(.means = -2) },
-    { "the first of 3 parts of the batch only", FORWARD | INPUT, WITH(.means = -3) },
-    { "the first of 4 parts of the batch only", FORWARD | INPUT, WITH(.means = -4) },
-    { "copies take turns: each has the labels of the next", FORWARD | INPUT, WITH(.turn = 1) },
-    { "copies take turns: each has the labels of the one before", FORWARD | INPUT, WITH(.turn = -1) },
     { "without what the routers' losses add", FORWARD, WITH(.balance = -1, .z = -1) },
     { "without the balance loss", FORWARD, WITH(.balance = -1) },
     { "without the z loss", FORWARD, WITH(.z = -1) },
@@ -208,17 +196,13 @@ static void try_ignored(struct suspect *suspect, double *y)
     }
 }
 
-/* Try conventions of losses; and that no rank finds a label among its words (vocabulary parallel), so that nothing is
- * subtracted in its rows. */
-static void try_lost_labels(struct suspect *suspect, const struct single_node *node,
-                            enum single_pass_kind pass, double *y)
+/* No rank finds a label among its words (vocabulary parallel), so nothing is subtracted in its rows. */
+static void try_lost_labels(struct suspect *suspect, double *y)
 {
     const struct single *s = suspect->s;
     char labels[64] = "";
     size_t used = 0;
     int64_t lost = 0;
-    if (suspect->words[0] == 0) suspect_conventions(suspect, node, pass, y);
-    if (pass != SINGLE_INPUT) return;
     try_ignored(suspect, y);
     memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
     for (int64_t row = 0; row < suspect->rows; row++) {
@@ -234,7 +218,72 @@ static void try_lost_labels(struct suspect *suspect, const struct single_node *n
                                     (int)lost, labels);
 }
 
+/* ---- parts of the batch ------------------------------------------------------------------------------------------ */
+
+/* Offer the loss, or its gradient, with a mistake of a cut. */
+static void offer_cut(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass,
+                      const struct loss_switches *switches, const char *words)
+{
+    struct single *s = suspect->s;
+    const int used = s->memory.used;
+    const struct single_mistake mistake = { .with = switches };
+    single_read_anew(s);
+    const struct tensor y = pass == SINGLE_FORWARD ? loss_forward(s, node, &mistake) : loss_input(s, node, &mistake);
+    if (!s->failed && tensor_present(y) && tensor_count(y) == suspect->count)
+        suspect_explained(suspect, numbers(y), "%s", words);
+    single_release(s, used);
+}
+
+/* A loss may be that of one part.  A single number agrees with some mistake by chance, so of parts that are guessed
+ * only the first is tried. */
+static void try_one_part(struct suspect *suspect, const struct single_node *node, struct loss_switches with)
+{
+    enum { FEW_PARTS = 8 };
+    const struct batch_cut *const cut = with.cut;
+    char words[SINGLE_MISTAKE];
+    for (with.part = 0; with.part < (cut->known ? cut->parts : 1) && with.part < FEW_PARTS; with.part++) {
+        with.of_cut = PART_ONLY;
+        snprintf(words, sizeof words, "%s %d of %d only", cut->of, with.part, cut->parts);
+        offer_cut(suspect, node, SINGLE_FORWARD, &with, words);
+        with.of_cut = PART_MEAN;
+        snprintf(words, sizeof words, "the mean of %s %d of %d alone", cut->of, with.part, cut->parts);
+        if (cut->known) offer_cut(suspect, node, SINGLE_FORWARD, &with, words);
+    }
+}
+
+/* Try the mistakes of a cut. */
+static void try_cut(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass,
+                    const struct batch_cuts *cuts, const struct batch_cut *cut)
+{
+    struct loss_switches with = { .cuts = cuts, .cut = cut };
+    double labels[CUT_SEQUENCES];
+    char words[SINGLE_MISTAKE];
+    for (int k = 0; k < cut->parts; k++) labels[k] = counted(suspect->s, &with, k);
+    for (int added = 0; added < 2; added++) {
+        with.of_cut = added ? MEANS_ADDED : MEANS;
+        offer_cut(suspect, node, pass, &with, whose_say_means(words, sizeof words, cut, labels, added));
+    }
+    if (pass == SINGLE_FORWARD) try_one_part(suspect, node, with);
+    with.of_cut = TURN;
+    for (with.part = 1; cut->known && with.part >= (cut->parts > 2 ? -1 : 1); with.part -= 2) {
+        snprintf(words, sizeof words, "copies take turns: each %s has the labels of the %s", cut->of,
+                 with.part > 0 ? "next" : "one before");
+        offer_cut(suspect, node, pass, &with, words);
+    }
+}
+
+/* No cuts are guessed for a single number if some are known. */
+static void try_parts(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
+{
+    const struct batch_cuts cuts = suspect_cuts(suspect->s);
+    const bool any_known = cuts.count > 0 && cuts.all[0].known;
+    if (suspect->words[0] == 0) suspect_conventions(suspect, node, pass, y);
+    if (pass == SINGLE_INPUT) try_lost_labels(suspect, y);
+    for (int i = 0; i < cuts.count; i++)
+        if (cuts.all[i].known || pass == SINGLE_INPUT || !any_known) try_cut(suspect, node, pass, &cuts, &cuts.all[i]);
+}
+
 const struct single_mistakes single_loss_mistakes = {
     .of = &single_loss, .rows = loss_rows, .make[SINGLE_FORWARD] = loss_forward,
-    .make[SINGLE_INPUT] = loss_input, .parts = try_lost_labels
+    .make[SINGLE_INPUT] = loss_input, .parts = try_parts
 };

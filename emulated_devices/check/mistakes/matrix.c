@@ -88,8 +88,8 @@ static bool counts(const struct suspect *suspect, int64_t i)
     return suspect->there == NULL || !(fabs(suspect->have[i] - suspect->want[i]) <= suspect->bound[i]);
 }
 
-/* Find the factors c of the parts by least squares: have = want + sum of (c - 1) part.  @return false if parts
- * depend on each other. */
+/* Find the factors c of the parts by least squares: have = want + sum of (c - 1) part.  A part that adds nothing, as of
+ * tokens that did not choose an expert, has a factor of NaN.  @return false if parts depend on each other. */
 static bool factors(const struct suspect *suspect, const struct tensor part[], int n, double c[])
 {
     double A[MOST_PARTS][MOST_PARTS];
@@ -104,8 +104,13 @@ static bool factors(const struct suspect *suspect, const struct tensor part[], i
                 A[a][b] += counts(suspect, i) ? numbers(part[a])[i] * numbers(part[b])[i] : 0;
         }
     }
+    bool nothing[MOST_PARTS];
+    double size = 0;
+    for (int a = 0; a < n; a++) nothing[a] = A[a][a] == 0, size += A[a][a];
+    for (int a = 0; a < n; a++)
+        if (nothing[a]) A[a][a] = size / n;
     if (!solve(A, c, n)) return false;
-    for (int a = 0; a < n; a++) c[a] += 1;
+    for (int a = 0; a < n; a++) c[a] = nothing[a] ? NAN : c[a] + 1;
     return true;
 }
 
@@ -120,6 +125,7 @@ static int say_those(const double c[], int n, double of, char *out, size_t size)
     size_t used = 0;
     out[0] = 0;
     for (int i = 0; i < n && used < size; i++) {
+        if (isnan(c[i])) continue;
         if (near(c[i], of)) used += (size_t)snprintf(out + used, size - used, "%s%d", count++ ? ", " : "", i);
         else if (!near(c[i], 1)) return 0;
     }
@@ -129,8 +135,10 @@ static int say_those(const double c[], int n, double of, char *out, size_t size)
 /* Equal factors of all parts are a factor of the result, which try_factor says. */
 static bool all_equal(const double c[], int n)
 {
-    for (int i = 1; i < n; i++)
-        if (!near(c[i], c[0]) && !near(c[i] / c[0], 1)) return false;
+    int first = 0;
+    while (first < n - 1 && isnan(c[first])) first++;
+    for (int i = first + 1; i < n; i++)
+        if (!isnan(c[i]) && !near(c[i], c[first]) && !near(c[i] / c[first], 1)) return false;
     return true;
 }
 
@@ -159,7 +167,7 @@ void suspect_parts(struct suspect *suspect, const struct tensor part[], int n, c
     if (suspect->s->failed || !factors(suspect, part, n, c) || all_equal(c, n)) return;
     for (int64_t i = 0; i < suspect->count; i++) {
         y[i] = suspect->want[i];
-        for (int k = 0; k < n; k++) y[i] += (c[k] - 1) * numbers(part[k])[i];
+        for (int k = 0; k < n; k++) y[i] += isnan(c[k]) ? 0 : (c[k] - 1) * numbers(part[k])[i];
     }
     say_parts(c, n, what, words, sizeof words);
     suspect_explained(suspect, y, "%s", words);

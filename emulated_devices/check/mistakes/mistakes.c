@@ -355,30 +355,6 @@ static void try_factor_there(struct suspect *suspect, double *y)
  * run has been measured with another number. */
 static const double SAME_FACTOR = 0.02;
 
-/* Count the labels of sequences [from, to). */
-static double labels_of(const struct single *single, int64_t from, int64_t to)
-{
-    double n = 0;
-    for (int64_t i = from * single->cursor.batch.S; i < to * single->cursor.batch.S; i++)
-        n += single->cursor.batch.labels[i] >= 0;
-    return n;
-}
-
-/* Whether the factors of sequences follow from parts that each divided by its own labels.  Then the factor times
- * the part's number of labels is the same for all parts. */
-static bool is_mean_of_means(const struct single *single, const double *c)
-{
-    double product = 0;
-    for (int64_t b = 0, to; b < single->cursor.batch.B; b = to) {
-        /* Neighbours with equal factors form a part; `to` is the first sequence behind it. */
-        for (to = b + 1; to < single->cursor.batch.B && fabs(c[to] - c[b]) < SAME_FACTOR * fabs(c[b]);) to++;
-        const double one = c[b] * labels_of(single, b, to);
-        if (product == 0) product = one;
-        if (!(fabs(one - product) < SAME_FACTOR * product)) return false;
-    }
-    return product > 0;
-}
-
 /* Each sequence has a factor of its own: parts of a batch, as copies or microbatches have them. */
 static void try_sequences(struct suspect *suspect, double *y)
 {
@@ -395,11 +371,7 @@ static void try_sequences(struct suspect *suspect, double *y)
     }
     /* Equal factors are the case of try_factor. */
     if (!(most - least > SAME_FACTOR * fabs(most))) return;
-    suspect_measured(suspect, y,
-                     is_mean_of_means(s, c) ? "a mean of means: each part of the batch is divided by its own labels, "
-                                              "times %.4f to %.4f"
-                                            : "each sequence times its own factor, %.4f to %.4f",
-                     least, most);
+    suspect_measured(suspect, y, "each sequence times its own factor, %.4f to %.4f", least, most);
 }
 
 /* A summand is lost, halved or doubled: c is the factor that fits best.  c = -1 means that the summand is missing. */
@@ -548,7 +520,6 @@ static void try_summand_itself(struct suspect *suspect, const struct single_term
 {
     try_operation(suspect, term, y);
     suspect_masks(suspect, term, y);
-    suspect_batches(suspect, term, y);
 }
 
 /* No operation of the graph makes the norm of all gradients. */
@@ -596,6 +567,7 @@ static const struct hypotheses {
     { .once = try_step },
     { .each = try_summand_itself, .dear = 2 },
     { .each = suspect_copied, .dear = 2 },
+    { .each = suspect_tokens, .last = true },
     { .each = suspect_rows, .last = true, .dear = 1 },
     { .once = try_zeros_there, .any = true, .ends = true },
     { .each = try_summand, .any = true },

@@ -21,6 +21,7 @@
 #ifndef ORRERY_SINGLE_MISTAKES_H
 #define ORRERY_SINGLE_MISTAKES_H
 
+#include "emulated_devices/check/mistakes/cuts.h"
 #include "emulated_devices/check/mistakes/explainer.h"
 #include "emulated_devices/check/mistakes/shares.h"
 #include "emulated_devices/check/recompute/stepping.h"
@@ -138,11 +139,15 @@ void suspect_copied(struct suspect *, const struct single_term *, double *y);
 /* A summand that was made from another tensor, or with another weight, of the same shape.  y: [count] to work in. */
 void suspect_inputs(struct suspect *, const struct single_term *, double *y);
 
+/* A batch of which places have the tokens, or the labels, of other sequences: of this or of the neighbouring batches.
+ * y: [count] to work in. */
+void suspect_tokens(struct suspect *, const struct single_term *, double *y);
+
+/* How the batch may have been cut: as the source says it, else by the usual rules. */
+struct batch_cuts suspect_cuts(const struct single *);
+
 /* Try another mask of dropout in a summand of the result.  y: [count] to work in. */
 void suspect_masks(struct suspect *, const struct single_term *, double *y);
-
-/* Try the tokens and labels of another step in a summand that reads some.  y: [count] to work in. */
-void suspect_batches(struct suspect *, const struct single_term *, double *y);
 
 /* A power of two that is no sum over a few ranks, but may be a loss scale. */
 enum { SUSPECT_LEAST_SCALE = 16 };

@@ -457,22 +457,18 @@ static struct tensor weight_of_tokens(struct single *single, const struct single
     return dW;
 }
 
-/* The gradient of an expert's matrix is the sum of parts that copies of the model have of the batch. */
+/* The gradient of an expert's matrix is the sum over the sequences of the batch, of which copies have some. */
 static void try_batch(struct suspect *suspect, const struct single_node *node, enum single_pass_kind pass, double *y)
 {
     struct single *s = suspect->s;
-    const int tried[] = { 2, 3, 4, 8 };
     const int64_t B = s->cursor.batch.B, S = s->cursor.batch.S;
     if (pass == SINGLE_FORWARD) try_matrices(suspect, node, y);
-    if (pass != SINGLE_WEIGHT) return;
-    for (int t = 0; t < 4 && suspect->words[0] == 0 && tried[t] <= B && single_going(s); t++) {
-        struct tensor part[MOST_PARTS];
-        const int parts = tried[t], used = s->memory.used;
-        for (int k = 0; k < parts; k++)
-            part[k] = weight_of_tokens(s, node, part_begin(B, parts, k) * S, part_begin(B, parts, k + 1) * S);
-        if (single_going(s)) suspect_parts(suspect, part, parts, "batch part", y);
-        single_release(s, used);
-    }
+    if (pass != SINGLE_WEIGHT || B < 2 || B > MOST_PARTS || suspect->words[0]) return;
+    struct tensor part[MOST_PARTS];
+    const int used = s->memory.used;
+    for (int b = 0; b < B; b++) part[b] = weight_of_tokens(s, node, b * S, (b + 1) * S);
+    if (single_going(s)) suspect_parts(suspect, part, (int)B, "sequence", y);
+    single_release(s, used);
 }
 
 const struct single_mistakes single_experts_up_mistakes = {

@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct model_copies model_copies_of(const struct golden *golden, const struct single_params *params, int n)
+struct model_copies model_copies_of(const struct golden *golden, const struct single_params *params,
+                                    const struct batch_cut *cut)
 {
-    return (struct model_copies){ .golden = golden, .params = params, .n = n > 1 && n <= golden->B ? n : 0 };
+    return (struct model_copies){ .golden = golden, .params = params, .cut = cut, .n = cut ? cut->parts : 0 };
 }
 
 void model_copies_free(struct model_copies *copies)
@@ -25,14 +26,11 @@ void model_copies_free(struct model_copies *copies)
 
 /* Write a copy's labels [B S]; labels of other copies become -1, which the loss ignores.  @return the copy's part
  * of the labels that count. */
-static double labels_of(const struct golden *golden, int n, int k, int32_t *labels)
+static double labels_of(const struct golden *golden, const struct batch_cut *cut, int k, int32_t *labels)
 {
-    /* Sequences [from, to) of copy k: the first B mod n copies have one more. */
-    const int64_t B = golden->B, from = B / n * k + (k < B % n ? k : B % n),
-                  to = B / n * (k + 1) + (k + 1 < B % n ? k + 1 : B % n);
     int64_t all = 0, own = 0;
-    for (int64_t i = 0; i < B * golden->S; i++) {
-        const bool is_own = i >= from * golden->S && i < to * golden->S;
+    for (int64_t i = 0; i < golden->B * golden->S; i++) {
+        const bool is_own = cut->part[i / golden->S] == k;
         labels[i] = is_own ? golden->labels[i] : -1;
         all += golden->labels[i] >= 0, own += labels[i] >= 0;
     }
@@ -72,7 +70,7 @@ static enum error_code model_copies_compute(struct model_copies *copies, int k, 
     double loss;
     int32_t *labels = malloc((size_t)(g->B * g->S) * sizeof *labels + 1);
     if (labels == NULL) return fail(err, ERR_MEMORY, "no memory for the labels of a copy");
-    copies->share[k] = labels_of(g, copies->n, k, labels);
+    copies->share[k] = labels_of(g, copies->cut, k, labels);
     /* A copy without labels has no loss. */
     enum error_code e = copies->share[k] > 0 ? transformer_open(&m, &g->config, F64, g->seed, err) : ERR_CHECK;
     if (!e) {

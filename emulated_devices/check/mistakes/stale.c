@@ -1,13 +1,10 @@
-/* stale.c -- compares a wrong gradient with what another step, weights, batch or copy of the model would give.
- * emulated_devices/cli/check.c calls stale_describe for each wrong gradient from step 2 on.  A tensor that cannot
- * be read, or a model that cannot be run, gives no words and no error. */
+/* stale.c -- compares a wrong gradient with what another step, other weights or another copy's inputs would give.
+ * emulated_devices/cli/check.c calls stale_describe for the first wrong gradient.  A tensor that cannot be read, or a
+ * model that cannot be run, gives no words and no error.  Sequences that are left out, or count twice, are found by
+ * sequences.c: here is what is no sum over sequences with the program's own weights. */
 #include "emulated_devices/check/mistakes/stale.h"
-#include "ref/model/kinds.h"
-#include "ref/model/operands.h"
-#include "ref/model/transformer.h"
+#include "emulated_devices/check/mistakes/own_model.h"
 #include "emulated_devices/check/recompute/own_pass.h"
-#include "emulated_devices/check/recompute/turns.h"
-#include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +16,7 @@ static int stale_before(const char *name, char *out, size_t size)
 {
     const char *slash = strchr(name, '/'), *grad = strstr(name, "/grad/");
     const int step = slash && grad && grad != slash ? atoi(slash + 1) : 0;
+    out[0] = 0;
     if (step < 2) return 0;
     /* The first step's tensors have no prefix. */
     if (step == 2) snprintf(out, size, "%s", grad + 1);
@@ -50,128 +48,70 @@ static const char *words(const double *have, const double *old, const double *ri
 
 /* ---- another pass ------------------------------------------------------------------------------------------------ */
 
-/* A pass may have the weights or the batch of the step before in place of its own.  A resumed program may begin its
- * data again.  In another hypothesis each copy
- * of the model has the tokens of the copy `turn` further.  If labels turn, too, the masks of dropout change places:
- * then `turn` is the other way.  The number in the words is that of the step before, or of the step where copies take
- * turns. */
-struct other { const char *words; bool weights, batch; int turn; bool labels, again; };
+/* A pass may have the weights of the step before in place of its own.  In another hypothesis each copy of the model has
+ * the tokens of the copy `turn` further.  If labels turn, too, the masks of dropout change places: then `turn` is the
+ * other way.  The number in the words is that of the step before, or of the step where copies take turns. */
+struct other { const char *words; bool weights; int turn; enum stale_turns { INPUTS, BOTH, LABELS } turns; };
 
 static const struct other others[] = {
     { "stale weights: it is what the weights that step %d began with give", .weights = true },
-    { "stale: it is what the batch of step %d gives", .batch = true },
-    { "it is what the batch of step %d gives: the data have started again", .again = true },
     { "copies take turns: in step %d each of them has the inputs of the next", .turn = 1 },
     { "copies take turns: in step %d each of them has the inputs of the one before", .turn = -1 },
-    { "copies take turns: in step %d each of them has the masks of the next", .turn = -1, .labels = true },
-    { "copies take turns: in step %d each of them has the masks of the one before", .turn = 1, .labels = true },
+    { "copies take turns: in step %d each of them has the labels of the next", .turn = 1, .turns = LABELS },
+    { "copies take turns: in step %d each of them has the labels of the one before", .turn = -1, .turns = LABELS },
+    { "copies take turns: in step %d each of them has the masks of the next", .turn = -1, .turns = BOTH },
+    { "copies take turns: in step %d each of them has the masks of the one before", .turn = 1, .turns = BOTH },
 };
 
 /* A program whose gradient is explained: its own weights are those that passes begin with. */
-struct stale { const struct golden *golden; const struct actual *actual; char optimizer[32]; int copies; };
-
-/* Read the weights that step k, from 1, began with. */
-static enum error_code weights_before(const struct stale *stale, struct transformer *model, int k, struct error *err)
-{
-    struct own_weights own;
-    const enum error_code e = own_weights_read(&own, stale->golden, stale->actual, stale->optimizer, k - 1, err);
-    if (e) return e;
-    for (int i = 0; i < model->params && own.complete; i++) tensor_convert(model->w[i], own.all[i]);
-    const bool complete = own.complete;
-    own_weights_free(&own);
-    return complete ? OK : fail(err, ERR_CHECK, "ACTUAL has not all weights before step %d", k);
-}
-
-/* The tokens of a pass; positions: NULL: they are not packed. */
-struct stale_batch { const int32_t *ids, *labels, *positions; };
-
-/* Run the model on a batch with the masks of dropout that this step draws. */
-static enum error_code stale_forward(struct transformer *model, const struct golden *golden,
-                                     const struct stale_batch *batch, int step, struct error *err)
-{
-    double loss;
-    model->seed = dropout_seed(golden->seed, step), model->packed = batch->positions;
-    const enum error_code e = transformer_forward(model, batch->ids, batch->labels, golden->B, golden->S, &loss, err);
-    model->packed = NULL;
-    return e;
-}
-
-/* Set the corrections of routers after so many steps.  Files have those of the start; the rest follows from the
- * experts that each step's tokens chose.  So all steps are run again. */
-static enum error_code biases_after(const struct stale *stale, struct transformer *model, int steps, struct error *err)
-{
-    const struct golden *g = stale->golden;
-    const int64_t n = g->B * g->S;
-    const bool moves = model->config.mlp == MLP_MIXTURE && model->config.mixture.router.biased;
-    bool there;
-    enum error_code e = golden_read_biases(g, model->router_bias, err);
-    if (!e && moves) e = own_biases_read(g, stale->actual, stale->optimizer, steps, model->router_bias, &there, err);
-    if (e || !moves || there) return e;
-    for (int k = 0; k < steps && moves && !e; k++) {
-        const struct stale_batch own = { g->ids + k * n, g->labels + k * n, golden_positions(g, k, 0) };
-        e = weights_before(stale, model, k + 1, err);
-        if (!e) e = stale_forward(model, g, &own, k, err);
-        if (!e) transformer_move_biases(model);
-    }
-    return e;
-}
+struct stale { struct own_program program; const struct batch_cuts *cuts; };
+struct stale_tensor { const char *param; int step; int64_t count; double bound; };     /* step: from 0 */
 
 /* Fill the tokens of a step as the hypothesis has them: [3 n] ids, labels, then positions of packed documents. */
-static void stale_fill(const struct golden *golden, const struct other *other, int copies, int step, int32_t *to)
+static void stale_fill(const struct golden *golden, const struct other *other, const struct batch_cuts *cuts,
+                       const struct batch_cut *cut, int step, int32_t *to)
 {
     const int64_t n = golden->B * golden->S, at = step * n;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t turned = other->turn
-            ? part_turned(golden->B, copies, other->turn, i / golden->S) * golden->S + i % golden->S : i;
-        to[i] = golden->ids[at + turned], to[n + i] = golden->labels[at + (other->labels ? turned : i)];
-        if (golden->positions) to[2 * n + i] = golden->positions[at + turned];
+        const int64_t turned = cut
+            ? cut_turned(cuts, cut, other->turn, (int)(i / golden->S)) * golden->S + i % golden->S : i;
+        to[i] = golden->ids[at + (other->turns != LABELS ? turned : i)];
+        to[n + i] = golden->labels[at + (other->turns != INPUTS ? turned : i)];
+        if (golden->positions) to[2 * n + i] = golden->positions[at + (other->turns != LABELS ? turned : i)];
     }
 }
 
-/* Compute all gradients of step + 1 with the hypothesis in place of what is right. */
-static enum error_code stale_run(const struct stale *stale, struct transformer *model, const struct other *other,
-                                 int step, struct error *err)
+/* Run the model for one hypothesis, in place of what is right, and copy the gradient of one parameter.  cut: of copies
+ * that take turns, or NULL.  @return whether that was possible. */
+static bool stale_gradient(const struct stale *stale, const struct other *other, const struct batch_cut *cut,
+                           const char *param, int step, double *out)
 {
-    const struct golden *g = stale->golden;
+    const struct golden *g = stale->program.golden;
     const int64_t n = g->B * g->S;
+    const struct tensor *found = NULL;
+    struct transformer *const model = own_model_open(&stale->program, step, other->weights ? step - 1 : step, true);
     int32_t *tokens = malloc(3 * (size_t)n * sizeof *tokens + 1);
-    if (tokens == NULL) return fail(err, ERR_MEMORY, "no memory for a batch");
-    const int begins = (int)stale->actual->begins;
-    stale_fill(g, other, stale->copies, other->batch ? step - 1 : other->again ? step - begins : step, tokens);
-    const struct stale_batch batch = { tokens, tokens + n, g->positions ? tokens + 2 * n : NULL };
-    enum error_code e = biases_after(stale, model, step, err);
-    if (!e) e = weights_before(stale, model, other->weights ? step : step + 1, err);
-    if (!e) e = stale_forward(model, g, &batch, step, err);
-    if (!e) transformer_backward(model);
+    if (model && tokens) {
+        stale_fill(g, other, stale->cuts, cut, step, tokens);
+        const struct own_batch batch = { tokens, tokens + n, g->positions ? tokens + 2 * n : NULL, g->B, 0 };
+        if (own_model_run(&stale->program, model, &batch, step)) found = own_model_gradient(model, param);
+    }
+    if (found) memcpy(out, found->data, tensor_bytes(*found));
+    if (model) own_model_close(model);
     free(tokens);
-    return e;
+    return found != NULL;
 }
 
-/* Run the model for one hypothesis and copy the gradient of one parameter.  @return whether that was possible. */
-static bool stale_gradient(const struct stale *stale, const struct other *other, const char *param, int step,
-                           double *out)
+/* Whether the hypothesis cannot apply: no step before, copies that would be the same either way, or no dropout whose
+ * masks could turn. */
+static bool stale_cannot(const struct golden *golden, const struct other *other, const struct batch_cut *cut, int step)
 {
-    struct transformer m;
-    struct error ignored;
-    bool found = false;
-    if (transformer_open(&m, &stale->golden->config, F64, stale->golden->seed, &ignored) != OK) return false;
-    const bool done = stale_run(stale, &m, other, step, &ignored) == OK;
-    /* stale_run has left all gradients of step + 1 in m.g. */
-    for (int i = 0; i < m.params && done; i++)
-        if (strcmp(m.spec[i].name, param) == 0) memcpy(out, m.g[i].data, tensor_bytes(m.g[i])), found = true;
-    transformer_close(&m);
-    return found;
-}
-
-/* Whether the hypothesis cannot apply: too few copies or sequences, or no dropout whose masks could turn. */
-static bool stale_cannot(const struct golden *golden, const struct other *other, int copies, int64_t begins)
-{
-    /* After one step the data of step 1 are those of the step before. */
-    if (other->again) return begins < 2;
     const struct model_config *c = &golden->config;
     const bool drops = c->dropout_embedding > 0 || c->dropout_residual > 0 || c->dropout_attention > 0;
-    return other->turn && (copies < ((other->turn > 0) == other->labels ? 3 : 2) || copies > golden->B
-                           || (other->labels && !drops));
+    /* With two copies both directions are the same. */
+    const bool back = other->turns == BOTH ? other->turn > 0 : other->turn < 0;
+    if (other->turn == 0) return step == 0;
+    return (back && cut->parts < 3) || (other->turns == BOTH && !drops);
 }
 
 /* Whether the program's gradient is that of the hypothesis.  In 16 bits bounds are wide, so the gradient must also
@@ -186,45 +126,66 @@ static bool is_near(const double *have, const double *other, const double *right
     return sqrt(off) <= bound * sqrt(size) && sqrt(off) <= sqrt(otherwise) / 2;
 }
 
-/* The first hypothesis that fits; step + 1 must be in the golden file.  given: the program's gradient, then room for
- * a hypothesis's, then the right one. */
-static const struct other *other_pass(const struct stale *stale, const char *param, int step, double *given, int64_t n,
-                                      double bound)
+/* Whether a hypothesis fits.  given: the program's gradient, then room for a hypothesis's, then the right one. */
+static bool stale_fits(const struct stale *stale, const struct other *other, const struct batch_cut *cut,
+                       const struct stale_tensor *tensor, double *given)
 {
-    for (size_t k = 0; k < sizeof others / sizeof *others && step < stale->golden->steps; k++)
-        if (!stale_cannot(stale->golden, &others[k], stale->copies, stale->actual->begins)
-            && stale_gradient(stale, &others[k], param, step, given + n)
-            && is_near(given, given + n, given + 2 * n, n, bound))
-            return &others[k];
+    const int64_t n = tensor->count;
+    return !stale_cannot(stale->program.golden, other, cut, tensor->step)
+           && stale_gradient(stale, other, cut, tensor->param, tensor->step, given + n)
+           && is_near(given, given + n, given + 2 * n, n, tensor->bound);
+}
+
+/* The first hypothesis that fits; the step must be in the golden file.  Copies take turns in each of the cuts that the
+ * program may have. */
+static const struct other *other_pass(const struct stale *stale, const struct stale_tensor *tensor, double *given)
+{
+    const size_t all = sizeof others / sizeof *others;
+    for (size_t k = 0; k < all && tensor->step < stale->program.golden->steps; k++) {
+        if (others[k].turn == 0 && stale_fits(stale, &others[k], NULL, tensor, given)) return &others[k];
+        for (int i = 0; i < stale->cuts->count && others[k].turn != 0; i++)
+            if (stale->cuts->all[i].known && stale->cuts->all[i].within < 0
+                && stale_fits(stale, &others[k], &stale->cuts->all[i], tensor, given))
+                return &others[k];
+    }
     return NULL;
 }
 
 /* ---- what is said ------------------------------------------------------------------------------------------------ */
 
+/* The step before, if there is one, has a gradient of this name that may have been left or added. */
+static const char *stale_old(const struct stale *stale, const char *old_name, const int64_t dim[2], double *given,
+                             double bound)
+{
+    const int64_t n = dim[0] * dim[1];
+    return old_name[0] && is_there(stale->program.actual, old_name, dim, given + n)
+        ? words(given, given + n, given + 2 * n, n, bound) : NULL;
+}
+
 const char *stale_describe(char *out, size_t size, const struct golden *golden, const struct actual *actual,
-                           const char *name, double bound)
+                           const struct batch_cuts *cuts, const char *name, double bound)
 {
     char old_name[160];
     const struct safetensors_entry *entry = safetensors_find(&golden->file, name);
-    const int step = stale_before(name, old_name, sizeof old_name);
+    const char *const of_step = strstr(name, "/grad/");
+    const int before = stale_before(name, old_name, sizeof old_name);
     out[0] = 0;
-    if (step == 0 || entry == NULL || entry->ndim < 1) return out;
-    const int64_t dim[2] = { entry->dim[0], entry->ndim > 1 ? entry->dim[1] : 1 }, n = dim[0] * dim[1];
-    struct stale stale = { .golden = golden, .actual = actual, .copies = actual->mesh.size[DP] };
-    const char *const param = strstr(name, "/grad/") + strlen("/grad/");
-    snprintf(stale.optimizer, sizeof stale.optimizer, "%.*s", (int)strcspn(name, "/"), name);
-    /* These are three tensors of n numbers: the program's, that of the step before, and the right one. */
-    double *have = calloc(3 * (size_t)n + 1, sizeof *have);
-    const bool has_old = have && is_there(actual, old_name, dim, have + n);
-    /* A resumed program does not show the gradient of the step before it begins. */
-    if (have && (has_old || step == actual->begins) && is_there(actual, name, dim, have) &&
-        stale_gradient(&stale, &(struct other){ 0 }, param, step, have + 2 * n)) {
-        const char *format = !has_old ? NULL : words(have, have + n, have + 2 * n, n, bound);
+    if ((of_step == NULL && strncmp(name, "grad/", 5) != 0) || entry == NULL || entry->ndim < 1) return out;
+    const char *const param = of_step ? of_step + strlen("/grad/") : name + strlen("grad/");
+    if (!own_model_has(golden, param)) return out;
+    const int64_t dim[2] = { entry->dim[0], entry->ndim > 1 ? entry->dim[1] : 1 };
+    struct stale stale = { .program = { .golden = golden, .actual = actual }, .cuts = cuts };
+    const struct stale_tensor tensor = { param, before, dim[0] * dim[1], bound };
+    snprintf(stale.program.optimizer, sizeof stale.program.optimizer, "%.*s", (int)strcspn(name, "/"), name);
+    /* These are three tensors: the program's, that of the step before or of a hypothesis, and the right one. */
+    double *given = calloc(3 * (size_t)tensor.count + 1, sizeof *given);
+    if (given && is_there(actual, name, dim, given) &&
+        stale_gradient(&stale, &(struct other){ 0 }, NULL, tensor.param, before, given + 2 * tensor.count)) {
+        const char *format = stale_old(&stale, old_name, dim, given, bound);
         /* Running the model is slow, so passes are tried only if the old gradient explains nothing. */
-        const struct other *o = format ? NULL : other_pass(&stale, param, step, have, n, bound);
-        const int number = o && o->turn ? step + 1 : o && o->again ? step - (int)actual->begins + 1 : step;
-        if (format || o) snprintf(out, size, format ? format : o->words, number);
+        const struct other *o = format ? NULL : other_pass(&stale, &tensor, given);
+        if (format || o) snprintf(out, size, format ? format : o->words, o && o->turn ? before + 1 : before);
     }
-    free(have);
+    free(given);
     return out;
 }

@@ -90,6 +90,11 @@ void single_params_free(struct single_params *);
 /* Devices of the program along each axis, and its microbatches; 0: nobody knows.  Diagnoses try these numbers first. */
 struct single_mesh { int pp, dp, cp, ep, tp, micros; };
 
+/* Whose a part of the batch is: of a copy of the model, of its rank along cp, and of its microbatch, -1: the layout
+ * numbers none. */
+struct single_owner { int copy, cp, micro; };
+struct batch_cuts;                      /* mistakes/cuts.h */
+
 /* A source reads the program's tensors. */
 enum single_found { SINGLE_HAS, SINGLE_HAS_NOT, SINGLE_NOT_FINITE };
 struct single_source {
@@ -122,8 +127,9 @@ struct single_source {
     /* Copies of the model, of each of which fetch also gives "copy/K/grad/NAME", its part of the first step's gradient,
      * and "copy/K/share", its part of the labels; 0: of none. */
     int copies;
-    /* The batch is that of this step, from 0, of so many, which lie behind each other; 0 steps: nobody knows others. */
-    int64_t step, steps;
+    /* The batch is that of this step, from 0, of so many, which lie behind each other; 0 steps: nobody knows others.
+     * begins: the step after which a resumed program begins; 0: the start. */
+    int64_t step, steps, begins;
     struct single_mesh mesh;
     const struct single_params *params; /* of the model; NULL: they are looked up again for each result */
     struct single_notes **notes;        /* the explainer's notes live on here for further checks of the same tensors;
@@ -134,6 +140,7 @@ struct single_source {
     const int32_t *part;
     int parts_of_batch;
     bool parts_are_scaled;
+    const struct batch_cuts *cuts;      /* how diagnoses may cut the batch; NULL: nobody says why a result is wrong */
 };
 
 /* This is a batch of B sequences of S tokens; a label below 0 is ignored.  micros: where a mixture's balance losses

@@ -38,6 +38,7 @@ struct noted { struct devices over, last; struct single_notes *notes; struct not
 struct shared {
     struct single_params params;
     struct single_mesh mesh;
+    struct batch_cuts cuts;
     struct model_copies copies;
     struct noted *noted;                /* a list, for each set of ranks whose copies are read: they are few */
 };
@@ -507,14 +508,15 @@ static enum error_code report_singles_check(const struct golden *golden, const s
                                           .parts_are_scaled = parts.scaled, .context = &c, .copies = shared->copies.n,
                                           .only = view.only, .stop = &c.stop, .explainer = &mistakes_explainer,
                                           .some = view.last != NULL, .params = &shared->params,
-                                          .notes = notes_of(shared, &view),
-                                          .mesh = shared->mesh, .steps = golden->steps };
+                                          .notes = notes_of(shared, &view), .cuts = &shared->cuts,
+                                          .mesh = shared->mesh, .steps = golden->steps,
+                                          .begins = actual->begins };
     enum error_code e = source.notes ? check_all(&c, rounding, source, err)
                                      : fail(err, ERR_MEMORY, "no memory for the results of all operations");
     if (!e) e = c.failed;
     for (int i = 0; i < out->count && !e && view.only == NULL && !view.until_wrong; i++) e = judge_copy(&c, i, err);
     if (!e) e = singles_sort(out, err);
-    free(c.apart), free(c.mixed), free(parts.part);
+    free(c.apart), free(c.mixed), free(parts.part), free(parts.owner);
     if (e) singles_free(out);
     return e;
 }
@@ -661,8 +663,8 @@ static enum error_code singles_check_shared(const struct golden *golden, const s
                                             enum dtype format, struct rounding rounding, struct view view,
                                             struct singles *out, struct error *err)
 {
-    struct shared shared = { .copies = model_copies_of(golden, &shared.params, actual->mesh.size[DP]),
-                             .mesh = mesh_of(actual) };
+    struct shared shared = { .mesh = mesh_of(actual), .cuts = batch_cuts_of(golden, actual) };
+    shared.copies = model_copies_of(golden, &shared.params, cuts_of_ranks(&shared.cuts));
     enum error_code e = single_params_make(&shared.params, &golden->config, err);
     if (e) return e;
     e = report_singles_check(golden, actual, format, rounding, view, &shared, out, err);

@@ -10,6 +10,7 @@
 
 #include "emulated_devices/check/dump/assembly.h"
 #include "ref/golden/golden.h"
+#include "emulated_devices/check/mistakes/cuts.h"
 #include "emulated_devices/check/recompute/single.h"
 
 struct singles {
@@ -32,12 +33,16 @@ struct singles {
 struct batch_parts {
     int count;                          /* 0: they are not known */
     int32_t *part;                      /* [B S] each token's, from 0; NULL: they are not known */
+    struct single_owner *owner;         /* [count]; NULL: they are not known */
     bool scaled;                        /* some have a mean of their own, so their gradients are multiplied */
 };
 
-/** Find each token's part in the layout of a dump.  The caller frees `part`.
+/** Find each token's part in the layout of a dump.  The caller frees `part` and `owner`.
  *  @return none if the dump does not say it, or if there is no memory. */
 struct batch_parts batch_parts_of(const struct golden *, const struct actual *);
+
+/** List how ranks and microbatches may have cut the batch, as the layout or the mesh of ACTUAL says it. */
+struct batch_cuts batch_cuts_of(const struct golden *, const struct actual *);
 
 /** Parts of a product that are stored and then added: what a dump says; else devices along tp, or along all other axes
  *  but pp if these are more. */

@@ -89,28 +89,26 @@ int singles_wrong(const struct singles *singles, const char *name)
 
 enum { NO_PART = -1 };
 
-/* A copy of the model, along the axes that do not cut it, and its microbatch. */
-struct owner { int copy, micro; };
-
 /* The owners that have been met; a token's part is its owner's place in this list. */
-struct owners { struct owner *at; int count, room; };
+struct owners { struct single_owner *at; int count, room; };
 
-/* Ranks that differ along tp or pp share their tokens. */
-static int batch_parts_copy(const struct mesh *mesh, int rank)
+/* Ranks that differ along tp or pp share their tokens, those along cp their sequences. */
+static struct single_owner batch_parts_owner(const struct mesh *mesh, const struct actual_piece *piece)
 {
-    return (mesh_coordinate(mesh, rank, DP) * mesh->size[CP] + mesh_coordinate(mesh, rank, CP)) * mesh->size[EP] +
-           mesh_coordinate(mesh, rank, EP);
+    const int rank = piece->file->rank;
+    return (struct single_owner){ mesh_coordinate(mesh, rank, DP) * mesh->size[EP] + mesh_coordinate(mesh, rank, EP),
+                                  mesh_coordinate(mesh, rank, CP), piece->micro };
 }
 
 /* Find an owner's place, a new one if need be.  @return NO_PART without memory. */
-static int32_t batch_parts_place(struct owners *owners, struct owner owner)
+static int32_t batch_parts_place(struct owners *owners, struct single_owner owner)
 {
     /* Pieces come in order of rank, so the owner is usually the last. */
     for (int i = owners->count - 1; i >= 0; i--)
-        if (owners->at[i].copy == owner.copy && owners->at[i].micro == owner.micro) return i;
+        if (memcmp(&owners->at[i], &owner, sizeof owner) == 0) return i;
     if (owners->count == owners->room) {
         const int room = owners->room ? 2 * owners->room : 16;
-        struct owner *more = realloc(owners->at, (size_t)room * sizeof *more);
+        struct single_owner *more = realloc(owners->at, (size_t)room * sizeof *more);
         if (more == NULL) return NO_PART;
         owners->at = more, owners->room = room;
     }
@@ -152,15 +150,14 @@ static bool batch_parts_read(const struct actual *actual, const char *name, cons
     for (int64_t i = 0; i < dim[0]; i++) parts->part[i] = NO_PART;
     for (int i = 0; i < pieces.count && known; i++) {
         const struct actual_piece *piece = &pieces.all[i];
-        const struct owner owner = { batch_parts_copy(&actual->mesh, piece->file->rank), piece->micro };
-        const int32_t place = batch_parts_place(&owners, owner);
+        const int32_t place = batch_parts_place(&owners, batch_parts_owner(&actual->mesh, piece));
         known = place != NO_PART && batch_parts_take(piece, dim[0], place, parts->part);
         parts->scaled = parts->scaled || batch_parts_rounds(piece->times);
     }
     for (int64_t i = 0; i < dim[0]; i++) known = known && parts->part[i] != NO_PART;
-    parts->count = known ? owners.count : 0;
+    free(parts->owner);
+    parts->count = known ? owners.count : 0, parts->owner = owners.at;
     actual_pieces_free(&pieces);
-    free(owners.at);
     return known;
 }
 
@@ -175,8 +172,17 @@ struct batch_parts batch_parts_of(const struct golden *golden, const struct actu
     for (size_t i = 0; i < sizeof from / sizeof *from && parts.part && !known; i++)
         known = actual_has(actual, from[i].name) &&
                 batch_parts_read(actual, from[i].name, (int64_t[2]){ N, from[i].cols }, &parts);
-    if (!known) free(parts.part), parts = (struct batch_parts){ 0 };
+    if (!known) free(parts.part), free(parts.owner), parts = (struct batch_parts){ 0 };
     return parts;
+}
+
+struct batch_cuts batch_cuts_of(const struct golden *golden, const struct actual *actual)
+{
+    const struct batch_parts parts = batch_parts_of(golden, actual);
+    const struct batch_cuts cuts = cuts_of(golden->B, golden->S, parts.part, parts.owner, parts.count,
+                                           actual->mesh.size[DP] * actual->mesh.size[EP]);
+    free(parts.part), free(parts.owner);
+    return cuts;
 }
 
 /* ---- parts of sums ----------------------------------------------------------------------------------------------- */
@@ -200,7 +206,7 @@ int singles_gradient_parts(const struct golden *golden, const struct actual *act
     const int of_layout = batch.count > 0 ? batch.count : actual_micros(actual),
               of_golden = actual_has(actual, "micro/loss") ? (int)golden->micros : 0,
               micros = of_layout > of_golden ? of_layout : of_golden;
-    free(batch.part);
+    free(batch.part), free(batch.owner);
     return micros > parts ? micros : parts;
 }
 
