@@ -1,5 +1,5 @@
-/* check_progress.h -- a line on the terminal that says how far `orrery check` is.  check.c calls these functions.  No
- * function returns an error code. */
+/* check_progress.h -- a line on the terminal that says how far `orrery check` is.  check_judged.c calls these
+ * functions.  No function returns an error code. */
 #ifndef ORRERY_CHECK_PROGRESS_H
 #define ORRERY_CHECK_PROGRESS_H
 

@@ -4,7 +4,7 @@
  * weights are off by what rounding did to all passes before, in 16 bits soon by more than can be judged.  So our model
  * runs each pass again, from the weights that ACTUAL had before the step, and ACTUAL's gradients are held to what
  * rounding does in one pass.
- * emulated_devices/cli/check.c calls passes_judge after the operations are recomputed.
+ * emulated_devices/cli/check_judged.c calls passes_judge after the operations are recomputed.
  */
 #ifndef ORRERY_PASSES_H
 #define ORRERY_PASSES_H
