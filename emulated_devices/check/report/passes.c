@@ -1,5 +1,5 @@
 /* passes.c -- runs our model from ACTUAL's own weights before each later step, and judges the step's gradients.
- * emulated_devices/cli/check_judged.c calls passes_judge once for a dump. Only reading and memory fail; verdicts are
+ * emulated_devices/cli/check_judged.c calls passes_judge once for a dump.  Only reading and memory fail; verdicts are
  * findings of the result. */
 #include "emulated_devices/check/report/passes.h"
 #include "emulated_devices/check/report/checked_kinds.h"
