@@ -6,8 +6,10 @@
  * pipe or process, ERR_CHECK if the check fails, ERR_MEMORY.
  */
 #include "emulated_devices/bench/check_speed.h"
+#include "emulated_devices/bench/check_batch.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/golden/batch.h"
+#include "ref/golden/bounds.h"
 #include "ref/golden/make.h"
 #include "ref/io/child.h"
 #include "ref/io/disk.h"
@@ -33,7 +35,7 @@ enum { SEED = 1 };
 /* ---- a folder that is removed ------------------------------------------------------------------------------------ */
 
 /* A process waits beside this one and removes the folder when this one has ended, however it has ended. */
-struct place { char folder[512], golden[600], dump[600]; pid_t remover; int alive; };
+struct place { char folder[512], once[600], golden[600], dump[600]; pid_t remover; int alive; };
 
 static enum error_code make_place(struct place *place, struct error *err)
 {
@@ -41,6 +43,7 @@ static enum error_code make_place(struct place *place, struct error *err)
     if (mkdtemp(place->folder) == NULL)
         return fail(err, ERR_FILE, "%s: no folder can be made in it", printable_path(temporary_folder()).text);
     snprintf(place->golden, sizeof place->golden, "%s/golden.safetensors", place->folder);
+    snprintf(place->once, sizeof place->once, "%s/once.safetensors", place->folder);
     snprintf(place->dump, sizeof place->dump, "%s/dump", place->folder);
     if (disk_make_folder(place->dump) == 0) return OK;
     rmdir(place->folder);
@@ -94,10 +97,10 @@ static void remove_place(const struct place *place)
 
 /* ---- what is checked --------------------------------------------------------------------------------------------- */
 
-static enum error_code make_golden(const struct check_speed *speed, const struct place *place, struct error *err)
+static enum error_code make_golden(const struct check_speed *speed, const char *path, struct error *err)
 {
     struct golden g = { .seed = SEED, .steps = 1, .B = speed->sequences, .S = speed->tokens };
-    struct golden_request q = { .optimizers = 1, .path = place->golden, .bound = BOUND };
+    struct golden_request q = { .optimizers = 1, .path = path, .bound = BOUND };
     int64_t batch;
     int tensors;
     enum error_code e = fail_about(err, model_config_preset(&g.config, &batch, speed->model, err), "--model");
@@ -116,12 +119,31 @@ static enum error_code make_golden(const struct check_speed *speed, const struct
     return e;
 }
 
+/* A batch that repeats is computed once. */
+static enum error_code make_goldens(const struct check_speed *speed, const struct place *place, struct error *err)
+{
+    if (speed->repeat == 1) return make_golden(speed, place->golden, err);
+    enum error_code e = make_golden(speed, place->once, err);
+    if (!e) e = golden_repeat(place->once, place->golden, speed->repeat, err);
+    if (!e) unlink(place->once), unlink(bounds_beside(place->once).text);
+    return e;
+}
+
 static bool is_dumped(const char *name) { return !golden_is_input(name) || strncmp(name, "start/", 6) == 0; }
+
+/* The middle number of a shard is off by the norm of the shard, and by 1 more.  No bound is so wide. */
+static void spoil(float *numbers, int64_t count)
+{
+    double squares = 0;
+    for (int64_t i = 0; i < count; i++) squares += (double)numbers[i] * (double)numbers[i];
+    if (count > 0) numbers[count / 2] += (float)(sqrt(squares) + 1);
+}
 
 /* A rank's shards: of each tensor one of nearly equal parts of its elements. */
 static enum error_code write_numbers(struct safetensors_writer *writer, const struct safetensors *golden, int rank,
-                                     int ranks, struct error *err)
+                                     const struct check_speed *speed, struct error *err)
 {
+    const int ranks = speed->ranks;
     enum error_code e = OK;
     for (int i = 0, n = 0; i < golden->count && !e; i++) {
         struct safetensors_entry flat = golden->entry[i];
@@ -131,6 +153,7 @@ static enum error_code write_numbers(struct safetensors_writer *writer, const st
         flat.ndim = 1, flat.dim[0] = flat.count;
         e = numbers ? safetensors_read_box(golden, &flat, &shard.first, &shard.count, false, F32, numbers, err)
                     : fail(err, ERR_MEMORY, "no memory to write %s", flat.name);
+        if (!e && speed->wrong && strcmp(flat.name, speed->wrong) == 0) spoil(numbers, shard.count);
         if (!e) e = safetensors_write(writer, n++, numbers, err);
         free(numbers);
     }
@@ -153,9 +176,10 @@ static char *layout_of(const struct safetensors *golden, int rank, int ranks)
     return text;
 }
 
-static enum error_code write_rank(const struct place *place, const struct safetensors *golden, int rank, int ranks,
-                                  struct error *err)
+static enum error_code write_rank(const struct check_speed *speed, const struct place *place,
+                                  const struct safetensors *golden, int rank, struct error *err)
 {
+    const int ranks = speed->ranks;
     char name[700], number[16], mesh[32];
     char *layout = layout_of(golden, rank, ranks);
     struct safetensors_entry *all = calloc((size_t)golden->count + 1, sizeof *all);
@@ -172,7 +196,7 @@ static enum error_code write_rank(const struct place *place, const struct safete
     enum error_code e = layout && all ? safetensors_create(&w, name, all, n, about, 5, err)
                                       : fail(err, ERR_MEMORY, "no memory to write a dump");
     if (!e) {
-        e = write_numbers(&w, golden, rank, ranks, err);
+        e = write_numbers(&w, golden, rank, speed, err);
         if (e) safetensors_abort(&w);
         else e = safetensors_commit(&w, err);
     }
@@ -185,7 +209,9 @@ static enum error_code write_dump(const struct check_speed *speed, const struct 
     struct safetensors golden;
     enum error_code e = safetensors_open(&golden, place->golden, err);
     if (e) return e;
-    for (int r = 0; r < speed->ranks && !e; r++) e = write_rank(place, &golden, r, speed->ranks, err);
+    if (speed->wrong && (safetensors_find(&golden, speed->wrong) == NULL || !is_dumped(speed->wrong)))
+        e = fail(err, ERR_USAGE, "--wrong %s: the dump has no such tensor", printable_path(speed->wrong).text);
+    for (int r = 0; r < speed->ranks && !e; r++) e = write_rank(speed, place, &golden, r, err);
     safetensors_close(&golden);
     return e;
 }
@@ -217,7 +243,7 @@ static enum error_code make_files(const struct check_speed *speed, const struct 
     if (maker == 0) {
         struct error own = { 0 };
         close(place->alive);
-        enum error_code e = make_golden(speed, place, &own);
+        enum error_code e = make_goldens(speed, place, &own);
         if (!e) e = write_dump(speed, place, &own);
         _exit(e && write(ends[1], &own, sizeof own) < 0 ? 1 : (int)e);
     }
@@ -242,16 +268,20 @@ static pid_t start_check(const struct place *place)
     _exit(127);
 }
 
-static enum error_code run_check(const struct place *place, struct check_speed_found *found, struct error *err)
+/* A wrong dump must be found wrong, a right one right. */
+static enum error_code run_check(const struct place *place, bool wrong, struct check_speed_found *found,
+                                 struct error *err)
 {
+    enum { HOLDS_NOT = 3 };             /* the exit status of a check that does not hold */
     struct child_end end = { 0 };
     const double begin = check_speed_now();
     const pid_t child = start_check(place);
     if (child > 0) child_wait(child, 0, &end);
     const struct rusage used = end.used;
-    if (child < 0 || !WIFEXITED(end.how) || WEXITSTATUS(end.how) != 0)
-        return fail(err, child > 0 && WIFEXITED(end.how) && WEXITSTATUS(end.how) == 3 ? ERR_CHECK : ERR_FILE,
-                    "`orrery check` of the dump has not ended well");
+    const int status = child > 0 && WIFEXITED(end.how) ? WEXITSTATUS(end.how) : 1;
+    if (status != (wrong ? HOLDS_NOT : 0))
+        return fail(err, status == 0 || status == HOLDS_NOT ? ERR_CHECK : ERR_FILE, "`orrery check` of the dump has %s",
+                    status == 0 ? "not found the wrong number" : "not ended well");
     found->seconds = check_speed_now() - begin;
     found->processor = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                    1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
@@ -269,7 +299,7 @@ static enum error_code check_speed_measure_in(const struct check_speed *speed, c
         snprintf(name, sizeof name, "%s/rank%d.safetensors", place->dump, r);
         found->dump += megabytes(name);
     }
-    return e ? e : run_check(place, found, err);
+    return e ? e : run_check(place, speed->wrong != NULL, found, err);
 }
 
 enum error_code check_speed_measure(const struct check_speed *speed, struct check_speed_found *found, struct error *err)

@@ -7,14 +7,16 @@
 
 enum { CHECK_SPEED_MOST_RANKS = 64 };
 
-/** This holds what is checked: a dump of some ranks, in fp32. */
-struct check_speed { const char *model; int sequences, tokens, ranks; };
+/** This holds what is checked: a dump of some ranks, in fp32, of a batch that has its sequences `repeat` times.
+ *  wrong: a tensor of the golden file of which one number is off, NULL: none. */
+struct check_speed { const char *model, *wrong; int sequences, repeat, tokens, ranks; };
 
 /** Memory and files are in MB, 10^6 bytes; processor: seconds of all processors. */
 struct check_speed_found { double seconds, processor, dump, golden, memory; };
 
 /** Make the files, and run `orrery check` as a process of its own, whose time and memory the system counts.
- *  @return OK; ERR_USAGE naming --model or --tokens; ERR_FILE, ERR_MEMORY; ERR_CHECK: the dump was not found right. */
+ *  @return OK; ERR_USAGE naming --model, --tokens, --repeat or --wrong; ERR_FILE, ERR_MEMORY; ERR_CHECK: the
+ *  dump was not found right, or the wrong one was. */
 enum error_code check_speed_measure(const struct check_speed *, struct check_speed_found *, struct error *);
 
 #endif

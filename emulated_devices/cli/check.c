@@ -3,13 +3,15 @@
  * those of reading files. */
 #include "emulated_devices/cli/check_against.h"
 #include "emulated_devices/cli/check_first.h"
-#include "emulated_devices/cli/check_judged.h"
+#include "emulated_devices/cli/check_found.h"
 #include "emulated_devices/cli/check_operations.h"
-#include "emulated_devices/cli/check_verdict.h"
+#include "emulated_devices/cli/check_watch.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/installed.h"
+#include "emulated_devices/draw/report/checked.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
+#include "ref/io/output.h"
 #include "ref/io/pair.h"
 #include "ref/io/terminal.h"
 #include <math.h>
@@ -18,33 +20,6 @@
 #include <sys/stat.h>
 
 static const char *const formats[] = { "fp64", "fp32", "bf16", "fp16", NULL };
-
-struct check_options {
-    const char *golden, *actual, *against, *dtype, *sums, *map, *require, *as, *json;
-    int parts;
-    bool fused, stored_norms, stored_states, first, all, help;
-    unsigned required;
-};
-
-/* All that was found. */
-struct verdicts {
-    const struct golden *golden;
-    const struct check_result *whole;
-    const struct singles *single;
-    const struct first_found *first;    /* of --first; NULL: without it */
-    struct single_result copy;          /* the first that is wrong by itself on ranks whose copies are; without a name:
-                                         * there is none, or the first tensor that differs has no other copies */
-    int copy_of;                        /* which tensor that is */
-    char first_is[300];                 /* the first tensor that differs, as far as numbers of all explain it */
-    struct checked_kinds kinds;
-    const struct single_result *first_by_itself;        /* that is named; NULL: the first of `whole` is */
-    enum check_verdict verdict;
-};
-
-static bool all_hold(const struct verdicts *verdicts)
-{
-    return verdicts->whole->first < 0 && verdicts->single->found[SINGLE_WRONG] == 0;
-}
 
 static enum error_code cli_check_parse(struct check_options *options, int argc, char **argv, struct error *err)
 {
@@ -79,11 +54,15 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
           .help = "kinds of tensors that must be judged, with commas: loss, act, act-grad, grad, step; default: "
                   "more than loss" },
         { "--as", "PROFILE", OPTION_STRING, &options->as,
-          .help = "the profile of ACTUAL's steps; a golden file with steps of another profile is refused" },
+          .help = "conventions of ACTUAL's steps and losses, PROFILE,LOSS,CONVENTION=VALUE,...: orrery "
+                  "list profiles; a golden file by other conventions is refused" },
         { "--all", NULL, OPTION_SWITCH, &options->all, .help = "print a line for every tensor" },
         THREADS_OPTION,
         { "--json", "FILE", OPTION_STRING, &options->json,
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
+        { "--page", "FILE", OPTION_STRING, &options->page,
+          .help = "draw what was found on a page: the model in order of execution, and what is wrong first" },
+        WATCH_OPTIONS(*options),
         { 0 }
     };
     return parse_command(
@@ -96,29 +75,6 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
         "wrong or cannot be judged, 1 if a file cannot be used.\n"
         "With --against it is 0 if both dumps are the same within rounding.",
         argc - 2, argv + 2, table, &options->help, err);
-}
-
-/* Single numbers are summed in a wider format than the rest. */
-static bool is_number(const char *name)
-{
-    const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
-    return strcmp(last, "loss") == 0 || strcmp(last, "norm") == 0 || strcmp(last, "balance_loss") == 0 ||
-           strcmp(last, "z_loss") == 0;
-}
-
-/* Return what a dump says, or the widest format of a tensor: a gradient in fp32 beside weights in bf16 was summed in
- * fp32. */
-static enum dtype widest(const struct actual *actual)
-{
-    static const enum dtype wide[] = { F64, F32, BF16, F16 };
-    if (actual->dtype != DTYPE_COUNT) return actual->dtype;
-    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
-        for (int f = 0; f < actual->files; f++)
-            for (int k = 0; k < actual->file[f].st.count; k++)
-                if (strcmp(actual->file[f].st.entry[k].dtype, dtype_file_name(wide[i])) == 0 &&
-                    !is_number(actual->file[f].st.entry[k].name))
-                    return wide[i];
-    return F32;
 }
 
 /* ---- for a person ------------------------------------------------------------------------------------------------ */
@@ -204,14 +160,14 @@ static const char *first_name(const struct verdicts *verdicts)
     return verdicts->first_by_itself ? verdicts->first_by_itself->name : r->first >= 0 ? r->all[r->first].name : NULL;
 }
 
-static void print_result(FILE *out, const struct check_options *options, const struct verdicts *verdicts,
-                         const struct actual *actual, enum dtype format)
+void check_print(FILE *out, const struct check_options *options, const struct verdicts *verdicts,
+                 const struct actual *actual)
 {
     const struct check_result *r = verdicts->whole;
     const char *const first = first_name(verdicts);
     say(out, 8, "golden  %s", options->golden);
     say(out, 8, "actual  %s, %d file%s, computed in %s", options->actual, actual->files, plural(actual->files),
-        dtype_name(format));
+        dtype_name(verdicts->format));
     if (actual->program) say(out, 8, "program %s", printable(actual->program).text);
     if (actual->begins) say(out, 8, "begins  after step %lld, with its own weights and states",
                             (long long)actual->begins);
@@ -263,14 +219,13 @@ static void add_checked(cJSON *list, const struct checked *checked, const struct
     cJSON_AddStringToObject(o, "scale", diagnose_scale(text, sizeof text, &actual->mesh, 1, checked->on));
 }
 
-static enum error_code cli_check_write_json(const char *path, const struct verdicts *verdicts,
-                                            const struct actual *actual, enum dtype format, struct error *err)
+cJSON *check_document(const struct verdicts *verdicts, const struct actual *actual)
 {
     const struct check_result *r = verdicts->whole;
     cJSON *root = document_start("orrery check");
     cJSON_AddBoolToObject(root, "holds", verdicts->verdict == CHECK_OK);
     cJSON_AddStringToObject(root, "verdict", check_verdict_word(verdicts->verdict));
-    cJSON_AddStringToObject(root, "dtype", dtype_name(format));
+    cJSON_AddStringToObject(root, "dtype", dtype_name(verdicts->format));
     if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);
     if (r->worst >= 0) cJSON_AddStringToObject(root, "worst", r->all[r->worst].name);
     cJSON *list = cJSON_AddArrayToObject(root, "tensors"), *extra = cJSON_AddArrayToObject(root, "extra");
@@ -279,41 +234,19 @@ static enum error_code cli_check_write_json(const char *path, const struct verdi
     for (int i = 0; i < r->extras; i++) cJSON_AddItemToArray(extra, cJSON_CreateString(r->extra[i]));
     operations_json(root, verdicts->single);
     if (verdicts->first) check_first_json(root, first_name(verdicts), verdicts->first);
+    return root;
+}
+
+static enum error_code cli_check_write_json(const char *path, const struct verdicts *verdicts,
+                                            const struct actual *actual, struct error *err)
+{
+    cJSON *root = check_document(verdicts, actual);
     enum error_code e = json_write(path, root, err);
     cJSON_Delete(root);
     return e;
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
-
-static bool is_right(const struct single_result *result)
-{
-    return result && (result->verdict == SINGLE_RIGHT || result->verdict == SINGLE_STEPWISE);
-}
-
-/* The first operation that is wrong by itself, if it comes before the first tensor that differs, or this is
- * right by itself on all ranks, or wrong by itself but made later; else NULL: NaN is named where it comes up.
- * In 16 bits tensors have wide bounds, and the first that exceeds its own may be far behind the mistake.  A
- * number says less than a tensor: the loss is made before the gradient of logits, which is named. */
-static const struct single_result *first_by_itself(const struct check_result *result, const struct singles *singles)
-{
-    const struct single_result *wrong = NULL;
-    if (result->first >= 0 && result->all[result->first].finding == NOT_FINITE) return NULL;
-    const bool passed_on = result->first >= 0 && !result->all[result->first].apart &&
-                           is_right(singles_find(singles, result->all[result->first].name));
-    for (int i = 0; i < singles->count && wrong == NULL; i++)
-        if (singles->all[i].verdict == SINGLE_WRONG) wrong = &singles->all[i];
-    /* Copies that differ say less than a result that is not what its own inputs give. */
-    if (result->first >= 0 && result->all[result->first].finding == COPIES) return wrong;
-    const struct single_result *const differs =
-        result->first >= 0 ? singles_find(singles, result->all[result->first].name) : NULL;
-    if (differs && differs->verdict == SINGLE_WRONG && wrong < differs && !result->all[result->first].apart &&
-        wrong->rows * wrong->cols > 1)
-        return wrong;
-    for (int i = 0; i <= result->first && wrong; i++)
-        if (strcmp(result->all[i].name, wrong->name) == 0) return passed_on || i < result->first ? wrong : NULL;
-    return passed_on || result->first < 0 ? wrong : NULL;
-}
 
 /* where: of struct singles. */
 static enum error_code fail_by_itself(const struct single_result *result, const char *where, struct error *err)
@@ -384,69 +317,46 @@ static enum error_code fail_by_first(const struct verdicts *verdicts, const stru
     return fail_by_tensor(verdicts->single, c, c->why[0] ? c->why : verdicts->first_is, err);
 }
 
-static enum error_code check_report(const struct check_options *options, const struct verdicts *found,
-                                    const struct actual *actual, enum dtype format, struct error *err)
+enum error_code check_conclude(const struct verdicts *verdicts, const struct actual *actual, struct error *err)
 {
-    struct error lacking = { 0 };
-    struct verdicts v = *found;
-    v.kinds = checked_kinds_count(v.whole, v.single);
-    const enum error_code enough = checked_kinds_enough(&v.kinds, v.whole, format, options->required, &lacking);
-    v.verdict = !all_hold(&v) ? CHECK_FAILED : enough ? CHECK_NOT_ENOUGH : CHECK_OK;
-    v.first_by_itself = first_by_itself(v.whole, v.single);
-    print_result(options->json && strcmp(options->json, "-") == 0 ? stderr : stdout, options, &v, actual, format);
-    const enum error_code e = options->json
-        ? fail_about(err, cli_check_write_json(options->json, &v, actual, format, err), "--json") : OK;
-    if (e || v.verdict == CHECK_OK) return e;
-    return v.verdict == CHECK_FAILED ? fail_by_first(&v, actual, err) : fail(err, ERR_CHECK, "%s", lacking.text);
+    if (verdicts->verdict == CHECK_OK) return OK;
+    return verdicts->verdict == CHECK_FAILED ? fail_by_first(verdicts, actual, err)
+                                             : fail(err, ERR_CHECK, "%s", verdicts->lacking.text);
 }
 
-enum { MOST_COPIES = 4 };               /* tensors whose copies are looked at: a state may be listed after its weight */
-
-/* Where copies of the first tensor that differs do, too: what is wrong with it on the ranks that differ. */
-static enum error_code check_copies(struct verdicts *verdicts, const struct actual *actual, enum dtype format,
-                                    struct rounding rounding, struct error *err)
+static enum error_code check_report(const struct check_options *options, const struct verdicts *verdicts,
+                                    const struct actual *actual, struct error *err)
 {
-    const struct check_result *r = verdicts->whole;
-    enum error_code e = OK;
-    if (r->first < 0 || !r->all[r->first].apart || r->all[r->first].finding != DIFFERS) return OK;
-    for (int i = r->first, tried = 0; i < r->count && tried < MOST_COPIES && !e; i++) {
-        if (!r->all[i].apart || r->all[i].finding != DIFFERS) continue;
-        tried++, verdicts->copy_of = i;
-        e = singles_check_copy(verdicts->golden, actual, format, rounding, r->all[i].name, &r->all[i].on->failing,
-                               &verdicts->copy, err);
-        if (!e && verdicts->copy.verdict == SINGLE_WRONG) return OK;
-    }
-    verdicts->copy.name[0] = 0;
-    return e;
+    check_print(options->json && strcmp(options->json, "-") == 0 ? stderr : stdout, options, verdicts, actual);
+    enum error_code e = options->json
+        ? fail_about(err, cli_check_write_json(options->json, verdicts, actual, err), "--json") : OK;
+    if (!e) e = check_write_page(options, verdicts, actual, 0, err);
+    return e ? e : check_conclude(verdicts, actual, err);
 }
 
-/* Options say how a dump's program computes; where they do not, the dump does. */
-static struct check_setting setting_of(const struct check_options *options, const struct golden *golden,
-                                       const struct actual *actual)
+enum error_code check_write_page(const struct check_options *options, const struct verdicts *verdicts,
+                                 const struct actual *actual, int64_t step, struct error *err)
 {
-    const enum dtype format = options->dtype ? dtype_by_name(options->dtype) : widest(actual);
-    struct check_setting s = { format,
-                               rounding_of(format, options->sums ? dtype_by_name(options->sums) : actual->sums,
-                                           options->parts > 0 ? options->parts : singles_parts(actual)) };
-    s.rounding.fused = options->fused, s.rounding.stored_norms = options->stored_norms;
-    s.rounding.stored_states = options->stored_states;
-    if (options->parts == 0 && golden) s.rounding.gradient_parts = singles_gradient_parts(golden, actual);
-    return s;
+    struct error why = { 0 };
+    if (options->page == NULL) return OK;
+    check_conclude(verdicts, actual, &why);
+    const struct checked_page page = {
+        .golden_path = options->golden, .actual_path = options->actual, .golden = verdicts->golden, .actual = actual,
+        .whole = verdicts->whole, .single = verdicts->single, .step = step, .format = verdicts->format,
+        .holds = verdicts->verdict == CHECK_OK, .verdict = check_verdict_word(verdicts->verdict), .why = why.text,
+        .first = first_name(verdicts)
+    };
+    return checked_page_write(options->page, &page, err);
 }
 
 static enum error_code check_compare(const struct check_options *options, const struct golden *golden,
                                      struct actual *actual, struct error *err)
 {
-    const struct check_setting s = setting_of(options, golden, actual);
     struct check_judged judged;
-    enum error_code e = check_judge(golden, actual, &s, options->first, &judged, err);
+    struct verdicts v;
+    enum error_code e = check_find(options, golden, actual, 0, &judged, &v, err);
     if (e) return e;
-    e = singles_find_parts(golden, actual, s.format, s.rounding, &judged.single, err);
-    struct verdicts v = { .golden = golden, .whole = &judged.whole, .single = &judged.single,
-                          .first = options->first ? &judged.first : NULL };
-    if (!e) e = check_copies(&v, actual, s.format, s.rounding, err);
-    if (!e) check_judged_first(v.first_is, sizeof v.first_is, golden, actual, v.whole);
-    if (!e) e = check_report(options, &v, actual, s.format, err);
+    e = check_report(options, &v, actual, err);
     check_judged_free(&judged);
     return e;
 }
@@ -460,8 +370,8 @@ static enum error_code check_two(const struct check_options *options, const stru
     if (e) return e;
     const struct check_against two = {
         .golden = golden, .golden_path = options->golden, .path = { options->actual, options->against },
-        .actual = { actual, &other }, .setting = { setting_of(options, golden, actual),
-                                                   setting_of(options, golden, &other) },
+        .actual = { actual, &other }, .setting = { check_setting_of(options, golden, actual),
+                                                   check_setting_of(options, golden, &other) },
         .required = options->required, .all = options->all, .json = options->json };
     e = check_against(&two, err);
     actual_close(&other);
@@ -471,9 +381,14 @@ static enum error_code check_two(const struct check_options *options, const stru
 /* Without a golden file the only word is ACTUAL. */
 static enum error_code check_words(struct check_options *options, struct error *err)
 {
+    if (options->first && options->page)
+        return fail(err, ERR_USAGE, "--first does not go with --page, which draws all tensors");
     if (options->against == NULL)
         return options->actual
                    ? OK : fail(err, ERR_USAGE, "check needs ACTUAL: a safetensors file, or a folder of them");
+    if (options->page || options->watch)
+        return fail(err, ERR_USAGE, "%s does not go with --against: it compares one dump with a golden file",
+                    options->page ? "--page" : "--watch");
     if (options->map) return fail(err, ERR_USAGE, "--map does not go with --against: both dumps describe themselves");
     if (options->first) return fail(err, ERR_USAGE, "--first does not go with --against, which names the first "
                                     "difference anyway");
@@ -496,17 +411,24 @@ static enum error_code open_golden(struct golden *golden, const struct check_opt
     return fail_about(err, golden_open(golden, options->golden, err), "GOLDEN");
 }
 
-/* The steps that a golden file has are of the profile that it was made with. */
+static bool is_of_losses(enum convention c) { return (int)c >= LOSS_CONVENTION && (int)c < LOSS_CONVENTIONS_END; }
+
+/* The losses and steps that a golden file has are by the conventions that it was made with. */
 static enum error_code check_profile(const char *as, const struct golden *golden, struct error *err)
 {
-    struct conventions wanted;
+    struct conventions wanted = { 0 };
     const enum error_code e = as ? conventions_parse(&wanted, as, err) : OK;
+    const char *const made = golden->as.text[0] ? golden->as.text : profile_names[AS_ORRERY];
     if (e || as == NULL) return e;
-    for (enum convention c = 0; c < CONVENTIONS; c++)
-        if (convention(&wanted, c) != convention(&golden->as, c))
-            return fail(err, ERR_USAGE, "--as %s: the golden file's steps are those of %s: make one with "
-                        "`orrery golden make --as %s`", as, golden->as.text[0] ? golden->as.text
-                            : profile_names[AS_ORRERY], as);
+    for (enum convention c = 0; c < CONVENTIONS; c++) {
+        /* A golden file has its own scope of balance losses where nobody names one (golden_take_conventions). */
+        const bool named = c != BALANCE_OVER || conventions_say(as, BALANCE_OVER);
+        if (named && convention(&wanted, c) != convention(&golden->as, c))
+            return fail(err, ERR_USAGE, "--as %s: the golden file's %s are those of %s: %s is %s, not %s: make one "
+                        "with `orrery golden make --as %s`", as, is_of_losses(c) ? "losses" : "steps", made,
+                        convention_rows[c].name, convention_value(c, convention(&golden->as, c)).text,
+                        convention_value(c, convention(&wanted, c)).text, as);
+    }
     return OK;
 }
 
@@ -524,21 +446,23 @@ static enum error_code check_actual(const struct check_options *options, const s
 
 enum error_code command_check(int argc, char **argv, int *status, struct error *err)
 {
-    struct check_options o = { 0 };
+    struct check_options o = { .timeout = WATCH_TIMEOUT };
     struct golden golden;
     char room[4096];
     (void)status;
     enum error_code e = cli_check_parse(&o, argc, argv, err);
     if (e || o.help || launcher_rank() != 0) return e;          /* only rank 0 compares */
     e = check_words(&o, err);
+    if (!e) e = check_watch_options(&o, err);
     if (!e) e = fail_about(err, checked_kinds_read(o.require, &o.required, err), "--require");
+    if (!e && o.page) e = fail_about(err, output_probe(o.page, err), "--page");
     if (e) return e;
     if (o.golden == NULL) return check_actual(&o, NULL, err);
     o.golden = golden_path(o.golden, room, sizeof room);
     e = open_golden(&golden, &o, err);
     if (e) return e;
     e = check_profile(o.as, &golden, err);
-    if (!e) e = check_actual(&o, &golden, err);
+    if (!e) e = o.watch ? check_watch(&o, &golden, err) : check_actual(&o, &golden, err);
     golden_close(&golden);
     return e;
 }

@@ -333,7 +333,8 @@ enum error_code check_against(const struct check_against *against, struct error 
     for (int k = 0; k < 2; k++)
         dump[k] = (struct pair_dump){ .actual = against->actual[k], .format = against->setting[k].format };
     for (; against->golden && ready < 2 && !e; ready += !e) {
-        e = check_judge(against->golden, against->actual[ready], &against->setting[ready], false, &judged[ready], err);
+        e = check_judge(against->golden, against->actual[ready], &against->setting[ready], 0, false, &judged[ready],
+                        err);
         dump[ready].whole = &judged[ready].whole, dump[ready].single = &judged[ready].single;
     }
     if (!e) e = report_pairs(against, dump, err);

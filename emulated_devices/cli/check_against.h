@@ -1,4 +1,5 @@
-/* check_against.h -- `orrery check [GOLDEN] A --against B`: two dumps of the same program. */
+/* check_against.h -- `orrery check [GOLDEN] A --against B`: two dumps of the same program.
+ * check.c calls check_against. */
 #ifndef ORRERY_CHECK_AGAINST_H
 #define ORRERY_CHECK_AGAINST_H
 

@@ -1,4 +1,4 @@
-/* check_first.h -- the last line of `orrery check --first`. */
+/* check_first.h -- the last line of `orrery check --first`.  check.c prints it. */
 #ifndef ORRERY_CHECK_FIRST_H
 #define ORRERY_CHECK_FIRST_H
 

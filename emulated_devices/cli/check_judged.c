@@ -1,5 +1,5 @@
 /* check_judged.c -- runs all comparisons of one dump, with a line on the terminal that says how far they are.
- * check.c calls check_judge for ACTUAL, and check_against.c for each of two dumps. */
+ * check_found.c calls check_judge for ACTUAL or one of its steps, and check_against.c for each of two dumps. */
 #include "emulated_devices/cli/check_judged.h"
 #include "emulated_devices/check/mistakes/sequences.h"
 #include "emulated_devices/check/mistakes/stale.h"
@@ -29,8 +29,24 @@ static enum error_code judge_tensors(const struct golden *golden, const struct a
     return e;
 }
 
+/* Keep the tensors of a step, then judge later passes. */
+static enum error_code judge_passes(const struct golden *golden, const struct actual *actual,
+                                    const struct check_setting *setting, int64_t step, struct check_judged *judged,
+                                    struct error *err)
+{
+    enum error_code e = OK;
+    if (step > 0) {
+        check_result_keep_step(golden, &judged->whole, step);
+        e = singles_keep_step(golden, &judged->single, step, err);
+    }
+    if (!e)
+        e = passes_judge(golden, actual, setting->format, setting->rounding, &judged->single, &judged->whole, err);
+    if (!e) copies_explain(&judged->whole, &judged->single);
+    return e;
+}
+
 enum error_code check_judge(const struct golden *golden, struct actual *actual, const struct check_setting *setting,
-                            bool first, struct check_judged *judged, struct error *err)
+                            int64_t step, bool first, struct check_judged *judged, struct error *err)
 {
     struct check_progress progress;
     *judged = (struct check_judged){ .first = { 0 } };
@@ -38,10 +54,8 @@ enum error_code check_judge(const struct golden *golden, struct actual *actual, 
     enum error_code e = judge_tensors(golden, actual, setting, first, &progress, judged, err);
     if (!e) {
         e = begins_judge(golden, actual, &judged->whole, err);
-        if (!e)
-            e = passes_judge(golden, actual, setting->format, setting->rounding, &judged->single, &judged->whole, err);
+        if (!e) e = judge_passes(golden, actual, setting, step, judged, err);
         if (e) check_judged_free(judged);
-        else copies_explain(&judged->whole, &judged->single);
     }
     check_progress_end(&progress);
     return e;

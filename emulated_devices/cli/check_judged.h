@@ -1,4 +1,5 @@
-/* check_judged.h -- all that `orrery check` finds of one dump. */
+/* check_judged.h -- all that `orrery check` finds of one dump.  check_found.c asks for ACTUAL, and check_against.c for
+ * each of two dumps. */
 #ifndef ORRERY_CHECK_JUDGED_H
 #define ORRERY_CHECK_JUDGED_H
 
@@ -15,12 +16,13 @@ struct check_judged {
 
 /**
  * Compare a dump with a golden file, recompute its operations, and judge its later passes.
- * @param first  stop behind the first wrong tensor.
+ * @param step  keep this step's tensors only, 1, 2, ...; 0: all.
+ * @param first  stop behind the first wrong tensor; not together with a step.
  * @return OK, whatever the verdicts; ERR_CHECK if nothing can be compared; ERR_FILE, ERR_FORMAT, ERR_MEMORY.  Nothing
  *         to free on failure.
  */
-enum error_code check_judge(const struct golden *, struct actual *, const struct check_setting *, bool first,
-                            struct check_judged *, struct error *);
+enum error_code check_judge(const struct golden *, struct actual *, const struct check_setting *, int64_t step,
+                            bool first, struct check_judged *, struct error *);
 void check_judged_free(struct check_judged *);
 
 /**

@@ -1,4 +1,4 @@
-/* check_progress.c -- shows on a terminal how far a check is.  cli/check.c calls, and the line itself comes from
+/* check_progress.c -- shows on a terminal how far a check is.  cli/check_judged.c calls, and the line itself comes from
  * ref/io/time_left.c.  The work is counted in elements to compare and to recompute.  No function reports errors. */
 #include "emulated_devices/cli/check_progress.h"
 #include <string.h>

@@ -414,6 +414,12 @@ static void list_profiles(void)
         field("%s", text);
         field("from %s", r->source);
     }
+    group("Losses, by name: --as PROFILE,LOSS");
+    for (const struct loss_name *loss = loss_names; loss->name; loss++) {
+        entry(loss->name, loss->what);
+        field("%s", loss->rows);
+        field("as %s", loss->source);
+    }
 }
 
 static void list_dtypes(void)

@@ -7,6 +7,7 @@
 #include "emulated_devices/plan/recompute.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
+#include "ref/model/loss_rule.h"
 #include "ref/model/params.h"
 #include <math.h>
 #include <stdlib.h>
@@ -230,6 +231,14 @@ static enum error_code check_loss_scale(const struct plan *plan, struct error *e
     return OK;
 }
 
+/* Devices have one loss of logits.  The others are for programs that a golden file checks. */
+static enum error_code check_loss(const struct plan *plan, struct error *err)
+{
+    if (loss_rule_is_usual(&plan->model.loss)) return OK;
+    return fail(err, ERR_PLAN, "--as %s: emulated devices take the mean over labels of their cross entropy; other "
+                "losses are for `orrery golden make` and `orrery check`", plan->hyper.as.text);
+}
+
 /* Heads must divide cp, and windows must divide the ring that is left. */
 static enum error_code check_split(const struct plan *plan, struct error *err)
 {
@@ -328,6 +337,7 @@ enum error_code plan_check(struct plan *plan, struct error *err)
     /* The table of clashes comes with the pipeline, as features read the schedule; checks before this one see single
      * flags. */
     if (!e) e = check_pipeline(plan, &shards, err);
+    if (!e) e = check_loss(plan, err);
     if (!e) e = check_loss_scale(plan, err);
     if (!e) e = plan_check_low_rank(plan, err);
     if (!e) e = plan_check_zeroth(plan, err);

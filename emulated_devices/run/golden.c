@@ -204,12 +204,22 @@ static enum error_code golden_step_begins(void *context, struct trainer *trainer
     return OK;
 }
 
+/* Write the files of a step.  After the last step weights have no number. */
+static enum error_code dump_step(struct session *session, struct trainer *trainer, int64_t done, struct error *err)
+{
+    const int64_t number = done == session->golden->steps ? 0 : done;
+    const enum error_code e =
+        comm_agree(trainer->comm, dump_ranks_weights(&session->ranks, trainer, number, err), err);
+    return e ? e : dump_ranks_write_step(&session->ranks, trainer, done, err);
+}
+
 static enum error_code dump_weights(void *context, struct trainer *trainer, struct training_step *step,
                                     struct error *err)
 {
     struct session *const s = context;
     const int64_t done = trainer->step;
     (void)step;
+    if (s->options->dump_steps) return dump_step(s, trainer, done, err);
     if (!s->options->dump || !s->golden->every_step || done == s->golden->steps) return OK;
     return s->ranks.folder ? comm_agree(trainer->comm, dump_ranks_weights(&s->ranks, trainer, done, err), err)
                            : train_dump_weights(&s->dump, trainer, done, err);
@@ -264,9 +274,10 @@ static enum error_code golden_train(struct session *session, struct error *err)
 
 static enum error_code write_own(struct session *session, struct error *err)
 {
-    const enum error_code e = dump_ranks_write(&session->ranks, &session->trainer, err);
+    const enum error_code e =
+        session->options->dump_steps ? OK : dump_ranks_write(&session->ranks, &session->trainer, err);
     if (!e && session->here)
-        fprintf(session->record.out, "dumped  %d files to %s\n", session->trainer.comm->size,
+        fprintf(session->record.out, "dumped  %d files to %s\n", session->ranks.files,
                 printable_path(session->options->dump).text);
     return e;
 }
@@ -330,6 +341,8 @@ static enum error_code golden_run(struct session *session, struct error *err)
         if (!e) e = run_log_open(&session->log, &session->record, err);
     }
     e = comm_agree(comm, e, err);
+    if (!e && session->options->dump_steps && !session->golden->every_step && session->golden->steps > 1)
+        e = fail(err, ERR_PLAN, "--dump-steps: the golden file has what is there after the last step only");
     if (!e && session->options->dump && is_folder(session->options->dump))
         e = dump_ranks_open(&session->ranks, session->options->dump, &session->trainer, err);
     if (e) {

@@ -27,6 +27,7 @@ struct train_options {
                                          * its folder; NULL: not given */
     /* Values of the flags with these names; NULL: not given. */
     bool dump_passes;                   /* --dump-passes */
+    bool dump_steps;                    /* --dump-steps */
     const char *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out, *log, *tensorboard, *save_load;
     int log_every, eval_every, save_every;      /* steps; 0: never */
     int keep;                           /* checkpoints of --save-every; 0: all */

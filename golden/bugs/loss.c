@@ -24,13 +24,17 @@ double loss(float *d, const float *x, const int *label, int rows, int counted)
         for (int v = 0; v < m.V; v++) d[n * m.V + v] = 0, top = fmaxf(top, x[n * m.V + v]);
         if (right < 0) continue;
         for (int v = 0; v < m.V; v++) term[v] = expf(x[n * m.V + v] - top);
-        const float total = add_in_one_part(term, m.V), log_total = top + logf(total), one = IS(LABEL_SMOOTHED) ? 0.9f : 1;
+        const float total = add_in_one_part(term, m.V), log_total = top + logf(total), smoothed = IS(LABEL_SMOOTHED) || IS(SMOOTHED_OTHERS) ? 0.1f : 0,
+                    other = smoothed / (float)(IS(SMOOTHED_OTHERS) ? m.V - 1 : m.V), one = 1 - smoothed - (IS(SMOOTHED_OTHERS) ? other : 0),
+                    z = IS(Z_OF_LOGITS) ? 1e-4f : 0;
+        double mean = 0;
+        for (int v = 0; v < m.V && smoothed > 0; v++) mean += (double)(log_total - x[n * m.V + v]) * other;
         const bool twice = IS(BORDER_TWICE) && begins_a_shard(right);
-        sum += (double)(log_total - x[n * m.V + right] - (twice ? x[n * m.V + right - 1] : 0)) / counted;
+        sum += (one * (double)(log_total - x[n * m.V + right]) - (twice ? x[n * m.V + right - 1] : 0) + mean + (double)(z * log_total * log_total)) / counted;
         for (int v = 0; v < m.V; v++) {
             const float p = between(expf(x[n * m.V + v] - log_total));
             const bool found = (v == right || (twice && v == right - 1)) && !(IS(LABEL_NOT_FOUND) && v > 0 && v % 8 == 0);
-            d[n * m.V + v] = stored((p - (found ? one : 0) - (IS(LABEL_SMOOTHED) ? 0.1f / (float)m.V : 0)) / (float)counted * set.scale);
+            d[n * m.V + v] = stored((p * (1 + 2 * z * log_total) - (found ? one : 0) - other) / (float)counted * set.scale);
         }
     }
     return sum;

@@ -143,39 +143,44 @@ static void route(int r, int l)
     sort_rows(&of[r][l], x, rows_of(r));
 }
 
-/* Choices of all tokens of the batch, or of a copy's (dp), in all layers; tokens times layers. */
-static int count_choices(int dp, int count[MOST_EXPERTS])
+/* A token's sequence in the batch; a mixture has no microbatches. */
+static int sequence_of(int r, int n) { return rank[r].first + n / m.S; }
+
+/* Choices of all tokens of the batch, or of a copy's (dp), or of a sequence's, in all layers; tokens times layers. */
+static int count_choices(int dp, int sequence, int count[MOST_EXPERTS])
 {
     int all = 0;
     memset(count, 0, sizeof(int) * MOST_EXPERTS);
     for (int l = 0; l < m.L; l++)
         RANKS {
             if (rank[r].tp > 0 || (dp >= 0 && rank[r].dp != dp)) continue;
-            for (int i = 0; i < of[r][l].rows; i++) count[of[r][l].expert[i]]++;
+            for (int i = 0; i < of[r][l].rows; i++) count[of[r][l].expert[i]] += sequence < 0 || sequence_of(r, of[r][l].token[i]) == sequence;
             all += rows_of(r);
         }
-    return all;
+    return sequence < 0 ? all : m.L * m.S;
 }
 
-/* What the balance loss adds to the gradient of a score. */
-static float balance_slope(int r, int e)
+/* What the balance loss adds to the gradient of a score of token n. */
+static float balance_slope(int r, int n, int e)
 {
     int count[MOST_EXPERTS];
-    const int all = count_choices(IS(BALANCE_OF_RANK) ? rank[r].dp : -1, count);
-    const float by = IS(BALANCE_OF_RANK) ? 1 / (float)set.dp : IS(BALANCE_MISSING) ? 0 : IS(BALANCE_BY_K) ? 1 / (float)m.k : 1;
+    const bool sequence = IS(BALANCE_OF_SEQUENCES);
+    const int all = count_choices(IS(BALANCE_OF_RANK) ? rank[r].dp : -1, sequence ? sequence_of(r, n) : -1, count);
+    const float by = IS(BALANCE_OF_RANK) ? 1 / (float)set.dp : IS(BALANCE_MISSING) ? 0 : IS(BALANCE_BY_K) ? 1 / (float)m.k : sequence ? 1 / (float)m.B : 1;
     return by * m.balance * (float)m.E * ((float)count[e] / (float)all) / (float)all;
 }
 
 double balance_loss(void)
 {
     int count[MOST_EXPERTS];
-    const int all = count_choices(-1, count);
     double sum = 0;
     for (int l = 0; l < m.L; l++)
         RANKS for (int n = 0; n < rows_of(r) && rank[r].tp == 0; n++) {
+            const bool sequence = IS(BALANCE_OF_SEQUENCES);
+            const int all = count_choices(-1, sequence ? sequence_of(r, n) : -1, count);
             float p[MOST_EXPERTS];
             scores_of(p, A(r, l, ROUTER) + n * m.E);
-            for (int e = 0; e < m.E; e++) sum += (double)m.E * count[e] / all * p[e] / all;
+            for (int e = 0; e < m.E; e++) sum += (double)m.E * count[e] / all * p[e] / all / (sequence ? m.B : 1);
         }
     return sum;
 }
@@ -183,8 +188,8 @@ double balance_loss(void)
 static void route_back(int r, int l)
 {
     float slope[MOST_EXPERTS];
-    for (int e = 0; e < m.E; e++) slope[e] = balance_slope(r, e) * set.scale;
     for (int n = 0; n < rows_of(r); n++) {
+        for (int e = 0; e < m.E; e++) slope[e] = balance_slope(r, n, e) * set.scale;
         float p[MOST_EXPERTS], d[MOST_EXPERTS], inner = 0, mean = 0;
         int chosen[MOST_EXPERTS];
         const float *x = A(r, l, ROUTER) + n * m.E, *dW = G(r, l, WEIGHTS) + n * m.k;

@@ -158,11 +158,11 @@ static struct linear ln_f_of(void) { return with(0, -1, "ln_f", "model.norm"); }
 static struct linear head_of(void) { return with(0, -1, "wte", "lm_head"); }
 static int embedding_of(void) { return param_of(-1, m.llama ? "model.embed_tokens.weight" : "wte.weight"); }
 
-/* Bugs that are in one layer. */
+/* Bugs that are in one layer; one, which is also a convention of whole programs, is in all. */
 static enum bug only_in(int l, int layer)
 {
     const enum bug was = bug;
-    if (l != layer) bug = NO_BUG;
+    if (l != layer && !IS(BALANCE_OF_SEQUENCES)) bug = NO_BUG;
     return was;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Right programs and `orrery check`: an alarm here is a mistake of the checker.
 
-    golden/clean/campaign.py COUNT [--from N] [--orrery ./orrery] [--place build/clean] [--programs numpy orrery transformers]
+    golden/clean/campaign.py COUNT [--from N] [--orrery ./orrery] [--place build/clean] [--programs numpy orrery transformers] [--losses]
 
 Dump number i is of a model and of options drawn from i: by the numpy program of this folder, by `orrery train --dump`, and by
 transformers where Python has torch.  Each must be OK.  A line for each that is not, then a table.  Exit status 1: there are alarms.
@@ -95,14 +95,16 @@ def main():
     arguments.add_argument("count", type=int)
     arguments.add_argument("--from", type=int, default=0, dest="first")
     arguments.add_argument("--models", type=int, default=32, help="golden files that are made, and kept")
+    arguments.add_argument("--losses", action="store_true", help="golden files with conventions of losses (--as), for numpy")
     arguments.add_argument("--orrery", type=lambda p: str(pathlib.Path(p).resolve()), default="./orrery")
     arguments.add_argument("--place", type=lambda p: pathlib.Path(p).resolve(), default="build/clean")
     arguments.add_argument("--programs", nargs="+", choices=PROGRAMS, default=list(PROGRAMS)[:2])
     given, tallies = arguments.parse_args(), collections.defaultdict(Tally)
+    given.programs = ["numpy"] if given.losses else given.programs
     for i in range(given.first, given.first + given.count):
         draw = random.Random(i)
         name = given.programs[i % len(given.programs)]
-        golden = make_models.make(given.place / "models", i // len(given.programs) % given.models, given.orrery)
+        golden = make_models.make(given.place / ("losses" if given.losses else "models"), i // len(given.programs) % given.models, given.orrery, given.losses)
         if name == "transformers" and golden.stem.split("-", 1)[1] not in transformers_model.FAMILIES:
             continue
         folder = given.place / f"dump-{given.first}"

@@ -83,7 +83,23 @@ def weights_of(c, draw):
     return w
 
 
-def make(place, number, orrery):
+# Conventions of losses that program.py follows.  A text is also for models without a mixture, or only for mixtures.
+LOSSES = ("torch-smoothing", "megatron-smoothing", "logits-z=0.01", "sequence-mean", "row-mean", "loss-sum,loss-divisor=40",
+          "loss-mean=parts,loss-parts=2", "label-smoothing=0.3,smoothing-over=others,logits-z=0.001,sequence-mean", "loss-mean=parts,loss-parts=2,loss-divisor=3")
+BALANCES = ("megatron-aux-loss", "megatron-seq-aux-loss", "megatron-global-aux-loss", "deepspeed-aux-loss", "transformers-aux-loss", "batch-aux-loss",
+            "sequence-aux-loss", "megatron-seq-aux-loss,sequence-mean,label-smoothing=0.1")
+
+
+def losses_of(c, draw):
+    """The words of --as, and microbatches where they are needed."""
+    moe = c["model_type"] in ("mixtral", "qwen3_moe")
+    one = str(draw.choice(BALANCES if moe else LOSSES))
+    if moe:
+        c |= {"router_aux_loss_coef": float(draw.choice([0.02, 0.5])), "output_router_logits": True}
+    return ["--as", "orrery," + one] + (["--micro", "2"] if one.split("-aux")[0] in ("megatron", "deepspeed", "transformers") else [])
+
+
+def make(place, number, orrery, losses=False):
     """The golden file of model `number`, and its bounds, in a folder that keeps them.  @return its path"""
     draw = np.random.default_rng(number)
     family, golden = FAMILIES[number % len(FAMILIES)], pathlib.Path(place) / f"{number}-{FAMILIES[number % len(FAMILIES)]}.safetensors"
@@ -92,6 +108,7 @@ def make(place, number, orrery):
     folder = golden.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     c = config_of(family, draw)
+    words = losses_of(c, draw) if losses else []
     (folder / "config.json").write_text(json.dumps(c))
     write(folder / "model.safetensors", {k: ("F32", x) for k, x in weights_of(c, draw).items()}, {"format": "pt"})
     S, B = c.get("n_positions") or c["max_position_embeddings"], int(draw.integers(2, 7))
@@ -99,7 +116,7 @@ def make(place, number, orrery):
     labels = np.where(draw.random((3, B, S)) < draw.choice([0.0, 0.3]), -100, ids[:, :, 1:])
     labels[:, :, 0] = ids[:, :, 1]                                  # a sequence has at least one label
     write(folder / "batch.safetensors", {"ids": ("I32", ids[:, :, :-1]), "labels": ("I32", labels)}, {})
-    done = subprocess.run([orrery, "golden", "make", "--out", golden, "--model", folder, "--batch", folder / "batch.safetensors", "--threads", "1",
+    done = subprocess.run([orrery, "golden", "make", "--out", golden, "--model", folder, "--batch", folder / "batch.safetensors", "--threads", "1", *words,
                            "--eps", "1e-4", "--lr", str(draw.choice([1e-3, 1e-2])), "--clip", str(draw.choice([0.3, 1.0]))], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{golden}: {done.stderr.strip()}")

@@ -15,7 +15,7 @@ class Shape:
         self.F, self.V = first("moe_intermediate_size", "intermediate_size", "n_inner") or 4 * self.D, c["vocab_size"]
         self.eps, self.theta = first("layer_norm_epsilon", "rms_norm_eps"), first("rope_theta") or (c.get("rope_parameters") or {}).get("rope_theta")
         self.tied, self.E, self.k = bool(c.get("tie_word_embeddings", self.gpt)), first("num_experts", "num_local_experts"), first("num_experts_per_tok")
-        self.normalized = c.get("norm_topk_prob", True)
+        self.normalized, self.balance = c.get("norm_topk_prob", True), float(c.get("router_aux_loss_coef") or 0)
         self.embed, self.head = ("wte.weight", "lm_head.weight") if self.gpt else ("model.embed_tokens.weight", "lm_head.weight")
         self.head = self.embed if self.tied else self.head
         mixtral = c["model_type"] == "mixtral"
@@ -49,6 +49,9 @@ class Pass:
 
     def __init__(self, n, shape, weights, case, keep):
         self.n, self.s, self.w, self.case, self.keep, self.grads = n, shape, weights, case, keep, {}
+        self.loss = ()                                              # smoothing, whether the others share it, and z
+        self.chosen, self.likely, self.pull = {}, {}, {}            # of layers: choices [N, k] and probabilities [N, E]; the balance
+                                                                    # loss's slope by each probability, [N, E] of a layer
         self.cuts = [shape.cuts(t, case.tp) for t in range(case.tp)]
 
     def grad(self, name, g, rows=None, cols=None):
@@ -199,6 +202,7 @@ class Pass:
         p /= p.sum(1, keepdims=True, dtype=F32)
         chosen = np.argsort(-p, 1, kind="stable")[:, :s.k]
         top = np.take_along_axis(p, chosen, 1)
+        self.chosen[i], self.likely[i] = chosen, p
         total = top.sum(1, keepdims=True, dtype=F32) if s.normalized else F32(1)
         weights = n.stored(top / total)
         self.keep(f"h.{i}.router.logits", logits), self.keep(f"h.{i}.router.weights", weights)
@@ -241,6 +245,7 @@ class Pass:
             dtop = (dw - (dw * (top / total)).sum(1, keepdims=True, dtype=F32) * s.normalized) / total
             dp = np.zeros_like(p)
             np.put_along_axis(dp, chosen, dtop, 1)
+            dp += self.pull.get(i, F32(0))
             dlogits = n.stored(p * (dp - (p * dp).sum(1, keepdims=True, dtype=F32)))
             self.keep(f"h.{i}.router.logits", dlogits, None, True)
             d, g, _ = back_logits(dlogits)
@@ -277,7 +282,7 @@ class Pass:
         vocabulary = np.array_split(np.arange(s.V), self.case.tp if self.case.vocabulary else 1)
         logits, back_logits = self.columns(last, s.head[:-len(".weight")], vocabulary)
         keep("ln_f", last), keep("logits", logits, "vocabulary")
-        losses, d = n.cross_entropy(logits, labels.ravel(), share)
+        losses, d = n.cross_entropy(logits, labels.ravel(), share, *self.loss)
         keep("logits", d, "vocabulary", True)
         d = back_logits(d)
         keep("ln_f", d, None, True)

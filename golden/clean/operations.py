@@ -167,13 +167,22 @@ class Numbers:
             return self.stored(self.order(ds, K)), *heads
         return y, back
 
-    def cross_entropy(self, x, labels, share):
-        """Losses of rows, and the gradient of `share` times their sum.  A label below 0 is ignored."""
-        top = x.max(-1, keepdims=True)
-        logp = self.step(x - top - np.log(np.exp(x - top).sum(-1, keepdims=True, dtype=F32)))
+    def cross_entropy(self, x, labels, share, smoothing=0.0, others=False, z=0.0):
+        """Losses of rows, and the gradient of `share` (of each row) times them, added up.  A label below 0 is ignored.
+
+        smoothing: the part of a label's 1 that all words share, or the others; z: times log(sum exp)^2."""
+        top, V = x.max(-1, keepdims=True), x.shape[-1]
+        log_sum = np.log(np.exp(x - top).sum(-1, keepdims=True, dtype=F32))
+        logp, log_z = self.step(x - top - log_sum), (top + log_sum)[:, 0]
         counts = labels >= 0
-        own = np.take_along_axis(logp, np.where(counts, labels, 0)[:, None], 1)[:, 0]
-        share = self.step(F32(share))
-        dx = np.exp(logp) * share
-        dx[np.arange(len(x)), np.where(counts, labels, 0)] -= share
-        return np.where(counts, -own, 0).astype(F32), self.stored(np.where(counts[:, None], dx, 0))
+        rows, at = np.arange(len(x)), np.where(counts, labels, 0)
+        losses = -logp[rows, at]
+        other = F32(smoothing / (V - 1 if others else V))
+        label = F32(1 - smoothing) if others else F32(1 - smoothing + smoothing / V)
+        if smoothing:
+            losses = (label - other) * losses - other * logp.sum(-1, dtype=F32)
+        losses = losses + F32(z) * log_z * log_z
+        share = self.step(F32(np.broadcast_to(share, len(x))))[:, None]
+        dx = np.exp(logp) * share * (1 + 2 * F32(z) * log_z[:, None]) - other * share if smoothing or z else np.exp(logp) * share
+        dx[rows, at] -= ((label - other) if smoothing else F32(1)) * share[:, 0]
+        return np.where(counts, losses, 0).astype(F32), self.stored(np.where(counts[:, None], dx, 0))

@@ -15,6 +15,54 @@ from files import Dump, read, runs
 from model import Pass, Shape
 from operations import F32, ORDERS, ROUND, Numbers
 
+# ---- the loss ----------------------------------------------------------------------------------------------------------
+
+NAMED = {"torch-smoothing": "label-smoothing=0.1", "megatron-smoothing": "label-smoothing=0.1,smoothing-over=others", "palm-z-loss": "logits-z=1e-4",
+         "megatron-aux-loss": "balance-over=microbatch,balance-layers=each,balance-choices=mean", "batch-aux-loss": "balance-over=batch",
+         "megatron-seq-aux-loss": "balance-over=sequence,balance-layers=each,balance-choices=mean", "sequence-aux-loss": "balance-over=sequence",
+         "deepspeed-aux-loss": "balance-over=microbatch,balance-layers=each,balance-choices=first", "transformers-aux-loss": "balance-over=microbatch",
+         "megatron-global-aux-loss": "balance-over=batch,balance-layers=each,balance-choices=mean",
+         "sequence-mean": "loss-mean=sequences", "row-mean": "loss-mean=rows", "loss-sum": "loss-mean=sum"}
+
+
+class Loss:
+    """The conventions of losses that a golden file's text has, as docs/checking/profiles.md says what they mean."""
+
+    def __init__(self, text):
+        words = ",".join(NAMED.get(w, w) for w in text.split(",")[1:])
+        rows = dict(w.split("=") for w in words.split(",") if w)
+        self.smoothing, self.z = float(rows.get("label-smoothing", 0)), float(rows.get("logits-z", 0))
+        self.others = rows.get("smoothing-over", "others" if text.startswith("megatron") else "all") == "others"
+        self.mean, self.parts, self.divisor = rows.get("loss-mean", "labels"), int(rows.get("loss-parts", 0)), float(rows.get("loss-divisor", 1))
+        self.usual = self.mean == "labels" and self.divisor == 1
+        self.over, self.each = rows.get("balance-over", "batch"), rows.get("balance-layers", "together") == "each"
+        self.choices = rows.get("balance-choices", "all")
+
+    def shares(self, labels, S):
+        """What each row's loss is multiplied by, [B, S]."""
+        B, counts = len(labels), labels >= 0
+        one = {"labels": counts.sum(), "rows": B * S, "sum": 1}.get(self.mean)
+        parts = [np.arange(B)] if one else np.array_split(np.arange(B), B if self.mean == "sequences" else self.parts)
+        divisors = np.zeros((B, S))
+        for part in parts:
+            divisors[part] = one or len(parts) * max(1, counts[part].sum())
+        return 1 / (divisors * self.divisor)
+
+    def pulls(self, chosen, E, S, micros):
+        """E f / rows of the batch, [L, B, E], for each probability.  chosen: [L, B, S, k]"""
+        L, B, _, k = chosen.shape
+        counted = 1 if self.choices == "first" and k <= 2 else k
+        choices = np.stack([[np.bincount(b[:, :counted].ravel(), minlength=E) for b in layer] for layer in chosen])
+        groups = {"batch": [np.arange(B)], "sequence": np.array_split(np.arange(B), B)}.get(self.over) or np.array_split(np.arange(B), micros)
+        out, layers = np.zeros((L, B, E)), 1 if self.each else L
+        for g in groups:
+            for l in range(L):
+                made = choices[l, g].sum(0) if self.each else choices[:, g].sum((0, 1))
+                share = made / (len(g) * S * layers) / (1 if self.choices == "all" else counted)
+                out[l, g] = E * share / (B * S * layers)
+        return out
+
+
 # ---- training ----------------------------------------------------------------------------------------------------------
 
 class Training:
@@ -26,7 +74,7 @@ class Training:
         self.n = Numbers(case.dtype, case.order, case.store, case.parts)
         self.master = {k[6:]: v.astype(F32) for k, v in self.golden.items() if k.startswith("start/")}
         self.states = {k: [np.zeros_like(v), np.zeros_like(v)] for k, v in self.master.items()}
-        self.choices = []
+        self.choices, self.loss = [], Loss(self.meta.get("as", "orrery"))
 
     def sequences(self):
         """(d, m, sequences) of all microbatches of all ranks along dp: blocks, or in turn."""
@@ -67,19 +115,36 @@ class Training:
             places = np.array([r for r in range(tp) if k in s.keys(r, tp)])
             self.dump.add(name, rank, x[:, cols], of, tokens, cols, partial={"tp": runs(places)}, **more)
 
+    def pulls(self, ids, labels, weights):
+        """The balance loss's slopes, times its coefficient, by the choices of the whole batch: a pass before the one that counts."""
+        if not self.shape.moe or not self.shape.balance:
+            return None
+        chosen, S = np.zeros((self.shape.L, *ids.shape, self.shape.k), int), ids.shape[1]
+        for _, _, mine in self.sequences():
+            run = Pass(self.n, self.shape, weights, self.case, lambda *_, **__: None)
+            run.run(ids[mine], labels[mine], 0)
+            for l, experts in run.chosen.items():
+                chosen[l, mine] = experts.reshape(len(mine), S, -1)
+        return self.shape.balance * self.loss.pulls(chosen, self.shape.E, S, int(self.meta.get("microbatches", 1)))
+
     def pass_of(self, step, first):
         """@return loss, gradients of the whole batch in fp32, and as they are dumped"""
         c, ids, labels = self.case, self.golden["ids"][step], self.golden["labels"][step]
         weights, count, S = {k: self.n.stored(v) for k, v in self.master.items()}, int((labels >= 0).sum()), ids.shape[1]
-        loss, ranks = 0.0, {}
+        loss, ranks, shares = 0.0, {}, self.loss.shares(labels, S)
+        pulls = self.pulls(ids, labels, weights)
         for d, m, mine in self.sequences():
             counted = int((labels[mine] >= 0).sum())
-            mean = c.mean and counted > 0                           # each microbatch begins with a mean of its own
+            mean = c.mean and counted > 0 and self.loss.usual       # each microbatch begins with a mean of its own
             share, part = c.scale / (counted if mean else count), (counted / count if mean else 1)
             tokens = (mine[:, None] * S + np.arange(S)).ravel()
             keep = self.keep(d, m, tokens, part / c.scale) if first else lambda *_, **__: None
             run = Pass(self.n, self.shape, weights, c, keep)
-            loss += float(run.run(ids[mine], labels[mine], share).sum(dtype=float)) / count
+            run.loss = (self.loss.smoothing, self.loss.others, self.loss.z)
+            run.pull = {l: F32(np.repeat(pulls[l, mine], S, 0) * (c.scale / part)) for l in range(self.shape.L)} if pulls is not None else {}
+            losses = run.run(ids[mine], labels[mine], share if self.loss.usual else shares[mine].ravel() * c.scale)
+            loss += float((losses * shares[mine].ravel()).sum(dtype=float))
+            loss += sum(float((run.likely[l].astype(float) * np.repeat(pulls[l, mine], S, 0)).sum()) for l in run.pull)
             total = ranks.setdefault(d, {k: np.zeros_like(v) for k, v in weights.items()})
             for k, g in run.grads.items():
                 total[k] = total[k] + F32(part) * g if c.gradients == "fp32" else self.n.stored(total[k] + self.n.stored(F32(part) * g))

@@ -25,6 +25,9 @@ RUNS = {
     "context_parallel": ("context_parallel",), "pp_1f1b": ("pipelining", "1f1b"), "pp_interleaved": ("pipelining", "interleaved"),
     "pp_zbv": ("pipelining", "zbv"), "zero1": ("deepspeed_zero", "zero1"), "zero2": ("deepspeed_zero", "zero2"),
     "zero3": ("deepspeed_zero", "zero3"), "jax": ("jax_shard_map",), "megatron_tp": ("megatron_tp",),
+    "four_lines": ("four_lines",), "fused_te": ("fused", "te"), "fused_add_norm": ("fused", "add_norm"), "checkpoint": ("checkpoint", "plain"),
+    "checkpoint_reentrant": ("checkpoint", "reentrant"), "checkpoint_wrapped": ("checkpoint", "wrapped"), "compiled_inside": ("compiled", "inside"),
+    "compiled_borders": ("compiled", "borders"),
 }
 FAMILIES = ("mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "gemma3", "olmo2", "olmo3", "granite", "smollm3", "starcoder2", "nemotron", "gpt_neox",
             "gptj", "mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe")
@@ -43,6 +46,13 @@ BUGS = (
     ("megatron_tp", "norm-gradients-not-summed", "fp32", "grad/model.layers.0.input_layernorm.weight", "Dao-AILab/flash-attention#625"),
     ("context_parallel", "shift-after-cut", "fp32", "grad/logits", "huggingface/transformers#36607"),
     ("zero2", "manual-accumulation", "fp32", "grad/model.embed_tokens.weight", "allenai/open-instruct#1498"),
+    ("four_lines", "labels-shifted-twice", "fp32", "grad/logits", "-"),
+    ("fused_te", "zero-centered-gamma", "fp32", "act/h.1.mlp.out", "-"),
+    ("fused_add_norm", "norm-of-the-branch", "fp32", "act/h.1.ln_2", "-"),
+    ("checkpoint", "recomputed-otherwise", "fp32", "grad/h.1.mlp.up", "-"),
+    ("checkpoint_reentrant", "recomputed-otherwise", "fp32", "grad/h.1.mlp.up", "-"),
+    ("compiled_inside", "other-activation", "fp32", "act/h.2.mlp.act", "-"),
+    ("compiled_borders", "other-activation", "fp32", "act/h.2.out", "-"),
 )
 
 
@@ -125,6 +135,49 @@ def check(orrery, golden, folder):
     return result["verdict"], compared, wrong["tensor"] if wrong else "", text
 
 
+def watch(orrery, golden, out, bug=None):
+    """Watch a training run of two processes while it runs.  @return (verdict of each step that was judged, exit status, why it did not end)"""
+    clear(out)
+    out.mkdir(parents=True, exist_ok=True)
+    for judged in out.glob("judged*"):
+        judged.unlink()
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", HERE / "runs" / "watched.py", golden, out]
+    with open(f"{out}.log", "w") as log:
+        training = subprocess.Popen(command + (["--bug", bug] if bug else []), stdout=log, stderr=subprocess.STDOUT)
+        watching = subprocess.Popen([orrery, "check", golden, out / "fp32", "--watch", "--timeout", "300", "--page", f"{out}.html"],
+                                    stdout=subprocess.PIPE, stderr=log, text=True)
+        steps = []
+        for line in watching.stdout:
+            found = re.match(r"step (\d+) +(OK|FAILED|NOT ENOUGH|not judged) +(.*)", line)
+            if found:
+                steps.append((found[2], found[3]))
+                if found[2] == "OK":
+                    (out / f"judged{found[1]}").touch()                 # the program goes on
+        status = watching.wait()
+        if status:
+            training.terminate()                                        # nobody waits for a run that is wrong
+        try:
+            ended = training.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            training.kill()
+            ended = "no end after 60 s"
+    return steps, status, None if status or ended == 0 else f"{ended} ({out}.log)"
+
+
+def watched_runs(given, golden):
+    """A right run and one with a bug in its second step.  @return how many were not judged as they are"""
+    rows, failed = [("watched", "steps", "exit", "first wrong")], 0
+    for bug, status, verdicts, first in (None, 0, ["OK"] * 3, ""), ("states-lost", 3, ["OK", "FAILED"], "adamw/2/exp_avg/"):
+        steps, ended, why = watch(given.orrery, golden, given.work / f"watched-{bug or 'right'}", bug)
+        text = "" if not steps or steps[-1][0] == "OK" else steps[-1][1]
+        right = why is None and ended == status and [verdict for verdict, _ in steps] == verdicts and first in text
+        failed += not right
+        rows.append((bug or "right", ", ".join(verdict for verdict, _ in steps), ended, ("" if right else "NO: ") + (why or text)))
+    print()
+    table(rows)
+    return failed
+
+
 def table(rows):
     widths = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]) - 1)]
     for row in rows:
@@ -171,20 +224,23 @@ def all_bugs(names, given, golden):
 
 def main():
     arguments = argparse.ArgumentParser(description="Check what real frameworks compute.")
-    arguments.add_argument("names", nargs="*", metavar="NAME", help=f"runs: {', '.join(RUNS)}; default: all")
+    arguments.add_argument("names", nargs="*", metavar="NAME", help=f"runs: {', '.join(RUNS)}, watched; default: all")
     arguments.add_argument("--orrery", type=lambda p: str(pathlib.Path(p).resolve()), default="./orrery")
     arguments.add_argument("--work", type=pathlib.Path, default="build/frameworks")
     arguments.add_argument("--bugs", choices=("only", "no"), help="only the runs with bugs, or only those without; default: both")
     given = arguments.parse_args()
-    unknown = [n for n in given.names if n not in RUNS]
+    unknown = [n for n in given.names if n not in (*RUNS, "watched")]
     if unknown:
-        sys.exit(f"run.py: {unknown[0]} is not a run: {', '.join(RUNS)}")
+        sys.exit(f"run.py: {unknown[0]} is not a run: {', '.join(RUNS)}, watched")
     given.work = given.work.resolve()
     given.work.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    golden, names = make_golden(given.work, given.orrery), given.names or list(RUNS)
-    failed = 0 if given.bugs == "only" else all_runs(names, given, golden)
+    golden, names = make_golden(given.work, given.orrery), given.names or [*RUNS, "watched"]
+    watched = "watched" in names
+    names = [n for n in names if n != "watched"]
+    failed = 0 if given.bugs == "only" or not names else all_runs(names, given, golden)
     failed += 0 if given.bugs == "no" else all_bugs(names, given, golden)
+    failed += watched_runs(given, golden) if watched else 0
     sys.exit(1 if failed else 0)
 
 

@@ -6,6 +6,7 @@
 #include "ref/golden/seal.h"
 #include "ref/io/json.h"
 #include "ref/model/balance.h"
+#include "ref/model/loss_rule.h"
 #include "ref/model/sample_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
@@ -117,19 +118,34 @@ static enum error_code read_batches(struct golden *golden, struct error *err)
     return e;
 }
 
+/* The loss of logits; its parts are the file's microbatches where the words do not say how many. */
+static enum error_code golden_take_loss(struct golden *golden, struct error *err)
+{
+    struct loss_rule *rule = &golden->config.loss;
+    *rule = loss_rule_of(&golden->as);
+    if (rule->mean != MEAN_OF_PARTS) return OK;
+    if (rule->parts == 0) rule->parts = golden->micros;
+    if (rule->parts == 0)
+        return fail(err, ERR_USAGE, "--as: loss-mean=parts: the golden file has no microbatches; loss-parts=N says "
+                    "how many parts the batch has");
+    if (golden->B == 0 || rule->parts <= golden->B) return OK;
+    return fail(err, ERR_USAGE, "--as: loss-parts=%lld: a batch of %lld sequences has at most as many parts",
+                (long long)rule->parts, (long long)golden->B);
+}
+
 /* A file that does not say over what balance losses are has them over the whole batch. */
 enum error_code golden_take_conventions(struct golden *golden, const char *as, struct error *err)
 {
     const bool balances = golden->config.mlp == MLP_MIXTURE && golden->config.mixture.balance_coefficient > 0;
     char text[CONVENTIONS_TEXT + 64];
     snprintf(text, sizeof text, "%s,balance-over=batch", as ? as : profile_names[AS_ORRERY]);
-    const bool whole = balances && (as == NULL || strstr(as, "balance-over=") == NULL);
+    const bool whole = balances && (as == NULL || !conventions_say(as, BALANCE_OVER));
     enum error_code e = whole ? conventions_parse(&golden->as, text, err) : as
         ? conventions_parse(&golden->as, as, err) : OK;
     golden->config.mixture.balance = balance_rule_of(&golden->as);
     if (!e && balances && golden->config.mixture.balance.over == OVER_MICROBATCH && golden->micros == 0)
         e = fail(err, ERR_USAGE, "--as: balance-over=microbatch: the golden file has no microbatches");
-    return e;
+    return e ? e : golden_take_loss(golden, err);
 }
 
 /* An error of the file's conventions is ERR_FORMAT, not a wrong option. */

@@ -235,6 +235,9 @@ static enum error_code check_request(const struct golden *golden, struct error *
     if (mixture_layers(c) > 0 && has_padding(golden))
         return fail(err, ERR_PLAN, "model %s: routers' losses leave out padding, which `orrery check` does not; packed "
                     "sequences of a mixture must be full", c->name);
+    if (c->loss.mean == MEAN_OF_PARTS && c->loss.parts > golden->B)
+        return fail(err, ERR_PLAN, "--as: loss-parts=%lld: a batch of %lld sequences has at most as many parts",
+                    (long long)c->loss.parts, (long long)golden->B);
     if (c->shortcut && drops(c))
         return fail(err, ERR_PLAN, "model %s: dropout beside a shortcut has no masks here; it must be 0", c->name);
     return OK;

@@ -6,6 +6,7 @@
  */
 #include "ref/golden/replay.h"
 #include "ref/model/kinds.h"
+#include "ref/model/loss_rule.h"
 #include "ref/model/params.h"
 #include "ref/model/weights.h"
 #include "ref/numeric/convert.h"
@@ -267,18 +268,33 @@ static void keep_parameters(struct replay *replay, const char *folder, const str
     }
 }
 
-/* The losses of routers are means over tokens, the cross entropy is a mean over labels.  A pass over a microbatch is
- * multiplied by its share of the labels, so the routers' coefficients make that its share of the tokens. */
-static void weigh_routers(struct replay *replay, int64_t sequences, int64_t labels, int64_t all_labels)
+/* The losses of routers count so often. */
+static void weigh_routers(struct replay *replay, double times)
 {
-    const struct golden *g = replay->golden;
-    const struct mixture_config *whole = &g->config.mixture;
+    const struct mixture_config *whole = &replay->golden->config.mixture;
     struct mixture_config *now = &replay->model.config.mixture;
-    /* Exactly 1 where the shares are the same. */
-    const double times = labels > 0 ? (double)(sequences * all_labels) / (double)(g->B * labels) : 0;
     now->balance_coefficient = whole->balance_coefficient * times;
     now->z_coefficient = whole->z_coefficient * times;
     now->sequence_coefficient = whole->sequence_coefficient * times;
+}
+
+/* The losses of routers are means over tokens, the cross entropy is a mean over labels.  A pass over a microbatch is
+ * multiplied by its share of the labels, so the routers' coefficients make that its share of the tokens.  Where the
+ * loss is no mean over labels, rows have the divisors of the batch, and the routers alone a share.
+ * @param divisors  [B*S] to work in.  @return what the pass is multiplied by. */
+static double weigh_microbatch(struct replay *replay, int64_t first, int64_t count, double *divisors)
+{
+    const struct golden *g = replay->golden;
+    const int64_t labels = golden_labels(g, first, count), all = golden_labels(g, 0, g->B);
+    if (!loss_rule_is_usual(&g->config.loss)) {
+        loss_divisors(&g->config.loss, g->labels, g->B, g->S, divisors);
+        replay->model.divisors = divisors + first * g->S;
+        weigh_routers(replay, (double)count / (double)g->B);
+        return 1;
+    }
+    /* Exactly 1 where the shares are the same. */
+    weigh_routers(replay, labels > 0 ? (double)(count * all) / (double)(g->B * labels) : 0);
+    return (double)labels / (double)(all ? all : 1);
 }
 
 /* Record the part of the gradients that each microbatch adds.  A label counts the same in every microbatch.  So the
@@ -288,17 +304,14 @@ static enum error_code microbatches(struct replay *replay, struct error *err)
     const struct golden *g = replay->golden;
     struct transformer *m = &replay->model;
     const double scale = m->loss_scale;
-    double *loss = calloc((size_t)g->micros + 1, sizeof *loss);
-    const int64_t all = golden_labels(g, 0, g->B);
+    double *loss = calloc((size_t)(g->micros + g->B * g->S) + 1, sizeof *loss);
     enum error_code e = loss ? replay_start(replay, err)
         : fail(err, ERR_MEMORY, "no memory for %d losses", (int)g->micros);
     m->seed = dropout_seed(g->seed, 0);
     for (int64_t k = 0; k < g->micros && !e; k++) {
         int64_t count, first = golden_micro(g, k, &count);
         char folder[FOLDER];
-        const int64_t labels = golden_labels(g, first, count);
-        const double share = (double)labels / (double)(all ? all : 1);
-        weigh_routers(replay, count, labels, all);
+        const double share = weigh_microbatch(replay, first, count, loss + g->micros);
         m->first = first, m->loss_scale = scale * share;        /* the forward pass sets slopes of routers' losses */
         m->packed = golden_positions(g, 0, first);
         e = transformer_forward(m, g->ids + first * g->S, g->labels + first * g->S, count, g->S, &loss[k], err);
@@ -310,7 +323,7 @@ static enum error_code microbatches(struct replay *replay, struct error *err)
         transformer_zero_gradients(m);
     }
     if (!e) keep_numbers(replay, "micro/loss", loss, g->micros);
-    m->loss_scale = scale, m->first = 0, m->packed = NULL, m->config.mixture = g->config.mixture;
+    m->loss_scale = scale, m->first = 0, m->packed = NULL, m->divisors = NULL, m->config.mixture = g->config.mixture;
     free(loss);
     return e;
 }

@@ -216,6 +216,18 @@ void safetensors_close(struct safetensors *st)
     *st = (struct safetensors){ .fd = -1 };
 }
 
+/* Tensors keep their order in both lists.  by_name points into entry, so it is made again. */
+void safetensors_keep(struct safetensors *st, bool (*wants)(const void *context, const char *name),
+                      const void *context)
+{
+    int count = 0;
+    for (int i = 0; i < st->count; i++)
+        if (wants(context, st->entry[i].name)) st->entry[count++] = st->entry[i];
+    st->count = count;
+    for (int i = 0; i < count; i++) st->by_name[i] = &st->entry[i];
+    if (count > 0) qsort(st->by_name, (size_t)count, sizeof *st->by_name, by_pointed_name);
+}
+
 /* A binary search in by_name. */
 const struct safetensors_entry *safetensors_find(const struct safetensors *st, const char *name)
 {

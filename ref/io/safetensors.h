@@ -58,6 +58,9 @@ enum error_code safetensors_open(struct safetensors *, const char *path, struct 
 
 void safetensors_close(struct safetensors *);
 
+/** Forget the tensors that are not wanted any more, as if the file did not have them.  Their names stay valid. */
+void safetensors_keep(struct safetensors *, bool (*wants)(const void *context, const char *name), const void *context);
+
 /** The tensor of this name, or NULL. */
 const struct safetensors_entry *safetensors_find(const struct safetensors *, const char *name);
 

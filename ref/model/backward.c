@@ -2,6 +2,7 @@
  * verify/, ref/golden/ and other rooms call transformer_backward().  No function returns an error code. */
 #include "ref/model/kinds.h"
 #include "ref/model/latent.h"
+#include "ref/model/loss_rule.h"
 #include "ref/model/params.h"
 #include "ref/model/partial.h"
 #include "ref/model/transformer_parts.h"
@@ -305,8 +306,11 @@ void transformer_backward(struct transformer *model)
     const struct tensor d_logits = model->logits;
 
     /* d_logits [N,V] = (softmax(logits) - one at the label) scale, in the memory of the logits. */
-    op->cross_entropy_backward(d_logits, loss_input(model), model->total, model->top, model->labels, 0,
-                               IGNORE_LABEL, scale);
+    if (loss_rule_is_usual(&c->loss))
+        op->cross_entropy_backward(d_logits, loss_input(model), model->total, model->top, model->labels, 0,
+                                   IGNORE_LABEL, scale);
+    else loss_rule_backward(&c->loss, d_logits, loss_input(model), model->labels.data,
+                       model->divisors ? model->divisors : model->own_divisors, model->loss_scale);
     if (c->logit_cap > 0) {
         computed_gradient(model, "capped", L, d_logits, 1);
         op->soft_cap_backward_input(d_logits, d_logits, model->capped, c->logit_cap);

@@ -42,6 +42,15 @@ struct windows {
 /* How the balance loss of a mixture is taken: three conventions (conventions.h), not in files; balance.h computes. */
 struct balance_rule { int over, layers, choices; };
 
+/* How the loss of logits is taken (loss_rule.h computes): conventions, not in files.  All zeros: the mean over labels
+ * of their cross entropy. */
+struct loss_rule {
+    double smoothing, z;                /* label smoothing; the factor of log(sum exp)^2 */
+    int over, mean;                     /* SMOOTHING_ALL, ...; MEAN_OF_LABELS, ... */
+    int64_t parts;                      /* of MEAN_OF_PARTS: parts of the batch */
+    double divisor;                     /* of all; 0: 1 */
+};
+
 /* A mixture of experts, which are swiglus, instead of one feed-forward layer. */
 struct mixture_config {
     int64_t E, k;                               /* experts; experts per token */
@@ -124,6 +133,7 @@ struct model_config {
                                          * feed-forward width (of one expert), layers, vocabulary */
     const struct family *family;        /* decides the names of parameters, the keys of config.json and the nodes of
                                  * devices, and which of the options below there can be: family.h */
+    struct loss_rule loss;      /* of logits: not in files; all zeros: the mean cross entropy */
     unsigned norm;              /* enum norm_kind: rmsnorm or layernorm, the same kind everywhere */
     unsigned positions;         /* enum position_kind: learned, added to the embedding; or rotary, in attention */
     unsigned mlp;               /* enum mlp_kind: of all layers, but of those that are dense: layer_mlp() */

@@ -3,10 +3,12 @@
  * that the model does not take; ERR_MEMORY of the buffers. */
 #include "ref/model/kinds.h"
 #include "ref/model/latent.h"
+#include "ref/model/loss_rule.h"
 #include "ref/model/params.h"
 #include "ref/model/partial.h"
 #include "ref/model/sample_mask.h"
 #include "ref/model/transformer_parts.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* Y = norm of X, with the weight and bias at these indices of the list. */
@@ -235,6 +237,35 @@ static enum error_code take_batch(struct transformer *model, const int32_t *ids,
     return model->packed ? sample_mask(model->mask.data, model->packed, model->B, model->S, err) : OK;
 }
 
+/* The divisors of this batch's rows, where the loss is not the usual mean over labels. */
+static enum error_code take_divisors(struct transformer *model, struct error *err)
+{
+    const struct loss_rule *rule = &model->config.loss;
+    if (loss_rule_is_usual(rule)) return OK;
+    double *own = realloc(model->own_divisors, (size_t)(model->B * model->S) * sizeof *own + 1);
+    if (own == NULL) return fail(err, ERR_MEMORY, "no memory for the divisors of %lld rows",
+                                 (long long)(model->B * model->S));
+    model->own_divisors = own;
+    loss_divisors(rule, model->labels.data, model->B, model->S, own);
+    return OK;
+}
+
+/* The loss of logits, with top, total and hit of each row [N]. */
+static double forward_loss(struct transformer *model)
+{
+    const struct ops *op = model->ops;
+    double loss;
+    /* Per row: top = max of logits, total = sum of exp(logit - top), hit = the label's logit. */
+    op->cross_entropy_max(model->top, loss_input(model));
+    op->cross_entropy_sums(model->total, model->hit, loss_input(model), model->top, model->labels, 0);
+    if (!loss_rule_is_usual(&model->config.loss))
+        return loss_rule_forward(&model->config.loss, loss_input(model), model->labels.data,
+                            model->divisors ? model->divisors : model->own_divisors);
+    /* loss = mean over counted labels of log(total) + top - hit; a batch without labels has 0. */
+    op->cross_entropy_loss(&loss, model->total, model->top, model->hit, model->labels, IGNORE_LABEL);
+    return loss / (double)(model->counted ? model->counted : 1);
+}
+
 static void copy_row(struct tensor to, int64_t at, struct tensor from, int64_t row)
 {
     const size_t bytes = (size_t)tensor_cols(to) * dtype_size(to.dtype);
@@ -271,6 +302,7 @@ enum error_code transformer_forward(struct transformer *model, const int32_t *id
         return fail(err, ERR_USAGE, "parallel streams run neither packed samples nor layers that sequences skip");
     enum error_code e = transformer_make_buffers(model, B, S, err);
     if (!e) e = take_batch(model, ids, labels, err);
+    if (!e) e = take_divisors(model, err);
     if (!e) e = router_losses_begin(model, err);
     if (e) return e;
 
@@ -300,12 +332,7 @@ enum error_code transformer_forward(struct transformer *model, const int32_t *id
         op->soft_cap_forward(model->capped, model->logits, c->logit_cap);
         computed(model, "capped", L, model->capped, 1);
     }
-    /* Per row: top = max of logits, total = sum of exp(logit - top), hit = the label's logit. */
-    op->cross_entropy_max(model->top, loss_input(model));
-    op->cross_entropy_sums(model->total, model->hit, loss_input(model), model->top, model->labels, 0);
-    /* loss = mean over counted labels of log(total) + top - hit; a batch without labels has 0. */
-    op->cross_entropy_loss(loss, model->total, model->top, model->hit, model->labels, IGNORE_LABEL);
-    *loss /= (double)(model->counted ? model->counted : 1);
+    *loss = forward_loss(model);
     *loss += router_losses_end(model);
     return OK;
 }

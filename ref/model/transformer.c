@@ -323,7 +323,7 @@ void transformer_close(struct transformer *model)
     free(model->spec), free(model->w), free(model->g), free(model->block), free(model->router_sums),
         free(model->router_slope);
     free(model->router_rows);
-    free(model->router_bias), free(model->router_choices);
+    free(model->router_bias), free(model->router_choices), free(model->own_divisors);
     *model = (struct transformer){ 0 };
 }
 

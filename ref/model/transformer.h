@@ -70,6 +70,8 @@ struct transformer {
                                                  * sample */
     const int32_t *micro_of;                    /* [B*S] the microbatch of each token, 0, 1, ..., for a balance loss of
                                                  * each; or TOKEN_NOT_JUDGED.  NULL: the batch is one */
+    const double *divisors;                     /* [B*S] of rows, where the loss is not the usual one (loss_rule.h), in
+                                                 * place of those of this batch; NULL: these */
     const bool *passes_by;                      /* [L*B] whether a sequence skips a layer (partial.h); NULL: none */
 
     struct past *past;                          /* keys and values of the tokens before the batch's (past.h); NULL:
@@ -105,6 +107,7 @@ struct transformer {
     struct tensor d_shared_up, d_shared_act, d_shared, d_gate;  /* of shared experts: as up, act, [N,D], [N,1] */
     struct tensor d_router, d_weights, d_rows;  /* of a mixture: [N,E], [N,k], [Nk,D] */
     struct tensor branch;                       /* scratch of forward, and of partial.h in backward: [N,D] */
+    double *own_divisors;                       /* [B*S] of the batch, by the config's loss rule; NULL: the usual one */
     int64_t counted;                            /* labels of the batch that are not ignored */
     int64_t balance_groups;                     /* of the last forward: balance.h; its losses are groups x those of a
                                                  * group */
@@ -136,8 +139,8 @@ void transformer_close(struct transformer *);
 enum error_code transformer_keep_gradients_in(struct transformer *, enum dtype, struct error *);
 
 /**
- * Mean loss over all labels of B sequences of S tokens; of a mixture, plus its routers' losses, each times its
- * coefficient.
+ * Mean loss over all labels of B sequences of S tokens, or the config's loss of them (loss_rule.h); of a mixture,
+ * plus its routers' losses, each times its coefficient.
  * @param ids, labels  int32 [B*S]; labels may hold IGNORE_LABEL.
  * @return OK, ERR_USAGE if a token is not in the vocabulary, S is too long or positions of packed samples have a hole,
  *     ERR_MEMORY.

@@ -1,6 +1,6 @@
 /* rounding.c -- bounds of rounding errors of sums, worst or likely.
  *
- * check/recompute/ and cli/check.c compare recomputed results with these bounds.  No function here can fail.
+ * check/recompute/ and cli/check_found.c compare recomputed results with these bounds.  No function here can fail.
  */
 #include "ref/numeric/rounding.h"
 #include <math.h>

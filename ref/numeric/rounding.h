@@ -10,7 +10,8 @@
  * A subnormal number is off by up to half the smallest step of its format, whatever its size.  Sums of subnormal
  * numbers are exact; products are not.
  *
- * check/recompute/ and cli/check.c bound recomputed results with these functions.  No function returns an error code.
+ * check/recompute/ and cli/check_found.c bound recomputed results with these functions.  No function returns an
+ * error code.
  */
 #ifndef ORRERY_ROUNDING_H
 #define ORRERY_ROUNDING_H

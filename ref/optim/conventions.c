@@ -30,6 +30,12 @@ const char *const profile_packages[PROFILES] = {
 #define BALANCE                                                                                                     \
     "transformers models/mixtral/modeling_mixtral.py, in a PyTorch loop; megatron/core/transformer/moe/router.py "  \
     "and moe_utils.py; deepspeed moe/sharded_moe.py"
+#define LOSSES                                                                                                      \
+    "torch nn/functional.py, cross_entropy; megatron/core/tensor_parallel/cross_entropy.py, "                       \
+    "vocab_parallel_cross_entropy; t5x losses.py, compute_weighted_cross_entropy, which subtracts a constant"
+#define MEANS                                                                                                       \
+    "torch nn/functional.py, cross_entropy; megatron/core/pipeline_parallel/schedules.py, forward_step_calc_loss; " \
+    "transformers trainer.py, compute_loss; trl trainer/grpo_trainer.py, _compute_loss"
 #define SCALER                                                                                                      \
     "torch amp/grad_scaler.py; megatron/core/optimizer/grad_scaler.py and optimizer_config.py; deepspeed "          \
     "runtime/fp16/loss_scaler.py and runtime/precision_config.py"
@@ -102,6 +108,30 @@ const struct convention_row convention_rows[CONVENTIONS] = {
                            "its first choices per token and, where k is more, choices divided by k",
         BALANCE, .choices = LIST("all", "mean", "first"),
         .value = { CHOICES_ALL, CHOICES_ALL, CHOICES_MEAN, CHOICES_FIRST, CHOICES_ALL } },
+    [LABEL_SMOOTHING] = {
+        "label-smoothing", "this part of a label's 1 is given to words, and the cross entropy is with what they have",
+        LOSSES,
+        .most = 0.999 },
+    [SMOOTHING_OVER] = {
+        "smoothing-over", "words that share it: all V, eps/V each, so that the label has 1 - eps + eps/V; or the "
+                          "others, eps/(V-1) each, and the label has 1 - eps", LOSSES, .choices = LIST("all", "others"),
+        .value = { SMOOTHING_ALL, SMOOTHING_ALL, SMOOTHING_OTHERS, SMOOTHING_ALL, SMOOTHING_ALL } },
+    [LOGITS_Z] = {
+        "logits-z", "a token's loss has this times the square of log(sum exp) of its logits of the vocabulary",
+        "torch nn/functional.py, cross_entropy, has none; t5x losses.py, cross_entropy_with_logits; PaLM, "
+        "arXiv:2204.02311, section 5",
+        .most = 1 },
+    [LOSS_MEAN] = {
+        "loss-mean", "of tokens' losses: the mean over labels of the batch, over rows, ignored ones too, over "
+                     "sequences of their means, over parts of the batch of their means, or the sum.  A mean of "
+                     "nothing is 0", MEANS,
+        .choices = LIST("labels", "rows", "sequences", "parts", "sum") },
+    [LOSS_PARTS] = {
+        "loss-parts", "loss-mean=parts: how many parts, as ranks, or microbatches, have the batch's sequences; 0: as "
+                      "many as microbatches of the golden file", MEANS, .most = 4096, .whole = true },
+    [LOSS_DIVISOR] = {
+        "loss-divisor", "all of this is divided by it: a constant length, or steps of accumulation", MEANS,
+        .least = 1e-9, .most = 1e9, .value = { 1, 1, 1, 1, 1 } },
     [SCALE_START] = {
         "scale-start", "loss scale that training in fp16 begins with; --loss-scale replaces it", SCALER,
         .least = LEAST_SCALE, .most = MOST_SCALE, .value = { 0x1p16, 0x1p16, 0x1p32, 0x1p16, 0x1p16 } },
@@ -131,6 +161,59 @@ const struct convention_row convention_rows[CONVENTIONS] = {
         "scale-at-least", "an overflow that would reduce it further: the step is skipped, or the run ends", SCALER,
         .choices = LIST("stay", "stop"),
         .value = { AT_LEAST_STAYS, AT_LEAST_STAYS, AT_LEAST_STAYS, AT_LEAST_STOPS, AT_LEAST_STAYS } },
+};
+
+#define ROUTER "megatron/core/transformer/moe/router.py, TopKRouter."
+
+/* A diagnosis takes the first that explains a result.  So what needs no number of microbatches comes first: with one
+ * sequence in each, microbatches are sequences. */
+const struct loss_name loss_names[] = {
+    { "batch-aux-loss", "balance-over=batch,balance-layers=together,balance-choices=all",
+      "the balance loss is of all tokens of the batch and all layers together",
+      "transformers models/mixtral/modeling_mixtral.py, load_balancing_loss_func, of the whole batch" },
+    { "sequence-aux-loss", "balance-over=sequence,balance-layers=together,balance-choices=all",
+      "the balance loss is of each sequence's tokens, of all layers together",
+      "transformers models/mixtral/modeling_mixtral.py, load_balancing_loss_func, of one sequence" },
+    { "megatron-seq-aux-loss", "balance-over=sequence,balance-layers=each,balance-choices=mean",
+      "the balance loss is of each sequence's tokens and each layer, with choices divided by k",
+      ROUTER "_apply_seq_aux_loss; moe_utils.py, switch_load_balancing_loss_func" },
+    { "deepseek-seq-aux-loss", "balance-over=sequence,balance-layers=each,balance-choices=mean",
+      "the balance loss is of each sequence's tokens and each layer, with choices divided by k",
+      "DeepSeek-V2 modeling_deepseek.py, MoEGate.forward with seq_aux" },
+    { "transformers-aux-loss", "balance-over=microbatch,balance-layers=together,balance-choices=all",
+      "the balance loss is of each microbatch's tokens, of all layers together",
+      "transformers models/mixtral/modeling_mixtral.py, load_balancing_loss_func" },
+    { "megatron-aux-loss", "balance-over=microbatch,balance-layers=each,balance-choices=mean",
+      "the balance loss is of each microbatch's tokens and each layer, with choices divided by k",
+      ROUTER "_apply_aux_loss; moe_utils.py, switch_load_balancing_loss_func" },
+    { "megatron-global-aux-loss", "balance-over=batch,balance-layers=each,balance-choices=mean",
+      "the balance loss is of the batch's tokens and each layer, with choices divided by k",
+      ROUTER "_apply_global_aux_loss, of one microbatch, times the replicas" },
+    { "deepspeed-aux-loss", "balance-over=microbatch,balance-layers=each,balance-choices=first",
+      "the balance loss is of each microbatch's tokens and each layer, with first choices",
+      "deepspeed moe/sharded_moe.py, top1gating and top2gating" },
+    { "hard-labels", "label-smoothing=0", "labels are not smoothed", "torch nn/functional.py, cross_entropy" },
+    { "torch-smoothing", "label-smoothing=0.1,smoothing-over=all",
+      "labels are smoothed by 0.1, which all words share",
+      "torch nn/functional.py, cross_entropy with label_smoothing=0.1; transformers trainer_pt_utils.py, "
+      "LabelSmoother" },
+    { "megatron-smoothing", "label-smoothing=0.1,smoothing-over=others",
+      "labels are smoothed by 0.1, which the other words share",
+      "megatron/core/tensor_parallel/cross_entropy.py, _VocabParallelCrossEntropy.forward with label_smoothing=0.1" },
+    { "no-z-loss", "logits-z=0", "without the z loss of the logits", "torch nn/functional.py, cross_entropy" },
+    { "palm-z-loss", "logits-z=0.0001", "with a z loss of the logits: 0.0001 log(sum exp)^2 of each token",
+      "PaLM, arXiv:2204.02311, section 5; t5x losses.py, cross_entropy_with_logits with z_loss=1e-4" },
+    { "token-mean", "loss-mean=labels", "the mean over all labels of the batch",
+      "transformers trainer.py, num_items_in_batch of all ranks; trl trainer/grpo_trainer.py, loss_type dapo" },
+    { "sequence-mean", "loss-mean=sequences", "a mean over sequences of the mean of each",
+      "trl trainer/grpo_trainer.py, _compute_loss with loss_type grpo" },
+    { "mean-of-means", "loss-mean=parts,loss-parts=0", "a mean over microbatches, or ranks, of the mean of each",
+      "megatron/core/pipeline_parallel/schedules.py, forward_step_calc_loss; torch nn/parallel/distributed.py" },
+    { "row-mean", "loss-mean=rows", "the mean over all rows, those whose label is ignored too",
+      "torch nn/functional.py, cross_entropy with reduction none, then mean()" },
+    { "loss-sum", "loss-mean=sum", "the sum over labels, not divided",
+      "torch nn/functional.py, cross_entropy with reduction sum; with loss-divisor trl's loss_type dr_grpo" },
+    { 0 }
 };
 
 /* Zeros in memory are orrery's own conventions, so a struct that nobody has parsed is valid. */
@@ -193,12 +276,35 @@ static enum error_code take_number(struct conventions *conventions, int row, con
     return OK;
 }
 
-/* "ROW=VALUE". */
+static enum error_code take_row(struct conventions *, char *word, struct error *);
+
+/* A named loss is found by its whole name. */
+static const struct loss_name *find_loss(const char *word)
+{
+    const struct loss_name *loss = loss_names;
+    while (loss->name && strcmp(loss->name, word) != 0) loss++;
+    return loss->name ? loss : NULL;
+}
+
+void conventions_take_loss(struct conventions *conventions, const struct loss_name *loss)
+{
+    char copy[CONVENTIONS_TEXT], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", loss->rows);
+    for (char *word; (word = strtok_r(rest, ",", &rest)) != NULL;) (void)take_row(conventions, word, NULL);
+}
+
+/* "ROW=VALUE", or the name of a loss. */
 static enum error_code take_row(struct conventions *conventions, char *word, struct error *err)
 {
     char *value = strchr(word, '=');
+    const struct loss_name *const loss = find_loss(word);
+    if (loss) {
+        conventions_take_loss(conventions, loss);
+        return OK;
+    }
     if (value == NULL)
-        return fail(err, ERR_USAGE, "--as: %s: must be PROFILE or PROFILE,CONVENTION=VALUE,...", printable(word).text);
+        return fail(err, ERR_USAGE, "--as: %s: must be PROFILE or PROFILE,CONVENTION=VALUE,...; or a loss that "
+                    "`orrery list profiles` names", printable(word).text);
     *value++ = '\0';
     const int row = find_row(word, err);
     if (row < 0) return ERR_USAGE;
@@ -238,6 +344,24 @@ enum error_code conventions_parse(struct conventions *conventions, const char *t
     if (!e && strcmp(text, profile_names[AS_ORRERY]) != 0)
         snprintf(conventions->text, sizeof conventions->text, "%s", text);
     return e;
+}
+
+bool conventions_say(const char *text, enum convention row)
+{
+    const char *const name = convention_rows[row].name;
+    const size_t n = strlen(name);
+    for (const char *at = strchr(text, ','); at; at = strchr(at, ',')) {
+        char word[CONVENTIONS_TEXT];
+        at++;
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
+        const struct loss_name *const loss = find_loss(word);
+        if (strncmp(word, name, n) == 0 && word[n] == '=') return true;
+        /* A named loss has rows behind one another, as a text has. */
+        char rows[CONVENTIONS_TEXT + 1];
+        snprintf(rows, sizeof rows, ",%s", loss ? loss->rows : "");
+        if (loss && conventions_say(rows, row)) return true;
+    }
+    return false;
 }
 
 /* The text without a row. */

@@ -96,25 +96,6 @@ test_offload() {
     run bench offload --help;                           expect_status 0; expect_columns 100
 }
 
-# The golden file and the dump together are more than twice what `orrery check` needs at most.
-test_check() {
-    mkdir temporary; export TMPDIR=$PWD/temporary
-    run bench check --model small --tokens 64 --sequences 4 --ranks 3 --json j;    expect_status 0; expect_silent; expect_columns 100
-    expect_out '^  dump read +[0-9]+ MB/s$'; expect_out '^  memory +[0-9]+ MB at most$'
-    [[ ${BUILD:-build} == *-san ]] ||                   # sanitizers keep what is freed for a while
-        awk -F '[:,]' '/dump_mb|golden_mb/ { files += $2 } /memory_mb/ { memory = $2 } END { exit !(memory > 0 && 2 * memory < files) }' j ||
-        complain 'it keeps what it reads'
-    expect_nothing temporary
-    "$program" bench check --model small --tokens 64 >killed 2>&1 & local bench=$! waited=0
-    until [ -n "$(ls temporary)" ] || [ $((waited += 1)) -gt 100 ]; do sleep 0.1; done
-    [ -n "$(ls temporary)" ] || complain 'it has made no folder'
-    kill -KILL $bench; wait $bench 2>/dev/null
-    for waited in $(seq 100); do [ -n "$(ls temporary)" ] || break; sleep 0.1; done
-    expect_nothing temporary; unset TMPDIR              # also if it is killed
-    run bench check --model tiny --tokens 64;           expect_status 2; expect_error '--tokens 64: tiny has 32 positions'
-    run bench check --model nothing;                    expect_status 2; expect_error '--model nothing'
-}
-
 # A plan whose tp and dp are folded; the numbers of a run that is not.
 test_plans() {
     run bench plan --model tiny --devices 64,128;       expect_status 0; expect_silent; expect_columns 100
@@ -177,4 +158,4 @@ test_topics() {
     run bench schedules --help;                         expect_status 0; expect_columns 100
 }
 
-run_tests test_published_table test_published_formulas test_streams test_segments test_all_schedules test_plans test_tensor test_tensor_formats_and_mistakes test_offload test_check test_first_step_does_not_count test_step_in_time test_step_beside_a_neighbour test_step_beside_another_backend test_topics
+run_tests test_published_table test_published_formulas test_streams test_segments test_all_schedules test_plans test_tensor test_tensor_formats_and_mistakes test_offload test_first_step_does_not_count test_step_in_time test_step_beside_a_neighbour test_step_beside_another_backend test_topics

@@ -17,10 +17,12 @@ small_golden() {
     run golden make --out "$1.safetensors" --model "$1" --batch "$1/batch.safetensors" --eps 1e-4;      expect_status 0
 }
 
-# What the whole check names is what --first names: same_name GOLDEN ACTUAL TENSOR.
+# What the whole check names is what --first names: same_name GOLDEN ACTUAL TENSOR.  The whole check may add an operation behind it that
+# is wrong by itself, and that has words.
 same_name() {
-    run check "$1" "$2";                    expect_status 3; expect_error "$3 "; cp "$place/err" whole
-    run check "$1" "$2" --first --json j;   expect_status 3; expect_error "$3 "; expect_same whole "$place/err"
+    run check "$1" "$2";                    expect_status 3; expect_error "$3 "; sed 's/; by itself .*//; s/: only the .*//' "$place/err" >whole
+    run check "$1" "$2" --first --json j;   expect_status 3; expect_error "$3 "; sed 's/; by itself .*//; s/: only the .*//' "$place/err" >first
+    expect_same whole first
     expect_out "^FAILED: first $3; "
     grep -q "\"stopped_at\":.*\"$3\"" j || complain 'the JSON does not say where it has stopped'
 }

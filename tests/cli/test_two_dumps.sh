@@ -109,6 +109,8 @@ test_refusals() {
     run check --against a;                              expect_status 2; expect_error 'check needs GOLDEN'
     run check "$golden" a --against none;               expect_status 1; expect_error '--against none: cannot be read'
     run check "$golden" a --against a --first;          expect_status 2; expect_error '--first does not go with --against'
+    run check "$golden" a --against a --page p.html;       expect_status 2; expect_error '--page does not go with --against'; [ ! -e p.html ] || complain 'there is a page'
+    run check "$golden" a --against a --watch;              expect_status 2; expect_error '--watch does not go with --against'
     run check "$golden" a --against a --map m;          expect_status 2; expect_error '--map does not go with --against'
     run check a --against a --fused;                    expect_status 2; expect_error '--fused.*operations that are recomputed'
     run check "$golden" a --against a --require gard;   expect_status 2; expect_error "--require 'gard'"

@@ -344,6 +344,28 @@ static void test_microbatches(void **state)
     actual_close(&a);
 }
 
+/* What a program cannot show is no missing tensor; but a gradient of a weight can always be shown. */
+static void test_left_out(void **state)
+{
+    static const struct { const char *name; enum finding without, with; } of[] = {
+        { "act/h.1.mid", MISSING, LEFT_OUT },      { "grad/h.1.mid", MISSING, LEFT_OUT },
+        { "act/h.0.ln_1", MISSING, MISSING },      { "act/h.0.mid", HOLDS, HOLDS },
+        { "grad/wpe.weight", MISSING, MISSING },   { "grad/h.0.mid", HOLDS, HOLDS },
+    };
+    (void)state;
+    for (int said = 0; said < 2; said++) {
+        for (int r = 0; r < 2; r++) {
+            struct file f = begin(r ? "1" : "0", "{\"tp\": 2}");
+            add(&f, MID, N, D, values(MID), NULL);
+            add(&f, "grad/h.0.mid", N, D, values("grad/h.0.mid"), NULL);
+            add(&f, WTE, V, D, values(WTE), NULL);
+            if (said && r) say(&f, "left_out", "{\"h.1.mid\": \"inside\", \"h.0.mid\": \"\", \"wpe.weight\": \"\"}");
+            put(&f, r ? "1.safetensors" : "0.safetensors");
+        }
+        for (size_t i = 0; i < sizeof of / sizeof *of; i++) expect(of[i].name, said ? of[i].with : of[i].without, NULL);
+    }
+}
+
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 /* Three ranks have copies; `which` of them has one element moved by so much of the norm. */
@@ -664,6 +686,7 @@ int main(void)
         cmocka_unit_test_teardown(test_parts_of_a_batch, clear),
         cmocka_unit_test_teardown(test_microbatches, clear),
         cmocka_unit_test_teardown(test_parts_of_gradients, clear),
+        cmocka_unit_test_teardown(test_left_out, clear),
         cmocka_unit_test_teardown(test_copies, clear),
         cmocka_unit_test_teardown(test_pieces_that_do_not_fit, clear),
         cmocka_unit_test_teardown(test_overlap_in_a_rank, clear),

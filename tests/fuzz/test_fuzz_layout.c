@@ -82,12 +82,12 @@ static void use(const struct actual_piece *p, const int64_t dim[2])
 static void read_all(const struct actual *a, const char *ours)
 {
     static const int64_t whole[2] = { ROWS, COLS };
-    char name[200];
+    char name[ACTUAL_NAME];
     struct actual_pieces pieces;
     struct assembly all;
     struct error err = { 0 };
     double numbers[ROWS * COLS];
-    actual_name(a, ours, name, sizeof name);
+    actual_name(a, ours, name);
     must(strlen(name) < sizeof name, "a name without an end");
     if (actual_find(a, ours, whole, &pieces, &err) == OK) {
         for (int i = 0; i < pieces.count; i++) use(&pieces.all[i], whole);

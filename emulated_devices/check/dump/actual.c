@@ -2,6 +2,7 @@
  * tensor.  emulated_devices/cli/check.c opens and closes ACTUAL.  assembly.c and report/holders.c ask for pieces.
  * Errors name the file or the map and say what would be right. */
 #include "emulated_devices/check/dump/actual_open.h"
+#include "ref/model/param.h"
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -319,15 +320,48 @@ enum error_code actual_open(struct actual *actual, const char *path, const char 
     return e;
 }
 
-void actual_close(struct actual *actual)
+void actual_leave(struct actual *actual)
 {
-    for (int f = 0; f < actual->files; f++) {
-        safetensors_close(&actual->file[f].st);
-        cJSON_Delete(actual->file[f].layout);
-    }
+    for (int f = 0; f < actual->files; f++)
+        cJSON_Delete(actual->file[f].layout), cJSON_Delete(actual->file[f].left_out);
     free(actual->file), free(actual->entry);
     cJSON_Delete(actual->map);
     *actual = (struct actual){ 0 };
+}
+
+void actual_close(struct actual *actual)
+{
+    for (int f = 0; f < actual->files; f++) safetensors_close(&actual->file[f].st);
+    actual_leave(actual);
+}
+
+/* ---- files that are open already --------------------------------------------------------------------------------- */
+
+enum error_code actual_enter(struct actual *actual, const struct actual_opened *const *opened, int files,
+                             struct error *err)
+{
+    *actual = (struct actual){ .dtype = DTYPE_COUNT, .sums = DTYPE_COUNT, .dump = true, .files = files,
+                               .file = calloc((size_t)files + 1, sizeof *actual->file) };
+    if (actual->file == NULL) return fail(err, ERR_MEMORY, "no memory for %d files", files);
+    for (int f = 0; f < files; f++)
+        actual->file[f] = (struct actual_file){ .st = opened[f]->st, .pruned = opened[f]->pruned };
+    const enum error_code e = actual_open_dump(actual, err);
+    actual->ranks = actual->mesh.devices;
+    if (e) actual_leave(actual);
+    return e;
+}
+
+enum error_code actual_place(const struct safetensors *st, int *rank, struct mesh *mesh, struct error *err)
+{
+    struct actual_file file = { .st = *st };
+    struct actual one = { .dtype = DTYPE_COUNT, .sums = DTYPE_COUNT, .dump = true, .files = 1, .file = &file };
+    if (!actual_is_dump(st))
+        return fail(err, ERR_FORMAT, "%s: does not say whose it is: its metadata has no \"orrery_dump\"",
+                    printable_path(st->path).text);
+    const enum error_code e = actual_open_alone(&one, err);
+    *rank = file.rank, *mesh = one.mesh;
+    cJSON_Delete(file.layout), free(one.entry);
+    return e;
 }
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
@@ -341,6 +375,17 @@ bool actual_has(const struct actual *actual, const char *ours)
     actual_name(actual, ours, theirs);
     for (int r = 0; r < actual->ranks; r++)
         if (safetensors_find(&actual->file[r].st, theirs)) return true;
+    return false;
+}
+
+/* Gradients of weights can always be shown, whatever the list says. */
+bool actual_leaves_out(const struct actual *actual, const char *ours)
+{
+    const char *const name = strncmp(ours, "act/", 4) == 0    ? ours + 4
+                             : strncmp(ours, "grad/", 5) == 0 ? ours + 5 : NULL;
+    if (name == NULL || param_is_name(ours)) return false;
+    for (int f = 0; f < actual->files; f++)
+        if (cJSON_HasObjectItem(actual->file[f].left_out, name)) return true;
     return false;
 }
 

@@ -43,6 +43,8 @@ struct actual_file {
     int rank;                           /* of the mesh, in our order of axes */
     int number;                         /* the rank as the program counts */
     cJSON *layout;                      /* of a dump: its description of the file's tensors; NULL: all are whole */
+    cJSON *left_out;                    /* of a dump: activations that the program cannot show, and why; NULL: none */
+    bool pruned;                        /* some of its tensors are forgotten, but not what describes them */
 };
 
 /* This is one tensor of one file of a dump. */
@@ -86,6 +88,23 @@ static inline void actual_seen(const struct actual *actual, const char *name, in
 enum error_code actual_open(struct actual *, const char *path, const char *map, struct error *);
 void actual_close(struct actual *);
 
+/* A file of a dump that somebody else has opened, and closes. */
+struct actual_opened { struct safetensors st; bool pruned; };
+
+/**
+ * Make ACTUAL of files that are open.  They must stay open until actual_leave, which does not close them.
+ * @return as actual_open.  Nothing to leave on failure.
+ */
+enum error_code actual_enter(struct actual *, const struct actual_opened *const *, int files, struct error *);
+void actual_leave(struct actual *);
+
+/**
+ * Read what a file of a dump says of itself, and check it as far as this is possible without other files.
+ * @param[out] rank  the rank whose file it is, in our order of axes.  @param[out] mesh  of all ranks.
+ * @return OK; ERR_FORMAT, naming file, key and what would be right; ERR_PLAN, ERR_MEMORY.
+ */
+enum error_code actual_place(const struct safetensors *, int *rank, struct mesh *mesh, struct error *);
+
 /** ACTUAL's name of one of our tensors.  @param[out] out  [ACTUAL_NAME].  @return out. */
 const char *actual_name(const struct actual *, const char *ours, char out[ACTUAL_NAME]);
 
@@ -100,6 +119,9 @@ struct actual_extent {
     int64_t stored;                     /* elements of all pieces together, copies and padding, too */
 };
 struct actual_extent actual_extent(const struct actual *, const char *ours);
+
+/** Whether a dump says that its program cannot show one of our activations, or the gradient of one. */
+bool actual_leaves_out(const struct actual *, const char *ours);
 
 /** Microbatches that a dump's layout numbers; 0: it numbers none. */
 int actual_micros(const struct actual *);

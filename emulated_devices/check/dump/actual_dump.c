@@ -240,14 +240,15 @@ static enum error_code read_common(struct actual *actual, const struct actual_fi
 static enum error_code check_keys(const struct actual_file *file, struct error *err)
 {
     static const char *const known[] = { "orrery_dump", "rank", "mesh", "coordinates", "dtype", "sums", "parts",
-                                         "begins", "program", "layout", "format" };
+                                         "begins", "program", "layout", "left_out", "format" };
     for (int i = 0; i < file->st.metadata_count; i++) {
         bool found = false;
         for (size_t k = 0; k < sizeof known / sizeof *known; k++)
             found = found || strcmp(file->st.metadata[i].key, known[k]) == 0;
         if (!found)
             return fail(err, ERR_FORMAT, "%s: metadata \"%.60s\" is none of orrery_dump, rank, mesh, coordinates, "
-                        "dtype, sums, parts, begins, program, layout, format", printable_path(file->st.path).text,
+                        "dtype, sums, parts, begins, program, layout, left_out, format",
+                        printable_path(file->st.path).text,
                         printable(file->st.metadata[i].key).text);
     }
     return OK;
@@ -266,6 +267,7 @@ static enum error_code read_file(struct actual *actual, struct actual_file *file
         e = fail(err, ERR_FORMAT, "%s: metadata \"mesh\" is not that of %s; all files of a dump have the same",
                  printable_path(file->st.path).text, printable_path(actual->file[0].st.path).text);
     if (!e) e = read_rank(file, first, err);
+    if (!e) e = read_object(file, "left_out", &file->left_out, err);
     return e ? e : read_object(file, "layout", &file->layout, err);
 }
 
@@ -311,7 +313,8 @@ static enum error_code list_file(struct actual *actual, const struct actual_file
 {
     const int n = cJSON_GetArraySize(file->layout);
     const cJSON **layout = calloc((size_t)n + 1, sizeof *layout), *one;
-    enum error_code e = layout ? check_layout(file, err) : fail(err, ERR_MEMORY, "no memory for a layout");
+    enum error_code e = layout ? OK : fail(err, ERR_MEMORY, "no memory for a layout");
+    if (!e && !file->pruned) e = check_layout(file, err);
     int found = 0, next = 0;
     cJSON_ArrayForEach(one, file->layout)
         if (!e) layout[found++] = one;
@@ -321,6 +324,7 @@ static enum error_code list_file(struct actual *actual, const struct actual_file
         const struct safetensors_entry *stored = file->st.by_name[i];
         struct actual_entry *x = &actual->entry[actual->entries++];
         *x = (struct actual_entry){ .file = file, .stored = stored, .length = name_length(stored->name) };
+        while (next < found && strcmp(layout[next]->string, stored->name) < 0) next++;
         if (next < found && strcmp(layout[next]->string, stored->name) == 0) x->layout = layout[next++];
         e = actual_check_entry(actual, x, err);
     }
@@ -346,6 +350,15 @@ static enum error_code list_entries(struct actual *actual, struct error *err)
                      y->file->number, printable_path(x->file->st.path).text);
     }
     return e;
+}
+
+enum error_code actual_open_alone(struct actual *actual, struct error *err)
+{
+    struct axes axes;
+    enum error_code e = read_file(actual, actual->file, &axes, err);
+    if (e) return e;
+    actual->mesh = axes.mesh;
+    return list_entries(actual, err);
 }
 
 enum error_code actual_open_dump(struct actual *actual, struct error *err)

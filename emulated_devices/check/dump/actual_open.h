@@ -22,6 +22,9 @@ enum error_code actual_check_entry(const struct actual *, const struct actual_en
 /** How many ranks add up the sum that an entry is a part of; 1: it is no part of a sum. */
 int actual_parts_of_entry(const struct actual *, const struct actual_entry *);
 
+/** Read what a single file says of itself, without those of other ranks.  @return as actual_open_dump. */
+enum error_code actual_open_alone(struct actual *actual, struct error *);
+
 /** The entries of a dump with one of our names: the first, and in *count how many follow each other. */
 const struct actual_entry *actual_entries(const struct actual *, const char *ours, int *count);
 

@@ -1,7 +1,7 @@
 /* loss.c -- what the loss and its gradient are with one mistake of labels or of the divisor.
  * mistakes.c reads the table of rows.  loss_forward gives the loss, loss_input the gradient of the logits [N, V].
  * Labels below 0 are ignored. */
-#include "emulated_devices/check/mistakes/mistakes.h"
+#include "emulated_devices/check/mistakes/conventions.h"
 #include "emulated_devices/check/mistakes/whose.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include "ref/model/kinds.h"
@@ -143,13 +143,18 @@ static struct tensor loss_input(struct single *single, const struct single_node 
     return dX;
 }
 
+#define MEANS(n)                                                                                                    \
+    "a mean of means: " #n " parts of the batch, each divided by its own labels: "                                  \
+    "--as ...,loss-mean=parts,loss-parts=" #n
+
 static const struct single_mistake loss_rows[] = {
     { "labels are shifted by one: each row has that of the next", FORWARD | INPUT, WITH(.shift = 1) },
     { "labels are shifted by one: each row has that of the row before", FORWARD | INPUT, WITH(.shift = -1) },
     { "ignored labels count, as label 0", FORWARD | INPUT, WITH(.ignored = true) },
-    { "labels are smoothed by 0.1", FORWARD | INPUT, WITH(.smoothed = true) },
-    { "divided by all rows, those whose label is ignored too", FORWARD | INPUT, WITH(.by = ROWS) },
-    { "not divided by the number of labels", FORWARD | INPUT, WITH(.by = ONE) },
+    { "labels are smoothed by 0.1: --as ...,torch-smoothing", FORWARD | INPUT, WITH(.smoothed = true) },
+    { "divided by all rows, those whose label is ignored too: --as ...,row-mean", FORWARD | INPUT,
+      WITH(.by = ROWS) },
+    { "not divided by the number of labels: --as ...,loss-sum", FORWARD | INPUT, WITH(.by = ONE) },
     { "without what the routers' losses add", FORWARD, WITH(.balance = -1, .z = -1) },
     { "without the balance loss", FORWARD, WITH(.balance = -1) },
     { "without the z loss", FORWARD, WITH(.z = -1) },
@@ -272,6 +277,7 @@ static void try_parts(struct suspect *suspect, const struct single_node *node, e
 {
     const struct batch_cuts cuts = suspect_cuts(suspect->s);
     const bool any_known = cuts.count > 0 && cuts.all[0].known;
+    if (suspect->words[0] == 0) suspect_conventions(suspect, node, pass, y);
     if (pass == SINGLE_INPUT) try_lost_labels(suspect, y);
     for (int i = 0; i < cuts.count; i++)
         if (cuts.all[i].known || pass == SINGLE_INPUT || !any_known) try_cut(suspect, node, pass, &cuts, &cuts.all[i]);

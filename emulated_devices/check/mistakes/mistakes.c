@@ -239,7 +239,7 @@ static const struct single_mistakes *const tables[] = {
     &single_swiglu_mistakes,    &single_add_mistakes,    &single_loss_mistakes,
     &single_embed_mistakes,     &single_positions_mistakes, &single_head_norm_mistakes, &single_route_mistakes,
     &single_experts_up_mistakes, &single_experts_down_mistakes, &single_combine_mistakes, &single_latent_norm_mistakes,
-    &single_soft_cap_mistakes, &single_geglu_mistakes,
+    &single_soft_cap_mistakes, &single_geglu_mistakes, &single_balance_mistakes,
 };
 
 const struct single_mistakes *mistakes_of(const struct single_operation *operation)

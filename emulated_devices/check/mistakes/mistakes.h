@@ -62,7 +62,7 @@ extern const struct single_mistakes single_attention_mistakes, single_norm_mista
                                     single_positions_mistakes, single_embed_mistakes, single_add_mistakes,
                                     single_loss_mistakes, single_latent_norm_mistakes, single_head_norm_mistakes,
                                     single_route_mistakes, single_experts_up_mistakes, single_experts_down_mistakes,
-                                    single_combine_mistakes;
+                                    single_combine_mistakes, single_balance_mistakes;
 
 /* NULL: there are none of the operation. */
 const struct single_mistakes *mistakes_of(const struct single_operation *);

@@ -1,7 +1,7 @@
 /* mixture.c -- what a router, the experts and their weighted sum give with one mistake.  mistakes.c reads the tables.
  * routing.h gives the choices by the program's own logits.  Rows of experts are choices, sorted by expert: row i
  * belongs to token routing_token(i).  Mistakes that a model cannot have give tensor_none. */
-#include "emulated_devices/check/mistakes/mistakes.h"
+#include "emulated_devices/check/mistakes/conventions.h"
 #include "emulated_devices/check/recompute/routing.h"
 #include "ref/model/params.h"
 #include <string.h>
@@ -205,6 +205,9 @@ static struct tensor route_input(struct single *single, const struct single_node
 }
 
 #define PARTS(n) .with = &(const int){ n }
+#define MEAN_OF(n)                                                                                                  \
+    "a mean of balance losses of " #n " parts of the batch: --as ...,transformers-aux-loss --micro " #n               \
+    ", if all are equal"
 
 static const struct single_mistake route_rows[] = {
     { "weights are a softmax of the chosen scores, not of logits", FORWARD, .which = OF_SCORES },
@@ -218,10 +221,10 @@ static const struct single_mistake route_rows[] = {
     { "weights are not multiplied by their factor", FORWARD, .which = UNSCALED },
     { "the sum of weights is taken for constant", INPUT, .with = NULL },
     { "the router is detached: no gradient goes through the weights of choices", INPUT, .which = DETACHED },
-    { "a mean of balance losses of 2 parts of the batch", INPUT, PARTS(2) },
-    { "a mean of balance losses of 3 parts of the batch", INPUT, PARTS(3) },
-    { "a mean of balance losses of 4 parts of the batch", INPUT, PARTS(4) },
-    { "a mean of balance losses of 8 parts of the batch", INPUT, PARTS(8) },
+    { MEAN_OF(2), INPUT, PARTS(2) },
+    { MEAN_OF(3), INPUT, PARTS(3) },
+    { MEAN_OF(4), INPUT, PARTS(4) },
+    { MEAN_OF(8), INPUT, PARTS(8) },
     { 0 }
 };
 
@@ -304,13 +307,21 @@ static void try_pulls(struct suspect *suspect, const struct single_node *node, e
     struct pulls of;
     if (pass == SINGLE_FORWARD && suspect->words[0] == 0) try_temperature(suspect, node, y);
     if (pass != SINGLE_INPUT || !pulls_of(suspect->s, node, &of) || !tensor_present(of.losses)) return;
-    try_pull(suspect, of.losses, "the routers' losses add", y);
+    suspect_conventions(suspect, node, pass, y);
+    if (suspect->words[0] == 0) try_pull(suspect, of.losses, "the routers' losses add", y);
     if (suspect->words[0] == 0) try_pull(suspect, of.weights, "the weights of choices add", y);
 }
 
 const struct single_mistakes single_route_mistakes = {
     .of = &single_route, .rows = route_rows, .make[SINGLE_FORWARD] = route_forward,
     .make[SINGLE_INPUT] = route_input, .parts = try_pulls, .explains_zeros = true
+};
+
+/* The number of the balance loss itself has no mistakes of its own, but conventions. */
+static const struct single_mistake no_balance_rows[] = { { 0 } };
+
+const struct single_mistakes single_balance_mistakes = {
+    .of = &single_balance_loss, .rows = no_balance_rows, .parts = suspect_conventions
 };
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */

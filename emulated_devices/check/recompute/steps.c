@@ -68,14 +68,30 @@ static struct before before_of(const struct stepping *stepping, const char *what
     return b;
 }
 
+/* Read the program's norm of this step: one of those of all steps or, in a file of this step alone, its own number. */
+static double stepping_norm(const struct stepping *stepping)
+{
+    struct single *const s = stepping->s;
+    char name[64];
+    const struct single_reading outer = single_read_anew(s);
+    snprintf(name, sizeof name, "%s/norm", stepping->o->optimizer);
+    const struct tensor all = single_input(s, single_name("", name), 1, stepping->o->steps);
+    const bool has_all = single_going(s);
+    const struct single_reading without_all = single_read_anew(s);
+    if (stepping->k == 0) snprintf(name, sizeof name, "norm");
+    else snprintf(name, sizeof name, "%s/%lld/norm", stepping->o->optimizer, (long long)stepping->k + 1);
+    const struct tensor own = has_all ? tensor_none : single_input(s, single_name("", name), 1, 1);
+    const bool has_own = !has_all && single_going(s);
+    s->reading = has_all || has_own || outer.lacks[0] ? outer : without_all;
+    return has_all ? numbers(all)[stepping->k] : has_own ? numbers(own)[0] : 0;
+}
+
 /* The factor of clipping follows from the program's own norm of this step. */
 double stepping_clip(const struct stepping *stepping)
 {
-    char name[64];
     if (stepping->o->hyper.clip == 0) return 1;
-    snprintf(name, sizeof name, "%s/norm", stepping->o->optimizer);
-    const struct tensor norm = single_input(stepping->s, single_name("", name), 1, stepping->o->steps);
-    return single_going(stepping->s) ? clip_scale(&stepping->o->hyper, numbers(norm)[stepping->k]) : 1;
+    const double norm = stepping_norm(stepping);
+    return single_going(stepping->s) ? clip_scale(&stepping->o->hyper, norm) : 1;
 }
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  * recomputed from these numbers, so they are inputs, as starting weights are.  They need not be the golden file's: the
  * program's own steps before may have been rounded.  But the golden file knows mistakes of a resume when it sees them:
  * the numbers of another step, zeros, and masters that were made from 16-bit weights.
- * emulated_devices/cli/check.c calls begins_judge before passes are judged.
+ * emulated_devices/cli/check_judged.c calls begins_judge before passes are judged.
  */
 #ifndef ORRERY_BEGINS_H
 #define ORRERY_BEGINS_H

@@ -1,5 +1,5 @@
 /* checked_kinds.h -- which tensors of each kind a check has judged, and whether they are enough.
- * emulated_devices/cli/check.c counts with it and decides its exit status. */
+ * emulated_devices/cli/check_found.c counts with it and decides its exit status. */
 #ifndef ORRERY_CHECKED_KINDS_H
 #define ORRERY_CHECKED_KINDS_H
 

@@ -1,5 +1,5 @@
 /* checker.c -- compares every golden tensor with what all ranks of ACTUAL have together.
- * emulated_devices/cli/check.c, launch/machine.c and model/checkpoint/checkpoint.c call check_files.  A tensor
+ * emulated_devices/cli/check_judged.c, launch/machine.c and model/checkpoint/checkpoint.c call check_files.  A tensor
  * that differs is a finding, not an error.  check_result_free frees the lists. */
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/sums.h"

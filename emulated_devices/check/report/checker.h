@@ -1,5 +1,5 @@
 /* checker.h -- compares a program's tensors with a golden file: the first wrong tensor, its ranks, the factor.
- * emulated_devices/cli/check.c, launch/machine.c and model/checkpoint/checkpoint.c call check_files.  A tensor
+ * emulated_devices/cli/check_judged.c, launch/machine.c and model/checkpoint/checkpoint.c call check_files.  A tensor
  * that differs is a finding in the result, not an error. */
 #ifndef ORRERY_CHECKER_H
 #define ORRERY_CHECKER_H
@@ -115,8 +115,19 @@ enum error_code checker_fit(const struct golden *, const struct actual *, const 
 /** Count the findings, and find the first that fails and the one nearest to its bound, again: some have changed. */
 void check_result_count(struct check_result *);
 
+/**
+ * The step that a tensor of ACTUAL is of, by its name.
+ * @return 1, 2, ...; 0: weights before the first, "start/NAME"; -1: the name is of no step.  A number behind an
+ *         optimizer is returned whatever the golden file has; without one it is the last step.
+ */
+int64_t checker_step_of(const struct golden *, const char *name);
+
+/** Forget what is not of a step; starting weights that are wrong are of the first.  Counts are made again. */
+void check_result_keep_step(const struct golden *, struct check_result *, int64_t step);
+
 /** Leave out the tensors of each kind of which ACTUAL has none: they are not missing.  Rows that experts compute are a
- *  kind of their own, because programs that fuse experts do not have them. */
+ *  kind of their own, because programs that fuse experts do not have them.  What a dump says that its program
+ *  cannot show is left out one by one. */
 void checker_forgive_left_out(const struct golden *, const struct actual *, struct check_result *);
 
 /** How many tensors of ACTUAL are compared in all: golden ones, and those of later passes. */

@@ -35,13 +35,14 @@ static bool same_kind(const struct golden *golden, const char *a, const char *b)
            && has_expert_rows(golden, a) == has_expert_rows(golden, b);
 }
 
-/* A missing tensor is left out if ACTUAL has no tensor of its kind. */
+/* A missing tensor is left out if ACTUAL has no tensor of its kind, or says that its program cannot show this one. */
 void checker_forgive_left_out(const struct golden *golden, const struct actual *actual, struct check_result *result)
 {
     for (int i = 0; i < result->count; i++) {
-        bool given = false;
         if (result->all[i].finding != MISSING) continue;
-        for (int j = 0; j < result->list.count && !given; j++)
+        bool given = false;
+        const bool hidden = actual_leaves_out(actual, result->all[i].name);
+        for (int j = 0; j < result->list.count && !given && !hidden; j++)
             given = same_kind(golden, result->all[i].name, result->list.all[j].name) &&
                     actual_has(actual, result->list.all[j].name);
         if (!given) result->all[i].finding = LEFT_OUT;
@@ -103,6 +104,33 @@ enum error_code checker_check_begins(const struct golden *golden, const struct a
     return OK;
 }
 
+int64_t checker_step_of(const struct golden *golden, const char *name)
+{
+    const char *rest;
+    const long long step = step_of_name(golden, name, &rest);
+    char optimizer[32];
+    if (*rest == '/') return step;
+    if (strncmp(name, "start/", 6) == 0) return 0;
+    for (const char *at = golden_next_optimizer(golden, NULL, optimizer); at;
+         at = golden_next_optimizer(golden, at, optimizer))
+        if (strncmp(name, optimizer, strlen(optimizer)) == 0 && name[strlen(optimizer)] == '/') return golden->steps;
+    const bool first = strncmp(name, "act/", 4) == 0 || strncmp(name, "grad/", 5) == 0 ||
+                       strncmp(name, "micro/", 6) == 0 || safetensors_find(&golden->file, name) != NULL;
+    return first && strncmp(name, "mask/", 5) != 0 ? 1 : -1;
+}
+
+void check_result_keep_step(const struct golden *golden, struct check_result *result, int64_t step)
+{
+    int count = 0;
+    for (int i = 0; i < result->count; i++) {
+        const int64_t its = checker_step_of(golden, result->all[i].name);
+        if (its == step || (its == 0 && step == 1)) result->all[count++] = result->all[i];
+        else free(result->all[i].on);
+    }
+    result->count = count;
+    check_result_count(result);
+}
+
 /* The golden name of the first pass's tensor that "adamw/2/act/h.0.ln_1" is in the second; NULL: the name is none of a
  * later pass.  "adamw/2/grad/wte.weight" is golden itself. */
 static const char *first_of_later(const struct golden *golden, const char *name)
@@ -112,7 +140,7 @@ static const char *first_of_later(const struct golden *golden, const char *name)
     if (step < 2 || step > golden->steps || safetensors_find(&golden->file, name)) return NULL;
     const bool is_of_pass = strncmp(rest, "/act/", 5) == 0 || strncmp(rest, "/grad/", 6) == 0 ||
                             strcmp(rest, "/loss") == 0 || strcmp(rest, "/balance_loss") == 0 ||
-                            strcmp(rest, "/z_loss") == 0;
+                            strcmp(rest, "/z_loss") == 0 || strcmp(rest, "/norm") == 0;
     return is_of_pass && safetensors_find(&golden->file, rest + 1) ? rest + 1 : NULL;
 }
 

@@ -1,5 +1,5 @@
 /* copies.c -- lets tensors hold that are right by their own inputs: copies that differ, and subnormal numbers.
- * emulated_devices/cli/check_judged.c calls copies_explain after passes_judge.  The counts of the result are made
+ * emulated_devices/cli/check_judged.c calls copies_explain after singles_check.  The counts of the result are made
  * anew. */
 #include "emulated_devices/check/report/copies.h"
 #include <math.h>

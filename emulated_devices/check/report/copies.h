@@ -10,7 +10,8 @@
  * which move each subnormal number by one step.  A program that stores results inside operations rounds such a number
  * several times.  In 500 right runs without a loss scale 17 had a tensor beyond its bound, by a factor of 1.4 at most
  * (golden/clean/).  So a subnormal tensor that its own inputs give has twice the bound.
- * emulated_devices/cli/check_judged.c calls copies_explain after passes_judge.  No error is possible.
+ * emulated_devices/cli/check_judged.c calls copies_explain after singles_check and before the report.  No error is
+ * possible.
  */
 #ifndef ORRERY_COPIES_H
 #define ORRERY_COPIES_H

@@ -64,7 +64,7 @@ static int number_in(const char *name)
 }
 
 /* Embeddings come before the blocks.  What else has no number of a block comes after them. */
-static int layer_of(const char *name)
+static int execution_layer_of(const char *name)
 {
     const int number = number_in(name);
     if (number >= 0) return number;
@@ -131,7 +131,7 @@ struct execution execution_of(const char *name, const struct golden_list *list)
     /* The numbers of all steps are there after the last. */
     if (e.pass == INT_MAX && e.phase == PHASE_LOSS) e.phase = PHASE_NUMBERS;
     e.is_parameter = param_is_name(tensor);
-    e.layer = layer_of(tensor);
+    e.layer = execution_layer_of(tensor);
     e.place = place_of(e.phase == PHASE_FORWARD || e.phase == PHASE_BACKWARD ? rest : name, tensor, &e, list);
     return e;
 }

@@ -208,9 +208,10 @@ static enum pair_verdict verdict_of_two(const struct pair *pair)
 {
     const enum pair_side a = pair->side[0], b = pair->side[1];
     if (a == SIDE_WRONG && b == SIDE_WRONG) return PAIR_NEITHER;
+    /* A wrong result beside one that cannot be judged may be wrong in both. */
+    if (a == SIDE_OPEN || b == SIDE_OPEN) return PAIR_OPEN;
     if (a == SIDE_WRONG) return PAIR_A_WRONG;
     if (b == SIDE_WRONG) return PAIR_B_WRONG;
-    if (a == SIDE_OPEN || b == SIDE_OPEN) return PAIR_OPEN;
     /* A wide bound says little, but the distance of the two is measured. */
     const bool loose = a == SIDE_LOOSE || b == SIDE_LOOSE;
     return !loose || pair->distance <= LOOSE_BOUND ? PAIR_ROUNDED : PAIR_OPEN;

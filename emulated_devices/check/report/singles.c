@@ -2,10 +2,10 @@
  *
  * ACTUAL is the dump of the program that `orrery check` judges.  A single is one operation's result, judged by the
  * operation's own inputs in ACTUAL (recompute/single.h).
- * emulated_devices/cli/check.c calls singles_check once for a dump, and singles_check_copy for results whose copies
- * differ.  singles_find_parts is in singles_find.c and calls singles_check_copy, too.  Files are read each time a
- * tensor is asked for.  Errors are ERR_FILE, ERR_FORMAT and ERR_MEMORY; then `out` is empty, and there is nothing to
- * free. */
+ * emulated_devices/cli/check_judged.c calls singles_check once for a dump, and check_found.c singles_check_copy for
+ * results whose copies differ.  singles_find_parts is in singles_find.c and calls singles_check_copy, too.  Files are
+ * read each time a tensor is asked for.  Errors are ERR_FILE, ERR_FORMAT and ERR_MEMORY; then `out` is empty, and there
+ * is nothing to free. */
 #include "emulated_devices/check/report/singles.h"
 #include "emulated_devices/check/report/diagnose.h"
 #include "emulated_devices/check/mistakes/explainer.h"
@@ -391,10 +391,11 @@ static const char *singles_only(const struct checking *checking, const char *onl
     return strncmp(only, prefix.text, n) == 0 ? only + n : NULL;
 }
 
-/* Whether ACTUAL has activations of the pass. */
+/* Whether ACTUAL has activations of the pass, or the norm of its gradients. */
 static bool singles_has_pass(const struct checking *checking)
 {
-    const struct pass_name prefix = singles_name(checking, "act/");
+    const struct pass_name prefix = singles_name(checking, "act/"), norm = singles_name(checking, "norm");
+    if (actual_has(checking->actual, norm.text)) return true;
     for (int f = 0; f < checking->actual->files; f++)
         for (int i = 0; i < checking->actual->file[f].st.count; i++)
             if (strncmp(checking->actual->file[f].st.entry[i].name, prefix.text, strlen(prefix.text)) == 0) return true;
@@ -683,7 +684,7 @@ enum error_code singles_check_first(const struct golden *golden, const struct ac
     return singles_check_shared(golden, actual, format, rounding, (struct view){ .until_wrong = true }, out, err);
 }
 
-/* cli/check.c asks this when a result may be right on other ranks than the first. */
+/* cli/check_found.c asks this when a result may be right on other ranks than the first. */
 enum error_code singles_check_copy(const struct golden *golden, const struct actual *actual, enum dtype format,
                                    struct rounding rounding, const char *name, const struct devices *over,
                                    struct single_result *result, struct error *err)

@@ -2,7 +2,8 @@
  *
  * Serial.  Inputs are ACTUAL's tensors.  Weights that it does not have as "start/NAME" are the golden file's, rounded
  * to fp32 and then to the format of the computation.
- * emulated_devices/cli/check.c calls singles_check once for a dump, and asks for single results behind it.
+ * emulated_devices/cli/check_judged.c calls singles_check once for a dump; check_found.c asks for single results behind
+ * it.
  */
 #ifndef ORRERY_SINGLES_H
 #define ORRERY_SINGLES_H
@@ -80,6 +81,9 @@ enum error_code singles_check_copy(const struct golden *, const struct actual *,
  */
 enum error_code singles_find_parts(const struct golden *, const struct actual *, enum dtype format, struct rounding,
                                    struct singles *out, struct error *);
+
+/** Forget what is not of a step (checker_step_of).  @return OK or ERR_MEMORY. */
+enum error_code singles_keep_step(const struct golden *, struct singles *, int64_t step, struct error *);
 
 /** Sort the results by name, once all are there.  @return OK or ERR_MEMORY. */
 enum error_code singles_sort(struct singles *, struct error *);

@@ -1,6 +1,7 @@
 /* singles_find.c -- results of operations by their names, and how many parts of a sum a program stores and adds.
- * emulated_devices/cli/check.c asks for the parts that explain a wrong sum; checked_kinds.c and copies.c look up
+ * emulated_devices/cli/check_found.c asks for the parts that explain a wrong sum; checked_kinds.c and copies.c look up
  * results. */
+#include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/singles.h"
 #include <math.h>
 #include <stdlib.h>
@@ -24,6 +25,24 @@ enum error_code singles_sort(struct singles *singles, struct error *err)
     for (int i = 0; i < singles->count && !e; i++) singles->by_name[i] = (int)(sorted[i] - singles->all);
     free(sorted);
     return e;
+}
+
+/* The three lists stay side by side. */
+enum error_code singles_keep_step(const struct golden *golden, struct singles *singles, int64_t step,
+                                  struct error *err)
+{
+    int count = 0;
+    memset(singles->found, 0, sizeof singles->found);
+    for (int i = 0; i < singles->count; i++) {
+        if (checker_step_of(golden, singles->all[i].name) != step) continue;
+        singles->all[count] = singles->all[i], singles->each[count] = singles->each[i];
+        memmove(singles->where[count], singles->where[i], sizeof *singles->where);
+        singles->found[singles->all[count++].verdict]++;
+    }
+    singles->count = count;
+    singles->golden_weights = singles->golden_weights && step == 1;
+    free(singles->by_name);
+    return singles_sort(singles, err);
 }
 
 /* Find the place of the first result with this name in by_name, or where it would be. */

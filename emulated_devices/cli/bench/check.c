@@ -15,6 +15,10 @@ static enum error_code check_parse(struct asked *asked, int argc, char **argv, s
         { "--model", "NAME", OPTION_STRING, &asked->measures.model, .help = "a preset of `orrery list`" },
         { "--sequences", "N", OPTION_INT, &asked->measures.sequences, .min = 1, .max = 1 << 20,
           .help = "sequences in the batch" },
+        { "--repeat", "N", OPTION_INT, &asked->measures.repeat, .min = 1, .max = 1 << 10,
+          .help = "how often the batch has them: a large dump is made with the time and memory of a small one" },
+        { "--wrong", "TENSOR", OPTION_STRING, &asked->measures.wrong,
+          .help = "the dump has a wrong number in this tensor, such as act/h.3.mlp.up" },
         { "--tokens", "N", OPTION_INT, &asked->measures.tokens, .min = 1, .max = 1 << 20,
          .help = "tokens in a sequence" },
         { "--ranks", "N", OPTION_INT, &asked->measures.ranks, .min = 1, .max = CHECK_SPEED_MOST_RANKS,
@@ -23,7 +27,7 @@ static enum error_code check_parse(struct asked *asked, int argc, char **argv, s
         { "--json", "FILE", OPTION_STRING, &asked->json, .help = "also write the numbers as JSON" },
         { 0 }
     };
-    *asked = (struct asked){ .measures = { .model = "11m", .sequences = 4, .tokens = 128, .ranks = 2 } };
+    *asked = (struct asked){ .measures = { .model = "11m", .sequences = 4, .repeat = 1, .tokens = 128, .ranks = 2 } };
     return parse_command("bench check", "[options]",
                          "Measure `orrery check`: make a golden file of a model and a dump of several ranks in fp32\n"
                          "(weights, activations, gradients, a step of adamw), check it, and print seconds, MB/s\n"
@@ -36,15 +40,18 @@ static enum error_code check_write_json(const struct asked *asked, const struct 
 {
     cJSON *root = json_add(document_start("orrery bench check"), "model %s tokens %g ranks %d dump_mb %g golden_mb %g"
                            " seconds %g processor_seconds %g memory_mb %g", asked->measures.model,
-                           (double)asked->measures.sequences * asked->measures.tokens, asked->measures.ranks,
+                           (double)asked->measures.sequences * asked->measures.repeat * asked->measures.tokens,
+                           asked->measures.ranks,
                            found->dump, found->golden, found->seconds, found->processor, found->memory);
     return fail_about(err, json_finish(asked->json, root, err), "--json");
 }
 
 static void print(const struct check_speed *measures, const struct check_speed_found *found)
 {
-    printf("`orrery check` of model %s, %d sequences of %d tokens, a dump of %d rank%s in fp32\n\n", measures->model,
-           measures->sequences, measures->tokens, measures->ranks, plural(measures->ranks));
+    printf("`orrery check` of model %s, %d sequences of %d tokens, a dump of %d rank%s in fp32\n", measures->model,
+           measures->sequences * measures->repeat, measures->tokens, measures->ranks, plural(measures->ranks));
+    if (measures->wrong) printf("  wrong       %s\n", measures->wrong);
+    putchar('\n');
     printf("  dump        %8.0f MB\n  golden file %8.0f MB\n  time        %8.2f s, %.2f s of processors\n"
            "  dump read   %8.0f MB/s\n  memory      %8.0f MB at most\n",
            found->dump, found->golden, found->seconds, found->processor, found->dump / found->seconds, found->memory);

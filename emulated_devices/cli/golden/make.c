@@ -73,8 +73,8 @@ static enum error_code make_parse(struct make_options *options, int argc, char *
           .help = "for adamw: a larger number makes no full-sized steps of rounding noise; default: the usual "
                   "one" },
         { "--as", "PROFILE", OPTION_STRING, &options->as,
-          .help = "conventions of the steps: torch, megatron, deepspeed, galore-torch; or "
-                  "PROFILE,CONVENTION=VALUE,...: orrery list profiles" },
+          .help = "conventions of the steps: torch, megatron, deepspeed, galore-torch; of losses, too: "
+                  "PROFILE,LOSS,CONVENTION=VALUE,...: orrery list profiles" },
         { "--dropout", "P", OPTION_DOUBLE, &options->dropout, .min = 0, .max = 0.99,
           .help = "probability of dropout, wherever the model has dropout; the masks are in the file" },
         { "--keep", "STEPS", OPTION_CHOICE, &options->kept, .choices = kept,

@@ -8,8 +8,8 @@ static const char *const of_training[] = {
     "--loss-scale", "--dropout", "--router-speed", "--optimizer", "--mezo-eps", "--perturb", "--lr", "--min-lr",
     "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",
     "--clip", "--weight-decay", "--as", "--rank", "--refresh", "--galore-scale", "--history",
-    "--damping", "--timeline", "--dump", "--dump-passes", "--isolate", "--paranoid", "--save", "--save-every",
-    "--keep", "--eval-every", "--owners-out", "--resume", "--override",
+    "--damping", "--timeline", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--save",
+    "--save-every", "--keep", "--eval-every", "--owners-out", "--resume", "--override",
     "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack",
     "--unfolded", "--dry-run", "--tokens", NULL
 };
@@ -22,7 +22,7 @@ const struct run_kind run_infer = {
 
 /* Options of a run that has numbers, text and processes. */
 #define OF_NUMBERS                                                                                  \
-    "--data", "--eval-data", "--pack", "--sample", "--check", "--dump", "--dump-passes",            \
+    "--data", "--eval-data", "--pack", "--sample", "--check", "--dump", "--dump-passes", "--dump-steps", \
     "--isolate", "--paranoid",                                                                      \
     "--backend", "--direct", "--wait-limit", "--threads", "--save", "--save-every", "--keep",       \
     "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \

@@ -20,7 +20,7 @@
 
 /* Options of a run that has numbers, or of one plan. */
 static const char *const of_one_plan[] = {
-    "--data", "--pack", "--sample", "--check", "--dump", "--dump-passes", "--isolate", "--paranoid",
+    "--data", "--pack", "--sample", "--check", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid",
     "--backend", "--direct",
     "--wait-limit", "--threads",
     "--save", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",

@@ -64,14 +64,16 @@ static const char style[] =
     ".heat td{width:44px;min-width:34px;height:26px;text-align:center;padding:0 3px;white-space:nowrap;font-size:11px}"
     ".heat th{padding:2px 6px;font-weight:400;color:var(--soft)}\n";
 
-void page_begin(FILE *file, const char *title)
+void page_begin(FILE *file, const char *title) { page_begin_styled(file, title, ""); }
+
+void page_begin_styled(FILE *file, const char *title, const char *more)
 {
     fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
           "<title>", file);
     page_text(file, title);
-    fprintf(file, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>", style);
+    fprintf(file, "</title>\n<style>\n%s%s</style>\n</head>\n<body>\n<main>\n<h1>", style, more);
     page_text(file, title);
     fputs("</h1>\n<div class=\"parts\">\n", file);
 }

@@ -15,6 +15,8 @@
 void page_text(FILE *, const char *);
 
 void page_begin(FILE *, const char *title);
+/** Begin a page with more rules of CSS. */
+void page_begin_styled(FILE *, const char *title, const char *more);
 void page_end(FILE *);
 
 /** A titled part of the page, wide or one of several beside each other; page_part_end ends it. */

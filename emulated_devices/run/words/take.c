@@ -8,6 +8,7 @@
 #include "ref/io/output.h"
 #include "ref/model/balance.h"
 #include "ref/model/kinds.h"
+#include "ref/model/loss_rule.h"
 #include "ref/optim/rates.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -347,6 +348,9 @@ static enum error_code take_check(struct train_options *options, const struct tr
                     printable_path(options->dump).text);
     if (options->dump_passes && !options->dump)
         return fail(err, ERR_USAGE, "--dump-passes: says what --dump FILE|DIR/ writes, which is not given");
+    const size_t length = options->dump ? strlen(options->dump) : 0;
+    if (options->dump_steps && (length == 0 || options->dump[length - 1] != '/'))
+        return fail(err, ERR_USAGE, "--dump-steps: says what --dump DIR/ writes, which is not given");
     return options->isolate && !options->check ? fail(err, ERR_USAGE, "--isolate: needs --check ref") : OK;
 }
 
@@ -407,7 +411,7 @@ static enum error_code take_conventions(struct plan *plan, const struct train_wo
     if (!(plan->model.mlp == MLP_MIXTURE && plan->model.mixture.balance_coefficient > 0))
         return fail(err, ERR_USAGE, "--balance-over %s: is for mixtures with a balance loss; model %s has none",
                     printable(words->balance_over).text, plan->model.name);
-    if (options_given(words->argc, words->argv, "--as") && strstr(words->as, "balance-over="))
+    if (options_given(words->argc, words->argv, "--as") && conventions_say(words->as, BALANCE_OVER))
         return fail(err, ERR_USAGE, "--balance-over %s: --as %s says it already; give one of them", words->balance_over,
                     printable(words->as).text);
     return conventions_change(&plan->hyper.as, BALANCE_OVER, words->balance_over, err);
@@ -425,6 +429,7 @@ static enum error_code take_rule(struct train_options *options, const struct tra
     if (!e && options->golden)
         e = train_take_golden(options, options_given(words->argc, words->argv, "--optimizer"), err);
     p->model.mixture.balance = balance_rule_of(&p->hyper.as);
+    if (!options->golden) p->model.loss = loss_rule_of(&p->hyper.as);
     return e;
 }
 

@@ -38,8 +38,8 @@ bool expert_materialise(const struct expert_room *, const int64_t load[], const 
 /** Algorithm 2: owners for all layers at once.  A device has as many experts as any other (one more, if they do not
  *  divide), but maybe more of one layer and fewer of another.  Those that are not among their layer's t with the most
  *  load go by load to the node, then the device, with the least load in their layer; then the others where room is.
- *  @param load  [layers, E].  @param[out] owner  [layers, E].  @return whether there was memory; without, `owner` is not
- *  set. */
+ *  @param load  [layers, E].  @param[out] owner  [layers, E].
+ *  @return whether there was memory; without, `owner` is not set. */
 bool expert_shard(const struct expert_room *, int64_t layers, const int64_t load[], int32_t owner[]);
 
 /** How many of a member's rows for an expert go to another: all to itself if it has the expert; else evenly to the

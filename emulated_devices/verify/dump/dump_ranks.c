@@ -314,15 +314,15 @@ static char *mesh_text(const struct mesh *mesh)
     return text;
 }
 
-/* All files get their names when all are written. */
-static enum error_code write_file(const struct dump_ranks *ranks, struct trainer *trainer, const char *mesh,
-                                  const char *layout, struct error *err)
+/* All files get their names when all are written.  of_step: before the rank, "step2." or empty. */
+static enum error_code write_file(const struct dump_ranks *ranks, struct trainer *trainer, const char *of_step,
+                                  const char *mesh, const char *layout, struct error *err)
 {
     char rank[16], begins[24], path[4096];
     struct safetensors_writer w;
     snprintf(rank, sizeof rank, "%d", trainer->comm->rank);
     snprintf(begins, sizeof begins, "%lld", (long long)ranks->begins);
-    snprintf(path, sizeof path, "%.4000s/rank%d.safetensors", ranks->folder, trainer->comm->rank);
+    snprintf(path, sizeof path, "%.4000s/%srank%d.safetensors", ranks->folder, of_step, trainer->comm->rank);
     const struct safetensors_pair about[] = {
         { "orrery_dump", "1" }, { "rank", rank }, { "mesh", mesh }, { "dtype", dtype_name(trainer->plan.dtype) },
         { "program", "orrery train" }, { "layout", layout }, { "begins", begins },
@@ -337,21 +337,56 @@ static enum error_code write_file(const struct dump_ranks *ranks, struct trainer
     return fail_about(err, e, "--dump");
 }
 
+static enum error_code write_files(struct dump_ranks *ranks, struct trainer *trainer, const char *of_step,
+                                   struct error *err)
+{
+    char *mesh = mesh_text(&trainer->plan.mesh), *layout = json_text(ranks->layout, false);
+    const enum error_code e = write_file(ranks, trainer, of_step, mesh, layout, err);
+    free(mesh), free(layout);
+    if (!e) ranks->files += trainer->comm->size;
+    return e;
+}
+
 enum error_code dump_ranks_write(struct dump_ranks *ranks, struct trainer *trainer, struct error *err)
 {
     enum error_code e = add_numbers(ranks, trainer->plan.optimizer, err);
     if (!e) e = dump_ranks_weights(ranks, trainer, 0, err);
     e = comm_agree(trainer->comm, e, err);
     if (e) return e;
-    char *mesh = mesh_text(&trainer->plan.mesh), *layout = json_text(ranks->layout, false);
-    e = write_file(ranks, trainer, mesh, layout, err);
-    free(mesh), free(layout);
-    return e;
+    return write_files(ranks, trainer, "", err);
+}
+
+/* Forget the tensors; those of the next step follow. */
+static void dump_ranks_empty(struct dump_ranks *ranks)
+{
+    for (int i = 0; i < ranks->count; i++) free(ranks->all[i].values.data);
+    ranks->count = 0;
+}
+
+enum error_code dump_ranks_write_step(struct dump_ranks *ranks, struct trainer *trainer, int64_t step,
+                                      struct error *err)
+{
+    static const char *const numbers[] = { "loss", "norm" };
+    double *const value[] = { &ranks->loss[ranks->steps - 1], &ranks->norm[ranks->steps - 1] };
+    char name[64];
+    enum error_code e = OK;
+    for (int i = 0; i < 2 && !e; i++) {
+        if (step == 1) snprintf(name, sizeof name, "%s", numbers[i]);
+        else snprintf(name, sizeof name, "%s/%lld/%s", trainer->plan.optimizer->name, (long long)step, numbers[i]);
+        e = dump_ranks_add(ranks, name, tensor_1d(value[i], F64, 1), err);
+    }
+    e = comm_agree(trainer->comm, e, err);
+    snprintf(name, sizeof name, "step%lld.", (long long)step);
+    if (!e) e = write_files(ranks, trainer, name, err);
+    dump_ranks_empty(ranks);
+    cJSON_Delete(ranks->layout);
+    ranks->layout = cJSON_CreateObject();
+    return e || ranks->layout ? e : fail(err, ERR_MEMORY, "no memory for a dump");
 }
 
 void dump_ranks_free(struct dump_ranks *ranks)
 {
-    for (int i = 0; i < ranks->count; i++) free(ranks->all[i].values.data);
+    dump_ranks_empty(ranks);
     free(ranks->all), free(ranks->loss), free(ranks->norm);
     cJSON_Delete(ranks->layout);
     *ranks = (struct dump_ranks){ 0 };

@@ -17,6 +17,7 @@ struct dump_ranks {
     double *loss, *norm;                /* [steps] */
     int64_t steps;                      /* entries of loss and norm */
     int64_t begins;                     /* steps before the dump begins */
+    int files;                          /* that have been written */
 };
 
 /**
@@ -36,6 +37,10 @@ enum error_code dump_ranks_gradients(struct dump_ranks *, const struct trainer *
 
 /** Weights and states after an optimizer's step.  @param step  0: the last one, without a number in their names. */
 enum error_code dump_ranks_weights(struct dump_ranks *, const struct trainer *, int64_t step, struct error *);
+
+/** Write what there is as the file of a step, 1, 2, ..., with its loss and norm, and begin the next one.  Collective.
+ *  @return as dump_ranks_write. */
+enum error_code dump_ranks_write_step(struct dump_ranks *, struct trainer *, int64_t step, struct error *);
 
 /** Add losses and norms of all steps, and write.  Collective.  @return OK or, on every device, ERR_FILE, ERR_MEMORY;
  *  a failure leaves no file. */

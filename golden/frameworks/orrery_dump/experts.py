@@ -11,6 +11,9 @@ import numpy as np
 from .errors import DumpError
 
 
+STEPS = ("mlp.up", "mlp.act", "experts.out")
+
+
 @dataclass
 class Mixture:
     """A layer's experts: where they are, and what their tensors are in ours."""

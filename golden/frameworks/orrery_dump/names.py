@@ -48,7 +48,7 @@ class Names:
     mixtures: list = field(default_factory=list)        # layers whose experts are one module (experts.py)
     products: dict = field(default_factory=dict)        # ours -> (module, module inside it, columns): the product with the latter's result
     turned: np.ndarray = None                   # ours of each column of a head's queries and keys after rotary positions; None: the same
-    left_out: list = field(default_factory=list)        # activations that no module has: they are not recorded
+    left_out: dict = field(default_factory=dict)        # activations that no module has, and why: they are not recorded
     shapes: dict = field(init=False)
 
     def __post_init__(self):

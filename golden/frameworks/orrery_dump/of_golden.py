@@ -9,9 +9,14 @@ the operation that writes it, what this reads, and its weight.  So this file kno
     of a mixture                        by where all experts are one module (experts.py)
 
 and leaves out the others: they are inside a module.  Names.left_out has them.
+
+A fused module, such as TransformerEngine's LayerNormMLP, has the weights of several operations.  What the first of them reads is its input, what the
+last of them writes is its result, and all between is left out.  `rename` and `returns` say what no file can: a program's own names, and what a module
+returns that has no weight of its own or gives back more than one tensor.
 """
 import json
 import pathlib
+import re
 
 import numpy as np
 
@@ -29,12 +34,33 @@ def metadata(path):
         return json.loads(f.read(size)).get("__metadata__", {})
 
 
-def of_golden(path, model):
-    """The Names of a model, whole on this rank or wrapped, whose golden file is `path`."""
+def of_golden(path, model, rename=None, returns=None):
+    """The Names of a model, whole on this rank or wrapped, whose golden file is `path`.
+
+    rename   {the model's: another}: parameters that are called otherwise.  The other name is a golden file's, for a matrix [out, in] that is whole, or one
+             of transformers' files; or a pair of it and an array, ours of each row.  A * stands for the same text in both
+    returns  {module: names}: activations that a module returns, in order; None for a result that has no name
+    """
     text = metadata(path).get("names")
     if text is None:
         raise DumpError(f"{path}: its metadata has no names: make it with orrery golden make of this version")
-    return _Reader(json.loads(text), model).names()
+    return _Reader(json.loads(text), model, rename or {}, returns or {}).names()
+
+
+def _expanded(patterns, known, what):
+    """{name: value} of {pattern: value}, for the names that are known.  A * of a pattern is filled in, in texts of the value, too."""
+    found = {}
+    for pattern, value in patterns.items():
+        shape = re.compile("(.+)".join(re.escape(part) for part in pattern.split("*")))
+        matches = [(name, m) for name in known for m in [shape.fullmatch(name)] if m]
+        if not matches:
+            raise DumpError(f"{what}: the model has no {pattern}")
+        for name, match in matches:
+            def filled(text, match=match):
+                parts = iter(match.groups())
+                return "".join(next(parts) if c == "*" else c for c in text)
+            found[name] = filled(value) if isinstance(value, str) else tuple(filled(v) if isinstance(v, str) else v for v in value)
+    return found
 
 
 def _rows(part, start):
@@ -45,7 +71,7 @@ def _rows(part, start):
 
 
 class _Reader:
-    def __init__(self, told, model):
+    def __init__(self, told, model, rename, returns):
         from .recorder import clean
         self.told, self.model = told, model
         self.shapes = {clean(n): tuple(p.shape) for n, p in model.named_parameters()}
@@ -57,12 +83,21 @@ class _Reader:
         self.taken = {}                                             # their parameter -> {row: (ours, row)}, or a list of Places
         last = self.writer.get("logits", {}).get("parameter")
         self.head_weights = [part["name"] for part in self.ours[last]["parts"]] if last else []
-        self.watches, self.products, self.left_out = [], {}, []
+        self.watches, self.products, self.left_out = [], {}, {}
+        self.own_names = _expanded(rename, self.shapes, "rename")
+        self.returns = _expanded(returns, self.modules, "returns")
+        self.returned = {name for names in self.returns.values() for name in names if name}
+        unknown = next((n for n in self.returned if n not in self.writer), None)
+        if unknown:
+            raise DumpError(f"returns: the golden file has no activation {unknown}")
 
     # ---- parameters -------------------------------------------------------------------------------------------------------------------------
 
     def theirs(self, name):
         """A tensor of files, as the model calls it."""
+        for own, other in self.own_names.items():
+            if other == name and name not in self.ours:
+                return own
         for there, here in self.renamed.items():
             if name.startswith(there):
                 return here + name[len(there):]
@@ -93,10 +128,26 @@ class _Reader:
             raise DumpError(f"{name}: {list(self.shapes.get(name, ()))}, but an expert's matrix has {ours['rows']} rows of {ours['columns']}")
         self.taken.setdefault(name, {})[ours["expert"]] = Place(ours["name"], (ours["rows"], ours["columns"]), np.arange(ours["rows"]))
 
+    def _renamed(self):
+        """{theirs: Place} of the model's own parameters that have the golden file's names."""
+        places = {}
+        for own, other in self.own_names.items():
+            name, rows = (other, None) if isinstance(other, str) else other
+            if name in self.ours:
+                ours = self.ours[name]
+                rows = np.arange(ours["rows"]) if rows is None else np.asarray(rows)
+                places[own] = Place(name, (ours["rows"], ours["columns"]), rows, piece="" if len(rows) == ours["rows"] else own)
+                if self.shapes[own] not in ((len(rows), ours["columns"]), (len(rows),) if ours["columns"] == 1 else None):
+                    raise DumpError(f"rename: {own} has shape {list(self.shapes[own])}, but {name} has {len(rows)} rows of {ours['columns']}")
+            elif rows is not None or not any(part["name"] == name for o in self.ours.values() for part in o["parts"]):
+                raise DumpError(f"rename: {own} is said to be {name}, which the golden file does not have")
+        return places
+
     def _places(self):
         """{theirs: Place, or a list of them}"""
-        pieces, transposed = {}, {}
-        for ours in self.ours.values():
+        pieces, transposed, renamed = {}, {}, self._renamed()
+        done = {place.name for place in renamed.values()}
+        for ours in (o for o in self.ours.values() if o["name"] not in done):
             if ours["expert"] >= 0 and ours["parts"][0]["items"] == 0 and self.theirs(ours["parts"][0]["name"]) not in self.shapes:
                 self._expert(ours)
                 continue
@@ -106,7 +157,7 @@ class _Reader:
                 pieces.setdefault(key, {}).update(_rows(part, start))
                 transposed[key] = ours["transposed"]
                 start += part["rows"]
-        places = {}
+        places = dict(renamed)
         for (theirs, item, name), rows in pieces.items():
             ours, whole = self.ours[name], np.array([rows[i] for i in range(len(rows))])
             piece = "" if len(ours["parts"]) == 1 or len(whole) == ours["rows"] else theirs.split(".")[-2]
@@ -122,16 +173,34 @@ class _Reader:
 
     def of_weight(self, name):
         """[(module, Place)] of the modules that have a weight of ours, all of them or none."""
-        suffix = ".weight"
-        found = [(theirs[:-len(suffix)], p) for theirs, p in self.places.items()
-                 if theirs.endswith(suffix) and not isinstance(p, list) and p.name == name]
+        found = [(theirs.rpartition(".")[0], p) for theirs, p in self.places.items()
+                 if theirs in self.shapes and not isinstance(p, list) and p.name == name]
         whole = sum(len(p.rows) for _, p in found) == self.ours[name]["rows"]
         return found if whole and all(m in self.modules for m, _ in found) else []
 
     def head(self):
         """The module of the output matrix, which may be the embedding's own."""
         last = self.model.get_output_embeddings() if hasattr(self.model, "get_output_embeddings") else None
-        return next((n for n, m in self.modules.items() if m is last), None)
+        found = next((n for n, m in self.modules.items() if m is last), None)
+        own = [theirs.rpartition(".")[0] for theirs, place in getattr(self, "places", {}).items()
+               if theirs in self.shapes and not isinstance(place, list) and place.name == self.writer["logits"]["parameter"]]
+        return own[0] if found is None and len(own) == 1 else found
+
+    def layer(self, i):
+        """The module of a layer: as files call it, or the one that has all of its parameters."""
+        told = self.told["layers"][i]
+        if told in self.modules:
+            return told
+        own = [theirs.split(".") for theirs, place in self.places.items()
+               if not isinstance(place, list) and theirs in self.shapes and self.ours[place.name]["layer"] == i]
+        shared = next((k for k in range(min(map(len, own), default=0)) if len({n[k] for n in own}) > 1), 0)
+        name = ".".join(own[0][:shared]) if own else ""
+        return name if name and name in self.modules else told
+
+    def _fused(self, module):
+        """Nodes of norms and matrices whose weight a module has, in order."""
+        return [n for n in self.told["nodes"] if n["by"] in ("norm", "matrix", "head norm") and "parameter" in n
+                and any(m == module for m, _ in self.of_weight(n["parameter"]))]
 
     def watch(self, name, module, side, of, cols=None, piece="", **more):
         self.watches.append(Watch(name, module, side, of, np.arange(of) if cols is None else cols, piece, **more))
@@ -147,7 +216,10 @@ class _Reader:
             head = self.head()
             return head is not None and self.watch(out, head, "output", rows)
         for module, place in self.of_weight(node["parameter"]):
-            self.watch(out, module, "output", rows, place.rows, place.piece)
+            if self._fused(module)[-1]["out"] != out:
+                self.left_out[out] = f"inside {module}"
+            elif module not in self.returns:
+                self.watch(out, module, "output", rows, place.rows, place.piece)
         return any(w.name == out for w in self.watches)
 
     def _normed_heads(self, node):
@@ -167,7 +239,7 @@ class _Reader:
             if node["by"] in ("norm", "matrix") and node["in"][:1] == [name] and "parameter" in node and node["out"] != "logits":
                 found = self.of_weight(node["parameter"])
                 ours = self.ours[node["parameter"]]
-                if found:
+                if found and self._fused(found[0][0])[0] is node:
                     return self.watch(name, found[0][0], "input", ours["rows"] if node["by"] == "norm" else ours["columns"])
         return False
 
@@ -182,14 +254,14 @@ class _Reader:
         """A layer, or the feed-forward of a layer with shared experts beside a mixture."""
         name, layer = node["out"], node["layer"]
         if name == f"h.{layer}.out":
-            return self.watch(name, self.told["layers"][layer], "output", self.width)
+            return self.layer(layer) not in self.returns and self.watch(name, self.layer(layer), "output", self.width)
         if name == f"h.{layer}.mlp.out" and layer in self.mixtures:
             return self.watch(name, self.mixtures[layer].module.rpartition(".")[0], "output", self.width)
-        return name == "embedding" and self.watch(name, self.told["layers"][0], "input", self.width)
+        return name == "embedding" and self.watch(name, self.layer(0), "input", self.width)
 
     def _activation(self, node):
         if node["by"] == "rotary":
-            return True                                             # the recorder's hook of attention
+            return hasattr(self.model, "config")                    # the recorder's hook of transformers' attention
         if node["by"] == "head norm":
             return self._normed_heads(node)
         if node["by"] in ("mixture", "route"):
@@ -207,6 +279,15 @@ class _Reader:
             return False
         self.products[node["out"]] = (self.mixtures[node["layer"]].module.rpartition(".")[0], found[0][0].rpartition(".")[0], self.width)
         return True
+
+    def _watch_returns(self):
+        """What modules return by the program's own word."""
+        for module, names in self.returns.items():
+            for item, name in enumerate(names):
+                if name is not None:
+                    node = self.writer[name]
+                    wide = self.ours[node["parameter"]]["rows"] if node["by"] in ("norm", "matrix") else self.width
+                    self.watch(name, module, "output", wide, item=item)
 
     def _turned(self):
         """Ours of each column of a head with latents: the turned ones first, neighbours pair by pair."""
@@ -226,8 +307,10 @@ class _Reader:
             m.up = self.places[m.module + ".gate_up_proj"][0].rows
         self.width = next(p["columns"] for p in told["parameters"] if p["layer"] == -1)
         for node in (n for n in told["nodes"] if n["kept"]):
-            if not self._activation(node):
-                self.left_out.append(node["out"])
+            if node["out"] not in self.returned and not self._activation(node):
+                self.left_out.setdefault(node["out"], "inside a module; see() keeps it")
+        self._watch_returns()
+        self.left_out = {name: why for name, why in self.left_out.items() if not any(w.name == name for w in self.watches)}
         rotated = {n["layer"] for n in told["nodes"] if n["by"] == "rotary"}
         attention = {w.module.rpartition(".")[0]: int(w.name.split(".")[1]) for w in self.watches if w.name.endswith(".attn.out")}
         return Names(self.places, self.watches, {m: i for m, i in attention.items() if i in rotated}, self.heads,

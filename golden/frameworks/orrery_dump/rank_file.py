@@ -22,6 +22,10 @@ def to_numpy(t):
     return (array.view(np.uint16) if name == "bfloat16" else array), name
 
 
+def key_of(name, piece):
+    return f"{name}#{piece}" if piece else name
+
+
 class RankFile:
     """Collects the pieces of a rank; save() writes them.
 
@@ -30,6 +34,8 @@ class RankFile:
     coordinates  {"dp": 0, "tp": 1}: where this rank is
     dtype        in which it computes: fp64, fp32, bf16, fp16
     parts        of a sum that are stored in that format and then added
+
+    left_out has the activations that the program cannot show, {name: why}; they are then not missing.
     """
 
     def __init__(self, folder, rank, mesh, coordinates, dtype=None, program=None, parts=None):
@@ -37,7 +43,7 @@ class RankFile:
             if axis not in AXES:
                 raise DumpError(f"mesh axis {axis!r} is not one of {', '.join(AXES)}")
         self.folder, self.rank = pathlib.Path(folder), rank
-        self.tensors, self.layout = {}, {}
+        self.tensors, self.layout, self.left_out = {}, {}, {}
         self.head = {"orrery_dump": "1", "rank": str(rank), "mesh": json.dumps({a: mesh[a] for a in AXES if a in mesh}),
                      "coordinates": json.dumps(dict(coordinates))}
         self.head.update({k: v for k, v in (("dtype", dtype), ("program", program), ("parts", parts and str(parts))) if v})
@@ -85,7 +91,7 @@ class RankFile:
     def _keep(self, name, piece, bits, kind, entry, partial, transposed, times, micro):
         if kind not in STORED:
             raise DumpError(f"{name}: format {kind} is not one of {', '.join(STORED)}")
-        key = f"{name}#{piece}" if piece else name
+        key = key_of(name, piece)
         kept = (STORED[kind], list(bits.shape), np.ascontiguousarray(bits).tobytes())
         if self.tensors.get(key) == kept:
             return                                                  # split backward passes walk some of the graph twice
@@ -110,15 +116,19 @@ class RankFile:
                 if key in other.layout:
                     self.layout[key] = other.layout[key]
 
-    def save(self):
-        """Write FOLDER/rankR.safetensors.  @return its path"""
+    def save(self, step=None):
+        """Write FOLDER/rankR.safetensors.  With a step FOLDER/stepK.rankR.safetensors, of what was added since the step before.
+        A file gets its name when it is whole, so `orrery check --watch` never reads a part of one.  @return its path"""
         if not self.tensors:
             raise DumpError(f"rank {self.rank} has recorded nothing")
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"rank{self.rank}.safetensors"
+        path = self.folder / f"{'' if step is None else f'step{step}.'}rank{self.rank}.safetensors"
         temporary = path.with_suffix(".part")
-        write(temporary, self.tensors, {**self.head, "layout": json.dumps(self.layout)})
+        left_out = {"left_out": json.dumps(self.left_out)} if self.left_out else {}
+        write(temporary, self.tensors, {**self.head, **left_out, "layout": json.dumps(self.layout)})
         temporary.rename(path)
+        if step is not None:
+            self.tensors, self.layout = {}, {}
         return path
 
 

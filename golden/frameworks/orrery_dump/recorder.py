@@ -1,5 +1,11 @@
 """Recorder: hooks that keep what a PyTorch model computes on this rank, under our names and with its layout.
 
+    recorder = Recorder(model, mesh, "dump", batch=(4, 16), golden="own.safetensors").start()
+    recorder.microbatch()                               # before the forward pass
+    recorder.finish(loss)                               # after the backward pass
+
+or, where there is more to say,
+
     recorder = Recorder(model, mesh, "dump", batch=(4, 16), mode=("fsdp2", "tp"))
     recorder.start()                                    # weights before the first step
     for m in range(M):
@@ -17,16 +23,17 @@ as its shape says: fewer columns than the whole are this rank's of tp, fewer tok
 under sequence parallelism.  What fits neither is refused.  `explicit` of see() and parameter() takes any other layout.
 """
 import json
+import re
 import sys
 import types
 
 import numpy as np
 
-from . import deepspeed, experts, fsdp1, modes, names as known
+from . import again, compiled as compiling, deepspeed, experts, fsdp1, modes, names as known
 from .errors import DumpError
 from .layouts import chunk, of_dtensor, of_parts, token_rows
 from .of_golden import of_golden
-from .rank_file import AXES, RankFile
+from .rank_file import AXES, RankFile, key_of, STORED, to_numpy
 
 WRAPPERS = ("module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module")
 
@@ -73,15 +80,19 @@ class Recorder:
     mode    what must be in force, of modes.MODES
     golden  the file of orrery golden make that the folder is for: it names the parameters and activations of every family
     names   a Names; default: by the golden file, or without one by the model's config
+    rename  {"layers.*.norm": "model.layers.*.input_layernorm.weight"}: with golden, parameters that files call otherwise, or of_golden.of_golden
+    returns {"layers.*.add_norm": ("h.*.ln_2", "h.*.mid")}: with golden, modules whose results are several, or no result of their weights
+    compiled  "inside" or "borders": what is recorded of modules that torch.compile has compiled (compiled.py)
     into    a Recorder of this rank to share a file with (stages of one rank)
     parts   of a sum that are stored in the format and then added, if they are more than the mesh has: microbatches
     before  also keep the gradients before they are reduced over these axes, in FOLDER-before
     """
 
-    def __init__(self, model, mesh, folder, *, batch, mode=(), golden=None, names=None, rank=None, dtype=None, program=None, parts=None, into=None, before=()):
+    def __init__(self, model, mesh, folder, *, batch, mode=(), golden=None, names=None, rename=None, returns=None, compiled="inside",
+                 rank=None, dtype=None, program=None, parts=None, into=None, before=()):
         self.mesh, self.at = _mesh_of(mesh)
         inner = _unwrapped(model)
-        self.names = names or (of_golden(golden, inner) if golden else known.of_config(inner.config.to_dict()))
+        self.names = names or (of_golden(golden, inner, rename, returns) if golden else known.of_config(inner.config.to_dict()))
         self.batch, self.mode, self.seen = batch, (mode,) if isinstance(mode, str) else tuple(mode), set()
         self.parameters = {clean(n): p for n, p in model.named_parameters()}
         self.modules = {clean(n): m for n, m in model.named_modules()}
@@ -97,6 +108,10 @@ class Recorder:
         self.file = into.file if into else RankFile(folder, rank, self.mesh, self.at, **about)
         self.model, self.handles, self.now, self.before, self.passes = model, [], None, None, 0
         self.choices = experts.Choices(self.names.mixtures, batch[0] * batch[1])
+        self.given, self.of_mixture, self.recomputed, self.finished = [], {}, {}, False
+        self.way, self.regions = compiled, compiling.regions(model, clean)
+        self.left_out = dict(self.names.left_out)
+        compiling.check(compiled, self.regions)
         if before:
             self._keep_before(RankFile(f"{folder}-before", rank, self.mesh, self.at, **about), tuple(before))
         self._hook()
@@ -113,31 +128,44 @@ class Recorder:
         number     of the microbatch, if the rank has several
         times      what its gradients of activations must be multiplied by to be those of the loss of the whole batch
         """
+        if self.finished:
+            return
         B, S = self.batch
         self.passes += 1
         self.now = dict(sequences=np.arange(B) if sequences is None else np.asarray(sequences), number=number, times=times,
                         positions=np.arange(S) if positions is None else np.asarray(positions))
+        self.given.append(self.now)
         if len(self.now["positions"]) < S:
             self.seen.add("cp")
 
+    def _is_hidden(self, module, names):
+        """Whether a module is inside a compiled one that stays as it is.  Its names are left out then."""
+        region = compiling.around(module, self.regions) if self.way == "borders" else None
+        if region is not None:
+            self.left_out.update({name: f"inside {region or 'the model'}, which is compiled" for name in names})
+        return region is not None
+
     def _hook(self):
+        if self.regions and self.way == "inside":
+            compiling.reset()
         for w in self.names.watches:
             module = self.modules.get(w.module)
-            if module is None:
+            if module is None or self._is_hidden(w.module, [w.name]):
                 continue                                            # another stage's
             if w.side == "output":
-                self.handles.append(module.register_forward_hook(lambda _m, _i, out, w=w: self._saw(w, out)))
+                hook = compiling.uncompiled(lambda _m, _i, out, w=w: self._saw(w, out))
+                self.handles.append(module.register_forward_hook(hook))
             else:
                 # First of all hooks: what a parallel style makes of an input has only this branch's gradient.
-                self.handles.append(module.register_forward_pre_hook(lambda _m, given, named, w=w: self._saw(w, given or tuple(named.values())),
-                                                                     prepend=True, with_kwargs=True))
+                hook = compiling.uncompiled(lambda _m, given, named, w=w: self._saw(w, given or tuple(named.values())))
+                self.handles.append(module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
         if not self.handles and self.names.watches:
             raise DumpError("the model has none of the modules of its names: is there a prefix before them?")
         self._hook_attention()
         for mixture in self.names.mixtures:
             self._hook_experts(mixture)
         for name, (module, inside, width) in self.names.products.items():
-            if module in self.modules:
+            if module in self.modules and not self._is_hidden(inside, [name]):
                 watch = known.Watch(name, module, "output", width, np.arange(width))
                 take_back = experts.watch_product(self.modules[module], self.modules[inside], lambda t, w=watch: self._saw(w, t))
                 self.handles.append(types.SimpleNamespace(remove=take_back))
@@ -146,27 +174,31 @@ class Recorder:
         """Rows of each expert, and which tokens they are."""
         if mixture.module not in self.modules:
             return                                                  # another stage's
+        if self._is_hidden(mixture.module, [mixture.weights, *(f"h.{mixture.layer}.{n}" for n in experts.STEPS)]):
+            return
         take_back = experts.watch(self.modules[mixture.module], lambda *seen: self._saw_expert(mixture, *seen),
                                   lambda *chosen: self._chose(mixture, *chosen))
         self.handles.append(types.SimpleNamespace(remove=take_back))
 
-    def _rows_now(self):
-        return token_rows(self.now["sequences"], self.now["positions"], self.batch[1])
+    def _rows_of(self, now):
+        return token_rows(now["sequences"], now["positions"], self.batch[1])
 
     def _chose(self, mixture, choices, weights):
         if self.now is not None:
             width = weights.shape[-1]
-            self._keep_both(known.Watch(mixture.weights, mixture.module, "input", width, np.arange(width)), weights)
-            self.choices.chose(mixture.layer, self._rows_now(), choices.cpu())
+            self.of_mixture[mixture.layer] = self._keep_both(known.Watch(mixture.weights, mixture.module, "input", width, np.arange(width)), weights)
+            self.choices.chose(mixture.layer, self._rows_of(self.of_mixture[mixture.layer]), choices.cpu())
 
     def _saw_expert(self, mixture, step, expert, tokens, t):
         """t: rows of one expert in one step of its computation."""
         if self.now is None:
             return
-        name, rows, number = f"h.{mixture.layer}.{step}", self._rows_now()[tokens.cpu().numpy()], self.now["number"]
+        now = self.of_mixture[mixture.layer]
+        name, rows, number = f"h.{mixture.layer}.{step}", self._rows_of(now)[tokens.cpu().numpy()], now["number"]
         more = dict(piece=f"e{expert}" + ("" if number is None else f"m{number}"), micro=number)
-        times = self.now["times"]
-        self.choices.keep("act/" + name, mixture, expert, rows, _kept(t), dict(more, times=1.0))
+        times = now["times"]
+        if not again.is_again():
+            self.choices.keep("act/" + name, mixture, expert, rows, _kept(t), dict(more, times=1.0))
         if t.requires_grad:
             t.register_hook(lambda g: self.choices.keep("grad/" + name, mixture, expert, rows, _kept(g), dict(more, times=times)))
 
@@ -180,16 +212,17 @@ class Recorder:
             from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
         except ImportError:
             return
-        layer_of = {id(self.modules[m]): i for m, i in self.names.layers.items() if m in self.modules}
+        layer_of = {id(self.modules[m]): i for m, i in self.names.layers.items()
+                    if m in self.modules and not self._is_hidden(m, [f"h.{i}.attn.rotated"])}
         own = sys.modules[type(next(self.modules[m] for m in self.names.layers if m in self.modules)).__module__]
         inner = functions[kind] if kind in functions else getattr(own, "eager_attention_forward", None) if kind == "eager" else None
         if inner is None or not any(key in json.dumps(list(config.to_dict())) for key in ("rope", "rotary")):
             return
-        registered = kind in functions
+        registered, see = kind in functions, compiling.uncompiled(self.see)
 
         def watched(module, query, key, value, *args, **kwargs):
             if id(module) in layer_of:
-                self.see(f"h.{layer_of[id(module)]}.attn.rotated", heads=(query, key, value))
+                see(f"h.{layer_of[id(module)]}.attn.rotated", heads=(query, key, value))
             return inner(module, query, key, value, *args, **kwargs)
 
         functions[kind] = watched
@@ -233,29 +266,66 @@ class Recorder:
             self._keep_both(w, x, explicit, lambda y: _widened(y.permute(to), A).flatten(2))
 
     def _keep_both(self, watch, t, explicit=None, turn=lambda x: x):
+        """Keep an activation and its gradient.  @return the pass that it is of"""
         if self.now is None:
-            return                                                  # not a pass that is recorded
+            return None                                             # not a pass that is recorded
+        if again.is_again():
+            return self._repeated(watch, t, explicit, turn)
         now = self.now
         self._activation("act/", watch, turn(t), now, explicit)
         if t.requires_grad:
             t.register_hook(lambda g: self._activation("grad/", watch, turn(g), now, explicit))
+        return now
+
+    def _repeated(self, watch, t, explicit, turn):
+        """A checkpointed module computes an activation again.  @return the pass that it is of"""
+        name, candidates = "act/" + watch.name, []
+        for now in self.given:
+            then = self.file.tensors.get(key_of(name, self._piece(watch, now)))
+            local = _here(turn(t)) if explicit else self._arranged(watch, turn(t), now)
+            if then is not None and local is not None:
+                bits, kind = to_numpy(local)
+                candidates.append((now, then, (STORED[kind], None, np.ascontiguousarray(bits).tobytes())))
+        now, distance, unclear = again.same_pass(name, candidates)
+        if distance > 0:
+            self.recomputed[name] = max(distance, self.recomputed.get(name, 0.0))
+
+        def keep(g):
+            if unclear:
+                raise DumpError(f"{name} is the same in several microbatches, so whose gradient this is cannot be told: let them have other sequences")
+            self._activation("grad/", watch, turn(g), now, explicit)
+
+        if t.requires_grad:
+            t.register_hook(keep)
+        return now
+
+    @staticmethod
+    def _piece(watch, now):
+        return watch.piece + ("" if now["number"] is None else f"m{now['number']}")
 
     def _activation(self, kind, watch, t, now, explicit):
         name = kind + watch.name
         rows, cols, partial, local = explicit + ((), _here(t)) if explicit else self._cut(name, watch, t, now)
-        piece = watch.piece + ("" if now["number"] is None else f"m{now['number']}")
+        piece = self._piece(watch, now)
         of = (self.batch[0] * self.batch[1], watch.of)
         self.file.add(name, local.reshape(-1, local.shape[-1]), of=of, piece=piece, rows=rows, cols=cols, partial=partial, micro=now["number"],
                       times=now["times"] if kind == "grad/" else 1.0)
 
+    def _arranged(self, watch, t, now):
+        """This rank's numbers [sequences, tokens, columns] of an activation; None: they are not those of so many sequences."""
+        local, count = _here(t), len(now["sequences"])
+        if local.ndim == 2:                                         # tokens of all sequences in one dimension
+            if local.shape[0] % count:
+                return None
+            local = local.unflatten(0, (count, -1))
+        local = local.flatten(2)
+        return local.transpose(0, 1) if self.names.order == "sbh" else local
+
     def _cut(self, name, watch, t, now):
         """(rows, columns, partial, local tensor [sequences, tokens, columns]) of an activation."""
-        local, partial, tokens = _here(t), (), len(now["positions"])
-        if local.ndim == 2:                                         # tokens of all sequences in one dimension
-            local = local.unflatten(0, (len(now["sequences"]), -1))
-        local = local.flatten(2)
-        if self.names.order == "sbh":
-            local = local.transpose(0, 1)
+        local, partial, tokens = self._arranged(watch, t, now), (), len(now["positions"])
+        if local is None:
+            raise DumpError(f"{name}: {t.shape[0]} tokens are not those of {len(now['sequences'])} sequences")
         if _is_dtensor(t):
             if t.ndim < 3:
                 raise DumpError(f"{name}: a DTensor of shape {list(t.shape)} has no dimension for sequences: see(explicit=...)")
@@ -289,6 +359,7 @@ class Recorder:
                 deepspeed.start(self, name, p, computed_in)
             else:
                 self.parameter("start/", name, p, stored_in=computed_in)
+        return self
 
     def gradients(self, kind="grad/", times=1.0, partial=()):
         """Gradients as they are after backward: kind is OPT/K/grad/ for those of step K > 1.
@@ -397,20 +468,63 @@ class Recorder:
         """Later passes are not recorded."""
         for handle in self.handles:
             handle.remove()
+        if self.handles and self.regions and self.way == "inside":
+            compiling.reset()                                       # later passes are compiled as if there had been no hooks
         self.handles, self.now = [], None
 
-    def save(self):
-        """Write the file of this rank.  Refused if a mode that was asked for did not show."""
+    def finish(self, loss=None, **more):
+        """After the backward pass: gradients, the loss of the batch, and the file.  Later passes, and later calls, do nothing.
+        more: as number() takes, partial=("dp",) if each rank has a part of the loss."""
+        if self.finished:
+            return
+        self.gradients()
+        if loss is not None:
+            self.number("loss", loss, **more)
+        self.save()
+        self.finished = True
+
+    def _tell(self):
+        """What cannot be in the file, and what is in it although the backward pass went on from other numbers."""
+        recorded = {key.partition("#")[0] for key in self.file.tensors}
+        self.left_out = {name: why for name, why in self.left_out.items() if "act/" + name not in recorded}
+        self.file.left_out.update(self.left_out)
+        if self.file.rank != 0:
+            return
+        for line in said(self.left_out):
+            print("orrery_dump: " + line, file=sys.stderr)
+        if self.recomputed:
+            worst = max(self.recomputed, key=self.recomputed.get)
+            print(f"orrery_dump: checkpointing computes {len(self.recomputed)} activations otherwise in the backward pass, first {next(iter(self.recomputed))}, "
+                  f"most {worst}, by {self.recomputed[worst]:.1e}: gradients follow from these, the file has the forward pass's", file=sys.stderr)
+
+    def save(self, step=None):
+        """Write the file of this rank, or that of a step: what was recorded since the step before it, for orrery check --watch.
+        Refused if a mode that was asked for did not show."""
         modes.check_seen(self.mode, self.seen)
+        if self.passes and self.way == "inside":
+            recorded = {key.partition("#")[0].partition("/")[2] for key in self.file.tensors if key.startswith("act/")}
+            compiling.check_seen(self.model, clean, self.names.watches, recorded)
         self.stop()
-        self.choices.write(self.file)
-        if self.before:
+        if self.passes:
+            self._tell()
+        if step is None or step == 1:
+            self.choices.write(self.file)
+        if self.before and (step is None or step == 1):
             file, axes, kept = self.before
             for name, g in kept.items():
                 self.parameter("grad/", name, g, like=self.parameters[name], partial=axes, file=file)
             file.share_inputs(self.file)
             file.save()
-        return self.file.save()
+        return self.file.save(step)
+
+
+def said(left_out):
+    """Lines that say what is left out, layers together."""
+    of = {}
+    for name, why in left_out.items():
+        starred = tuple(re.sub(r"(?<=\.)\d+(?=\.|,| |$)", "*", x) for x in (name, why))
+        of.setdefault(starred, []).append(name)
+    return [f"{name} is not recorded ({len(names)}): {why}" for (name, why), names in of.items()]
 
 
 def _kept(t):

@@ -68,8 +68,6 @@ def run(golden, out, case):
     for p in model.parameters():
         p.data = p.data.to(common.DTYPES[case.dtype])
     recorder = Recorder(model, None, out, batch=(golden.sequences, golden.tokens), dtype=case.dtype, golden=golden.path)
-    for name in recorder.names.left_out:
-        print(f"no module has {name}")
     recorder.start()
     routed = {"output_router_logits": True} if getattr(model.config, "output_router_logits", False) else {}
 

@@ -6,6 +6,7 @@ import types
 import unittest
 
 import numpy as np
+import safetensors
 import torch
 import transformers
 
@@ -14,6 +15,7 @@ from orrery_dump import DumpError, RankFile, Recorder, modes
 from orrery_dump import names as known
 from orrery_dump.names import Names, Place, Watch
 from orrery_dump.of_golden import of_golden
+from orrery_dump.recorder import clean
 
 LLAMA = dict(model_type="llama", vocab_size=11, hidden_size=12, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
              intermediate_size=10, max_position_embeddings=8)
@@ -35,8 +37,26 @@ class Folder(unittest.TestCase):
         return RankFile(self.folder, rank, {"dp": dp}, {"dp": rank}, **more)
 
 
-class OfGolden(Folder):
-    """Names that a golden file tells; one of a Llama's layer whose heads are normed, which has two matrices."""
+class Steps(Folder):
+    """A file of each step, with what was added since the step before; it gets its name when it is whole."""
+
+    def test_each_step_has_its_own(self):
+        file = self.file(rank=1, dp=2)
+        file.add("grad/w", np.zeros((2, 3)), of=(2, 6), cols=range(3, 6))
+        self.assertEqual(file.save(1).name, "step1.rank1.safetensors")
+        file.add("adamw/2/grad/w", np.ones((2, 6)), of=(2, 6))
+        file.number("adamw/2/norm", 3.0)
+        second = file.save(2)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["step1.rank1.safetensors", "step2.rank1.safetensors"])
+        with safetensors.safe_open(second, "np") as f:
+            self.assertEqual(sorted(f.keys()), ["adamw/2/grad/w", "adamw/2/norm"])
+            self.assertEqual(list(json.loads(f.metadata()["layout"])), ["adamw/2/grad/w"])
+        with self.assertRaisesRegex(DumpError, "has recorded nothing"):
+            file.save(3)
+
+
+class GoldenNames(Folder):
+    """What a golden file tells; one of a Llama's layer whose heads are normed, which has two matrices."""
 
     def golden(self, names):
         path = self.folder / "golden.safetensors"
@@ -60,6 +80,8 @@ class OfGolden(Folder):
             node("h.0.ln_1", "norm", at + "input_layernorm.weight", "embedding"), node("h.0.attn.qkv", "matrix", qkv, "h.0.ln_1"),
             node("h.0.attn.normed", "head norm", norms, "h.0.attn.qkv"), node("h.0.inside", "", None, "h.0.attn.normed")])
 
+
+class OfGolden(GoldenNames):
     def test_a_file_without_names(self):
         with self.assertRaisesRegex(DumpError, "its metadata has no names: make it with orrery golden make"):
             of_golden(self.golden(None), llama())
@@ -75,7 +97,7 @@ class OfGolden(Folder):
         self.assertEqual(found["h.0.attn.qkv", "v_proj", "output"], (36, 12))
         self.assertEqual(found["h.0.attn.normed", "k_norm", "output"], (24, 12))
         self.assertEqual(found["h.0.attn.normed", "v_proj", "output"], (36, 12))
-        self.assertEqual(names.left_out, ["h.0.inside"])
+        self.assertEqual(names.left_out, {"h.0.inside": "inside a module; see() keeps it"})
 
     def test_heads_before_tokens_are_turned(self):
         told = self.told()
@@ -294,6 +316,173 @@ class Models(Folder):
         model.model.layers[0].mlp.extra = torch.nn.Linear(2, 2)
         with self.assertRaisesRegex(DumpError, "parameter model.layers.0.mlp.extra.weight has no name of ours"):
             Recorder(model, None, self.folder, batch=(1, 4))
+
+
+def recorded(model, folder, batches=((0, 1),), backward_last=False, **more):
+    """What a dump of a Llama has; each microbatch has sequences of four tokens."""
+    ids = torch.arange(16).reshape(4, 4) % 11
+    recorder = Recorder(model, None, folder, batch=(sum(map(len, batches)), 4), dtype="fp64", **more)
+    losses = []
+    for number, of in enumerate(batches):
+        recorder.microbatch(sequences=of, number=number)
+        losses.append(model(input_ids=ids[list(of)]).logits.square().sum())
+        if not backward_last:
+            losses[-1].backward()
+    for loss in losses if backward_last else ():
+        loss.backward()
+    recorder.finish()
+    return recorder, reader.join(folder)
+
+
+class Again(Folder):
+    """Activation checkpointing: what the forward pass computes is kept, gradients are there once, and microbatches are not mixed up."""
+
+    def checkpointed(self, reentrant):
+        model = llama()
+        model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+        model.enable_input_require_grads()
+        return model.train()
+
+    def test_it_is_as_without(self):
+        _, plain = recorded(llama(), self.folder / "plain", ((0, 1), (2, 3)))
+        for reentrant in (False, True):
+            recorder, again = recorded(self.checkpointed(reentrant), self.folder / str(reentrant), ((0, 1), (2, 3)), backward_last=True)
+            self.assertEqual((set(again), recorder.recomputed), (set(plain), {}))
+            for name, t in plain.items():
+                np.testing.assert_allclose(again[name], t, rtol=1e-12, atol=1e-15, err_msg=f"{name}, reentrant {reentrant}")
+
+    def test_what_is_computed_otherwise_is_said(self):
+        for reentrant in (False, True):
+            model, times = self.checkpointed(reentrant), []
+            model.model.layers[1].mlp.up_proj.register_forward_hook(lambda m, i, out: times.append(0) or out * (1 + (len(times) == 2)), prepend=True)
+            recorder, joined = recorded(model, self.folder / f"{reentrant}")
+            _, plain = recorded(llama(), self.folder / "plain" / f"{reentrant}")
+            self.assertAlmostEqual(recorder.recomputed["act/h.1.mlp.up"], 1.0, delta=0.5)
+            self.assertNotIn("act/h.1.ln_2", recorder.recomputed)
+            self.assertNotIn("act/h.0.mlp.up", recorder.recomputed)
+            np.testing.assert_allclose(joined["act/h.1.mlp.up"], plain["act/h.1.mlp.up"], rtol=1e-12)
+
+    def test_microbatches_with_the_same_tokens(self):
+        with self.assertRaisesRegex(DumpError, "is the same in several microbatches, so whose gradient this is cannot be told"):
+            model = self.checkpointed(True)
+            recorder = Recorder(model, None, self.folder, batch=(2, 4))
+            losses = []
+            for number in range(2):
+                recorder.microbatch(sequences=[number], number=number)
+                losses.append(model(input_ids=torch.zeros(1, 4, dtype=torch.long)).logits.sum())
+            losses[0].backward()
+
+    def test_a_pass_that_was_not_recorded(self):
+        model = self.checkpointed(True)
+        recorder = Recorder(model, None, self.folder, batch=(1, 4))
+        loss = model(input_ids=torch.zeros(1, 4, dtype=torch.long)).logits.sum()
+        recorder.microbatch()
+        with self.assertRaisesRegex(DumpError, "is computed in the backward pass, but not in a forward pass that was recorded"):
+            loss.backward()
+
+
+class Compiled(Folder):
+    def test_inside_after_it_was_compiled(self):
+        _, plain = recorded(llama(), self.folder / "plain")
+        model = torch.compile(llama(), backend="aot_eager")
+        model(input_ids=torch.zeros(2, 4, dtype=torch.long))
+        recorder, inside = recorded(model, self.folder / "inside")
+        self.assertEqual((set(inside), recorder.left_out), (set(plain), {}))
+        for name, t in plain.items():
+            np.testing.assert_allclose(inside[name], t, rtol=1e-12, atol=1e-15, err_msg=name)
+
+    def test_borders(self):
+        model = llama()
+        model.model.layers[1].compile(backend="aot_eager")
+        recorder, joined = recorded(model, self.folder, compiled="borders")
+        of_layer = {n for n in recorder.left_out if n.startswith("h.1.")}
+        self.assertEqual(set(recorder.left_out), of_layer)
+        self.assertEqual(len(of_layer), 10)                         # all but h.1.out
+        self.assertEqual(set(recorder.left_out.values()), {"inside model.layers.1, which is compiled"})
+        self.assertLessEqual({"act/h.1.out", "grad/h.1.out", "act/h.0.mlp.act", "act/h.0.attn.rotated"}, set(joined))
+        _, meta, _ = reader.read_file(self.folder / "rank0.safetensors")
+        self.assertEqual(json.loads(meta["left_out"]), recorder.left_out)
+
+    def test_refusals(self):
+        model = torch.compile(llama(), backend="aot_eager", fullgraph=True)
+        with self.assertRaisesRegex(DumpError, "the model is compiled with fullgraph=True, so hooks inside it cannot run"):
+            Recorder(model, None, self.folder, batch=(1, 4))
+        with self.assertRaisesRegex(DumpError, "compiled 'no' is not one of inside, borders"):
+            Recorder(llama(), None, self.folder, batch=(1, 4), compiled="no")
+
+    def test_a_module_that_was_traced_without_hooks(self):
+        model, ids = llama(), torch.zeros(1, 4, dtype=torch.long)
+        recorder = Recorder(model, None, self.folder, batch=(1, 4))
+        recorder.stop()                                             # hooks are away while the model is traced
+        model.model.layers[0].mlp.compile(backend="aot_eager")
+        model(input_ids=ids)
+        recorder._hook()
+        recorder.microbatch()
+        model(input_ids=ids).logits.sum().backward()
+        with self.assertRaisesRegex(DumpError, r"model.layers.0.mlp is compiled, and hooks of model.layers.0.mlp.\w+ inside it did not run"):
+            recorder.save()
+
+
+class Wrapped(Folder):
+    """The prefixes of wrappers are in no name."""
+
+    def test_wrappers_around_wrappers(self):
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+        self.assertEqual(clean("module._orig_mod._fsdp_wrapped_module.h.0._checkpoint_wrapped_module.mlp.weight"), "h.0.mlp.weight")
+        _, plain = recorded(llama(), self.folder / "plain")
+        model = llama()
+        for i, layer in enumerate(model.model.layers):
+            model.model.layers[i] = checkpoint_wrapper(layer)
+        model = torch.compile(model, backend="aot_eager")
+        _, wrapped = recorded(model, self.folder / "wrapped")
+        self.assertEqual(set(wrapped), set(plain))
+        for name, t in plain.items():
+            np.testing.assert_allclose(wrapped[name], t, rtol=1e-12, atol=1e-15, err_msg=name)
+
+
+class Fused(GoldenNames):
+    """Modules that have the weights of several operations."""
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.layers = torch.nn.Embedding(11, 12), torch.nn.ModuleList([torch.nn.Module()])
+            self.layers[0].qkv = torch.nn.Module()
+            self.layers[0].qkv.norm, self.layers[0].qkv.weight = torch.nn.Parameter(torch.ones(12)), torch.nn.Parameter(torch.ones(48, 12))
+
+    def told(self):
+        told = super().told()
+        told["nodes"] = told["nodes"][:2] + [dict(told["nodes"][3], **{"in": ["h.0.attn.qkv"]})]
+        told["parameters"] = told["parameters"][:3]
+        return told
+
+    RENAME = {"embedding.weight": "model.embed_tokens.weight", "layers.*.qkv.norm": "model.layers.*.input_layernorm.weight",
+              "layers.*.qkv.weight": "model.layers.*.self_attn.qkv_proj.weight"}
+
+    def test_what_is_between_is_left_out(self):
+        names = of_golden(self.golden(self.told()), self.Model(), self.RENAME)
+        self.assertEqual({(w.name, w.module, w.side) for w in names.watches}, {("h.0.attn.qkv", "layers.0.qkv", "output")})
+        self.assertEqual(names.left_out, {"h.0.ln_1": "inside layers.0.qkv", "h.0.inside": "inside a module; see() keeps it"})
+        self.assertEqual(names.parameters["layers.0.qkv.weight"].of, (48, 12))
+
+    def test_what_a_module_returns(self):
+        names = of_golden(self.golden(self.told()), self.Model(), self.RENAME, {"layers.*.qkv": ("h.*.attn.qkv", None, "h.*.ln_1")})
+        self.assertEqual({(w.name, w.item, w.of) for w in names.watches}, {("h.0.attn.qkv", 0, 48), ("h.0.ln_1", 2, 12)})
+        self.assertEqual(list(names.left_out), ["h.0.inside"])
+
+    def test_rows_in_another_order(self):
+        rows = np.arange(48)[::-1]
+        names = of_golden(self.golden(self.told()), self.Model(), {**self.RENAME, "layers.*.qkv.weight": ("model.layers.*.self_attn.qkv_proj.weight", rows)})
+        self.assertEqual(names.parameters["layers.0.qkv.weight"].rows.tolist(), rows.tolist())
+
+    def test_refusals(self):
+        for rename, returns, why in (
+                ({"layer.*.norm": "x"}, {}, r"rename: the model has no layer\.\*\.norm"),
+                ({**self.RENAME, "layers.0.qkv.norm": "none.weight"}, {}, "rename: layers.0.qkv.norm is said to be none.weight, which the golden file does not have"),
+                ({**self.RENAME, "layers.*.qkv.norm": "model.layers.*.self_attn.qkv_proj.weight"}, {}, r"rename: layers.0.qkv.norm has shape \[12\], but"),
+                (self.RENAME, {"layers.*.qkv": ("h.*.ln_7",)}, "returns: the golden file has no activation h.0.ln_7")):
+            with self.assertRaisesRegex(DumpError, why):
+                of_golden(self.golden(self.told()), self.Model(), rename, returns)
 
 
 class Modes(Folder):

@@ -31,6 +31,9 @@ void output_options(struct option_list *to, struct train_options *options, struc
         { "--dump-passes", NULL, OPTION_SWITCH, &options->dump_passes,
           .help = "with --dump: also the activations of every later step's pass, so that each of its operations can "
                   "be recomputed" },
+        { "--dump-steps", NULL, OPTION_SWITCH, &options->dump_steps,
+          .help = "with --dump DIR/: a file for each step, written when the step is done, as `orrery check --watch` "
+                  "reads it" },
         { "--isolate", NULL, OPTION_SWITCH, &options->isolate,
           .help = "with --check: give every operation the reference's inputs, so that an error shows only where it is "
                   "made" },
