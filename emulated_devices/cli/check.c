@@ -311,9 +311,10 @@ static enum error_code fail_by_first(const struct verdicts *verdicts, const stru
         return fail(err, ERR_CHECK, "%s %s on %s", c->name, finding_words(c->finding),
                     diagnose_place(place, sizeof place, &actual->mesh, c->on));
     }
-    /* A reason of this very tensor says more than an operation that may follow from it. */
-    if (c->why[0]) return fail(err, ERR_CHECK, "%s %s: %.250s", c->name, finding_words(c->finding), c->why);
-    return fail_by_tensor(verdicts->single, c, verdicts->first_is, err);
+    /* Words about this tensor say more than those of an operation that computes with it later. */
+    if (c->finding == DIFFERS && c->why[0])
+        return fail(err, ERR_CHECK, "%s %s: %.250s", c->name, finding_words(c->finding), c->why);
+    return fail_by_tensor(verdicts->single, c, c->why[0] ? c->why : verdicts->first_is, err);
 }
 
 enum error_code check_conclude(const struct verdicts *verdicts, const struct actual *actual, struct error *err)

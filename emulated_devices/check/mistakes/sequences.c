@@ -1,6 +1,6 @@
 /* sequences.c -- tries what the factors of sequences in wrong gradients may mean.
- * emulated_devices/cli/check.c calls sequences_describe for the first step with a wrong gradient.  A hypothesis is said
- * if it leaves no more than the bounds, and nothing else as little. */
+ * emulated_devices/cli/check_judged.c calls sequences_describe for the first step with a wrong gradient.  A hypothesis
+ * is said if it leaves no more than the bounds, and nothing else as little. */
 #include "emulated_devices/check/mistakes/sequence_fit.h"
 #include <math.h>
 #include <stdio.h>

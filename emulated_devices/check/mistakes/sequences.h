@@ -3,7 +3,7 @@
  * Gradients are linear in sequences.  Our model runs each sequence of this batch, of that before and of the next by
  * itself, from ACTUAL's own weights, in fp64; what is observed is then written as a sum of these by least squares
  * (sequence_fit.h).
- * emulated_devices/cli/check.c asks once, for the first step with a wrong gradient.
+ * emulated_devices/cli/check_judged.c asks once, for the first step with a wrong gradient.
  */
 #ifndef ORRERY_SEQUENCES_H
 #define ORRERY_SEQUENCES_H

@@ -1,7 +1,7 @@
 /* stale.c -- compares a wrong gradient with what another step, other weights or another copy's inputs would give.
- * emulated_devices/cli/check.c calls stale_describe for the first wrong gradient.  A tensor that cannot be read, or a
- * model that cannot be run, gives no words and no error.  Sequences that are left out, or count twice, are found by
- * sequences.c: here is what is no sum over sequences with the program's own weights. */
+ * emulated_devices/cli/check_judged.c calls stale_describe for the first wrong gradient.  A tensor that cannot be
+ * read, or a model that cannot be run, gives no words and no error.  Sequences that are left out, or count twice, are
+ * found by sequences.c: here is what is no sum over sequences with the program's own weights. */
 #include "emulated_devices/check/mistakes/stale.h"
 #include "emulated_devices/check/mistakes/own_model.h"
 #include "emulated_devices/check/recompute/own_pass.h"

@@ -1,6 +1,6 @@
 /* stale.h -- whether a wrong gradient is that of the step before, or made with the weights of the step before, or by
  * copies of the model that have each other's inputs, labels or masks.
- * emulated_devices/cli/check.c asks it about the first wrong gradient. */
+ * emulated_devices/cli/check_judged.c asks it about the first wrong gradient. */
 #ifndef ORRERY_STALE_H
 #define ORRERY_STALE_H
 
