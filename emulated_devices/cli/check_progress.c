@@ -1,6 +1,7 @@
 /* check_progress.c -- shows on a terminal how far a check is.  cli/check_judged.c calls, and the line itself comes from
  * ref/io/time_left.c.  The work is counted in elements to compare and to recompute.  No function reports errors. */
 #include "emulated_devices/cli/check_progress.h"
+#include "ref/golden/golden.h"
 #include <string.h>
 
 static const double share[] = { 0.25, 0.75 };   /* of the time: to recompute an operation takes longer */

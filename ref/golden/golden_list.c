@@ -3,7 +3,7 @@
  * check/report/ and verify/reference/ call this file.  Errors are ERR_CHECK if our model does not reproduce the file,
  * and those of bounds.c.
  */
-#include "ref/golden/golden_list.h"
+#include "ref/golden/bounds.h"
 #include "ref/io/json.h"
 #include <math.h>
 #include <stdio.h>

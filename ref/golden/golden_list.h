@@ -7,7 +7,14 @@
 #ifndef ORRERY_GOLDEN_LIST_H
 #define ORRERY_GOLDEN_LIST_H
 
-#include "ref/golden/bounds.h"
+#include "ref/error.h"
+#include "ref/model/param.h"
+#include "ref/numeric/dtype.h"
+
+struct golden;
+
+/* Room for the longest name of a tensor: "adamw/3/exp_avg_sq/" and a parameter's. */
+enum { RECORD_NAME = PARAM_NAME + 32 };
 
 /* One tensor of the file. */
 struct golden_tensor {

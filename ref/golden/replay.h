@@ -6,10 +6,9 @@
 #define ORRERY_REPLAY_H
 
 #include "ref/golden/golden.h"
-#include "ref/model/param.h"
+#include "ref/golden/golden_list.h"
 #include "ref/model/perturb.h"
 
-enum { RECORD_NAME = PARAM_NAME + 32 };
 #define REPLAY_LOSS_SCALE 1024.0        /* the usual 2^16 overflows when the whole batch is one token */
 
 struct record {

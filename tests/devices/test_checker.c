@@ -4,6 +4,7 @@
  */
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/check/report/checked_kinds.h"
+#include "ref/golden/golden.h"
 #include "ref/io/output.h"
 
 #include <math.h>

@@ -4,6 +4,7 @@
  */
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/singles.h"
+#include "ref/golden/golden.h"
 #include "ref/io/output.h"
 
 #include <math.h>

@@ -3,6 +3,7 @@
  * tier: check
  */
 #include "emulated_devices/check/report/execution.h"
+#include "ref/golden/golden.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

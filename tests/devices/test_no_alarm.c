@@ -8,6 +8,7 @@
 #include "emulated_devices/check/mistakes/explainer.h"
 #include "emulated_devices/check/recompute/graph.h"
 #include "emulated_devices/check/report/copies.h"
+#include "ref/golden/golden.h"
 #include "ref/model/params.h"
 #include <math.h>
 #include <setjmp.h>

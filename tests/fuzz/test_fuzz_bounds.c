@@ -2,6 +2,7 @@
  * tier: check
  */
 #include "ref/golden/golden_list.h"
+#include "ref/golden/bounds.h"
 #include "ref/golden/seal.h"
 #include "ref/io/json.h"
 #include "tests/fuzz/fuzz.h"

@@ -3,6 +3,8 @@
  * that differs is a finding, not an error.  check_result_free frees the lists. */
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/sums.h"
+#include "ref/golden/bounds.h"
+#include "ref/golden/golden.h"
 #include "ref/io/pair.h"
 #include "ref/numeric/finite.h"
 #include "ref/numeric/distance.h"

@@ -2,6 +2,7 @@
  * checker.c calls the three functions of checker.h once, after all tensors are compared. */
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/recompute/single.h"
+#include "ref/golden/golden.h"
 #include "ref/optim/optimizer.h"
 #include "ref/model/kinds.h"
 #include <math.h>

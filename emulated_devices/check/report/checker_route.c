@@ -6,6 +6,8 @@
  * here: the comparison reports the shape.
  */
 #include "emulated_devices/check/report/checker.h"
+#include "ref/golden/golden.h"
+#include "ref/model/kinds.h"
 #include "ref/ops/ops.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * emulated_devices/cli/check_judged.c calls copies_explain after singles_check.  The counts of the result are made
  * anew. */
 #include "emulated_devices/check/report/copies.h"
+#include "ref/golden/bounds.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

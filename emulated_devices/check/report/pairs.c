@@ -3,6 +3,7 @@
  * tensor. */
 #include "emulated_devices/check/report/pairs.h"
 #include "emulated_devices/check/report/execution.h"
+#include "ref/golden/golden.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdio.h>

@@ -9,9 +9,10 @@
 #define ORRERY_SINGLES_H
 
 #include "emulated_devices/check/dump/assembly.h"
-#include "ref/golden/golden.h"
 #include "emulated_devices/check/mistakes/cuts.h"
 #include "emulated_devices/check/recompute/single.h"
+
+struct golden;
 
 struct singles {
     struct single_result *all;          /* [count] in order of execution */

@@ -3,6 +3,7 @@
  * results. */
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/singles.h"
+#include "ref/golden/golden.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
  * frees the dump. */
 #include "emulated_devices/verify/dump/dump.h"
 #include "emulated_devices/model/collect.h"
+#include "ref/golden/replay.h"
 #include "ref/model/params.h"
 #include <stdio.h>
 #include <stdlib.h>

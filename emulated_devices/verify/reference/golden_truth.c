@@ -3,6 +3,7 @@
  * come from reading the file, ERR_MEMORY from room for its tensors. */
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/judgement.h"
+#include "ref/golden/bounds.h"
 #include "ref/model/kinds.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
