@@ -43,7 +43,8 @@ static void group(const char *name) { now.group = now.brief ? NULL : name; }
 /* As much of a description as a line has room for. */
 static void print_one_line(const char *name, const char *description)
 {
-    const int columns = terminal_columns(stdout), room = (columns > 0 ? columns : 100) - LEFT;
+    const int columns = terminal_columns(stdout), wide = (int)strlen(name) + 3,
+              room = (columns > 0 ? columns : 100) - (wide > LEFT ? wide : LEFT);
     int n = (int)strlen(description);
     if (n <= room) printf("  %-20s %s\n", name, description);
     else {
@@ -69,7 +70,9 @@ static void entry(const char *name, const char *description)
     if (description[0] == '\0') printf("  %s\n", name);
     else if (now.brief) print_one_line(name, description);
     else {
-        printf("  %-20s ", name);
+        /* A name that leaves no room has a line of its own. */
+        if ((int)strlen(name) + 3 > LEFT) printf("  %s\n%*s", name, LEFT, "");
+        else printf("  %-20s ", name);
         print_wrapped(stdout, LEFT, description);
     }
 }

@@ -5,7 +5,8 @@
  * Devices send only to the {RING: right|left} neighbour, r {RING: + 1|- 1} modulo W for device r, and
  * receive only from the other one.
  * W >= 1, n >= 0: blocks may be empty, and are sent all the same.  x need not
- * be aligned to more than a float.  The judge calls these functions through calls.c (`orrery learn`).
+ * be aligned to more than a float.
+ * The judge calls these functions through calls.c (`orrery learn`).
  */
 #ifndef RING_H
 #define RING_H

@@ -3,7 +3,8 @@
  * All devices call a function together, with the same sizes.  A model has
  * parameters 0, 1, ..; parameter i has count[i] numbers, 1 or more.  Weights
  * and gradients of all parameters lie one after another in memory, parameter 0
- * first.  The judge calls these functions through calls.c (`orrery learn`).
+ * first.
+ * The judge calls these functions through calls.c (`orrery learn`).
  */
 #ifndef DATA_H
 #define DATA_H

@@ -3,8 +3,8 @@
  * The last layer's outputs, the logits, have a column for each of the V tokens
  * of the vocabulary.  Device r has {LAYOUT: those of block_of(V, W, r)|columns r, r + W, r + 2W, .., like cards};
  * `own` is the number of its columns, which may be 0.  logits and gradient have
- * a row for each of T positions of the text, and `own` numbers in a row.  The judge calls these functions through
- * calls.c (`orrery learn`).
+ * a row for each of T positions of the text, and `own` numbers in a row.
+ * The judge calls these functions through calls.c (`orrery learn`).
  */
 #ifndef VOCABULARY_H
 #define VOCABULARY_H

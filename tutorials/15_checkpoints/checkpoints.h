@@ -3,7 +3,8 @@
  *
  * A mesh has dp x tp devices.  A tensor is cut over tp into pieces; a piece,
  * over dp, into shards.  A device has one shard of each tensor, in memory and
- * in its file.  The judge calls these functions through calls.c (`orrery learn`).
+ * in its file.
+ * The judge calls these functions through calls.c (`orrery learn`).
  */
 #ifndef CHECKPOINTS_H
 #define CHECKPOINTS_H
