@@ -94,7 +94,8 @@ static void try_guesses(struct suspect *suspect, const struct stepping *stepping
 static const char *const words_of[SHARE_CUTS] = {
     [SHARE_ALONG_TP] = "each of %d ranks along tp clips by the norm of what it has",
     [SHARE_EXPERTS] = "each of %d ranks along ep clips by the norm of what it has: its experts, and what all have",
-    [SHARE_EXPERTS_IN_TURN] = "each of %d ranks along ep clips by the norm of its experts, in turn, and what all have",
+    [SHARE_EXPERTS_IN_TURN] = ("each of %d ranks along ep clips by the norm of what it has: its experts, which it "
+                               "takes in turn, and what all have"),
     [SHARE_STAGES] = "each of %d stages clips by the norm of its layers",
     [SHARE_ROWS] = "each of %d ranks with a part of the rows clips by the norm of what it has",
     [SHARE_FLAT_EACH] = "each of %d ranks clips by the norm of its flat shards, of every parameter",
