@@ -154,7 +154,7 @@ BUG(VOCABULARY_SHIFTED, "vocabulary-shifted", "gpt2", "", "3bh", "", "act/logits
 
 /* Gradients. */
 BUG(TIED_MISSING, "tied-missing", "gpt2", "", "3bh", "", "grad/wte.weight", "without what comes from the backward pass of the embedding", "the tied matrix lacks the embedding's gradient")
-BUG(TIED_NOT_SUMMED, "tied-not-summed", "gpt2", "pp 2", "3bh", "", "grad/wte.weight", "without what comes from the backward pass of a matrix for its weight", "the first and the last stage do not add up their gradients of the tied matrix")
+BUG(TIED_NOT_SUMMED, "tied-not-summed", "gpt2", "pp 2", "3bh", "", "grad/wte.weight", "without what comes from the backward pass of", "the first and the last stage do not add up their gradients of the tied matrix")
 BUG(TOKEN_WITHOUT, "token-without", "llama", "", "3bh", "", "grad/model.embed_tokens.weight", "what is wrong is zero", "token 0 has no gradient, as a padding token")
 BUG(REPEATED_TOKEN_OVERWRITTEN, "token-overwritten", "llama", "", "3bh", "", "grad/model.embed_tokens.weight", "overwrites", "a repeated token's gradient overwrites the first")
 BUG(LAST_MICRO_ONLY, "last-micro", "gpt2", "micros 5", "3bh", "", "grad/h.1.mlp.c_fc.weight", "without sequences 0, 1, 2, 3 of 5", "a gradient is copied, not added, by each microbatch")

@@ -27,9 +27,11 @@ test_meshes() {
     resume own 1 '' --dp 2 --tp 3 --dump-passes
     run check own.safetensors d;        expect_status 0; expect_silent; expect_out '^begins  after step 1, with its own weights and states$'
     expect_out '^OK: [0-9]{3,} of'; expect_no_out '^ +[0-9]+  (begun with|cannot)'
-    resume own 2 '--optimizer momentum' --dp 3 --pp 2;          run check own.safetensors d;    expect_status 0; expect_silent
     resume own 1 '--optimizer sgd --dtype bf16' --dp 2 --tp 3 --dump-passes;    run check own.safetensors d;    expect_status 0; expect_silent
-    resume own 2 '--dtype fp16' --dp 2 --tp 2;                  run check own.safetensors d;    expect_status 0; expect_silent
+    if [ "$TIER" = verify ]; then
+        resume own 2 '--optimizer momentum' --dp 3 --pp 2;      run check own.safetensors d;    expect_status 0; expect_silent
+        resume own 2 '--dtype fp16' --dp 2 --tp 2;              run check own.safetensors d;    expect_status 0; expect_silent
+    fi
     make_golden moe qwen3-moe-tiny adamw 6
     resume moe 1 '' --ep 2 --dp 3 --dump-passes;                run check moe.safetensors d;    expect_status 0; expect_silent
 }
