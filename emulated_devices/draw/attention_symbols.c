@@ -1,7 +1,7 @@
 /* attention_symbols.c -- a backend that computes attention with symbols instead of numbers.
  *
  * cli/show/attention.c starts attention_show on every device, which calls begin before the pass and check after it.
- * What is wrong goes into the device's outcome, the first time only; ERR_USAGE is for a backend that computes
+ * A wrong result goes into the device's outcome, the first time only; ERR_USAGE is for a backend that computes
  * nothing.
  */
 #include "emulated_devices/draw/attention.h"

@@ -160,7 +160,7 @@ static int count_choices(int dp, int sequence, int count[MOST_EXPERTS])
     return sequence < 0 ? all : m.L * m.S;
 }
 
-/* What the balance loss adds to the gradient of a score of token n. */
+/* The balance loss adds this to the gradient of a score of token n. */
 static float balance_slope(int r, int n, int e)
 {
     int count[MOST_EXPERTS];

@@ -368,7 +368,7 @@ static void head_norms_back(int r, int l)
     head_norms_input(G(r, l, QKV), G(r, l, NORMED), A(r, l, QKV), l, heads_of(r), kv_of(r), rows_of(r));
 }
 
-/* What comes back through queries, keys and values.  Of copies that have the whole only one counts. */
+/* This comes back through queries, keys and values.  If copies have the whole, only one of them counts. */
 static void qkv_back(int l)
 {
     linear_back(l, LN_1, QKV, LN_1, qkv_of);
@@ -503,7 +503,7 @@ static bool is_shown(enum slot s)
     return s == ROTATED ? m.llama : s == NORMED || s == ROUTER || s == WEIGHTS || s == EXPERTS_OUT ? m.moe : true;
 }
 
-/* Of a gradient of queries, keys and values: queries are whole; each head of keys and values is a part of a sum over its copies. */
+/* In a gradient of queries, keys and values, queries are whole; each head of keys and values is a part of a sum over its copies. */
 static void dump_copied(int r, const char *name, const float *x, struct place at)
 {
     const int wide = at.col->count, rows = at.row ? at.row->count : at.rows, micro = at.micro;

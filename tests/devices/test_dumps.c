@@ -345,7 +345,7 @@ static void test_microbatches(void **state)
     actual_close(&a);
 }
 
-/* What a program cannot show is no missing tensor; but a gradient of a weight can always be shown. */
+/* A tensor that a program cannot show is not missing; but a gradient of a weight can always be shown. */
 static void test_left_out(void **state)
 {
     static const struct { const char *name; enum finding without, with; } of[] = {
@@ -497,7 +497,7 @@ static void test_sums_over_some_ranks(void **state)
     expect(MID, MISSHAPED, "has a part of a sum, of which rank 3 (tp=3) has none");
 }
 
-/* What each rank of a sum has, and what is no sum: together it is the tensor. */
+/* The parts that ranks have of a sum, and what is no sum, are together the tensor. */
 static void test_parts_of_sums(void **state)
 {
     struct actual a;
@@ -519,7 +519,7 @@ static void test_parts_of_sums(void **state)
     actual_close(&a);
 }
 
-/* Of copies that differ the one that is no number is furthest, wherever it is. */
+/* If copies differ, the one that is no number is furthest, wherever it is. */
 static void test_a_copy_that_is_no_number(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What is said of the correction of a router that a step has moved wrongly.
+/* The words for the correction of a router that a step has moved wrongly.
  * Four experts, six sequences of two tokens, two choices of a token; the numbers are written by hand.
  * tier: check
  */
@@ -22,7 +22,7 @@ static const double loads[E] = { 9, 6, 5, 4 }, before[E] = { 0.5, -0.25, 0, 0.12
 static const struct router_rule by_sign = { .biased = true, .bias_update = BIAS_BY_SIGN, .bias_speed = 0.01 },
                                 by_share = { .biased = true, .bias_update = BIAS_BY_SHARE, .bias_speed = 0.01 };
 
-/* What is said if the program's correction has moved by these numbers times the rate. */
+/* Make the words for a program whose correction has moved by these numbers times the rate. */
 static const char *said(const struct router_rule *rule, const double by[E], int copies, int micros)
 {
     static char text[300];
@@ -62,7 +62,7 @@ static void each_mistake_has_its_words(void **state)
     assert_string_equal(said(&by_sign, (double[]){ 0.3, 0.7, 0, 0 }, 2, 3), "");
 }
 
-/* Of three copies the first alone has loads 4 2 1 1 where each should have 2; the second 3 2 2 1; the third 2 2 2 2. */
+/* The first of three copies has loads 4 2 1 1 where each should have 2; the second 3 2 2 1; the third 2 2 2 2. */
 static void parts_of_the_batch_are_told_apart(void **state)
 {
     (void)state;

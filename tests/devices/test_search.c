@@ -247,7 +247,7 @@ static void test_early_end(void **state)
             struct patience patience = { .left = left };
             struct search search = { .space = &s, .memory = memory, .ends = is_over, .context = &patience };
             if (run_planner(&search, planners[k]) < 1) {
-                /* What was looked at does not fit; a search with an answer has one with more patience, too. */
+                /* The plans so far do not fit; a search with an answer has one with more patience, too. */
                 assert_true(search.ended && last == INT64_MAX);
             } else {
                 const struct candidate *best = search_best(&search);

@@ -203,7 +203,7 @@ static void models_have_the_loss(void **state)
     hold_model("orrery,row-mean"), hold_model("orrery,loss-sum");
 }
 
-/* What is the usual loss is computed as ever; a batch without labels has none, and no division by zero. */
+/* The usual loss is computed as ever; a batch without labels has none, and no division by zero. */
 static void edges(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* sequence_fit.c -- reads some elements of wrong gradients, and runs our model on each sequence that they may be of.
  * sequences.c calls fit_make_equations once for a step, then the functions that make what factors of the columns give.
- * What cannot be read or run is no error: there are no equations then. */
+ * If something cannot be read or run, there are no equations; that is no error. */
 #include "emulated_devices/check/mistakes/sequence_fit.h"
 #include "emulated_devices/check/recompute/own_pass.h"
 #include <math.h>
