@@ -36,7 +36,8 @@ struct verdicts {
 };
 
 /** Say how a dump's program computes: by options, or else as the dump says.  @param golden  NULL: none. */
-struct check_setting check_setting_of(const struct check_options *, const struct golden *, const struct actual *);
+struct check_setting check_setting_of(const struct check_options *, const struct golden *golden,
+                                      const struct actual *);
 
 /**
  * Judge a dump, and decide.

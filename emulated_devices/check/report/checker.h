@@ -87,8 +87,8 @@ enum error_code check_files_begin(const struct golden *, const struct actual *, 
 
 /** Add some golden tensors to a result that has begun.  @param wanted  NULL: all.  @return as check_files; on failure
  *  the result is freed. */
-enum error_code check_files_some(const struct golden *, const struct actual *, enum dtype, const struct check_wanted *,
-                                 struct check_result *, struct error *);
+enum error_code check_files_some(const struct golden *, const struct actual *, enum dtype,
+                                 const struct check_wanted *wanted, struct check_result *, struct error *);
 
 /** Add all tensors to a result that has begun: then it is that of check_files.  @return as check_files_some. */
 enum error_code check_files_rest(const struct golden *, const struct actual *, enum dtype, struct check_result *,
