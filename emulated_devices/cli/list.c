@@ -70,9 +70,7 @@ static void entry(const char *name, const char *description)
     if (description[0] == '\0') printf("  %s\n", name);
     else if (now.brief) print_one_line(name, description);
     else {
-        /* A name that leaves no room has a line of its own. */
-        if ((int)strlen(name) + 3 > LEFT) printf("  %s\n%*s", name, LEFT, "");
-        else printf("  %-20s ", name);
+        printf("  %-20s ", name);
         print_wrapped(stdout, LEFT, description);
     }
 }
