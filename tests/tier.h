@@ -9,6 +9,7 @@
 #ifndef TESTS_TIER_H
 #define TESTS_TIER_H
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,5 +22,9 @@ static inline enum test_tier tier_now(void)
     if (tier != NULL && strcmp(tier, "verify") == 0) return TIER_VERIFY;
     return TIER_TEST;
 }
+
+/* Whether case n of a sweep is tried: in the third tier each, below one of `every`.  n begins where the number of
+ * devices says, so that runs of several sizes try different cases. */
+static inline bool tier_takes(int n, int every) { return tier_now() == TIER_VERIFY || n % every == 0; }
 
 #endif

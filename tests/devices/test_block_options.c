@@ -6,6 +6,7 @@
  */
 #include "ref/model/families/shared.h"
 #include "tests/devices/trained.h"
+#include "tests/tier.h"
 
 static struct plan plan_of(int dp, int tp, int pp, void (*take)(struct plan *))
 {
@@ -53,10 +54,10 @@ static void try(struct plan *p)
 static void test_every_mesh(void **state)
 {
     (void)state;
-    for (int i = 0; i < OPTIONS; i++)
+    for (int i = 0, n = test_size; i < OPTIONS; i++)
         for (int pp = 1; pp <= test_size; pp++)
             for (int dp = 1; dp * pp <= test_size; dp++) {
-                if (test_size % (dp * pp) != 0) continue;
+                if (test_size % (dp * pp) != 0 || !tier_takes(n++, 2)) continue;
                 struct plan p = plan_of(dp, test_size / (dp * pp), pp, options[i]);
                 check(&p);
             }
@@ -69,6 +70,7 @@ static void test_every_tensor_scheme(void **state)
     for (int i = 0; i < OPTIONS; i++)
         for (int s = 0; tensor_scheme_at(s); s++) {
             struct plan p = plan_of(1, test_size, 1, options[i]);
+            if (!tier_takes(i + s + test_size, 3)) continue;
             p.tensor = tensor_scheme_at(s)->head.name;
             p.recompute = recompute[(i + s) % 4];
             if (s % 2) p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
@@ -82,6 +84,7 @@ static void test_fewer_bits(void **state)
     (void)state;
     for (int i = 0; i < OPTIONS * 3 && test_size <= 4; i++) {
         struct plan p = plan_of(1, test_size, 1, options[i / 3]);
+        if (!tier_takes(i / 3 + i + test_size, 3)) continue;
         p.tensor = i % 2 ? "1d" : "1d-sp";
         p.dtype = formats[i % 3], p.loss_scale = p.dtype == F16 ? 1024 : 0;
         p.model.L = 1, p.model.tied = false;
@@ -97,6 +100,7 @@ static void test_attention_schemes(void **state)
     for (int s = 0; attention_scheme_at(s) && test_size > 1; s++) {
         for (int i = 0; i < 2; i++) {
             struct plan p = plan_of(1, 1, 1, i ? take_unturned : take_multiplied);
+            if (!tier_takes(i + s + test_size, 2)) continue;
             case_take_context(&p, test_size, attention_scheme_at(s)->head.name);
             try(&p);
         }

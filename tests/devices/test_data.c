@@ -7,6 +7,7 @@
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "tests/tier.h"
 
 static struct error err;
 
@@ -204,6 +205,7 @@ static void test_with_every_schedule(void **state)
     if (test_size != 4) return;
     for (int i = 0; schedule_generator_at(i); i++) {
         struct plan p = case_plan(2, 1, 2);
+        if (!tier_takes(i, 2)) continue;
         struct outcome o;
         p.data.scheme = schemes[i % 4];
         p.data.keep = i % 3 == 1, p.data.no_prefetch = i % 5 == 2;
@@ -212,7 +214,7 @@ static void test_with_every_schedule(void **state)
         ASSERT_ALL(o.verdict.code == OK, "%s, %s: %s", p.schedule, p.data.scheme, o.verdict.text);
         trained++;
     }
-    ASSERT_ALL(trained >= 10, "only %d schedules could be trained with", trained);
+    ASSERT_ALL(trained >= (tier_now() == TIER_VERIFY ? 10 : 5), "only %d schedules could be trained with", trained);
 }
 
 /* Steps inside the schedule, and two versions of the weights: as far as they are whole. */

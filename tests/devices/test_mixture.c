@@ -90,17 +90,17 @@ static void test_every_schedule_and_scope(void **state)
             struct plan p = mixtral(1, test_size);
             const enum error_code e = case_take_schedule(&p, schedule_generator_at(i)->head.name, &err);
             p.model.mixture.balance = rules[r];
-            if (tier_now() != TIER_VERIFY && (i + (int)r) % 3 != 0) continue;
+            if (!tier_takes(i + (int)r + test_size, 5)) continue;
             if (e == OK && plan_check(&p, &err) == OK) check(&p), checked++;
         }
     ASSERT_ALL(checked > 0 || !in_sample(), "no schedule takes a balance loss on %d devices", test_size);
 }
 
 /* Every schedule x balance loss x expert scheme, on two stages of the copies that share experts; below `make verify`
- * one in 41. */
+ * one in 83. */
 static void test_every_schedule_scope_and_dispatch(void **state)
 {
-    const int copies = test_size / 2, step = tier_now() != TIER_VERIFY ? 41 : test_size > 4 ? 5 : 1;
+    const int copies = test_size / 2, step = tier_now() != TIER_VERIFY ? 83 : test_size > 4 ? 5 : 1;
     int n = 0;
     (void)state;
     for (int i = 0; schedule_generator_at(i) && test_size % 2 == 0 && copies > 1; i++)
@@ -129,7 +129,7 @@ static void test_stages_left_out(void **state)
             /* Rule 4 with one microbatch: a stage has no rows. */
             p.schedule = "skippipe", p.skip = 1, p.micros = r % 2 ? 3 : 1, p.B += copies;
             p.model.mixture.balance = rules[r], p.model.mixture.sequence_coefficient = 0.25;
-            const bool sampled = tier_now() == TIER_VERIFY || n++ % 3 == 0 || (r == 4 && d == 0);
+            const bool sampled = tier_takes(n++, 5) || (r == 4 && d == 0);
             if (s->cuts_experts == (copies == 1) || !sampled) continue;
             if (s->cuts_experts) case_take_experts(&p, copies, s->head.name);
             if (plan_check(&p, &err) == OK) check(&p);
@@ -142,6 +142,7 @@ static void test_several_updates(void **state)
     (void)state;
     for (size_t r = 0; r < sizeof rules / sizeof *rules && test_size % 2 == 0; r++) {
         struct plan p = mixtral(test_size / 2, 2);
+        if (!tier_takes((int)r + test_size / 2, 2)) continue;
         p.schedule = "pipedream-2bw", p.micros = 5, p.update_every = 2, p.B = 5 * test_size / 2 + 1;
         p.model.mixture.balance = rules[r], p.model.mixture.sequence_coefficient = 0.25;
         if (r % 2 && test_size > 2) case_take_experts(&p, test_size / 2, "alltoall");
@@ -162,7 +163,7 @@ static void test_copies_apart(void **state)
                 p.model.mixture.balance = rules[r], p.model.mixture.sequence_coefficient = 0.25;
                 p.data.group = own;
                 if (own == 2) case_take_experts(&p, 2, expert_scheme_at(1 + n % 6)->head.name);
-                if (tier_now() != TIER_VERIFY && n++ % 4 != 0) continue;
+                if (!tier_takes(n++, 7)) continue;
                 if (plan_check(&p, &err) == OK) check(&p);
             }
 }

@@ -29,6 +29,7 @@ static void test_every_mesh(void **state)
             for (int pp = 1; dp * pp * cp <= test_size && pp <= 4; pp++) {
                 if (test_size % (dp * pp * cp) != 0) continue;
                 struct plan p = parscale(dp, test_size / (dp * pp * cp), pp, cp);
+                if (!tier_takes(dp + pp + cp + test_size, 2)) continue;
                 check(&p);
             }
 }
@@ -60,7 +61,7 @@ static void test_recomputation(void **state)
 static void test_every_schedule(void **state)
 {
     (void)state;
-    for (int i = 0; schedule_generator_at(i) && test_size == 4; i += in_verify() ? 1 : 4) {
+    for (int i = 0; schedule_generator_at(i) && test_size == 4; i += in_verify() ? 1 : 7) {
         struct plan p = parscale(1, 1, 2, 2);
         if (case_take_schedule(&p, schedule_generator_at(i)->head.name, &err) == OK) check(&p);
     }
@@ -70,6 +71,7 @@ static void test_every_data_scheme(void **state)
 {
     (void)state;
     for (int i = 0; data_scheme_at(i) && (test_size == 2 || (test_size == 4 && in_verify())); i++) {
+        if (!tier_takes(i, 3)) continue;
         struct plan p = test_size == 2 ? parscale(1, 1, 1, 2) : parscale(2, 1, 1, 2);
         case_take_data(&p, data_scheme_at(i));
         if (plan_check(&p, &err) == OK) check(&p);

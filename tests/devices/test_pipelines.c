@@ -45,7 +45,7 @@ static void test_every_number_of_microbatches(void **state)
     if (test_size != 3) skip();
     for (int i = 0; schedule_generator_at(i); i++)
         for (int M = 1; M <= 5; M++) {
-            if (tier_now() != TIER_VERIFY && M != (i % 2 ? 1 : 5)) continue;
+            if (tier_now() != TIER_VERIFY && (i % 2 != 0 || M != (i % 4 ? 1 : 5))) continue;
             struct plan p = case_plan(1, 1, test_size);
             p.schedule = schedule_generator_at(i)->head.name;
             p.micros = M;
@@ -76,7 +76,7 @@ static void test_activations_are_those_of_the_schedule(void **state)
     struct plan p = case_plan(1, 1, test_size);
     p.model.L = 2 * test_size, p.B = EACH, p.micros = 1;
     const uint64_t one = check(&p).activations;
-    for (int i = 0; schedule_generator_at(i); i += tier_now() == TIER_VERIFY ? 1 : 2) {
+    for (int i = 0; schedule_generator_at(i); i += tier_now() == TIER_VERIFY ? 1 : 4) {
         struct schedule s;
         p = case_plan(1, 1, test_size);
         p.schedule = schedule_generator_at(i)->head.name, p.micros = M, p.B = EACH * M;

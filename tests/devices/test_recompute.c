@@ -57,7 +57,7 @@ static void test_same_bits_in_every_schedule(void **state)
 {
     (void)state;
     if (test_size != 2) return;                 /* two places show it all: more take long */
-    for (int i = 0; schedule_generator_at(i); i += tier_now() == TIER_VERIFY ? 1 : 3) {
+    for (int i = 0; schedule_generator_at(i); i += tier_now() == TIER_VERIFY ? 1 : 5) {
         struct plan p = with_dropout(1, 1, test_size);
         p.model.tied = false;
         if (case_take_schedule(&p, schedule_generator_at(i)->head.name, &err) != OK) continue;
@@ -173,7 +173,7 @@ static void test_attention_is_not_computed_again(void **state)
 {
     (void)state;
     for (int i = 0; attention_scheme_at(i) && test_size > 1; i++)
-        if (!attention_scheme_at(i)->cuts_streams && (tier_now() == TIER_VERIFY || (i + test_size / 2) % 2 == 0))
+        if (!attention_scheme_at(i)->cuts_streams && tier_takes(i + test_size / 2, 3))
             attention_is_kept(attention_scheme_at(i));
 }
 
@@ -185,6 +185,7 @@ static void test_full_keeps_the_input_of_a_layer(void **state)
 {
     (void)state;
     for (int i = 0; case_model_at(i) && test_size == 1; i++) {
+        if (!tier_takes(i, 3)) continue;
         struct plan p = case_plan(1, 1, 1);
         case_model_at(i)->take(&p);
         p.micros = 1;

@@ -7,6 +7,7 @@
  */
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "tests/tier.h"
 
 static struct error err;
 
@@ -42,8 +43,10 @@ static void tied(const struct tensor_scheme *s, struct plan p)
 
 static void untied_dropout(const struct tensor_scheme *s, struct plan p)
 {
+    static int tried;
     if (p.mesh.size[PP] > 2 || p.mesh.size[DP] > 2) return;
     (void)s;
+    if (!tier_takes(tried++ + test_size, 2)) return;
     p.model.tied = false;
     p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
     p.recompute = "full";
