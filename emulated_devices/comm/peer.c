@@ -111,7 +111,7 @@ enum error_code peer_run(struct comm *comm, enum peer_way way, enum operation op
 {
     const int P = comm->size, r = comm->rank;
     if (peer_call->count > INT_MAX / (operation == ALLTOALL ? P : 1) || P > PEER_MOST_DEVICES ||
-        op_of(peer_call->reduction) == MPI_OP_NULL)
+        op_of(peer_call->reduction) == MPI_OP_NULL || type_of(peer_call->dtype) == MPI_DATATYPE_NULL)
         return fail(err, ERR_USAGE, "MPI's %s does not take this call", operation_name(operation));
     struct arguments p = { .in = peer_call->in, .out = peer_call->out, .n = (int)peer_call->count,
                           .root = peer_call->root, .t = type_of(peer_call->dtype),

@@ -7,6 +7,7 @@
 #include "ref/io/child.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,8 @@ static int commands_run(char *const words[], char **json)
     const char *program = find_program(path);
     int ends[2] = { -1, -1 };
     struct child_end end;
-    if (json && pipe(ends) != 0) return 127;
+    /* Another thread of the caller may start a child meanwhile: that child must not keep the writing end open. */
+    if (json && pipe2(ends, O_CLOEXEC) != 0) return 127;
     /* Text that the caller has not printed yet would be printed by the child, too. */
     fflush(NULL);
     const pid_t child = child_start();

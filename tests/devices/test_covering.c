@@ -122,11 +122,26 @@ static void test_twins(void **state)
     space_close(&s);
 }
 
+/* More values than a table holds are an error: cases that are left out would not be missed. */
+static void test_full_tables(void **state)
+{
+    struct space s;
+    struct error err;
+    (void)state;
+    for (int n = 1; n <= 64; n++) {
+        assert_int_equal(space_open(&s, n, NULL), OK);
+        space_close(&s);
+    }
+    assert_int_equal(space_open(&s, 240, &err), ERR_PLAN);
+    assert_string_equal(err.text, "240 devices have more meshes than the table of cases has room for");
+    space_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_pair_that_can_be_had), cmocka_unit_test(test_every_scheme_on_every_mesh),
-            cmocka_unit_test(test_twins),
+            cmocka_unit_test(test_twins), cmocka_unit_test(test_full_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,11 +48,17 @@ static bool has_schemes(enum axis axis)
     return false;
 }
 
+/* Whether a table takes another value; otherwise space_open fails, since cases would be left out. */
+static bool has_room(struct space *space, const char *table, int used, int most)
+{
+    if (used >= most && space->full == NULL) space->full = table;
+    return used < most;
+}
+
 /* Add all ways to split the remaining devices over the axes from this one on. */
 static void add_meshes(struct space *space, int size[AXIS_COUNT], int axis, int left)
 {
-    /* Meshes beyond the room of the table are left out. */
-    if (axis == AXIS_COUNT && left == 1 && space->meshes < SPACE_MOST_MESHES)
+    if (axis == AXIS_COUNT && left == 1 && has_room(space, "meshes", space->meshes, SPACE_MOST_MESHES))
         memcpy(space->mesh[space->meshes++], size, sizeof space->mesh[0]);
     if (axis == AXIS_COUNT) return;
     for (int n = 1; n <= left; n++) {
@@ -120,7 +126,7 @@ static void take_attention(struct plan *plan, int value) { plan->attention = att
 
 static void add_split(struct space *space, struct context_split one)
 {
-    if (space->splits < SPACE_MOST_SPLITS) space->split[space->splits++] = one;
+    if (has_room(space, "splits", space->splits, SPACE_MOST_SPLITS)) space->split[space->splits++] = one;
 }
 
 /* The default; then every two dimensions of all devices, with one ring and with windows. */
@@ -150,7 +156,8 @@ static void show_split(const struct space *space, int value, struct value_name *
 
 static void add_expert_form(struct space *space, struct expert_form form)
 {
-    if (space->expert_forms < SPACE_MOST_EXPERTS) space->expert_form[space->expert_forms++] = form;
+    if (has_room(space, "expert forms", space->expert_forms, SPACE_MOST_EXPERTS))
+        space->expert_form[space->expert_forms++] = form;
 }
 
 /* Schemes that cut the list of experts, into as many parts as there can be; and with slices of each expert, as few as
@@ -209,8 +216,9 @@ static bool space_takes(const struct data_form *data_form, int P)
 static void add_form(struct space *space, struct data_form data_form)
 {
     for (int P = 1; P <= space->devices; P++)
-        if (space->devices % P == 0 && space_takes(&data_form, P) && space->forms < SPACE_MOST_FORMS) {
-            space->form[space->forms++] = data_form;
+        if (space->devices % P == 0 && space_takes(&data_form, P)) {
+            if (has_room(space, "data forms", space->forms, SPACE_MOST_FORMS))
+                space->form[space->forms++] = data_form;
             return;
         }
 }
@@ -490,6 +498,8 @@ enum error_code space_open(struct space *space, int devices, struct error *err)
     add_forms(space);
     add_splits(space);
     add_experts(space);
+    if (space->full)
+        return fail(err, ERR_PLAN, "%d devices have more %s than the table of cases has room for", devices, space->full);
     for (int d = 0; d < DIMENSIONS; d++) space->values[d] = info[d].values;
     space->values[DIM_MESH] = space->meshes, space->values[DIM_DATA] = space->forms,
         space->values[DIM_OPTIMIZER] = count_optimizers();

@@ -26,11 +26,12 @@ struct expert_form { const struct expert_scheme *scheme; int ep, etp, degree; st
 struct data_form { const struct data_scheme *scheme; int group, shards[3]; };
 
 enum {
-    SPACE_MOST_MESHES = 512, SPACE_MOST_FORMS = 512, SPACE_MOST_SPLITS = 64, SPACE_MOST_EXPERTS = 64, SPACE_MICROS = 3
+    SPACE_MOST_MESHES = 512, SPACE_MOST_FORMS = 512, SPACE_MOST_SPLITS = 128, SPACE_MOST_EXPERTS = 512, SPACE_MICROS = 3
 };
 
 struct space {
     int devices;                        /* of every plan */
+    const char *full;                   /* the table that has no room for all its values; NULL: none */
     enum scheme_kind kind;              /* of the current cases */
     int values[DIMENSIONS];             /* numbers of values of each dimension */
     int meshes, mesh[SPACE_MOST_MESHES][AXIS_COUNT];    /* ways to factor the devices into axes */
@@ -44,7 +45,8 @@ struct space {
                                          * microbatches; steps 0 where dp cannot have that size */
 };
 
-/** Set all dimensions for a number of devices.  Local.  @return OK or ERR_MEMORY; call space_close after both. */
+/** Set all dimensions for a number of devices.  Local.  @return OK, ERR_MEMORY, or ERR_PLAN: a table is too small
+ *  for its values; call space_close in every case. */
 enum error_code space_open(struct space *, int devices, struct error *);
 void space_close(struct space *);
 
