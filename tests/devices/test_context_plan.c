@@ -80,6 +80,16 @@ static void sent_to_no_device(struct context_plan *p)
 {
     context_add_move(p, (struct context_move){ CONTEXT_QUERIES, 0, 0, -1, 0 });
 }
+static void sent_no_block(struct context_plan *p)
+{
+    context_add_move(p, (struct context_move){ CONTEXT_KEYS, 1 << 20, 0, 1, 0 });
+}
+static void sent_no_data(struct context_plan *p)
+{
+    context_add_move(p, (struct context_move){ (enum context_data)(1 << 20), 0, 0, 1, 0 });
+}
+static void no_query(struct context_plan *p) { p->work[4].query = -1048576; }
+static void no_key(struct context_plan *p) { p->work[4].key = 1 << 20; }
 
 static const struct { void (*change)(struct context_plan *); const char *says; } mistakes[] = {
     { no_block, "token 2 of the plan is in no block" },
@@ -102,6 +112,10 @@ static const struct { void (*change)(struct context_plan *); const char *says; }
     { sent_twice, "sends block 0 from device 0, which does not have it, or to device 1, which does, in division 2" },
     { sent_after_the_last, "sends block 0 from device 0, which does not have it, or to device 1, which does, in" },
     { sent_to_no_device, "or to device -1, which does, in division 0" },
+    { sent_no_block, "sends block 1048576 from device 0, which does not have it" },
+    { sent_no_data, "sends block 0 from device 0, which does not have it, or to device 1, which does, in division 0" },
+    { no_query, "does not have blocks -1048576 and" },
+    { no_key, "and 1048576 in division" },
 };
 
 static void test_mistakes(void **state)

@@ -98,9 +98,10 @@ static enum error_code check_moves(const struct context_plan *plan, const struct
 {
     for (int i = 0; i < plan->moves; i++) {
         const struct context_move m = plan->move[i];
-        /* Devices and divisions are checked first, because devices index the table below. */
+        /* Numbers are checked first, because they index the table below. */
         const bool known = m.to >= 0 && m.to < plan->devices && m.from >= 0 && m.from < plan->devices
-            && m.division >= 0 && m.division < plan->divisions;
+            && m.division >= 0 && m.division < plan->divisions && m.block >= 0 && m.block < plan->blocks
+            && (m.data == CONTEXT_QUERIES || m.data == CONTEXT_KEYS);
         if (!known || *presence_of(presence, m.data, m.block, m.from) > m.division ||
             *presence_of(presence, m.data, m.block, m.to) != INT_MAX)
             return fail(err, ERR_PLAN, "the plan sends block %d from device %d, which does not have it, or to device "
@@ -132,7 +133,8 @@ static enum error_code check_works(const struct context_plan *plan, const struct
     }
     for (int i = 0; i < plan->works && !e; i++) {
         const struct context_work w = plan->work[i];
-        const bool known = w.device >= 0 && w.device < plan->devices && w.division >= 0 && w.division < plan->divisions;
+        const bool known = w.device >= 0 && w.device < plan->devices && w.division >= 0 && w.division < plan->divisions
+            && w.query >= 0 && w.query < plan->blocks && w.key >= 0 && w.key < plan->blocks;
         if (!known || *presence_of(presence, CONTEXT_QUERIES, w.query, w.device) > w.division ||
             *presence_of(presence, CONTEXT_KEYS, w.key, w.device) > w.division)
             e = fail(err, ERR_PLAN, "device %d of the plan does not have blocks %d and %d in division %d", w.device,

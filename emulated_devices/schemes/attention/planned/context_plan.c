@@ -271,6 +271,12 @@ static int compare_rows(const void *x, const void *y)
     return device ? device : by_number(a->tokens.first, b->tokens.first);
 }
 
+/* The new number of a block; a number that no block has stays, for context_plan_check to refuse. */
+static int renumber_block(const struct context_plan *plan, const int at[], int block)
+{
+    return block >= 0 && block < plan->blocks ? at[block] : block;
+}
+
 /* @return false if there is no memory. */
 static bool sort(struct context_plan *plan)
 {
@@ -281,9 +287,11 @@ static bool sort(struct context_plan *plan)
     for (int b = 0; b < plan->blocks && ok; b++) all[b] = (struct numbered){ plan->block[b], b };
     if (ok) qsort(all, (size_t)plan->blocks, sizeof *all, compare_blocks);
     for (int b = 0; b < plan->blocks && ok; b++) plan->block[b] = all[b].block, at[all[b].number] = b;
-    for (int w = 0; w < plan->works && ok; w++)
-        plan->work[w].query = at[plan->work[w].query], plan->work[w].key = at[plan->work[w].key];
-    for (int m = 0; m < plan->moves && ok; m++) plan->move[m].block = at[plan->move[m].block];
+    for (int w = 0; w < plan->works && ok; w++) {
+        plan->work[w].query = renumber_block(plan, at, plan->work[w].query);
+        plan->work[w].key = renumber_block(plan, at, plan->work[w].key);
+    }
+    for (int m = 0; m < plan->moves && ok; m++) plan->move[m].block = renumber_block(plan, at, plan->move[m].block);
     free(all), free(at);
     if (plan->works > 0) qsort(plan->work, (size_t)plan->works, sizeof *plan->work, compare_works);
     if (plan->moves > 0) qsort(plan->move, (size_t)plan->moves, sizeof *plan->move, compare_moves);
