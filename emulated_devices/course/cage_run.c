@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -132,7 +133,10 @@ static void become_command(const struct cage_command *command, const struct cage
         _exit(NOT_STARTED);
     }
     execve(command->word[0], (char *const *)(uintptr_t)command->word, (char *const *)(uintptr_t)command->environment);
-    dprintf(STDERR_FILENO, "%s\n", strerror(errno));
+    /* The command's limits of memory hold from here on, so nothing is formatted. */
+    const char *const why = strerror(errno);
+    const struct iovec line[] = { { (char *)(uintptr_t)why, strlen(why) }, { (char *)(uintptr_t)"\n", 1 } };
+    if (writev(STDERR_FILENO, line, 2) < 0) _exit(NOT_STARTED);
     _exit(127);
 }
 
