@@ -3,8 +3,8 @@
  * than --memory, ERR_USAGE that the plan's messages depend on numbers; ERR_MEMORY. */
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
+#include "emulated_devices/run/plan.h"
 #include "emulated_devices/run/report/plan_report.h"
-#include "emulated_devices/run/report/report_speed.h"
 #include "emulated_devices/train/dry_run/alone.h"
 #include "ref/io/terminal.h"
 #include "ref/machine/measure.h"
@@ -175,26 +175,36 @@ static enum error_code exceeds(const struct train_record *record, struct error *
                 size_format(d->peak.total - has).text);
 }
 
-static enum error_code plan_run(const struct train_options *options, struct train_record *record, struct error *err)
+/* Run every device dry, replay what they share, and take what each reports. */
+static enum error_code plan_measure(struct train_record *record, struct events **events, struct error *err)
 {
-    const int devices = options->plan.mesh.devices;
-    const bool replays = cluster_replays(&options->cluster);
-    int64_t left = STEP_MOST_EVENTS;   /* for the path; a replay needs all */
-    struct events **events = open_events(devices, replays ? NULL : &left, err);
+    const struct train_options *options = record->options;
     struct plan p = options->plan;
+    train_set_rates(&p.hyper, options, 0);
+    enum error_code e = dry_run(&p, options->steps, options->unfolded, events, NULL, take_report, record,
+                                &record->folded, err);
+    if (!e && cluster_replays(&options->cluster)) e = replay(record, events, err);
+    if (e) return e;
+    plan_spread(record, &record->folded.folding);
+    record->steps = options->steps;
+    return OK;
+}
+
+static enum error_code plan_run(struct train_record *record, struct error *err)
+{
+    const struct train_options *options = record->options;
+    const int devices = options->plan.mesh.devices;
+    int64_t left = STEP_MOST_EVENTS;   /* for the path; a replay needs all */
+    struct events **events = open_events(devices, cluster_replays(&options->cluster) ? NULL : &left, err);
     const double start = measure_now();
     if (events == NULL) return ERR_MEMORY;
     report_shape(record);
     fflush(record->out);
-    train_set_rates(&p.hyper, options, 0);
-    enum error_code e = dry_run(&p, options->steps, options->unfolded, events, NULL, take_report, record,
-                                &record->folded, err);
-    if (!e && replays) e = replay(record, events, err);
+    enum error_code e = plan_measure(record, events, err);
     if (!e) e = plan_path_of(&record->plan->path, &options->cluster, &record->folded.folding, events, err);
     close_events(events, devices);
     if (e) return e;
-    plan_spread(record, &record->folded.folding);
-    record->steps = options->steps, record->seconds[0] = measure_now() - start;
+    record->seconds[0] = measure_now() - start;
     if (options->plan.mesh.devices == 1 || alone_step_time(&options->plan, &record->alone, &record->alone_kept, NULL))
         record->alone = 0;
     plan_report(record);
@@ -202,7 +212,22 @@ static enum error_code plan_run(const struct train_options *options, struct trai
     return e ? e : exceeds(record, err);
 }
 
-enum error_code plan_step(const struct train_options *options, struct error *err)
+/* Without a path there are no events, unless the cluster needs a replay. */
+static enum error_code plan_run_quietly(struct train_record *record, struct error *err)
+{
+    const int devices = record->options->plan.mesh.devices;
+    if (!cluster_replays(&record->options->cluster)) return plan_measure(record, NULL, err);
+    struct events **events = open_events(devices, NULL, err);
+    const enum error_code e = events ? plan_measure(record, events, err) : ERR_MEMORY;
+    close_events(events, devices);
+    return e;
+}
+
+typedef enum error_code plan_run_fn(struct train_record *, struct error *);
+
+/* Run with an empty record.  numbers: filled from the record; NULL: they are not wanted. */
+static enum error_code plan_with_record(const struct train_options *options, plan_run_fn *run,
+                                        struct plan_numbers *numbers, struct error *err)
 {
     const size_t devices = (size_t)options->plan.mesh.devices;
     struct plan_findings findings = { .peak = calloc(devices, sizeof *findings.peak) };
@@ -211,9 +236,22 @@ enum error_code plan_step(const struct train_options *options, struct error *err
     r.seconds = calloc((size_t)options->steps + 1, sizeof *r.seconds);
     r.device = calloc(devices, sizeof *r.device);
     const enum error_code e = r.step && r.seconds && r.device && findings.peak
-                                  ? plan_run(options, &r, err) : fail(err, ERR_MEMORY, "no memory for the record");
+                                  ? run(&r, err) : fail(err, ERR_MEMORY, "no memory for the record");
+    if (!e && numbers)
+        *numbers = (struct plan_numbers){ virtual_speed_of(&r), plan_fullest(&r)->peak.total,
+                                          options->plan.mesh.devices, r.folded.crew.lives };
     free(r.step), free(r.seconds), free(r.device), free(findings.peak);
     return e;
+}
+
+enum error_code plan_step(const struct train_options *options, struct error *err)
+{
+    return plan_with_record(options, plan_run, NULL, err);
+}
+
+enum error_code plan_numbers_of(const struct train_options *options, struct plan_numbers *numbers, struct error *err)
+{
+    return plan_with_record(options, plan_run_quietly, numbers, err);
 }
 
 enum error_code train_plan(const struct train_options *options, struct error *err)

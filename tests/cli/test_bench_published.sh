@@ -12,14 +12,15 @@ test_sections() {
     has_rows '^Llama 3 405B' 2;                         expect_out '^  8192: tp 8 pp 16 dp 64, fitted +43\.0 +4[23]\.[0-9] '
     has_rows '^Megatron-LM' 10;                         has_rows '^Less recomputation' 8
     has_rows '^GPT models on one node' 720;             has_rows '^GPT models on up to 512' 55
+    has_rows '^Megatron-Core' 5;                        has_rows '^Recipes of NeMo' 11
     expect_out '^  22\.1B on 8: tp 8 pp 1 dp 1 v 1, 4 of 4, selective +1\.10 +1\.11 +\+0\.79$'
     expect_out '^  figure 14: pp 2 over 4: 1\.[0-9]+ times +1 +1 +\+0\.00$'
 }
 
 test_json() {
     run bench published --json -;                       expect_status 0; expect_silent
-    [ "$(grep -c '"published":' "$place/out")" = 961 ] || complain "$(grep -c '"published":' "$place/out") rows, expected 961"
-    [ "$(grep -c '"calibrated_on":' "$place/out")" = 9 ] || complain 'not nine sections'
+    [ "$(grep -c '"published":' "$place/out")" = 977 ] || complain "$(grep -c '"published":' "$place/out") rows, expected 977"
+    [ "$(grep -c '"calibrated_on":' "$place/out")" = 11 ] || complain "not eleven sections"
 }
 
 # A file of a folder of one's own whose numbers, or whose mean, are further off than it allows.

@@ -57,9 +57,11 @@ static bool is_name(const struct claim_column *column, const char *name) { retur
 static bool claims_is_flag(const struct claim_column *column) { return strncmp(column->title, "--", 2) == 0; }
 static bool is_number(const struct claim_column *column)
 {
-    return !claims_is_flag(column) && !is_name(column, "name") && !is_name(column, "when") &&
-           !is_name(column, "at-least") &&
-           !is_name(column, "at-most") && !is_name(column, "why") && !is_name(column, "says");
+    static const char *const others[] = { "name", "when", "at-least", "at-most", "why", "says", "assumed", "fitted",
+                                          "not-counted", NULL };
+    for (const char *const *other = others; *other; other++)
+        if (is_name(column, *other)) return false;
+    return !claims_is_flag(column);
 }
 
 /* A number, or "-" for none: then NAN. */
@@ -116,6 +118,12 @@ static bool take_columns(struct claims *claims, char *value)
     return claims->columns > 0 && claims->words + 2 * claims->columns + most <= CLAIM_WORDS;
 }
 
+static bool take_fitted(struct claims *claims, const char *value)
+{
+    claims->fitted = strcmp(value, "yes") == 0;
+    return claims->fitted || strcmp(value, "no") == 0;
+}
+
 static enum error_code take_heading(struct claims *claims, char *line, int number, struct error *err)
 {
     const struct { const char *key; const char **to; } text[] = {
@@ -130,6 +138,7 @@ static enum error_code take_heading(struct claims *claims, char *line, int numbe
         if (strcmp(line, text[i].key) == 0) return *text[i].to = value, OK;
     bool taken = true;
     if (strcmp(line, "digits") == 0) taken = sscanf(value, "%1d", &claims->digits) == 1;
+    else if (strcmp(line, "fitted") == 0) taken = take_fitted(claims, value);
     else if (strcmp(line, "rows") == 0) claims->brief = strcmp(value, "long") == 0;
     else if (strcmp(line, "must") == 0) taken = take_must(claims, value);
     else if (strcmp(line, "words") == 0) taken = claims_take_words(claims->word, &claims->words, value);
@@ -157,10 +166,18 @@ static void add_words(struct claim *claim, const char *const *word, int words)
     for (int i = 0; i < words; i++) claim->word[claim->words++] = word[i];
 }
 
+/* Take when a row is computed.  A quick row stands for one that takes long, and is left out if that one is wanted. */
+static bool take_when(struct claim *row, const char *cell)
+{
+    row->seldom = strcmp(cell, "every") == 0;
+    row->quick = strcmp(cell, "quick") == 0;
+    return row->seldom || row->quick || strcmp(cell, "always") == 0;
+}
+
 /* Take what all numbers of a row have. */
 static enum error_code take_row(struct claims *claims, struct claim *row, char *const cell[], struct error *err)
 {
-    *row = (struct claim){ .least = NAN, .most = NAN, .published = NAN, .line = row->line };
+    *row = (struct claim){ .least = NAN, .most = NAN, .published = NAN, .line = row->line, .fitted = claims->fitted };
     add_words(row, claims->word, claims->words);
     for (int i = 0; i < claims->columns; i++) {
         const struct claim_column *column = &claims->column[i];
@@ -168,11 +185,17 @@ static enum error_code take_row(struct claims *claims, struct claim *row, char *
         if (is_name(column, "name")) snprintf(row->what, sizeof row->what, "%s", cell[i]);
         else if (is_name(column, "says")) row->says = cell[i];
         else if (is_name(column, "why")) row->why = strcmp(cell[i], "-") != 0 ? cell[i] : NULL;
-        else if (is_name(column, "when")) row->seldom = strcmp(cell[i], "every") == 0;
+        else if (is_name(column, "when")) taken = take_when(row, cell[i]);
+        else if (is_name(column, "assumed")) row->assumed = strcmp(cell[i], "-") != 0 ? cell[i] : NULL;
+        else if (is_name(column, "not-counted")) row->uncounted = strcmp(cell[i], "-") != 0 ? cell[i] : NULL;
+        else if (is_name(column, "fitted")) row->fitted = strcmp(cell[i], "yes") == 0;
         else if (is_name(column, "at-least")) taken = take_number(cell[i], &row->least);
         else if (is_name(column, "at-most")) taken = take_number(cell[i], &row->most);
         else if (claims_is_flag(column) && strcmp(cell[i], "-") != 0)
             add_words(row, (const char *const[]){ column->title, cell[i] }, 2);
+        if (!taken && is_name(column, "when"))
+            return fail(err, ERR_FORMAT, "%s: line %d: %s: must be always, every or quick", claims->where, row->line,
+                        cell[i]);
         if (!taken) return fail(err, ERR_FORMAT, "%s: line %d: %s is no number", claims->where, row->line, cell[i]);
     }
     return OK;

@@ -15,9 +15,12 @@
  * A row has one published number for each column that is neither a flag nor one of the names below.  The words of a
  * number are those of the file, of its row and of its column; the quantity takes them as a command takes its flags.
  *
- *     name   begins the text of each number of the row         when   "every": long to compute, only if all are wanted
- *     at-least, at-most   what ours must be                     why    why ours is known to differ; "-": not known to
- *     says   the claim in words
+ *     name   begins the text of each number of the row         why    why ours is known to differ; "-": not known to
+ *     when   "always"; "every": long to compute, only if all are wanted; "quick": only if not all are wanted
+ *     at-least, at-most   what ours must be                     says   the claim in words
+ *     assumed   what the source does not print and the words have; "-": nothing is assumed
+ *     fitted    "yes": a constant of ours was fitted to this number, so it is no test; "fitted: yes" heads such a file
+ *     not-counted   why no plan can say the setting; such a row is listed, not computed; "-": it is counted
  *
  * A cell "-" in a column of numbers is not published.  Cells are separated by blanks or commas; one with blanks stands
  * in quotation marks.  The files are golden/published/NAME.txt; the program has them all.  fit.c,
@@ -40,7 +43,9 @@ struct claim {
     double published;                   /**< NAN: the source has no number, only a direction */
     double least, most;                 /**< bounds of ours; NAN: none */
     const char *why, *says;             /**< why ours is known to differ, or NULL; the claim in words, or NULL */
-    bool seldom;                        /**< it takes long */
+    const char *assumed, *uncounted;    /**< what the source does not print; why ours is not computed; or NULL */
+    bool seldom, quick;                 /**< only if all are wanted; only if not all are */
+    bool fitted;                        /**< a constant of ours was fitted to it: no test */
     double ours, error;                 /**< from claims_compute(); error in per cent, NAN without a number */
     bool computed, holds;               /**< holds: within its own bounds and those of each claim of the file */
 };
@@ -61,6 +66,7 @@ struct claims {
     char name[64], where[200];          /**< of the file, without its ending; in messages */
     const char *title, *source, *calibrated, *unit, *quantity;
     int digits;                         /**< printed after the point */
+    bool fitted;                        /**< its rows are fits, unless they say otherwise */
     bool brief;                         /**< its rows are printed only if all are wanted */
     struct claims_must must[CLAIM_MUSTS];
     int musts;
@@ -99,6 +105,11 @@ void claims_free(struct claims *);
 const char *claim_word(const struct claim *, const char *flag);
 
 struct comm;
+struct plan_numbers;
+
+/** Plan a step with words of `orrery plan`.  The tables of these words are those of cli/, which has such a function.
+ *  @return OK, or the error of the words or of the plan. */
+typedef enum error_code claims_plan_fn(struct plan_numbers *, int words, const char *const word[], struct error *);
 
 /** This holds what quantities need besides the words of a claim. */
 struct claims_setting {
@@ -106,6 +117,7 @@ struct claims_setting {
     const char *word[CLAIM_WORDS];      /**< words that all claims have besides: of the command that asks */
     int words;
     char *program;                      /**< argv[0], for quantities that start devices; NULL: none does */
+    claims_plan_fn *plan;               /* for quantities of planned steps; NULL: there is none */
     struct comm *alone;                 /**< a device of its own, for quantities that compute on one; NULL: none */
     int *status;                        /**< exit status of such devices, which have printed their own errors */
 };

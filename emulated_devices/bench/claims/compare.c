@@ -73,6 +73,12 @@ static enum error_code summarise(struct claims *claims, struct error *err)
     return OK;
 }
 
+static bool claim_is_wanted(const struct claim *claim, const struct claims_setting *setting)
+{
+    if (claim->uncounted) return false;
+    return setting->every ? !claim->quick : !claim->seldom;
+}
+
 enum error_code claims_compute(struct claims *claims, const struct claims_setting *setting, struct error *err)
 {
     const struct quantity *quantity = find_quantity(claims->quantity);
@@ -80,7 +86,7 @@ enum error_code claims_compute(struct claims *claims, const struct claims_settin
     if (quantity == NULL)
         return fail(err, ERR_FORMAT, "%s: there is no quantity %s", claims->where, printable(claims->quantity).text);
     for (int i = 0; i < claims->count && !e && (setting->status == NULL || *setting->status == 0); i++)
-        if (!claims->claim[i].seldom || setting->every)
+        if (claim_is_wanted(&claims->claim[i], setting))
             e = compute_claim(claims, &claims->claim[i], quantity, setting, err);
     return e ? e : summarise(claims, err);
 }

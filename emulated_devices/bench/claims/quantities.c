@@ -18,6 +18,16 @@ const struct quantity quantities[] = {
       quantity_tensor_speedup },
     { "overlap-speedup", "times as fast as products are if their sums are sent meanwhile", quantity_overlap_speedup },
     { "offload-stride", "time of an update of offloaded states over that by the host alone", quantity_offload_stride },
+    { "planned-seconds", "time of a step that is planned as `orrery plan` plans it", quantity_planned_seconds },
+    { "planned-milliseconds", "the same in thousandths", quantity_planned_milliseconds },
+    { "planned-tokens", "tokens a second of each device, in such a step", quantity_planned_tokens },
+    { "planned-rate", "TFLOP/s of each device in such a step, with attention as --counted says",
+      quantity_planned_rate },
+    { "planned-utilization", "model FLOP utilization of such a step in per cent, likewise",
+      quantity_planned_utilization },
+    { "planned-memory", "peak of the device that needs most in such a step, in --unit", quantity_planned_memory },
+    { "planned-order", "times as many tokens a second as the plan with the words of --other-FLAG",
+      quantity_planned_order },
     { 0 }
 };
 

@@ -4,6 +4,7 @@
 #include "emulated_devices/bench/claims/fit.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/claims_table.h"
+#include "emulated_devices/cli/train/train.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -42,7 +43,8 @@ static enum error_code published_parse(struct asked *asked, int argc, char **arg
 static enum error_code published_show(struct claims *claims, const struct asked *asked, cJSON *sections,
                                       struct error *unlike, struct error *err)
 {
-    const enum error_code e = claims_compute(claims, &(struct claims_setting){ .every = asked->every }, err);
+    const enum error_code e = claims_compute(claims, &(struct claims_setting){ .every = asked->every,
+                                                                           .plan = train_plan_words }, err);
     if (!e && !asked->quiet) claims_print(claims, asked->every);
     if (!e && sections) claims_add(claims, sections);
     if (!e && unlike->code == OK) claims_hold(claims, unlike);
@@ -78,7 +80,8 @@ static enum error_code published_compare(const struct asked *asked, cJSON *secti
                                          struct error *err)
 {
     static const char *const names[] = { "zero-bubble", "zero-memory", "activations", "megatron-orders", "llama3",
-                                         "megatron-2021", "recomputation-2022", "vtrain-node", "vtrain-cluster" };
+                                         "megatron-2021", "recomputation-2022", "vtrain-node", "vtrain-cluster",
+                                         "megatron-core", "dgx-cloud" };
     struct claims claims;
     enum error_code e = OK;
     if (asked->measured) {

@@ -9,6 +9,7 @@
  * error is returned.
  */
 #include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/run/plan.h"
 #include "emulated_devices/run/session.h"
 #include <stdlib.h>
 
@@ -87,6 +88,17 @@ enum error_code command_plan(int argc, char **argv, int *status, struct error *e
     enum error_code e = train_parse(&o, &run_plan, argc - 2, argv + 2, err);
     if (!e && !o.help && o.steps < 1) e = fail(err, ERR_USAGE, "--steps 0: a plan is of at least one step");
     if (!e && !o.help && launcher_rank() == 0) e = plan_step(&o, err);
+    train_options_free(&o);
+    return e;
+}
+
+enum error_code train_plan_words(struct plan_numbers *numbers, int words, const char *const word[], struct error *err)
+{
+    struct train_options o;
+    enum error_code e = train_parse(&o, &run_plan, words, (char **)(uintptr_t)word, err);
+    if (!e && (o.help || o.json || o.timeline || o.steps < 1))
+        e = fail(err, ERR_USAGE, "a plan of a published step takes no --help, --json, --timeline or --steps 0");
+    if (!e) e = plan_numbers_of(&o, numbers, err);
     train_options_free(&o);
     return e;
 }

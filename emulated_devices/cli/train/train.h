@@ -7,6 +7,7 @@
 #include "emulated_devices/cli/cli.h"
 
 struct train_options;
+struct plan_numbers;
 
 /* A command with the options of `orrery train`, or most of them. */
 struct run_kind {
@@ -22,5 +23,8 @@ extern const struct run_kind run_train, run_infer, run_plan, run_show_data, run_
  *  Call train_options_free afterwards, also after a failure. */
 enum error_code train_parse(struct train_options *, const struct run_kind *, int argc, char **argv, struct error *);
 void train_options_free(struct train_options *);
+
+/** Plan a step with the words behind `orrery plan`, and print nothing.  @return as train_parse and plan_numbers_of. */
+enum error_code train_plan_words(struct plan_numbers *, int words, const char *const word[], struct error *);
 
 #endif

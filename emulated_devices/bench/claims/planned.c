@@ -1,0 +1,133 @@
+/* planned.c -- numbers of steps that are planned as `orrery plan` plans them: time, speed and memory, and which of two
+ * plans is faster.  quantities.c lists the quantities of this file by name; cli/bench/published.c computes them.
+ * Words that a plan refuses are ERR_USAGE or ERR_PLAN; other errors are those of the planner. */
+#include "emulated_devices/bench/claims/quantity.h"
+#include "emulated_devices/run/plan.h"
+#include <stdio.h>
+#include <string.h>
+
+/* Words of a claim that are no words of a plan: how a source counts operations, and in which unit it states memory. */
+static const char *const own_flags[] = { "--counted", "--unit", NULL };
+static const char OTHER[] = "--other-";                 /* before a flag: of the plan that a claim compares with */
+
+static bool planned_is_own(const char *word)
+{
+    for (const char *const *flag = own_flags; *flag; flag++)
+        if (strcmp(*flag, word) == 0) return true;
+    return false;
+}
+
+/* Where a flag's value stands among a claim's words; -1: the claim has no such flag for the other plan. */
+static int planned_other_value(const struct claim *claim, const char *flag)
+{
+    for (int i = 0; i + 1 < claim->words; i++)
+        if (strncmp(claim->word[i], OTHER, sizeof OTHER - 1) == 0 &&
+            strcmp(claim->word[i] + sizeof OTHER - 1, flag + 2) == 0)
+            return i + 1;
+    return -1;
+}
+
+/* Copy the words of a plan.  other: with the values that --other-FLAG gives, which also adds a flag. */
+static int planned_words(const char *word[CLAIM_WORDS], const struct claim *claim, bool other)
+{
+    int n = 0;
+    for (int i = 0; i < claim->words; i++) {
+        const bool more = strncmp(claim->word[i], OTHER, sizeof OTHER - 1) == 0;
+        if (planned_is_own(claim->word[i]) || more) {
+            i++;                                        /* its value, too */
+            continue;
+        }
+        const int at = other && claim->word[i][0] == '-' ? planned_other_value(claim, claim->word[i]) : -1;
+        word[n++] = claim->word[i];
+        if (at >= 0) word[n++] = claim->word[at], i++;
+    }
+    return n;
+}
+
+static enum error_code plan_claim(struct plan_numbers *numbers, struct claim *claim, bool other,
+                                  const struct claims_setting *setting, struct error *err)
+{
+    const char *word[CLAIM_WORDS];
+    const int words = planned_words(word, claim, other);
+    if (setting->plan == NULL)
+        return fail(err, ERR_USAGE, "claims of planned steps are for `orrery bench published`");
+    return setting->plan(numbers, words, word, err);
+}
+
+enum error_code quantity_planned_seconds(struct claim *claim, const struct claims_setting *setting, struct error *err)
+{
+    struct plan_numbers numbers;
+    const enum error_code e = plan_claim(&numbers, claim, false, setting, err);
+    if (!e) claim->ours = numbers.speed.seconds;
+    return e;
+}
+
+enum error_code quantity_planned_milliseconds(struct claim *claim, const struct claims_setting *setting,
+                                              struct error *err)
+{
+    const enum error_code e = quantity_planned_seconds(claim, setting, err);
+    if (!e) claim->ours *= 1e3;
+    return e;
+}
+
+enum error_code quantity_planned_tokens(struct claim *claim, const struct claims_setting *setting, struct error *err)
+{
+    struct plan_numbers numbers;
+    const enum error_code e = plan_claim(&numbers, claim, false, setting, err);
+    if (!e) claim->ours = numbers.speed.tokens;
+    return e;
+}
+
+/* How a source counts the operations of attention: there is no usual way, so each file must say it. */
+static enum error_code planned_count(enum attention_count *count, const struct claim *claim, struct error *err)
+{
+    const char *const word = claim_word(claim, "--counted");
+    *count = strcmp(word, "whole") == 0 ? ATTENTION_WHOLE : ATTENTION_BY_HALF;
+    if (*count == ATTENTION_WHOLE || strcmp(word, "by-half") == 0) return OK;
+    return fail(err, ERR_USAGE, "--counted %s: must be whole or by-half", word);
+}
+
+enum error_code quantity_planned_rate(struct claim *claim, const struct claims_setting *setting, struct error *err)
+{
+    struct plan_numbers numbers;
+    enum attention_count count;
+    enum error_code e = planned_count(&count, claim, err);
+    if (!e) e = plan_claim(&numbers, claim, false, setting, err);
+    if (!e) claim->ours = numbers.speed.flops[count] / 1e12;
+    return e;
+}
+
+enum error_code quantity_planned_utilization(struct claim *claim, const struct claims_setting *setting,
+                                             struct error *err)
+{
+    struct plan_numbers numbers;
+    enum attention_count count;
+    enum error_code e = planned_count(&count, claim, err);
+    if (!e) e = plan_claim(&numbers, claim, false, setting, err);
+    if (!e) claim->ours = 100 * numbers.speed.utilization[count];
+    return e;
+}
+
+enum error_code quantity_planned_memory(struct claim *claim, const struct claims_setting *setting, struct error *err)
+{
+    static const struct { const char *name; double bytes; } units[] = { { "GiB", 0x1p30 }, { "GB", 1e9 },
+                                                                        { "MiB", 0x1p20 } };
+    struct plan_numbers numbers;
+    double bytes = 0;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(claim_word(claim, "--unit"), units[i].name) == 0) bytes = units[i].bytes;
+    if (!(bytes > 0)) return fail(err, ERR_USAGE, "--unit %s: must be GiB, GB or MiB", claim_word(claim, "--unit"));
+    const enum error_code e = plan_claim(&numbers, claim, false, setting, err);
+    if (!e) claim->ours = (double)numbers.peak / bytes;
+    return e;
+}
+
+/* How many times as long the other plan takes for a token, because the batches may differ. */
+enum error_code quantity_planned_order(struct claim *claim, const struct claims_setting *setting, struct error *err)
+{
+    struct plan_numbers first, other;
+    enum error_code e = plan_claim(&first, claim, false, setting, err);
+    if (!e) e = plan_claim(&other, claim, true, setting, err);
+    if (!e) claim->ours = first.speed.tokens / other.speed.tokens;
+    return e;
+}

@@ -1,0 +1,19 @@
+/* plan.h -- what a plan says of a step, as numbers without a report.  cli/train/train.c calls plan_numbers_of for
+ * bench/claims, which compares the numbers with published ones. */
+#ifndef ORRERY_RUN_PLAN_H
+#define ORRERY_RUN_PLAN_H
+
+#include "emulated_devices/run/report/report_speed.h"
+
+/* The numbers of a planned step. */
+struct plan_numbers {
+    struct virtual_speed speed;         /* seconds, tokens, operations; replayed if the cluster needs a replay */
+    uint64_t peak;                      /* bytes of the device that needs most */
+    int devices, ran;                   /* of the mesh; those that ran, the others are folded */
+};
+
+/** Run a step dry as `orrery plan` does, and say nothing.  Local.
+ *  @return OK, also if a device needs more memory than it has; or the error of the dry run. */
+enum error_code plan_numbers_of(const struct train_options *, struct plan_numbers *, struct error *);
+
+#endif
