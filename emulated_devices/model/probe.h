@@ -12,10 +12,26 @@
 #include "emulated_devices/device/part.h"
 #include "emulated_devices/plan/plan.h"
 
+/* Rows that a device computes of a mixture's experts, or their gradients: choices of tokens, sorted by expert. */
+struct sorted_rows {
+    const char *name;                   /* of sorted_by_expert */
+    int layer;
+    bool gradient;                      /* the tensor is a gradient */
+    int micro;                          /* the microbatch */
+    struct tensor t;                    /* [rows, columns] */
+    const int32_t *counts;              /* [E] rows of each expert */
+    const int32_t *row;                 /* [rows] the places of their tokens in the batch */
+    struct interval columns;            /* of F, or of the results */
+    const struct group *summed;         /* the devices whose results add up; NULL, or of one device: none */
+};
+
 /* Called with each tensor just after it was computed; may change it.  name, layer: as in struct observer. */
 struct probe {
     /* Gradient: the tensor is a gradient; micro: the microbatch. */
     void (*see)(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t);
+    /* Rows of experts, if `sorted`: all devices want them, or none. */
+    bool sorted;
+    void (*see_sorted)(void *context, const struct sorted_rows *);
     void *context;                      /* first argument of see */
 };
 

@@ -149,6 +149,13 @@ static bool golden_dumps_pass(const struct session *session)
            (session->options->dump_passes && session->golden->every_step);
 }
 
+/* Have the next pass keep what the devices compute, with rows of experts if each device writes its own. */
+static void golden_keep(struct session *session, bool keeps)
+{
+    session->probes.keep = keeps;
+    session->probes.probe.sorted = keeps && session->ranks.folder && !session->options->isolate;
+}
+
 static enum error_code dump_own_gradients(struct session *session, const struct step_result *result, struct error *err)
 {
     struct trainer *t = &session->trainer;
@@ -156,11 +163,11 @@ static enum error_code dump_own_gradients(struct session *session, const struct 
     const struct step_prefix prefix = golden_prefix(session);
     char kind[64];
     snprintf(kind, sizeof kind, "%sgrad", prefix.text);
-    enum error_code e = dump_ranks_numbers(&session->ranks, result, err);
+    enum error_code e = comm_agree(t->comm, dump_ranks_numbers(&session->ranks, result, err), err);
     if (!e && golden_dumps_pass(session))
         e = dump_ranks_activations(&session->ranks, &session->probes, prefix.text, result, err);
     if (!e && (first || session->golden->every_step)) e = dump_ranks_gradients(&session->ranks, t, kind, result, err);
-    session->probes.keep = session->options->dump_passes;
+    golden_keep(session, session->options->dump_passes);
     return comm_agree(t->comm, e, err);
 }
 
@@ -178,7 +185,7 @@ static enum error_code dump_gradients(void *context, struct trainer *trainer, st
         e = train_dump_activations(&s->dump, &s->probes, golden_prefix(s).text, &s->reference.record, result, err);
     if (!e && step == 0) e = train_dump_gradients(&s->dump, &s->trainer, result, err);
     else if (!e && s->golden->every_step) e = train_dump_later_gradients(&s->dump, &s->trainer, result, err);
-    s->probes.keep = s->options->dump_passes;
+    golden_keep(s, s->options->dump_passes);
     return e;
 }
 
@@ -351,7 +358,7 @@ static enum error_code golden_run(struct session *session, struct error *err)
         return e;
     }
     probes_open(&session->probes, &session->trainer, session->options->isolate);
-    session->probes.keep = session->options->dump != NULL;
+    golden_keep(session, session->options->dump != NULL);
     reference_follow(&session->reference, &session->trainer);
     if (session->here)
         fprintf(session->record.out, "golden  %s\nmesh    %d device%s, %d thread%s each, %s, %s\n\n",

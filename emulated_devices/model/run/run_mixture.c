@@ -9,6 +9,7 @@
 #include "emulated_devices/model/balance.h"
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/experts/hops.h"
 #include "ref/model/balance.h"
 #include "ref/model/params.h"
 #include "ref/model/sample_mask.h"
@@ -63,6 +64,39 @@ static void enter_pass(const struct node_call *call, enum tensor_pass pass)
     account_add(&call->stage->dispatched, f.sum, 1);
 }
 
+/* The rows of the batch that this device routes; for intervals_free. */
+static struct intervals routed_rows(const struct node_call *call)
+{
+    struct intervals rows = { 0 };
+    intervals_add_part(&rows, &call->micro->rows, tensor_rows_at(call->stage->tp, STREAM, call->micro->N));
+    return rows;
+}
+
+/* Whether a probe wants the rows that experts compute. */
+static bool run_mixture_shows(const struct node_call *call)
+{
+    const struct probe *probe = call->stage->probe;
+    return probe && probe->sorted && !call->again;
+}
+
+/* Find where in the batch the rows are that experts compute here. */
+static enum error_code run_mixture_trace(const struct node_call *call, const struct choices *told, int64_t first,
+                                         struct error *err)
+{
+    struct intervals rows = routed_rows(call);
+    int32_t *place = malloc((size_t)(intervals_total(&rows) + 1) * sizeof *place);
+    int64_t n = 0;
+    enum error_code e = place && !intervals_lost(&rows) ? OK
+                        : fail(err, ERR_MEMORY, "no memory to follow rows to their experts");
+    for (int i = 0; i < rows.count && !e; i++)
+        for (int64_t row = rows.at[i].first; row < interval_end(rows.at[i]); row++) place[n++] = (int32_t)row;
+    if (!e)
+        e = rows_trace(&call->micro->routing[call->part - call->stage->part], experts_here(call), told, place + first,
+                       err);
+    intervals_free(&rows), free(place);
+    return e;
+}
+
 /* Announce the choices of this device's rows, [rows, k]. */
 static enum error_code run_mixture_announce(const struct node_call *call, const int32_t *chosen, struct error *err)
 {
@@ -76,18 +110,10 @@ static enum error_code run_mixture_announce(const struct node_call *call, const 
                                                    ep, &told, err);
     if (!e && ep->scheme->announce_cost) ep->scheme->announce_cost(&f, ep);
     account_add(&call->stage->dispatched, f.sum, 1);
-    return e;
+    return e || !run_mixture_shows(call) ? e : run_mixture_trace(call, &told, first, err);
 }
 
 /* ---- the router's choice ----------------------------------------------------------------------------------------- */
-
-/* The rows of the batch that this device routes; for intervals_free. */
-static struct intervals routed_rows(const struct node_call *call)
-{
-    struct intervals rows = { 0 };
-    intervals_add_part(&rows, &call->micro->rows, tensor_rows_at(call->stage->tp, STREAM, call->micro->N));
-    return rows;
-}
 
 /* Consecutive rows that this device routes, of one balance loss and without padding: where they are among its rows. */
 struct judged { struct interval rows; int64_t loss; };
@@ -409,6 +435,43 @@ static void act_backward(const struct node_call *call, struct tensor dX, struct 
     else dev_swiglu_backward_input(call->stage->device, dX, dY, X);
 }
 
+/* ---- what a probe sees of experts -------------------------------------------------------------------------------- */
+
+/* Show rows of experts, of which the caller has set what differs. */
+static void run_mixture_show(const struct node_call *call, struct sorted_rows shown)
+{
+    if (!run_mixture_shows(call)) return;
+    shown.layer = call->part->layer, shown.micro = (int)(call->micro - call->stage->micro);
+    call->stage->probe->see_sorted(call->stage->probe->context, &shown);
+}
+
+/* Show the rows before and behind the activation: this device's columns of F. */
+static void run_mixture_show_inner(const struct node_call *call, const struct expert_rows *rows, bool gradient,
+                                   struct tensor up, struct tensor act)
+{
+    const int32_t *const row = call->stage->seams->ep.routing->row;
+    const struct sorted_rows shown = { .gradient = gradient, .counts = rows->counts, .row = row ? row + rows->first : row,
+                                       .columns = rows->columns };
+    for (int i = 0; i < 2; i++) {
+        struct sorted_rows one = shown;
+        one.name = sorted_by_expert[i], one.t = i == 0 ? up : act;
+        run_mixture_show(call, one);
+    }
+}
+
+/* Results of devices with other columns of F are summands. */
+static void body_show(const void *context, struct tensor results, bool gradient)
+{
+    const struct node_call *c = context;
+    const struct expert_parallel *ep = &c->stage->seams->ep;
+    struct group *const summed = ep->scheme->cuts_experts ? experts_row_group(ep, ep->routing) : ep->tp->group;
+    run_mixture_show(c, (struct sorted_rows){ .name = sorted_by_expert[2], .gradient = gradient, .t = results,
+                                              .counts = ep->routing->counts, .row = ep->routing->row,
+                                              .columns = ep->tp->channels, .summed = gradient ? NULL : summed });
+}
+
+/* ---- the experts' passes ----------------------------------------------------------------------------------------- */
+
 static enum error_code body_forward(const void *context, struct expert_rows rows, struct error *err)
 {
     const struct node_call *c = context;
@@ -418,6 +481,7 @@ static enum error_code body_forward(const void *context, struct expert_rows rows
     run_mixture_multiply(c, PRODUCT_FORWARD, &rows, UP_W, rows.up, rows.rows);
     act_forward(c, rows.act, rows.up);
     run_mixture_multiply(c, PRODUCT_FORWARD, &rows, DOWN_W, rows.results, rows.act);
+    run_mixture_show_inner(c, &rows, false, rows.up, rows.act);
     return OK;
 }
 
@@ -427,6 +491,7 @@ static void body_input(const void *context, struct expert_rows rows, struct expe
     run_mixture_multiply(c, PRODUCT_INPUT, &rows, DOWN_W, gradients.results, gradients.act);
     act_backward(c, gradients.up, gradients.act, rows.up);
     run_mixture_multiply(c, PRODUCT_INPUT, &rows, UP_W, gradients.up, gradients.rows);
+    run_mixture_show_inner(c, &rows, true, gradients.up, gradients.act);
 }
 
 static void body_weight(const void *context, struct expert_rows rows, struct expert_gradients gradients)
@@ -465,7 +530,7 @@ static struct mixture_call mixture_call(const struct node_call *call)
     struct mixture_call m = { .ep = ep, .phases = call->phases,
                               .routing = call->micro->routing
                                   ? &call->micro->routing[call->part - call->stage->part] : NULL,
-                              .body = { call, body_forward, body_input, body_weight, piece },
+                              .body = { call, body_forward, body_input, body_weight, piece, body_show },
                               .x = own_share(ep, x), .y = own_share(ep, node_buffer(call, n->y)),
                               .weights = own_share(ep, node_buffer(call, n->x[1])),
                               .experts = own_share(ep, choices(call)) };

@@ -205,12 +205,6 @@ static enum error_code plan_hops(struct expert_routing *routing, const struct ex
 
 /* ---- along etp --------------------------------------------------------------------------------------------------- */
 
-/* The devices with slices of the same experts that compute the same rows. */
-static struct group *row_group(const struct expert_parallel *ep, const struct expert_routing *routing)
-{
-    return ep->scheme->slices ? ep->scheme->slices(ep, routing) : ep->along_etp;
-}
-
 /* Each member tells one number: how many rows it has. */
 static struct collective counting(const struct group *group)
 {
@@ -222,7 +216,7 @@ static enum error_code gather_slices(struct expert_routing *routing, const struc
                                      struct choices *held, int32_t **memory, struct error *err)
 {
     struct device *d = ep->tp->device;
-    struct group *along = row_group(ep, routing);
+    struct group *along = experts_row_group(ep, routing);
     struct expert_hop *h = &routing->hop[routing->hops];
     struct tensor own = device_list(d, 1), all = device_list(d, along->size);
     enum error_code e = own.data && all.data ? hop_make(h, along, ALLGATHER, -1, err) : announce_no_memory(err);
@@ -276,7 +270,7 @@ enum error_code dispatch_announce(struct expert_routing *routing, const struct e
     if (!e) e = plan_hops(routing, ep, &held, &memory, err);
     /* A row a choice: the choices of the rows that came follow from the table, without a message. */
     if (!e && !ep->scheme->weighs_there) free(memory), e = list_choices(ep, routing, &held, &memory, err);
-    if (!e && row_group(ep, routing)->size > 1) e = gather_slices(routing, ep, &held, &memory, err);
+    if (!e && experts_row_group(ep, routing)->size > 1) e = gather_slices(routing, ep, &held, &memory, err);
     if (!e) e = sort_choices(routing, ep, &held, err);
     free(memory);
     /* A backend without numbers (a dry run) keeps the counts alone. */
@@ -287,7 +281,7 @@ enum error_code dispatch_announce(struct expert_routing *routing, const struct e
 void dispatch_announce_cost(struct forecast *forecast, const struct expert_parallel *ep)
 {
     /* The forecast lists the exchanges of dispatch_announce in the same order. */
-    struct group *along = row_group(ep, ep->routing);
+    struct group *along = experts_row_group(ep, ep->routing);
     forecast_on(forecast, told_group(ep), ALLGATHER, NULL, telling(ep));
     if (along->size > 1) forecast_on(forecast, along, ALLGATHER, NULL, counting(along));
     if (ep->scheme->weighs_there) rows_spread_cost(forecast, ep, 0, I32, ep->tp->config->mixture.k);

@@ -145,7 +145,7 @@ static struct expert_rows rows_at_experts(const struct mixture_call *call, struc
 {
     return (struct expert_rows){ .rows = call->kept[ROWS], .up = call->kept[UP], .act = call->kept[ACT],
                                 .results = results,
-                                 .counts = call->ep->routing->counts };
+                                 .counts = call->ep->routing->counts, .columns = call->ep->routing->columns };
 }
 
 /* A pass of the experts: the body's, or the scheme's, which gathers weights before it. */
@@ -153,11 +153,14 @@ static enum error_code dispatch_compute(struct mixture_call *call, enum tensor_p
                                         struct expert_gradients gradients, struct error *err)
 {
     const struct expert_rows r = rows_at_experts(call, results);
-    if (call->ep->scheme->compute) return call->ep->scheme->compute(call, pass, r, gradients, err);
-    if (pass == FORWARD_PASS) return call->body.forward(call->body.context, r, err);
-    if (pass == INPUT_PASS) call->body.input(call->body.context, r, gradients);
+    enum error_code e = OK;
+    if (pass == INPUT_PASS) expert_body_show(&call->body, gradients.results, true);
+    if (call->ep->scheme->compute) e = call->ep->scheme->compute(call, pass, r, gradients, err);
+    else if (pass == FORWARD_PASS) e = call->body.forward(call->body.context, r, err);
+    else if (pass == INPUT_PASS) call->body.input(call->body.context, r, gradients);
     else call->body.weight(call->body.context, r, gradients);
-    return OK;
+    if (pass == FORWARD_PASS && !e) expert_body_show(&call->body, results, false);
+    return e;
 }
 
 /* ---- phases of a pass -------------------------------------------------------------------------------------------- */

@@ -46,6 +46,8 @@ struct expert_routing {
     struct expert_hop hop[EXPERT_HOPS]; /* in the order of the forward pass; results go back in reverse */
     struct tensor order;                /* I32 [received]: the place of each among the choices of the pool's rows */
     int32_t *counts;                    /* I32 [E]: rows of each expert that is computed here; others have none */
+    int32_t *row;                       /* [received] their places in the batch, if rows_trace has followed them; else
+                                         * NULL */
     struct interval experts, columns;   /* those that are computed here, and of F */
     int degree;                         /* of a scheme that chooses one: tutel.c */
     int32_t *told;                      /* likewise: [ep x etp, E] what all these devices have told; else NULL */
@@ -85,8 +87,14 @@ struct expert_parallel {
 
 /* The values, and gradients, of rows sorted by expert in this device's experts.  counts: int32 [E], rows of each
  * expert, in host memory.  weights: [2, E] matrices to use, or, in the pass for the weights, their gradients; NULL:
- * this device's pieces. */
-struct expert_rows { struct tensor rows, up, act, results; const int32_t *counts; const struct tensor *weights; };
+ * this device's pieces.  first: where the rows begin among all that are computed here.  columns: of F. */
+struct expert_rows {
+    struct tensor rows, up, act, results;
+    const int32_t *counts;
+    const struct tensor *weights;
+    int64_t first;
+    struct interval columns;
+};
 struct expert_gradients { struct tensor rows, up, act, results; };
 
 /* The computation of the experts on the rows that they get.  Local.  forward: @return OK, or ERR_FILE if weights cannot
@@ -100,7 +108,14 @@ struct expert_body {
     void (*weight)(const void *context, struct expert_rows, struct expert_gradients);
     /* This device's piece of the first or second matrix of one of its experts, or of its gradient. */
     struct tensor (*piece)(const void *context, int64_t expert, int matrix, bool gradient);
+    /* Shows the results of all rows that are computed here, or their gradients.  NULL: nobody looks. */
+    void (*show)(const void *context, struct tensor results, bool gradient);
 };
+
+static inline void expert_body_show(const struct expert_body *body, struct tensor results, bool gradient)
+{
+    if (body->show) body->show(body->context, results, gradient);
+}
 
 /* The parts of a pass forward or for the inputs, in this order.  What is exchanged in one is needed in the next. */
 enum expert_phase { SEND_ROWS = 1, COMPUTE_ROWS = 2, RETURN_ROWS = 4, ALL_PHASES = 7 };
@@ -187,6 +202,12 @@ struct interval expert_columns(const struct expert_parallel *);
 static inline bool experts_share_rows(const struct expert_parallel *ep)
 {
     return ep->tp->devices > 1 && ep->tp->scheme->stream.rows == 0;
+}
+
+/* The devices with slices of the same experts that compute the same rows, and add up their results. */
+static inline struct group *experts_row_group(const struct expert_parallel *ep, const struct expert_routing *routing)
+{
+    return ep->scheme->slices ? ep->scheme->slices(ep, routing) : ep->along_etp;
 }
 
 /* The format of weights of experts, and of their gradients. */

@@ -78,7 +78,7 @@ static struct expert_rows here_rows_of(const struct mixture_call *call)
                                  .up = call->kept[UP],
                                  .act = call->kept[ACT],
                                  .results = call->kept[RESULTS],
-                                 .counts = call->routing->counts };
+                                 .counts = call->routing->counts, .columns = call->ep->tp->columns };
 }
 
 /* All work is in the last phase, since no rows travel in the first two. */
@@ -91,6 +91,7 @@ static enum error_code here_forward(struct mixture_call *call, struct error *err
     const struct mixture_call p = present(call);
     dev_gather_forward(d, p.kept[ROWS], p.x, p.kept[ORDER], tensor_cols(p.experts));
     const enum error_code e = p.body.forward(p.body.context, here_rows_of(&p), err);
+    if (!e) expert_body_show(&p.body, p.kept[RESULTS], false);
     if (!e && tensor_present(p.y)) dev_combine_forward(d, p.y, p.kept[RESULTS], p.kept[ORDER], p.weights);
     return e;
 }
@@ -112,6 +113,7 @@ static enum error_code here_input(struct mixture_call *call, struct error *err)
     if (room) {
         /* d_results = weight dy and d_weights = dy . result; then the experts' rows; then dx sums k rows. */
         dev_combine_backward_input(d, g.results, p.d_weights, p.dy, p.kept[RESULTS], p.kept[ORDER], p.weights);
+        expert_body_show(&p.body, g.results, true);
         p.body.input(p.body.context, here_rows_of(&p), g);
         dev_gather_backward_input(d, p.dx, g.rows, p.kept[ORDER], tensor_cols(p.experts));
     }

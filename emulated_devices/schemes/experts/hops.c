@@ -24,7 +24,7 @@ void expert_routing_clear(struct expert_routing *routing)
     for (int i = 0; i < EXPERT_HOPS; i++)
         free(routing->hop[i].sent), free(routing->hop[i].got), free(routing->hop[i].order.data);
     free(routing->table), free(routing->told), free(routing->order.data), free(routing->counts),
-    free(routing->owner), free(routing->held), free(routing->copied);
+    free(routing->owner), free(routing->held), free(routing->copied), free(routing->row);
     *routing = (struct expert_routing){ 0 };
 }
 

@@ -325,7 +325,9 @@ static enum error_code pass_slice(struct mixture_call *call, enum tensor_pass pa
                                      .up = tutel_columns_of(expert_rows.up, share, 2),
                                       .act = tutel_columns_of(expert_rows.act, share, 1), .results = part,
                                           .counts = share->counts,
-                                      .weights = weights };
+                                      .weights = weights, .first = share->rows.first,
+                                      .columns = interval_moved(share->columns,
+                                                                call->ep->routing->columns.first) };
     enum error_code e = OK;
     if (pass == FORWARD_PASS) e = call->body.forward(call->body.context, rows, err);
     else {

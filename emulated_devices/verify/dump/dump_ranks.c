@@ -2,6 +2,7 @@
  * ranks.  A folder with files of a dump is ERR_FILE; without memory the code is ERR_MEMORY.  Files get their names only
  * after every device has written. */
 #include "emulated_devices/verify/dump/dump_ranks.h"
+#include "emulated_devices/verify/dump/dump_pieces.h"
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "ref/io/disk.h"
@@ -34,7 +35,7 @@ static enum error_code dump_ranks_add(struct dump_ranks *ranks, const char *key,
     return OK;
 }
 
-static cJSON *list_intervals(const struct intervals *intervals)
+cJSON *dump_intervals(const struct intervals *intervals)
 {
     cJSON *list = cJSON_CreateArray();
     for (int i = 0; i < intervals->count; i++) {
@@ -44,16 +45,14 @@ static cJSON *list_intervals(const struct intervals *intervals)
     return list;
 }
 
-/* The entry of a piece, and its numbers.  @param t  [count of the part], row by row.  @param micro  -1: none.
- * @param partial  becomes a field of the entry; NULL: the piece is no part of a sum. */
-static enum error_code add_piece(struct dump_ranks *ranks, const char *key, const struct part *part, struct tensor t,
-                                 int micro, double times, cJSON *partial, struct error *err)
+enum error_code dump_add_piece(struct dump_ranks *ranks, const char *key, const struct part *part, struct tensor t,
+                               int micro, double times, cJSON *partial, struct error *err)
 {
     const double of[] = { (double)part->dim[0], (double)part->dim[1] };
     cJSON *entry = cJSON_AddObjectToObject(ranks->layout, key);
     cJSON_AddItemToObject(entry, "of", cJSON_CreateDoubleArray(of, 2));
-    cJSON_AddItemToObject(entry, "rows", list_intervals(&part->rows));
-    cJSON_AddItemToObject(entry, "cols", list_intervals(&part->cols));
+    cJSON_AddItemToObject(entry, "rows", dump_intervals(&part->rows));
+    cJSON_AddItemToObject(entry, "cols", dump_intervals(&part->cols));
     if (micro >= 0) json_add(entry, "micro %d", micro);
     if (times != 1) json_add(entry, "times %g", times);
     if (partial) cJSON_AddItemToObject(entry, "partial", partial);
@@ -69,7 +68,7 @@ static cJSON *places_of_copies(const struct trainer *trainer)
     for (int i = 0; i < copies->size; i++)
         intervals_add(&places, (struct interval){ mesh_coordinate(&trainer->plan.mesh, copies->member[i], TP), 1 });
     cJSON *partial = cJSON_CreateObject();
-    cJSON_AddItemToObject(partial, axis_name(TP), list_intervals(&places));
+    cJSON_AddItemToObject(partial, axis_name(TP), dump_intervals(&places));
     intervals_free(&places);
     return partial;
 }
@@ -88,25 +87,27 @@ static enum error_code add_activation(struct dump_ranks *ranks, const struct pro
     snprintf(key, sizeof key, "%.40s%s/%s#%d", prefix, x->gradient ? "grad" : "act", name, micro);
     const double times = x->gradient ? 1 / scale : 1;
     struct tensor t = tensor_1d((void *)(uintptr_t)data, x->format, part_count(&part));
-    enum error_code e = part_count(&part) > 0 ? add_piece(ranks, key, &part, t, micro, times, NULL, err) : OK;
+    enum error_code e = part_count(&part) > 0 ? dump_add_piece(ranks, key, &part, t, micro, times, NULL, err) : OK;
     part_free(&part);
     if (keys == NULL) return e;
     snprintf(key, sizeof key, "%.40sgrad/%s#%d.keys", prefix, name, micro);
     t = tensor_1d((void *)(uintptr_t)keys, x->format, part_count(&copied));
     if (!e && part_count(&copied) > 0)
-        e = add_piece(ranks, key, &copied, t, micro, times, places_of_copies(probes->trainer), err);
+        e = dump_add_piece(ranks, key, &copied, t, micro, times, places_of_copies(probes->trainer), err);
     part_free(&copied);
     return e;
 }
 
-enum error_code dump_ranks_activations(struct dump_ranks *ranks, const struct probes *probes, const char *prefix,
+enum error_code dump_ranks_activations(struct dump_ranks *ranks, struct probes *probes, const char *prefix,
                                        const struct step_result *result, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < probes->count; i++)
         for (int micro = 0; micro < probes->trainer->plan.micros && !e; micro++)
             e = add_activation(ranks, probes, prefix, i, micro, result->loss_scale, err);
-    return e;
+    e = comm_agree(probes->trainer->comm, e, err);
+    return e || !probes->probe.sorted ? e
+           : dump_ranks_experts(ranks, probes, prefix, result->loss_scale, err);
 }
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
@@ -134,7 +135,7 @@ static enum error_code add_rectangle(struct keeping *keeping, struct interval ro
     const struct tensor t = tensor_1d((char *)keeping->data.data + (size_t)keeping->used
                                       * dtype_size(keeping->data.dtype), keeping->data.dtype, n);
     keeping->used += n;
-    const enum error_code e = part_made(&part) ? add_piece(keeping->dump, key, &part, t, -1, keeping->times, NULL, err)
+    const enum error_code e = part_made(&part) ? dump_add_piece(keeping->dump, key, &part, t, -1, keeping->times, NULL, err)
                                                : fail(err, ERR_MEMORY, "no memory to dump %s", key);
     part_free(&part);
     return e;

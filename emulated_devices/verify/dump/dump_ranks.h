@@ -28,9 +28,10 @@ struct dump_ranks {
 enum error_code dump_ranks_open(struct dump_ranks *, const char *folder, struct trainer *, struct error *);
 
 /** A step's loss and norm; all activations of its pass behind a prefix, "" or "adamw/2/".  Before the optimizer's step:
- *  the gradients of the weights as `kind`, "grad" or "adamw/2/grad".  Local.  @return OK or ERR_MEMORY. */
+ *  the gradients of the weights as `kind`, "grad" or "adamw/2/grad".  Local; activations are collective, and their code
+ *  is the same on every device.  @return OK or ERR_MEMORY. */
 enum error_code dump_ranks_numbers(struct dump_ranks *, const struct step_result *, struct error *);
-enum error_code dump_ranks_activations(struct dump_ranks *, const struct probes *, const char *prefix,
+enum error_code dump_ranks_activations(struct dump_ranks *, struct probes *, const char *prefix,
                                        const struct step_result *, struct error *);
 enum error_code dump_ranks_gradients(struct dump_ranks *, const struct trainer *, const char *kind,
                                      const struct step_result *, struct error *);

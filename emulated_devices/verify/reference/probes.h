@@ -27,6 +27,17 @@ struct expected {
     enum dtype format;                  /* in which devices hold it */
 };
 
+/* Rows of a mixture's experts that this device has computed in a microbatch: choices of tokens, by expert. */
+struct kept_rows {
+    char name[32];                      /* of sorted_by_expert */
+    int layer, micro;
+    bool gradient;
+    struct tensor t;                    /* [rows, columns] in the host's memory */
+    int32_t *expert, *row;              /* [rows] of each row; where in the batch its token is */
+    struct interval columns;            /* of F, or of the results */
+    int devices, *device;               /* [devices] whose results add up; 0: these are whole */
+};
+
 struct probes {
     struct trainer *trainer;            /* whose tensors are compared */
     struct probe probe;                 /* what the trainer calls */
@@ -40,6 +51,8 @@ struct probes {
     void **shown;                       /* [(count + routers) * micros] the computed tensors */
     void **copied;                      /* [(count + routers) * micros] their columns of copied keys and values, if they
                                          * are gradients: this device's summands; NULL: there are none */
+    struct kept_rows *sorted;           /* [sorted_count] with probe.sorted: rows of experts */
+    int sorted_count, sorted_room;      /* so far, and for how many there is memory; -1: there was none */
 };
 
 /** Watch a trainer.  Collective over all devices.  The trainer must not be closed before the probes. */
@@ -53,6 +66,9 @@ enum error_code probes_deliver(struct probes *, const struct recording *record, 
 /** Gather the experts to which the devices' tokens went in this step, on rank 0.  Collective.
  *  @param experts  on rank 0: I32 [L,N,k]; not used elsewhere. */
 void probes_gather_routes(struct probes *, int32_t *experts);
+
+/** The same on all devices.  Collective.  @return experts, for free; NULL without memory, then on every device. */
+int32_t *probes_share_routes(struct probes *);
 
 /** After the step: compare what was computed with another truth, instead of the delivered one.  Collective.
  *  @param record  read on rank 0 only; NULL: the delivered truth stays. */
