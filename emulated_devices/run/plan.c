@@ -233,8 +233,8 @@ enum error_code plan_step(const struct train_options *options, struct error *err
     r.step = calloc((size_t)options->steps + 1, sizeof *r.step);
     r.seconds = calloc((size_t)options->steps + 1, sizeof *r.seconds);
     r.device = calloc(devices, sizeof *r.device);
-    const enum error_code found = options->memory_of
-        ? memory_profile_find(&findings.profile, options->memory_of, err) : OK;
+    enum error_code found = options->memory_of ? memory_profile_find(&findings.profile, options->memory_of, err) : OK;
+    if (findings.profile) found = memory_profile_check(findings.profile, &options->plan, err);
     if (findings.profile) findings.memory = calloc(devices, sizeof *findings.memory);
     const enum error_code e = found ? found
         : r.step && r.seconds && r.device && findings.peak && (!findings.profile || findings.memory)

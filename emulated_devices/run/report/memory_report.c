@@ -37,9 +37,10 @@ void memory_report(const struct train_record *record, uint64_t has)
 {
     const struct memory_of *m = memory_fullest(record);
     const struct memory_profile *p = record->plan->profile;
-    say(record->out, 8, "as      %s has it (%s), device %d: %s allocated, %s reserved", p->name, p->title,
+    say(record->out, 8, "memory  as %s has it, device %d: %s allocated, %s reserved", p->name,
         record->plan->fullest_of, size_format(m->allocated).text, size_format(m->reserved).text);
-    say(record->out, 8, "        such programs print the bytes %s", p->prints);
+    say(record->out, 8, "        (%s)", p->title);
+    say(record->out, 8, "        its programs print: %s", p->prints);
     say(record->out, 8, "        with %s for CUDA's context and %s for NCCL: %s in all", size_format(m->context).text,
         size_format(m->nccl).text, size_format(memory_of_total(m)).text);
     memory_report_fit(record, has);

@@ -41,12 +41,15 @@ static inline uint64_t memory_of_total(const struct memory_of *memory)
     return memory->reserved + memory->context + memory->nccl;
 }
 
+/** Check that a profile can say a plan.  Pure.
+ *  @return OK; ERR_PLAN naming what such programs have not: numbers of other than 16 bits, an offload, and the like. */
+enum error_code memory_profile_check(const struct memory_profile *, const struct plan *, struct error *);
+
 /**
  * Replay three steps of a device through the caching allocator: the first creates the optimizer's states, the later
  * ones find the free blocks that it left.  Local; sends nothing.
  * @param trainer  open, after a step of a plan, so that the routings of a mixture are known.
- * @return OK; ERR_PLAN for a plan that the profile cannot say: numbers of other than 16 bits, no backward pass;
- *         ERR_MEMORY.
+ * @return OK or ERR_MEMORY.
  */
 enum error_code memory_of(const struct trainer *trainer, const struct memory_profile *, struct memory_of *,
                           struct error *);

@@ -324,7 +324,12 @@ static int64_t weight_elements(const struct part_pass *pass, int v)
 {
     const int index = pass->part->weight[v];
     const struct parameter *p = index < 0 ? NULL : parameter_find(pass->stage->parameters, index);
-    return p ? tensor_count(parameter_view(p, NULL, F32)) : 0;
+    int64_t rest = pass->states->part[pass->part->index].elements;
+    if (pass->part->linked.node[v].is->op != OP_MIXTURE) return p ? tensor_count(parameter_view(p, NULL, F32)) : 0;
+    /* The experts are all that the other nodes have not. */
+    for (int i = 0; i < pass->part->linked.nodes; i++)
+        if (pass->part->linked.node[i].is->op != OP_MIXTURE) rest -= weight_elements(pass, i);
+    return rest;
 }
 
 static void backward_node(struct part_pass *pass, int v)

@@ -1,7 +1,7 @@
 /* replay.c -- replays the steps of a device through the caching allocator, as a memory profile says.
  *
- * run/plan.c calls memory_of.  The walk over the device's list of actions is that of the trainer's own formulas
- * (model/trainer_cost.c).  ERR_PLAN: a plan that the profile cannot say; ERR_MEMORY.
+ * run/plan.c calls memory_profile_check, then memory_of.  The walk over the device's list of actions is that of the
+ * trainer's own formulas (model/trainer_cost.c).  ERR_PLAN: a plan that the profile cannot say; ERR_MEMORY.
  *
  * CUDA's context is assumed to take 512 MiB.  NCCL: a connection has a buffer for each protocol, LL 512 KiB, LL128
  * 4,915,200 bytes, Simple 4 MiB (NVIDIA/nccl, src/init.cc: DEFAULT_LL_BUFFSIZE, DEFAULT_LL128_BUFFSIZE,
@@ -89,12 +89,17 @@ static void replay_forward(struct replay *replay, const struct action *action)
     else replayed_drop(&replay->pieces, &stream);
 }
 
+/* Where a backward pass is cut in two, what forward saved lives until the second part: the replay has both there. */
+static bool is_backward(const struct action *action)
+{
+    return action->kind == BACKWARD || action->kind == BACKWARD_WEIGHT;
+}
+
 /* Whether no later action of the device's list is a backward pass of this chunk. */
 static bool is_last_backward(const struct action *list, int count, int i)
 {
     for (int k = i + 1; k < count; k++)
-        if ((list[k].kind == BACKWARD || list[k].kind == BACKWARD_INPUT) && list[k].chunk == list[i].chunk)
-            return false;
+        if (is_backward(&list[k]) && list[k].chunk == list[i].chunk) return false;
     return true;
 }
 
@@ -129,8 +134,7 @@ static void replay_step(struct replay *replay)
     states_begin(&replay->states);
     for (int i = 0; i < count && !replay->pieces.failed; i++) {
         if (list[i].kind == FORWARD) replay_forward(replay, &list[i]);
-        if (list[i].kind == BACKWARD || list[i].kind == BACKWARD_INPUT)
-            replay_backward(replay, &list[i], is_last_backward(list, count, i));
+        if (is_backward(&list[i])) replay_backward(replay, &list[i], is_last_backward(list, count, i));
     }
     states_step(&replay->states);
 }
@@ -180,17 +184,22 @@ static void replay_close(struct replay *replay)
     caching_close(&replay->pieces.allocator);
 }
 
+enum error_code memory_profile_check(const struct memory_profile *profile, const struct plan *plan, struct error *err)
+{
+    const char *const why = !dtype_is_narrow(plan->dtype) ? "computes in 16 bits: use --dtype bf16"
+        : plan->optimizer->forward_only ? "trains, and this plan has no backward pass"
+        : plan->data.offload || plan->data.offload_experts ? "keeps everything on the device: plan without --offload"
+        : plan->data.tiles > 1 ? "has whole matrices: plan without --tiles"
+        : plan_replicas(plan) > 1 ? "reduces gradients in every step: its copies do not train apart" : NULL;
+    return why ? fail(err, ERR_PLAN, "--memory-of %s: a program that the profile knows %s", profile->name, why) : OK;
+}
+
 enum error_code memory_of(const struct trainer *trainer, const struct memory_profile *profile,
                           struct memory_of *memory, struct error *err)
 {
     *memory = (struct memory_of){ .context = CONTEXT, .nccl = nccl_bytes(trainer) };
     struct replay r = { .trainer = trainer, .pieces.result = memory };
     r.states = (struct states){ .pieces = &r.pieces, .trainer = trainer, .profile = profile };
-    if (!dtype_is_narrow(trainer->device->dtype))
-        return fail(err, ERR_PLAN, "--memory-of %s: its programs compute in 16 bits; use --dtype bf16", profile->name);
-    if (trainer->plan.optimizer->forward_only)
-        return fail(err, ERR_PLAN, "--memory-of %s: its programs train, and this plan has no backward pass",
-                    profile->name);
     caching_open(&r.pieces.allocator, profile->expandable);
     enum error_code e = replay_open(&r, err);
     if (!e) make_receive_buffers(&r);

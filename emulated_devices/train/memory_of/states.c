@@ -1,7 +1,8 @@
 /* states.c -- what a framework keeps, gathers and reduces of weights, gradients and optimizer states.  replay.c calls.
  * Sizes are whole units of the data scheme, divided by how many devices share them.  ERR_MEMORY alone can come up. */
 #include "emulated_devices/train/memory_of/states.h"
-#include "ref/model/config.h"
+#include "emulated_devices/schemes/data/stages/sharing.h"
+#include "emulated_devices/schemes/data/units.h"
 #include <stdlib.h>
 
 static const struct shards *states_shards(const struct states *states) { return &states->trainer->data.shards; }
@@ -25,11 +26,22 @@ static bool stays(const struct states *states, int part)
     return casts(states) || (states->profile->root_stays && (is_root(states, part) || is_pipeline(states)));
 }
 
-static void states_keep(struct states *states, enum memory_kind kind, int64_t elements, int shards, int bytes)
+static void states_keep(struct states *states, enum memory_kind kind, int64_t elements, int bytes)
 {
     if (elements > 0 && bytes > 0)
-        replayed_push(&states->kept, replayed_make(states->pieces, kind, ON_COMPUTE,
-                                             (uint64_t)((elements + shards - 1) / shards * bytes)));
+        replayed_push(&states->kept,
+                      replayed_make(states->pieces, kind, ON_COMPUTE, (uint64_t)(elements * bytes)));
+}
+
+static int64_t cut(int64_t elements, int shards) { return (elements + shards - 1) / shards; }
+
+/* This device's part of all that the optimizer steps; experts may be shared by fewer devices. */
+static int64_t stepped_elements(const struct states *states)
+{
+    const struct data_parallel *d = &states->trainer->data;
+    int64_t sum = 0;
+    for (int u = 0; u < d->units; u++) sum += cut(d->unit[u].elements, d->unit[u].over->shards.optimizer);
+    return sum;
 }
 
 static int64_t elements_of_all(const struct states *states)
@@ -39,15 +51,17 @@ static int64_t elements_of_all(const struct states *states)
     return sum;
 }
 
-static int64_t elements_of_part(const struct states *states, int part)
+/* Elements of a part, or this device's part of their gradients. */
+static int64_t elements_of_part(const struct states *states, int part, bool reduced)
 {
     int unit[PART_UNITS];
-    const int n = data_units_of(&states->trainer->plan.model, part, unit);
+    const struct data_parallel *d = &states->trainer->data;
+    const int n = data_units_of_part(d->config, &d->request, part, unit);
     int64_t sum = 0;
     /* Tied weights are gathered and reduced once, with the embedding, where one device has both of their uses. */
     for (int i = 0; i < n; i++)
         if (part == 0 || unit[i] != UNIT_TOKENS || is_pipeline(states))
-            sum += states->trainer->data.unit[unit[i]].elements;
+            sum += cut(d->unit[unit[i]].elements, reduced ? d->unit[unit[i]].over->shards.gradients : 1);
     return sum;
 }
 
@@ -55,14 +69,16 @@ enum error_code states_open(struct states *states, struct error *err)
 {
     const struct data_parallel *d = &states->trainer->data;
     const struct memory_formats *f = &states->profile->formats;
-    const struct shards *s = states_shards(states);
     states->parts = (int)states->trainer->plan.model.L + 2;
     states->part = calloc((size_t)states->parts, sizeof *states->part);
     if (states->part == NULL) return fail(err, ERR_MEMORY, "no memory for the states of a profile");
-    for (int i = 0; i < states->parts; i++) states->part[i].elements = elements_of_part(states, i);
-    for (int u = 0; u < d->units; u++) states_keep(states, OF_WEIGHTS, d->unit[u].elements, s->weights, f->weight);
-    if (states->profile->keeps_gradients) states_keep(states, OF_GRADIENTS, elements_of_all(states), 1, f->gradient);
-    states_keep(states, OF_OPTIMIZER, elements_of_all(states), s->optimizer, f->master);
+    for (int i = 0; i < states->parts; i++)
+        states->part[i].elements = elements_of_part(states, i, false),
+        states->part[i].own_elements = elements_of_part(states, i, true);
+    for (int u = 0; u < d->units; u++)
+        states_keep(states, OF_WEIGHTS, cut(d->unit[u].elements, d->unit[u].over->shards.weights), f->weight);
+    if (states->profile->keeps_gradients) states_keep(states, OF_GRADIENTS, elements_of_all(states), f->gradient);
+    states_keep(states, OF_OPTIMIZER, stepped_elements(states), f->master);
     return OK;
 }
 
@@ -137,7 +153,7 @@ void states_gradient(struct states *states, int part, int64_t elements)
 }
 
 /* Copy the gradients into one buffer, and reduce them to this device's part. */
-static void reduce_part(struct states *states, int part, int64_t elements)
+static void reduce_part(struct states *states, int part, int64_t elements, int64_t own)
 {
     const struct memory_formats *f = &states->profile->formats;
     struct part_state *p = &states->part[part];
@@ -148,7 +164,7 @@ static void reduce_part(struct states *states, int part, int64_t elements)
     states->reducing = buffer;
     if (p->reduced == NULL)
         p->reduced = replayed_make(states->pieces, OF_GRADIENTS, ON_COMPUTE,
-                                (uint64_t)(elements * f->gradient / states_shards(states)->gradients));
+                                (uint64_t)(own * f->gradient));
 }
 
 /* Without shards the gradients stay whole, in the format that the optimizer reads. */
@@ -201,10 +217,10 @@ void states_part_done(struct states *states, int part, bool last)
             head->made = one->next;
             replayed_push(&p->made, one);
         }
-        reduce_part(states, part, p->elements + head->elements);
+        reduce_part(states, part, p->elements + head->elements, p->own_elements + head->own_elements);
         return;
     }
-    reduce_part(states, part, p->elements);
+    reduce_part(states, part, p->elements, p->own_elements);
 }
 
 void states_pass_done(struct states *states)
@@ -220,16 +236,15 @@ void states_step(struct states *states)
 {
     const struct data_parallel *d = &states->trainer->data;
     const struct memory_formats *f = &states->profile->formats;
-    const int shards = states_shards(states)->optimizer;
     struct replayed *work;
     states->pieces->doing = (struct doing){ .pass = "the optimizer's step", .micro = -1 };
     for (int i = 0; i < states->parts; i++) replayed_drop(states->pieces, &states->part[i].gathered);
     replayed_drop(states->pieces, &states->reducing), replayed_drop(states->pieces, &states->bucket);
     for (int u = 0; u < d->units && !states->stepped; u++)
         for (int k = 0; k < d->optimizer->states; k++)
-            states_keep(states, OF_OPTIMIZER, d->unit[u].elements, shards, f->state);
+            states_keep(states, OF_OPTIMIZER, cut(d->unit[u].elements, d->unit[u].over->shards.optimizer), f->state);
     states->stepped = true;
     work = replayed_make(states->pieces, OF_WORK, ON_COMPUTE,
-                      (uint64_t)((elements_of_all(states) + shards - 1) / shards * f->step));
+                      (uint64_t)(stepped_elements(states) * f->step));
     replayed_drop(states->pieces, &work);
 }

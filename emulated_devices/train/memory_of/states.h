@@ -8,6 +8,7 @@
 /* The tensors of one part of the model. */
 struct part_state {
     int64_t elements;                   /* of the weights that its passes use, whole */
+    int64_t own_elements;               /* of its gradients, this device's part */
     struct replayed *gathered;             /* whole, in the format of use */
     struct replayed *coming;               /* the buffer of an all-gather that was started ahead */
     struct replayed *made;                 /* a list: gradients that backward passes have written */
