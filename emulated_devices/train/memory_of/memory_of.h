@@ -15,7 +15,7 @@
     X(OF_OPTIMIZER,     "optimizer")            \
     X(OF_ACTIVATIONS,   "activations")          \
     X(OF_LOSS,          "logits and loss")      \
-    X(OF_WORK,          "gradients of activations, temporaries")    \
+    X(OF_WORK,          "temporaries")    \
     X(OF_MESSAGES,      "buffers of messages")
 
 enum memory_kind {
