@@ -5,6 +5,7 @@
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "emulated_devices/search/likes.h"
 #include "emulated_devices/search/planner.h"
+#include "emulated_devices/train/memory_of/profile.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/optim/conventions.h"
@@ -378,6 +379,16 @@ static void list_planners(void)
     }
 }
 
+static void list_memory(void)
+{
+    for (int i = 0; memory_profile_at(i); i++) {
+        const struct memory_profile *p = memory_profile_at(i);
+        entry(p->name, p->title);
+        field("prints %s", p->prints);
+        field("from %s", p->source);
+    }
+}
+
 /* The lists of each framework, as options of `orrery search` that limit it likewise. */
 static void list_likes(void)
 {
@@ -462,6 +473,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "profiles", "Profiles, whose conventions a step has (--as), and the conventions", list_profiles },
     { "clusters", "Clusters for the virtual clock (--cluster)", list_clusters },
     { "planners", "Planners of orrery search (--planner)", list_planners },
+    { "memory", "Memory profiles of orrery plan (--memory-of)", list_memory },
     { "likes", "Frameworks whose schemes orrery search may be limited to (--like)", list_likes },
     { "backends", "Backends, which execute operations (--backend)", list_backends },
     { "dtypes", "Number formats (--dtype)", list_dtypes },
@@ -498,7 +510,7 @@ enum error_code command_list(int argc, char **argv, int *status, struct error *e
         { "WHAT", NULL, OPTION_STRING, &what,
           .help = "a part of the list, or the name of an entry, for all that is known of the entry. Parts: "
                   "models, tensor, attention, dispatch, routers, data, schedules, spatial, collectives, "
-                  "optimizers, profiles, clusters, planners, backends, dtypes, clashes; default: a line for "
+                  "optimizers, profiles, clusters, planners, memory, backends, dtypes, clashes; default: a line for "
                   "each entry of all parts" },
         { 0 }
     };

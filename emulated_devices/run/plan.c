@@ -4,6 +4,7 @@
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/run/plan.h"
+#include "emulated_devices/run/report/memory_report.h"
 #include "emulated_devices/run/report/plan_report.h"
 #include "emulated_devices/train/dry_run/alone.h"
 #include "ref/io/terminal.h"
@@ -27,6 +28,10 @@ static enum error_code take_report(struct trainer *trainer, void *context, struc
     const struct train_options *o = r->options;
     r->device[trainer->comm->rank] = report_of_device(trainer, o->steps);
     r->plan->peak[trainer->comm->rank] = plan_peak_of(trainer);
+    if (r->plan->profile) {
+        const enum error_code e = memory_of(trainer, r->plan->profile, &r->plan->memory[trainer->comm->rank], err);
+        if (e) return e;
+    }
     return o->timeline ? fail_about(err, timeline_write(trainer, o->timeline, r->out, err), "--timeline") : OK;
 }
 
@@ -38,6 +43,20 @@ static void plan_spread(const struct train_record *record, const struct folding 
         if (stands != rank) record->device[rank] = record->device[stands], record->device[rank].rank = rank;
         if (record->device[rank].peak.total > record->device[record->plan->fullest].peak.total)
             record->plan->fullest = rank;
+    }
+}
+
+static uint64_t total_of(const struct plan_findings *findings, int rank)
+{
+    return memory_of_total(&findings->memory[rank]);
+}
+
+/* Find the device that needs most as a framework has it. */
+static void plan_spread_profile(struct plan_findings *findings, const struct folding *folding)
+{
+    for (int rank = 0; rank < folding->mesh.devices && findings->profile; rank++) {
+        findings->memory[rank] = findings->memory[folding_stands_for(folding, rank)];
+        if (total_of(findings, rank) > total_of(findings, findings->fullest_of)) findings->fullest_of = rank;
     }
 }
 
@@ -147,6 +166,7 @@ static bool is_too_full(const struct train_record *record)
 static void plan_report(const struct train_record *record)
 {
     const struct training training = report_training_of(record);
+    const struct train_options *o = record->options;
     report_memory(record);
     report_traffic(record);
     fprintf(record->out, "\n");
@@ -157,6 +177,7 @@ static void plan_report(const struct train_record *record)
     report_budget_print(record->out, &training);
     report_folding(record);
     report_fit(record);
+    if (record->plan->profile) memory_report(record, report_budget(o));
     if (is_too_full(record)) report_changes(record);
     fprintf(record->out, "planned in %s, without numbers\n", time_format(record->seconds[0]).text);
 }
@@ -169,6 +190,7 @@ static enum error_code exceeds(const struct train_record *record, struct error *
     const struct device_report *d = plan_fullest(record);
     const uint64_t has = report_budget(o);
     char place[64];
+    if (record->plan->profile) return memory_report_check(record, has, err);
     if (!is_too_full(record)) return OK;
     return fail(err, ERR_CHECK, "--memory %s: device %d (%s) needs %s, %s more", size_word(has).text, d->rank,
                 mesh_describe(&o->plan.mesh, d->rank, place, sizeof place), size_format(d->peak.total).text,
@@ -186,6 +208,7 @@ static enum error_code plan_measure(struct train_record *record, struct events *
     if (!e && cluster_replays(&options->cluster)) e = replay(record, events, err);
     if (e) return e;
     plan_spread(record, &record->folded.folding);
+    plan_spread_profile(record->plan, &record->folded.folding);
     record->steps = options->steps;
     return OK;
 }
@@ -235,12 +258,17 @@ static enum error_code plan_with_record(const struct train_options *options, pla
     r.step = calloc((size_t)options->steps + 1, sizeof *r.step);
     r.seconds = calloc((size_t)options->steps + 1, sizeof *r.seconds);
     r.device = calloc(devices, sizeof *r.device);
-    const enum error_code e = r.step && r.seconds && r.device && findings.peak
+    enum error_code found = options->memory_of ? memory_profile_find(&findings.profile, options->memory_of, err) : OK;
+    if (findings.profile) found = memory_profile_check(findings.profile, &options->plan, err);
+    if (findings.profile) findings.memory = calloc(devices, sizeof *findings.memory);
+    const enum error_code e = found ? found
+        : r.step && r.seconds && r.device && findings.peak && (!findings.profile || findings.memory)
                                   ? run(&r, err) : fail(err, ERR_MEMORY, "no memory for the record");
     if (!e && numbers)
         *numbers = (struct plan_numbers){ virtual_speed_of(&r), plan_fullest(&r)->peak.total,
                                           options->plan.mesh.devices, r.folded.crew.lives };
-    free(r.step), free(r.seconds), free(r.device), free(findings.peak);
+    if (!e && numbers && findings.profile) numbers->memory = findings.memory[findings.fullest_of];
+    free(r.step), free(r.seconds), free(r.device), free(findings.peak), free(findings.memory);
     return e;
 }
 

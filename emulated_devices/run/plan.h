@@ -4,12 +4,14 @@
 #define ORRERY_RUN_PLAN_H
 
 #include "emulated_devices/run/report/report_speed.h"
+#include "emulated_devices/train/memory_of/memory_of.h"
 
 /* The numbers of a planned step. */
 struct plan_numbers {
     struct virtual_speed speed;         /* seconds, tokens, operations; replayed if the cluster needs a replay */
     uint64_t peak;                      /* bytes of the device that needs most */
     int devices, ran;                   /* of the mesh; those that ran, the others are folded */
+    struct memory_of memory;            /* with --memory-of: of the device that needs most then; else zeros */
 };
 
 /** Run a step dry as `orrery plan` does, and say nothing.  Local.

@@ -44,6 +44,7 @@ struct train_options {
     int64_t lr_steps, lr_decay, warmup; /* of the learning rate; 0, 0 and -1: default */
     int sample;                         /* tokens of text to show at the end */
     uint64_t memory;                    /* budget of a device; 0: none */
+    const char *memory_of;              /* of --memory-of: the framework whose memory a plan also says; NULL: none */
     uint64_t tokens;                    /* of a whole training that a plan is made for; 0: not asked for */
     bool isolate;                       /* every operation gets the reference's inputs */
     struct checkpoint saved;            /* of --resume, or of --model's folder: settings that are not given */

@@ -1,5 +1,6 @@
 /* plan_report.c -- tells a plan's critical path, waits and the moment of its peak, as text and JSON.
  * run/plan.c prints; report_json.c adds the JSON.  No function reports errors. */
+#include "emulated_devices/run/report/memory_report.h"
 #include "emulated_devices/run/report/plan_report.h"
 #include "emulated_devices/device/streams.h"
 #include "ref/io/columns.h"
@@ -180,6 +181,7 @@ void plan_report_json(cJSON *root, const struct train_record *record)
     if (p->total >= 0) add_path(plan, &record->options->cluster, p), add_shares(plan, p);
     add_peak(plan, record->plan->fullest, &record->plan->peak[record->plan->fullest]);
     add_folding(plan, record);
+    memory_report_json(plan, record);
 }
 
 /* ---- what would fit ---------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/search/search.h"
 #include "emulated_devices/train/dry_run/step_path.h"
+#include "emulated_devices/train/memory_of/memory_of.h"
 
 /* Memory of a device at its peak. */
 struct plan_peak { struct arena_use use; struct doing doing; uint32_t blocks[ARENA_TAG_COUNT]; };
@@ -15,6 +16,9 @@ struct plan_findings {
     struct plan_path path;              /* which work and messages the step's time consists of */
     struct plan_peak *peak;             /* [devices], of those that ran */
     int fullest;                        /* the device that needs most */
+    const struct memory_profile *profile;       /* of --memory-of; NULL: none */
+    struct memory_of *memory;           /* [devices] with a profile: a framework's memory of those that ran */
+    int fullest_of;                     /* the device that needs most of it */
 };
 
 void plan_report_path(const struct train_record *);

@@ -44,7 +44,7 @@ static void own_options(struct option_list *own, const struct run_kind *kind, co
     for (const struct option *o = kind->more; o && o->kind != OPTION_END; o++) option_list_add(own, o, 1);
 }
 
-static const char *const of_plans[] = { "--unfolded", "--tokens", NULL };
+static const char *const of_plans[] = { "--unfolded", "--tokens", "--memory-of", NULL };
 
 const struct run_kind run_train = { .command = "train", .steps = 100, .without = of_plans,
                                     .what = "Train a model on a mesh of emulated devices." };

@@ -49,6 +49,9 @@ void output_options(struct option_list *to, struct train_options *options, struc
         { "--memory", "SIZE", OPTION_SIZE, &options->memory,
           .help = "memory of a device, such as 64MiB or 80GB; K, M, G, T alone are KiB, MiB, GiB, TiB; 0: no "
                   "limit; default: 0, and in plan and search the cluster's" },
+        { "--memory-of", "NAME", OPTION_STRING, &options->memory_of,
+          .help = "also say the memory of a program of a framework, by its profile (orrery list memory), and whether "
+                  "that fits: torch, megatron, deepspeed, nanotron; default: only the emulated devices' own count" },
         WAIT_LIMIT_OPTION(words->limit),
         THREADS_OPTION,
         { "--log", "FILE", OPTION_STRING, &options->log,

@@ -1,0 +1,42 @@
+/* part_memory.h -- the tensors of one microbatch in one part of the model, in a replay.  Private to train/memory_of/.
+ * No function returns an error code; see replayed.h. */
+#ifndef ORRERY_PART_MEMORY_H
+#define ORRERY_PART_MEMORY_H
+
+#include "emulated_devices/train/memory_of/states.h"
+
+/* Queries, keys and values are three tensors in programs that have a matrix for each. */
+enum { SPLIT = 3, KEPT = 8, OWN = MEMORY_OWN };
+
+struct part_memory {
+    struct replayed *value[LINK_SLOTS][SPLIT];     /* until the last reader has run */
+    struct replayed *cached[LINK_SLOTS][SPLIT];    /* kept over a drop after forward */
+    struct replayed *gradient[LINK_SLOTS];
+    struct replayed *own[LINK_NODES][OWN];         /* 'a' to 'h' */
+    struct replayed *kept[LINK_NODES][KEPT];       /* references that nodes hold for their backward pass */
+    struct replayed *entering;                     /* the input, kept by a part that will be computed again */
+};
+
+/* What forward keeps for backward. */
+enum keeping_mode { KEEP_ALL, KEEP_INPUT, KEEP_ATTENTION, KEEP_MATRICES };
+
+/* A pass over a part. */
+struct part_pass {
+    struct states *states;
+    const struct stage *stage;
+    const struct model_part *part;
+    struct part_memory *memory;
+    struct seams seams;
+    int64_t N;                          /* tokens of the microbatch */
+    enum keeping_mode mode;
+    bool again;                         /* forward once more, before backward */
+};
+
+/** Run a part's nodes forward.  @param in  the stream; taken.  @return the stream that leaves; NULL: none does. */
+struct replayed *part_forward(struct part_pass *, struct replayed *in);
+
+/** Run a part's nodes backward.  @param out  the gradient of the stream that left; taken.
+ *  @return the gradient of the stream that entered. */
+struct replayed *part_backward(struct part_pass *, struct replayed *out);
+
+#endif

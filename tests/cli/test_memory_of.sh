@@ -1,0 +1,80 @@
+# `orrery plan --memory-of`: the memory of frameworks' programs, by hand for tensors that are counted exactly, beside printed peaks, and refused words.
+. "$(dirname "$0")/lib.sh"
+
+eight='plan --model llama3-8b --dtype bf16 --cluster h100-infiniband --quiet --json plan.json --memory 0'
+
+# A number of the object "memory_of": the first with this name.
+of() { sed -n '/"memory_of"/,$p' plan.json | grep -m1 "\"$1\":" | tr -dc 0-9; }
+expect_of() { [ "$(of "$1")" = "$2" ] || complain "$1 is $(of "$1"), by hand $2"; }
+
+# 8 devices, one sequence of 32,768 tokens each, of which only the layers' inputs are kept.  V = 128256, D = 4096, 8,030,261,248 parameters.
+test_by_hand() {
+    run $eight --dp 8 --data-parallel fsdp --batch 8 --seq 32768 --recompute full --memory-of torch; expect_status 0
+    expect_of weights 4015130624                        # fp32, an eighth
+    expect_of optimizer 8030261248                      # two moments of each
+    expect_of 'gathered weights' 2537578496             # bf16: embedding, head, last norm (1,050,677,248 elements) and the last layer (218,112,000)
+    expect_of activations 8858370048                    # bf16: 33 times 32768 x 4096: the layers' inputs, and the last norm's
+    expect_of 'logits and loss' 50432442368             # fp32: log_softmax and both gradients, 3 times 32768 x 128256; and the norm's statistics, 32768
+    expect_of gradients 0
+    run $eight --dp 8 --batch 8 --seq 32768 --recompute full --memory-of megatron --data-parallel zero1
+    expect_of weights 16060522496                       # bf16, whole; fp32 gradients; masters and moments, 12 bytes of an eighth
+    expect_of gradients 32121044992
+    expect_of optimizer 12045391872
+    run $eight --dp 8 --batch 8 --seq 32768 --recompute full --memory-of nanotron --data-parallel ddp
+    expect_of optimizer 96363134976                     # 12 bytes of each
+}
+
+# The replay takes pieces as programs have them: the second and the fourth product of a layer, and so on, are computed again.
+test_selective() {
+    # Kept of a layer, in columns: its input D, q of D, v of 1024, attention's result D, w1 14336, w2 D; 32 layers, 16384 tokens, 2 bytes; the last norm's input.
+    run $eight --dp 8 --data-parallel fsdp --batch 16 --seq 8192 --recompute selective --memory-of torch; expect_status 0
+    expect_of activations $(((32 * (4 * 4096 + 1024 + 14336) + 4096) * 16384 * 2))
+    run $eight --dp 8 --data-parallel fsdp --batch 16 --seq 8192 --recompute 'selective++' --memory-of torch
+    expect_of activations $(((32 * 2 * 4096 + 4096) * 16384 * 2))
+}
+
+# Peaks that torchtitan printed (benchmarks/llama3_h100_202412_torchtitan.md), in GiB, within 20 %.  No constant is fitted on them.
+near() {                                                # near PRINTED-IN-TENTHS
+    local tenths=$(($(of reserved) * 10 / (1 << 30)))
+    [ $((tenths * 10)) -ge $(($1 * 8)) ] && [ $((tenths * 10)) -le $(($1 * 12)) ] || complain "reserved $tenths tenths of a GiB, printed $1"
+}
+test_printed() {
+    local words printed
+    while read -r printed words; do
+        run ${eight/--model llama3-8b/} --data-parallel fsdp $words --memory-of torch; expect_status 0; near "$printed"
+    done <<'END'
+770 --model llama3-8b --dp 8 --batch 16 --seq 8192 --recompute selective
+620 --model llama3-8b --dp 128 --batch 256 --seq 8192 --recompute selective
+839 --model llama3-8b --dp 8 --batch 8 --seq 32768 --recompute full
+719 --model llama3-70b --dp 32 --tp 8 --tensor 1d-sp --batch 512 --seq 8192 --recompute full
+825 --model llama3-405b --dp 8 --tp 8 --pp 8 --tensor 1d-sp --batch 256 --micro 8 --seq 8192 --recompute full
+727 --model llama3-405b --dp 8 --tp 8 --pp 8 --tensor 1d-sp --batch 256 --micro 8 --schedule interleaved --chunks 2 --seq 8192 --recompute full
+753 --model llama3-405b --dp 8 --tp 8 --pp 8 --tensor 1d-sp --batch 64 --micro 8 --seq 32768 --recompute full
+END
+}
+
+# Every profile says every family; whether it fits decides by the framework's memory, the own count stays.
+test_report() {
+    local profile model
+    for profile in torch megatron deepspeed nanotron; do
+        for model in gpt2 mixtral-tiny deepseek-v3-tiny parscale-tiny; do
+            run plan --model $model --dtype bf16 --dp 2 --tp 2 --pp 2 --micro 4 --batch 8 --seq 16 --memory 0 --memory-of $profile
+            expect_status 0; expect_out "^memory  as $profile has it, device [0-9]+: [0-9.]+ [KM]iB allocated, [0-9.]+ [MG]iB reserved\$"
+        done
+    done
+    run plan --model gpt2 --dtype bf16 --batch 2 --seq 64 --memory 3GiB --memory-of torch; expect_status 3
+    expect_out '^fits    yes: '; expect_out 'does NOT fit: [0-9.]+ GiB of 3 GiB'; expect_error '--memory 3GiB: device 0 needs [0-9.]+ GiB as torch has it, .* more$'
+    run plan --model gpt2 --dtype bf16 --batch 2 --seq 64 --memory 8GiB --memory-of torch; expect_status 0; expect_out 'fits: [0-9.]+ GiB of 8 GiB, [0-9.]+ GiB to spare'
+    run list memory; expect_status 0; expect_out '^  nanotron  '
+}
+
+test_refused() {
+    run plan --dtype bf16 --memory-of torc;         expect_status 2; expect_error '--memory-of torc: .*did you mean torch'
+    run plan --dtype bf16 --memory-of x;            expect_status 2; expect_error '--memory-of x: .*torch, megatron, deepspeed, nanotron'
+    run plan --memory-of torch;                     expect_status 2; expect_error '--memory-of torch: .* computes in 16 bits: use --dtype bf16$'
+    run plan --dtype bf16 --offload optimizer --memory-of torch;    expect_status 2; expect_error 'plan without --offload$'
+    run plan --dtype bf16 --dp 2 --data-parallel diloco --memory-of torch;  expect_status 2; expect_error 'its copies do not train apart$'
+    run train --memory-of torch;                    expect_status 2; expect_error '--memory-of is not a flag of train'
+}
+
+run_tests test_by_hand test_selective test_printed test_report test_refused
