@@ -235,11 +235,15 @@ static enum error_code first_answer(struct search *search, const struct placed_m
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
+/* An answer on the way takes at most this share of the work of planning. */
+static const double ANSWER_SHARE = 1.0 / 16;
+
 /* Improve a start, and plan the result: it is an answer of its own.  A search that ends has one already. */
 static enum error_code answer(struct search *search, struct standing *at, struct error *err)
 {
     const enum error_code e = improve(search, at, err);
-    return e || !at->legal || search->ended ? e : search_plan_now(search, search_find(search, &at->choice), err);
+    const int place = !e && at->legal && !search->ended ? search_find(search, &at->choice) : -1;
+    return place < 0 || !search_affords(search, place, ANSWER_SHARE) ? e : search_plan_now(search, place, err);
 }
 
 /* After so many starts, and after each further doubling, the best of them is improved before the rest is estimated. */

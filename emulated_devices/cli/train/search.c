@@ -90,7 +90,9 @@ static const struct option *named_by(const struct option *table, const char *wor
 static void take_common(struct searched *searched, const struct option *own)
 {
     static const struct option not_of_train[] = {
-        { .name = "--json", .argument = "FILE" }, { .name = "--memory", .argument = "SIZE" }, { 0 }
+        { .name = "--json", .argument = "FILE", .kind = OPTION_STRING },
+        { .name = "--memory", .argument = "SIZE", .kind = OPTION_SIZE },
+        { .name = "--tokens", .argument = "N", .kind = OPTION_COUNT }, { 0 }
     };
     const struct train_options *o = searched->options;
     size_t used = 0;
