@@ -175,8 +175,10 @@ static enum error_code exceeds(const struct train_record *record, struct error *
                 size_format(d->peak.total - has).text);
 }
 
-static enum error_code plan_run(const struct train_options *options, struct train_record *record, struct error *err)
+/* Run all devices dry, replay them where the cluster needs it, and follow the path. */
+static enum error_code plan_measure(struct train_record *record, struct error *err)
 {
+    const struct train_options *const options = record->options;
     const int devices = options->plan.mesh.devices;
     const bool replays = cluster_replays(&options->cluster);
     int64_t left = STEP_MOST_EVENTS;   /* for the path; a replay needs all */
@@ -184,8 +186,6 @@ static enum error_code plan_run(const struct train_options *options, struct trai
     struct plan p = options->plan;
     const double start = measure_now();
     if (events == NULL) return ERR_MEMORY;
-    report_shape(record);
-    fflush(record->out);
     train_set_rates(&p.hyper, options, 0);
     enum error_code e = dry_run(&p, options->steps, options->unfolded, events, NULL, take_report, record,
                                 &record->folded, err);
@@ -195,24 +195,60 @@ static enum error_code plan_run(const struct train_options *options, struct trai
     if (e) return e;
     plan_spread(record, &record->folded.folding);
     record->steps = options->steps, record->seconds[0] = measure_now() - start;
+    return OK;
+}
+
+/* Make room for the record of a plan's devices. */
+static enum error_code planned_step_room(struct planned_step *planned, const struct train_options *options,
+                                         struct error *err)
+{
+    const size_t devices = (size_t)options->plan.mesh.devices, steps = (size_t)options->steps + 1;
+    struct train_record *const r = &planned->record;
+    planned->findings = (struct plan_findings){ .peak = calloc(devices, sizeof *planned->findings.peak) };
+    *r = (struct train_record){ .options = options, .out = run_stream(options), .overridden = "",
+                                .plan = &planned->findings };
+    r->step = calloc(steps, sizeof *r->step), r->seconds = calloc(steps, sizeof *r->seconds);
+    r->device = calloc(devices, sizeof *r->device);
+    return r->step && r->seconds && r->device && planned->findings.peak ? OK
+           : fail(err, ERR_MEMORY, "no memory for the record");
+}
+
+enum error_code planned_step_open(struct planned_step *planned, const struct train_options *options,
+                                  struct error *err)
+{
+    const enum error_code e = planned_step_room(planned, options, err);
+    return e ? e : plan_measure(&planned->record, err);
+}
+
+void planned_step_close(struct planned_step *planned)
+{
+    struct train_record *const r = &planned->record;
+    free(r->step), free(r->seconds), free(r->device), free(planned->findings.peak);
+}
+
+static enum error_code plan_and_report(struct train_record *record, struct error *err)
+{
+    const struct train_options *const options = record->options;
+    const struct plan_more *const more = record->plan->more;
+    report_shape(record);
+    fflush(record->out);
+    enum error_code e = plan_measure(record, err);
+    if (e) return e;
     if (options->plan.mesh.devices == 1 || alone_step_time(&options->plan, &record->alone, &record->alone_kept, NULL))
         record->alone = 0;
     plan_report(record);
+    if (more) more->print(record->out, more->context);
     if (options->json) e = fail_about(err, report_json(record, "orrery plan", options->json, err), "--json");
     return e ? e : exceeds(record, err);
 }
 
-enum error_code plan_step(const struct train_options *options, struct error *err)
+enum error_code plan_step(const struct train_options *options, const struct plan_more *more, struct error *err)
 {
-    const size_t devices = (size_t)options->plan.mesh.devices;
-    struct plan_findings findings = { .peak = calloc(devices, sizeof *findings.peak) };
-    struct train_record r = { .options = options, .out = run_stream(options), .overridden = "", .plan = &findings };
-    r.step = calloc((size_t)options->steps + 1, sizeof *r.step);
-    r.seconds = calloc((size_t)options->steps + 1, sizeof *r.seconds);
-    r.device = calloc(devices, sizeof *r.device);
-    const enum error_code e = r.step && r.seconds && r.device && findings.peak
-                                  ? plan_run(options, &r, err) : fail(err, ERR_MEMORY, "no memory for the record");
-    free(r.step), free(r.seconds), free(r.device), free(findings.peak);
+    struct planned_step planned;
+    enum error_code e = planned_step_room(&planned, options, err);
+    planned.findings.more = more;
+    if (!e) e = plan_and_report(&planned.record, err);
+    planned_step_close(&planned);
     return e;
 }
 
@@ -224,5 +260,5 @@ enum error_code train_plan(const struct train_options *options, struct error *er
     if (flag)
         return fail(err, ERR_USAGE, "--dry-run: with %s, what is sent and held is known only in a run", flag);
     once.steps = 1, once.plan.cluster = &once.cluster;
-    return plan_step(&once, err);
+    return plan_step(&once, NULL, err);
 }

@@ -41,6 +41,7 @@ struct search {
     double work_most, worked;           /* what planning may take together, as struct estimate counts it, 0: any; what
                                          * it took */
     int64_t dear;                       /* plans that were not planned because so much work was not left */
+    bool only_memory;                   /* no step is estimated, and the plan that needs least is the best */
     bool plans_all;                     /* also what the lower bound says does not fit: for tests */
     int64_t most_events;                /* kept of a step; 0: STEP_MOST_EVENTS; less: for tests */
     struct candidate *of;               /* [count] plans that were looked at */
@@ -71,6 +72,11 @@ bool search_ends(struct search *);
 
 /** Plan a candidate now, if it may fit and was not planned: for an early answer.  @return OK or an error. */
 enum error_code search_plan_now(struct search *, int place, struct error *);
+
+/** Look for the plan that needs least memory: each mesh is improved by the lower bound alone, and planned if the bound
+ *  fits, until a planned one fits (beam.c).  @param[out] place  that one, or else the one that needs least; -1: no plan
+ *  is legal.  @return OK or an error. */
+enum error_code search_leanest(struct search *, int *place, struct error *);
 
 /** Whether planning a candidate takes at most this share of all work, and no more than is left. */
 bool search_affords(const struct search *, int place, double share);

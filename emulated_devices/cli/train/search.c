@@ -85,49 +85,55 @@ static const struct option *named_by(const struct option *table, const char *wor
     return table;
 }
 
-/* The words of the command line that are of `orrery train`, too; and where rows of a mixture go if none says it.
- * own: the options of the search. */
+static void add_word(char *text, size_t size, const char *word)
+{
+    const size_t used = strlen(text);
+    if (used + strlen(word) + 2 < size) snprintf(text + used, size - used, "%s%s", used ? " " : "", word);
+}
+
+/* The words of the command line that are of `orrery train`, too, or of `orrery plan` alone; and where rows of a mixture
+ * go if none says it.  own: the options of the search. */
 static void take_common(struct searched *searched, const struct option *own)
 {
-    static const struct option not_of_train[] = {
-        { .name = "--json", .argument = "FILE", .kind = OPTION_STRING },
+    static const struct option json[] = { { .name = "--json", .argument = "FILE", .kind = OPTION_STRING }, { 0 } };
+    static const struct option of_plan[] = {
         { .name = "--memory", .argument = "SIZE", .kind = OPTION_SIZE },
         { .name = "--tokens", .argument = "N", .kind = OPTION_COUNT }, { 0 }
     };
     const struct train_options *o = searched->options;
-    size_t used = 0;
     for (int i = 0; i < o->argc; i++) {
-        const struct option *left_out = named_by(own, o->argv[i]);
-        if (left_out->kind == OPTION_END) left_out = named_by(not_of_train, o->argv[i]);
-        if (left_out->kind != OPTION_END) {
-            i += left_out->argument && strchr(o->argv[i], '=') == NULL;     /* its value is the next word */
-            continue;
+        const char *const word = o->argv[i];
+        const struct option *left_out = named_by(own, word), *const plan = named_by(of_plan, word);
+        if (left_out->kind == OPTION_END) left_out = named_by(json, word);
+        const struct option *const of = left_out->kind != OPTION_END ? left_out : plan;
+        const bool two = of->kind != OPTION_END && of->argument && strchr(word, '=') == NULL && i + 1 < o->argc;
+        if (of->kind == OPTION_END) add_word(searched->common, sizeof searched->common, word);
+        if (of == plan && of->kind != OPTION_END) {
+            add_word(searched->of_plan, sizeof searched->of_plan, word);
+            if (two) add_word(searched->of_plan, sizeof searched->of_plan, o->argv[i + 1]);
         }
-        if (used + strlen(o->argv[i]) + 2 < sizeof searched->common)
-            used += (size_t)snprintf(searched->common + used, sizeof searched->common - used, "%s%s",
-                                     used ? " " : "", o->argv[i]);
+        i += two;                                       /* its value is the next word */
     }
-    const char *load = o->plan.model.mlp == MLP_MIXTURE && o->load_word == NULL ? "--load even" : "";
-    if (*load && used + strlen(load) + 2 < sizeof searched->common)
-        snprintf(searched->common + used, sizeof searched->common - used, "%s%s", used ? " " : "", load);
+    if (o->plan.model.mlp == MLP_MIXTURE && o->load_word == NULL)
+        add_word(searched->common, sizeof searched->common, "--load even");
 }
 
 /* Stages of ZeRO are names of data schemes: "0,3" is ddp,zero3. */
-static enum error_code take_zero(struct error *err)
+static enum error_code take_zero(struct searched *searched, struct error *err)
 {
     static const char *const names[] = { "ddp", "zero1", "zero2", "zero3" };
     const char *const list = search_asked.zero;
-    search_asked.data[0] = '\0';
     if (list == NULL) return OK;
-    if (search_asked.space.only[BY_DATA])
+    if (searched->space.only[BY_DATA])
         return fail(err, ERR_USAGE, "--zero %.20s: --data-parallel says it already; give one of them", list);
     for (const char *at = list; ; at += 2) {
         if (*at < '0' || *at > '3' || (at[1] != ',' && at[1] != '\0') || strlen(list) > 7)
-            return fail(err, ERR_USAGE, "--zero %.20s: must be stages from 0 to 3 with commas between, such as 1,3", list);
-        strcat(strcat(search_asked.data, at > list ? "," : ""), names[*at - '0']);
+            return fail(err, ERR_USAGE, "--zero %.20s: must be stages from 0 to 3 with commas between, such as 1,3",
+                        list);
+        strcat(strcat(searched->data, at > list ? "," : ""), names[*at - '0']);
         if (at[1] == '\0') break;
     }
-    search_asked.space.only[BY_DATA] = search_asked.data;
+    searched->space.only[BY_DATA] = searched->data;
     return OK;
 }
 
@@ -154,15 +160,15 @@ static bool search_is_over(void *context)
 enum error_code searched_open(struct searched *searched, const struct train_options *options, const struct option *own,
                               struct error *err)
 {
-    struct plan_space *const space = &search_asked.space;
-    *searched = (struct searched){ .options = options, .out = run_stream(options) };
+    struct plan_space *const space = &searched->space;
+    *searched = (struct searched){ .options = options, .out = run_stream(options), .space = search_asked.space };
+    searched->search.space = space;
     space->base = &options->plan, space->devices = search_asked.devices;
     enum error_code e = search_asked.planner ? planner_find(&searched->planner, search_asked.planner, err) : OK;
     if (!e) e = cluster_check(&options->cluster, search_asked.devices, options->plan.dtype, err);
-    if (!e) e = take_zero(err);
-    if (!e) e = likes_limit(space, &search_asked.likes, search_asked.like, err);
+    if (!e) e = take_zero(searched, err);
+    if (!e) e = likes_limit(space, &searched->likes, search_asked.like, err);
     if (!e) e = plan_space_open(space, err);
-    searched->search.space = space;
     if (e) return e;
     if (searched->planner == NULL) searched->planner = planner_usual(space);
     searched->search.memory = report_budget(options);
@@ -175,7 +181,7 @@ void searched_close(struct searched *searched)
 {
     free(searched->frontier), free(searched->first), free(searched->row);
     search_close(&searched->search);
-    plan_space_close(&search_asked.space);
+    plan_space_close(&searched->space);
 }
 
 /* Replayed beside the plans of --top, at most: each takes as long as `orrery plan`, without folding. */
@@ -196,6 +202,23 @@ enum error_code searched_run(struct searched *searched, struct error *err)
     time_left_end(&searched->line);
     searched->seconds = measure_now() - searched->started;
     return e || searched->ranked == 0 ? e : searched_make_rows(searched, err);
+}
+
+enum error_code searched_leanest(struct searched *searched, int *place, struct error *err)
+{
+    searched->started = measure_now();
+    stopping_listen();
+    searched->search.ends = search_is_over, searched->search.context = searched;
+    return search_leanest(&searched->search, place, err);
+}
+
+enum error_code searched_begin_with(struct searched *searched, const struct choice *choice, struct error *err)
+{
+    struct plan p;
+    int place;
+    if (!plan_space_make(&searched->space, choice, &p)) return OK;
+    const enum error_code e = search_add(&searched->search, &p, choice, true, &place, err);
+    return e ? e : search_plan_now(&searched->search, place, err);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */

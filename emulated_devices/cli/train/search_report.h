@@ -19,9 +19,7 @@ struct search_asked {
     double seconds;                     /* at most; 0: without end */
     bool plans_given, like_given;
     const char *zero;                   /* stages of ZeRO, another way to name data schemes; NULL: not given */
-    char data[64];                      /* the names of these schemes */
-    struct plan_space space;
-    struct likes likes;
+    struct plan_space space;            /* the lists as typed */
 };
 extern struct search_asked search_asked;
 
@@ -31,6 +29,9 @@ extern const char *const search_without[];
 
 struct searched {
     const struct train_options *options;
+    struct plan_space space;            /* with the lists of --like and --zero, which are kept below */
+    struct likes likes;
+    char data[64];
     struct search search;
     const struct planner *planner;
     int fit, ranked, *frontier, frontiers;      /* ranked: of those that fit, the ones that are compared */
@@ -41,6 +42,7 @@ struct searched {
     double answered;                    /* seconds until a plan that fits was known; 0: none is */
     struct time_left line;              /* on the terminal */
     char common[1024];                  /* words that all plans have */
+    char of_plan[256];                  /* words that they have as `orrery plan`, besides */
     FILE *out;
 };
 
@@ -55,6 +57,13 @@ void searched_close(struct searched *);
 
 /** Choose, plan, rank and replay.  @return OK, also if no plan fits: then nothing is ranked; or an error. */
 enum error_code searched_run(struct searched *, struct error *);
+
+/** Look for the plan that needs least memory, until one fits (search_leanest).
+ *  @param[out] place  among the candidates; -1: no plan is legal.  @return OK or an error. */
+enum error_code searched_leanest(struct searched *, int *place, struct error *);
+
+/** Plan a choice before all others, so that there is an answer.  @return OK or an error. */
+enum error_code searched_begin_with(struct searched *, const struct choice *, struct error *);
 
 /* ---- search_report.c: saying ------------------------------------------------------------------------------------- */
 

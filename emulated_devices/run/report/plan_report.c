@@ -180,6 +180,7 @@ void plan_report_json(cJSON *root, const struct train_record *record)
     if (p->total >= 0) add_path(plan, &record->options->cluster, p), add_shares(plan, p);
     add_peak(plan, record->plan->fullest, &record->plan->peak[record->plan->fullest]);
     add_folding(plan, record);
+    if (record->plan->more) record->plan->more->json(root, record->plan->more->context);
 }
 
 /* ---- what would fit ---------------------------------------------------------------------------------------------- */
