@@ -65,13 +65,14 @@ static enum error_code link_parts(struct stage *stage, struct error *err)
     return e;
 }
 
-/* On devices without numbers nobody reads it. */
+/* On devices without numbers nobody reads the table, so that an address is enough. */
 static bool make_table(const struct stage *stage, struct tensor *tensor, struct rotary rotary)
 {
     *tensor = tensor_2d(NULL, dtype_wide(stage->device->dtype), stage->plan->S,
                         rotary_table_width(&stage->plan->model));
-    tensor->data = malloc(tensor_bytes(*tensor));
-    if (tensor->data && stage->device->backend->has_numbers) rotary_table(&rotary, *tensor);
+    const bool numbers = stage->device->backend->has_numbers;
+    tensor->data = malloc(numbers ? tensor_bytes(*tensor) : 1);
+    if (tensor->data && numbers) rotary_table(&rotary, *tensor);
     return tensor->data != NULL;
 }
 
@@ -85,11 +86,11 @@ static bool make_rotary(struct stage *stage)
 
 static void drop_cut(struct microbatch *micro)
 {
-    free(micro->ids.data);
+    if (!micro->borrows) free(micro->ids.data);
     intervals_free(&micro->rows), intervals_free(&micro->tokens);
     context_plan_free(&micro->plan);
     balance_close(micro);
-    micro->ids = tensor_none;
+    micro->ids = tensor_none, micro->borrows = false;
 }
 
 /* Without packed samples a plan's samples are whole sequences. */
@@ -121,22 +122,36 @@ static bool sort_places(struct microbatch *micro)
     return true;
 }
 
-static enum error_code cut_microbatch(const struct stage *stage, struct microbatch *microbatch, int micro,
-                                      struct error *err)
+/* Whether both have as many rows, at the same places of their sequences. */
+static bool same_positions(const struct microbatch *a, const struct microbatch *b, int64_t S)
 {
-    const int dp = mesh_coordinate(&stage->plan->mesh, stage->rank, DP);
-    const bool plans = stage->seams->cp.scheme->plan != NULL;
-    drop_cut(microbatch);
-    /* not known yet */
-    for (int i = 0; microbatch->routing && i < stage->layers + 2; i++) expert_routing_clear(&microbatch->routing[i]);
-    const enum error_code e = plan_context(stage->plan, dp, micro, tensor_none, &microbatch->plan, err);
-    if (e) return e;
-    microbatch->sequences = plan_sequences(stage->plan, dp, micro);
-    microbatch->rows = plan_rows_by(stage->plan, stage->rank, micro, &microbatch->plan);
-    microbatch->N = intervals_total(&microbatch->rows);
-    microbatch->tokens = plan_loss_rows_by(stage->plan, stage->rank, micro, &microbatch->plan);
+    bool same = a->N == b->N && a->rows.count == b->rows.count
+        && intervals_total(&a->tokens) == intervals_total(&b->tokens);
+    for (int i = 0; same && i < a->rows.count; i++)
+        same = a->rows.at[i].count == b->rows.at[i].count && a->rows.at[i].first % S == b->rows.at[i].first % S;
+    return same;
+}
+
+/* On a device without numbers nobody reads ids and labels: microbatches whose positions are equal have them once, as
+ * a device of a plan may have hundreds of microbatches.  @return whether this one takes those of the one before. */
+static bool borrow_integers(const struct stage *stage, struct microbatch *microbatch, int micro)
+{
+    const struct microbatch *const before = microbatch - 1;
+    const bool own = stage->device->backend->has_numbers || stage->plan->packed || stage->seams->cp.scheme->plan
+        || plan_shuffles(stage->plan);
+    if (micro == 0 || own || before->ids.data == NULL || !same_positions(before, microbatch, stage->plan->S))
+        return false;
+    microbatch->ids = before->ids, microbatch->positions = before->positions, microbatch->labels = before->labels;
+    microbatch->mask = microbatch->sorted = tensor_none;
+    microbatch->pairs[0] = microbatch->pairs[1] = -1;
+    return microbatch->borrows = true;
+}
+
+/* Make the rows of a microbatch: ids, positions and labels, then the mask, then the places of sorted rows. */
+static bool make_integers(const struct stage *stage, struct microbatch *microbatch)
+{
+    const bool plans = stage->seams->cp.scheme->plan != NULL, shuffled = plan_shuffles(stage->plan);
     const int64_t masked = stage->plan->packed || plans ? microbatch->sequences.count * stage->plan->S : 0;
-    const bool shuffled = plan_shuffles(stage->plan);
     /* One allocation has ids, positions and labels, then the mask [masked, 2], then sorted places. */
     int32_t *ints = calloc((size_t)((shuffled ? 4 : 3) * microbatch->N + 2 * masked) + 1, sizeof *ints);
     microbatch->ids = tensor_1d(ints, I32, microbatch->N);
@@ -152,9 +167,25 @@ static enum error_code cut_microbatch(const struct stage *stage, struct microbat
     if (ints && plans) mask_sequences(microbatch, stage->plan->S);
     microbatch->sorted = shuffled && ints ? tensor_1d(ints + 3 * microbatch->N + 2 * masked, I32, microbatch->N)
         : tensor_none;
-    const bool sorted = !shuffled || (ints && sort_places(microbatch));
+    return ints && (!shuffled || sort_places(microbatch));
+}
+
+static enum error_code cut_microbatch(const struct stage *stage, struct microbatch *microbatch, int micro,
+                                      struct error *err)
+{
+    const int dp = mesh_coordinate(&stage->plan->mesh, stage->rank, DP);
+    drop_cut(microbatch);
+    /* not known yet */
+    for (int i = 0; microbatch->routing && i < stage->layers + 2; i++) expert_routing_clear(&microbatch->routing[i]);
+    const enum error_code e = plan_context(stage->plan, dp, micro, tensor_none, &microbatch->plan, err);
+    if (e) return e;
+    microbatch->sequences = plan_sequences(stage->plan, dp, micro);
+    microbatch->rows = plan_rows_by(stage->plan, stage->rank, micro, &microbatch->plan);
+    microbatch->N = intervals_total(&microbatch->rows);
+    microbatch->tokens = plan_loss_rows_by(stage->plan, stage->rank, micro, &microbatch->plan);
+    const bool made = borrow_integers(stage, microbatch, micro) || make_integers(stage, microbatch);
     const bool counts = stage->plan->model.mlp != MLP_MIXTURE || balance_open(stage, microbatch);
-    const bool ok = ints && sorted && counts && !intervals_lost(&microbatch->rows)
+    const bool ok = made && counts && !intervals_lost(&microbatch->rows)
         && !intervals_lost(&microbatch->tokens);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the rows of a microbatch");
 }

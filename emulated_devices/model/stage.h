@@ -41,6 +41,7 @@ struct microbatch {
                                                  * unless streams are cut */
     struct tensor ids, positions;               /* I32 [N]; those the stage needs */
     struct tensor labels;                       /* I32 [tokens] */
+    bool borrows;                               /* ids, positions and labels are those of the microbatch before */
     struct tensor sorted;                       /* I32 [N] the places of rows in the order of the batch, in which
                                                  * attention needs them; tensor_none: they are so */
     struct balance_sums balance;                /* of a mixture's routers */

@@ -253,7 +253,7 @@ static enum error_code check_split(const struct plan *plan, struct error *err)
     return OK;
 }
 
-/* Check every device: numbers of heads may differ.  Devices that share sequences must belong to the same replica. */
+/* Check every device along tp: numbers of heads may differ.  Devices that share sequences must belong to the same replica. */
 static enum error_code check_attention(const struct plan *plan, const struct shards *shards, struct error *err)
 {
     const int cp = plan->mesh.size[CP];
@@ -263,12 +263,12 @@ static enum error_code check_attention(const struct plan *plan, const struct sha
         e = fail(err, ERR_PLAN, "--attention %s: cannot attend to the prefixes of the parallel streams of model %s; "
                  "use --attention streams", a->head.name, plan->model.name);
     if (!e) e = check_split(plan, err);
-    for (int rank = 0; rank < plan->mesh.devices && !e; rank++) {
+    for (int t = 0; t < plan->mesh.size[TP] && !e; t++) {
+        const int rank = mesh_neighbour(&plan->mesh, 0, TP, t);
         const struct tensor_parallel tp = plan_tensor_share(plan, rank);
         const struct context_parallel share = plan_context_share(plan, &tp, rank);
         const char *needs = a->refuses(&share, &plan->model);
         if (needs) return fail(err, ERR_PLAN, "--cp %d: --attention %s needs %s", cp, a->head.name, needs);
-        if (plan->mesh.size[TP] == 1) break;
     }
     if (!e && shards->apart && shards->optimizer % cp != 0)
         return fail(

@@ -58,8 +58,9 @@ enum error_code plan_check_experts(const struct plan *plan, struct error *err)
     if (plan_stage_devices(plan) % (plan_ep(plan) * plan_etp(plan)) != 0)
         return fail(err, ERR_PLAN, "%s: must be a divisor of the %d devices of a stage, --dp x --cp x --tp: experts "
                     "have the same stages as attention", flags, plan_stage_devices(plan));
-    /* Every device is asked, because nodes may differ from device to device. */
-    for (int rank = 0; rank < plan->mesh.devices; rank++) {
+    /* Every device is asked, because nodes may differ from device to device; without parts one tells for all. */
+    const int asked = plan_ep(plan) * plan_etp(plan) > 1 ? plan->mesh.devices : 1;
+    for (int rank = 0; rank < asked; rank++) {
         const struct expert_parallel share = plan_expert_share(plan, NULL, rank);
         const char *needs = s->refuses(&share, &plan->model);
         if (needs) return fail(err, ERR_PLAN, "%s: --dispatch %s needs %s", flags, s->head.name, needs);

@@ -197,89 +197,100 @@ static enum error_code exceeds(const struct train_record *record, struct error *
                 size_format(d->peak.total - has).text);
 }
 
-/* Run every device dry, replay what they share, and take what each reports. */
-static enum error_code plan_measure(struct train_record *record, struct events **events, struct error *err)
+/* Run every device dry, replay what they share, and take what each reports.  path: follow the critical path, which
+ * keeps events. */
+static enum error_code plan_measure(struct train_record *record, bool path, struct error *err)
 {
-    const struct train_options *options = record->options;
+    const struct train_options *const options = record->options;
+    const int devices = options->plan.mesh.devices;
+    const bool replays = cluster_replays(&options->cluster);
+    int64_t left = STEP_MOST_EVENTS;   /* for the path; a replay needs all */
+    struct events **events = replays || path ? open_events(devices, replays ? NULL : &left, err) : NULL;
     struct plan p = options->plan;
+    const double start = measure_now();
+    if ((replays || path) && events == NULL) return ERR_MEMORY;
     train_set_rates(&p.hyper, options, 0);
     enum error_code e = dry_run(&p, options->steps, options->unfolded, events, NULL, take_report, record,
                                 &record->folded, err);
-    if (!e && cluster_replays(&options->cluster)) e = replay(record, events, err);
+    if (!e && replays) e = replay(record, events, err);
+    if (!e && path) e = plan_path_of(&record->plan->path, &options->cluster, &record->folded.folding, events, err);
+    if (events) close_events(events, devices);
     if (e) return e;
     plan_spread(record, &record->folded.folding);
     plan_spread_profile(record->plan, &record->folded.folding);
-    record->steps = options->steps;
+    record->steps = options->steps, record->seconds[0] = measure_now() - start;
     return OK;
 }
 
-static enum error_code plan_run(struct train_record *record, struct error *err)
+/* Make room for the record of a plan's devices, with the memory profile of --memory-of. */
+static enum error_code planned_step_room(struct planned_step *planned, const struct train_options *options,
+                                         struct error *err)
 {
-    const struct train_options *options = record->options;
-    const int devices = options->plan.mesh.devices;
-    int64_t left = STEP_MOST_EVENTS;   /* for the path; a replay needs all */
-    struct events **events = open_events(devices, cluster_replays(&options->cluster) ? NULL : &left, err);
-    const double start = measure_now();
-    if (events == NULL) return ERR_MEMORY;
+    const size_t devices = (size_t)options->plan.mesh.devices, steps = (size_t)options->steps + 1;
+    struct train_record *const r = &planned->record;
+    struct plan_findings *const f = &planned->findings;
+    *f = (struct plan_findings){ .peak = calloc(devices, sizeof *f->peak) };
+    *r = (struct train_record){ .options = options, .out = run_stream(options), .overridden = "", .plan = f };
+    r->step = calloc(steps, sizeof *r->step), r->seconds = calloc(steps, sizeof *r->seconds);
+    r->device = calloc(devices, sizeof *r->device);
+    enum error_code e = options->memory_of ? memory_profile_find(&f->profile, options->memory_of, err) : OK;
+    if (f->profile) e = memory_profile_check(f->profile, &options->plan, err);
+    if (f->profile) f->memory = calloc(devices, sizeof *f->memory);
+    const bool made = r->step && r->seconds && r->device && f->peak && (!f->profile || f->memory);
+    return e ? e : made ? OK : fail(err, ERR_MEMORY, "no memory for the record");
+}
+
+enum error_code planned_step_open(struct planned_step *planned, const struct train_options *options,
+                                  struct error *err)
+{
+    const enum error_code e = planned_step_room(planned, options, err);
+    return e ? e : plan_measure(&planned->record, true, err);
+}
+
+void planned_step_close(struct planned_step *planned)
+{
+    struct train_record *const r = &planned->record;
+    free(r->step), free(r->seconds), free(r->device), free(planned->findings.peak), free(planned->findings.memory);
+}
+
+static enum error_code plan_and_report(struct train_record *record, struct error *err)
+{
+    const struct train_options *const options = record->options;
+    const struct plan_more *const more = record->plan->more;
     report_shape(record);
     fflush(record->out);
-    enum error_code e = plan_measure(record, events, err);
-    if (!e) e = plan_path_of(&record->plan->path, &options->cluster, &record->folded.folding, events, err);
-    close_events(events, devices);
+    enum error_code e = plan_measure(record, true, err);
     if (e) return e;
-    record->seconds[0] = measure_now() - start;
     if (options->plan.mesh.devices == 1 || alone_step_time(&options->plan, &record->alone, &record->alone_kept, NULL))
         record->alone = 0;
     plan_report(record);
+    if (more) more->print(record->out, more->context);
     if (options->json) e = fail_about(err, report_json(record, "orrery plan", options->json, err), "--json");
     return e ? e : exceeds(record, err);
 }
 
-/* Without a path there are no events, unless the cluster needs a replay. */
-static enum error_code plan_run_quietly(struct train_record *record, struct error *err)
+enum error_code plan_step(const struct train_options *options, const struct plan_more *more, struct error *err)
 {
-    const int devices = record->options->plan.mesh.devices;
-    if (!cluster_replays(&record->options->cluster)) return plan_measure(record, NULL, err);
-    struct events **events = open_events(devices, NULL, err);
-    const enum error_code e = events ? plan_measure(record, events, err) : ERR_MEMORY;
-    close_events(events, devices);
+    struct planned_step planned;
+    enum error_code e = planned_step_room(&planned, options, err);
+    planned.findings.more = more;
+    if (!e) e = plan_and_report(&planned.record, err);
+    planned_step_close(&planned);
     return e;
-}
-
-typedef enum error_code plan_run_fn(struct train_record *, struct error *);
-
-/* Run with an empty record.  numbers: filled from the record; NULL: they are not wanted. */
-static enum error_code plan_with_record(const struct train_options *options, plan_run_fn *run,
-                                        struct plan_numbers *numbers, struct error *err)
-{
-    const size_t devices = (size_t)options->plan.mesh.devices;
-    struct plan_findings findings = { .peak = calloc(devices, sizeof *findings.peak) };
-    struct train_record r = { .options = options, .out = run_stream(options), .overridden = "", .plan = &findings };
-    r.step = calloc((size_t)options->steps + 1, sizeof *r.step);
-    r.seconds = calloc((size_t)options->steps + 1, sizeof *r.seconds);
-    r.device = calloc(devices, sizeof *r.device);
-    enum error_code found = options->memory_of ? memory_profile_find(&findings.profile, options->memory_of, err) : OK;
-    if (findings.profile) found = memory_profile_check(findings.profile, &options->plan, err);
-    if (findings.profile) findings.memory = calloc(devices, sizeof *findings.memory);
-    const enum error_code e = found ? found
-        : r.step && r.seconds && r.device && findings.peak && (!findings.profile || findings.memory)
-                                  ? run(&r, err) : fail(err, ERR_MEMORY, "no memory for the record");
-    if (!e && numbers)
-        *numbers = (struct plan_numbers){ virtual_speed_of(&r), plan_fullest(&r)->peak.total,
-                                          options->plan.mesh.devices, r.folded.crew.lives };
-    if (!e && numbers && findings.profile) numbers->memory = findings.memory[findings.fullest_of];
-    free(r.step), free(r.seconds), free(r.device), free(findings.peak), free(findings.memory);
-    return e;
-}
-
-enum error_code plan_step(const struct train_options *options, struct error *err)
-{
-    return plan_with_record(options, plan_run, NULL, err);
 }
 
 enum error_code plan_numbers_of(const struct train_options *options, struct plan_numbers *numbers, struct error *err)
 {
-    return plan_with_record(options, plan_run_quietly, numbers, err);
+    struct planned_step planned;
+    const struct plan_findings *const f = &planned.findings;
+    enum error_code e = planned_step_room(&planned, options, err);
+    if (!e) e = plan_measure(&planned.record, false, err);
+    if (!e)
+        *numbers = (struct plan_numbers){ virtual_speed_of(&planned.record), plan_fullest(&planned.record)->peak.total,
+                                          options->plan.mesh.devices, planned.record.folded.crew.lives,
+                                          .memory = f->profile ? f->memory[f->fullest_of] : (struct memory_of){ 0 } };
+    planned_step_close(&planned);
+    return e;
 }
 
 enum error_code train_plan(const struct train_options *options, struct error *err)
@@ -290,5 +301,5 @@ enum error_code train_plan(const struct train_options *options, struct error *er
     if (flag)
         return fail(err, ERR_USAGE, "--dry-run: with %s, what is sent and held is known only in a run", flag);
     once.steps = 1, once.plan.cluster = &once.cluster;
-    return plan_step(&once, err);
+    return plan_step(&once, NULL, err);
 }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 struct plan_findings;
+struct plan_more;
 
 /* This holds what a run is asked for: everything on the command line. */
 struct train_options {
@@ -160,8 +161,9 @@ struct train_record {
 /* ---- plan.c: a step without its numbers ------------------------------------------------------------------------- */
 
 /** Run a step of a plan dry on all its devices, and report memory, messages and virtual time.
+ *  @param more  what is said besides (report/plan_report.h); NULL: nothing.
  *  @return OK; ERR_CHECK if a device needs more memory than it has. */
-enum error_code plan_step(const struct train_options *, struct error *);
+enum error_code plan_step(const struct train_options *, const struct plan_more *more, struct error *);
 
 /** Say what `orrery plan` says of a step of a run, in this process.
  *  @return OK; ERR_CHECK if it does not fit; ERR_USAGE if it has batches that only a run knows. */

@@ -41,11 +41,13 @@ static enum error_code beam_look(struct search *search, struct standing *at, con
     struct plan p;
     at->legal = place >= 0 || plan_space_make(search->space, &at->choice, &p);
     if (!at->legal) return OK;
-    const enum error_code e = place < 0 ? search_add(search, &p, &at->choice, true, &place, err) : OK;
+    enum error_code e = place < 0 ? search_add(search, &p, &at->choice, !search->only_memory, &place, err) : OK;
     if (e) return e;
     at->lacks = 0, at->estimate = search->of[place].estimate > 0 ? search->of[place].estimate : INT64_MAX;
     if (best && best->legal && best->lacks == 0 && at->estimate >= best->estimate) return OK;
-    return search_lacks(search, place, &at->lacks, err);
+    e = search_lacks(search, place, &at->lacks, err);
+    if (search->only_memory) at->lacks = search->of[place].least;
+    return e;
 }
 
 /* Try every value of a dimension; of a schedule, with every number of stages. */
@@ -235,11 +237,15 @@ static enum error_code first_answer(struct search *search, const struct placed_m
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
+/* An answer on the way takes at most this share of the work of planning. */
+static const double ANSWER_SHARE = 1.0 / 16;
+
 /* Improve a start, and plan the result: it is an answer of its own.  A search that ends has one already. */
 static enum error_code answer(struct search *search, struct standing *at, struct error *err)
 {
     const enum error_code e = improve(search, at, err);
-    return e || !at->legal || search->ended ? e : search_plan_now(search, search_find(search, &at->choice), err);
+    const int place = !e && at->legal && !search->ended ? search_find(search, &at->choice) : -1;
+    return place < 0 || !search_affords(search, place, ANSWER_SHARE) ? e : search_plan_now(search, place, err);
 }
 
 /* After so many starts, and after each further doubling, the best of them is improved before the rest is estimated. */
@@ -288,6 +294,42 @@ static enum error_code beam_climb(struct search *search, const struct placed_mes
         e = answer(search, &start[i], err);
         good += start[i].legal && start[i].lacks == 0;
     }
+    return e;
+}
+
+/* The most microbatches, which hold least each. */
+static void most_micros(const struct plan_space *space, struct choice *choice)
+{
+    struct plan mesh = *space->base;
+    int value[3];
+    plan_space_set(space, BY_MESH, &mesh, choice->value[BY_MESH]);
+    const int n = numbers_of_micros(space, &mesh, value);
+    if (n > 0) choice->value[BY_MICROS] = value[n - 1];
+}
+
+enum error_code search_leanest(struct search *search, int *place, struct error *err)
+{
+    struct placed_mesh *order = usual_order(search->space);
+    enum error_code e = order ? OK : fail(err, ERR_MEMORY, "no memory for %d meshes", search->space->meshes);
+    uint64_t least = UINT64_MAX;
+    *place = -1;
+    search->only_memory = true;
+    for (int n = 0; n < search->space->meshes && !e && !search_best(search) && !search_ends(search); n++) {
+        struct standing at = { .choice.value = { [BY_MESH] = order[n].mesh } };
+        most_micros(search->space, &at.choice);
+        e = start_with(search, &at, err);
+        if (!e && at.legal) e = improve(search, &at, err);
+        if (e || !at.legal) continue;
+        const int found = search_find(search, &at.choice);
+        e = search_plan_now(search, found, err);
+        const struct candidate *const c = &search->of[found];
+        const uint64_t needs = c->peak > c->least ? c->peak : c->least;
+        if (needs < least) least = needs, *place = found;
+    }
+    const struct candidate *const best = search_best(search);
+    if (best) *place = (int)(best - search->of);
+    search->only_memory = false;
+    free(order);
     return e;
 }
 

@@ -42,7 +42,9 @@ static void consider(struct variants *variants, const struct plan *plan)
     if (!is_new(variants, new->words) || !plan_space_is_legal(&new->plan)) return;
     /* The lower bound of memory is cheap, and comes before the estimate of the time. */
     if (search_bound(&new->plan, &new->found.least, &unread) || new->found.least > variants->memory) return;
-    if ( estimate_step(&variants->estimator, &new->plan, &new->found.estimate, &unread)) return;
+    struct estimate step;
+    if (estimate_step(&variants->estimator, &new->plan, &step, &unread)) return;
+    new->found.estimate = step.time;
     variants->count++;
 }
 

@@ -2,8 +2,10 @@
  * by plan.  Errors: ERR_PLAN where a stage of the plan cannot be planned alone, ERR_MEMORY. */
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/search/estimate.h"
+#include "emulated_devices/train/dry_run/alike.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/schemes/pipeline/timing.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +25,9 @@ enum span_of { OF_FORWARD, OF_INPUT, OF_WEIGHT, OF_REST, PARTS };
 
 struct stage_times {
     struct stage_key key;
-    bool there;
+    bool there, wide;                   /* wide: more than ESTIMATE_LIVES devices would run */
     picoseconds layer[PARTS], ends[PARTS];      /* of a layer; of embedding, loss and what comes once a step */
+    double layer_work, ends_work;       /* operations and messages of a microbatch on all devices that run */
 };
 
 /* Plans with equal keys have equal layers.  They differ in their schedules and in how many layers a stage has. */
@@ -40,24 +43,24 @@ static struct stage_key estimate_key_of(const struct plan *plan, bool splits)
     return k;
 }
 
-/* Make a plan of one stage: the same devices of dp, cp, ep and tp, so many layers, one microbatch. */
+/* Make a plan of one stage: so many copies, the same devices of cp, ep and tp, so many layers, one microbatch. */
 static enum error_code stage_plan(struct plan *q, const struct plan *p, const struct stage_key *stage_key,
-                                  int64_t layers, struct error *err)
+                                  int copies, int64_t layers, struct error *err)
 {
     int size[AXIS_COUNT];
     memcpy(size, p->mesh.size, sizeof size);
-    size[PP] = 1;
+    size[PP] = 1, size[DP] = copies;
     *q = *p;
     q->model.L = layers;
     q->micros = q->chunks = 1;
     q->schedule = stage_key->splits ? "zb-h1" : schedule_generator_at(0)->head.name;
-    q->B = stage_key->sequences * stage_key->dp;
+    q->B = stage_key->sequences * copies;
     const enum error_code e = mesh_make(&q->mesh, size, err);
     return e ? e : plan_check(q, err);
 }
 
 /* These are the longest times of any device: forward, backward for inputs, for weights, and the whole step. */
-struct noted { picoseconds part[PARTS], end; };
+struct noted { picoseconds part[PARTS], end; double work; };
 
 /* Note one device's times after its step; dry_run calls this for each device that runs. */
 static enum error_code estimate_note(struct trainer *trainer, void *context, struct error *err)
@@ -73,18 +76,30 @@ static enum error_code estimate_note(struct trainer *trainer, void *context, str
     for (int i = 0; i < OF_REST; i++)
         if (part[i] > n->part[i]) n->part[i] = part[i];
     if (trainer->device->clock.now > n->end) n->end = trainer->device->clock.now;
+    n->work += (double)trainer->device->operations;
     return OK;
 }
 
-/* Plan one stage of so many layers; OF_REST is what the step takes outside its passes. */
-static enum error_code plan_stage(const struct plan *plan, const struct stage_key *stage_key, int64_t layers,
-                                  struct noted *noted, struct error *err)
+/* Whether more devices of a stage would run than an estimate may take. */
+static bool is_wide(const struct plan *plan)
+{
+    char unread[200];
+    const struct folding f = plan_alike(plan, unread);
+    return folding_lives(&f) > ESTIMATE_LIVES;
+}
+
+/* Plan one stage of so many copies and layers; OF_REST is what the step takes outside its passes.  ERR_CHECK, without
+ * a text: too many devices would run. */
+static enum error_code plan_stage(const struct plan *plan, const struct stage_key *stage_key, int copies,
+                                  int64_t layers, struct noted *noted, struct error *err)
 {
     struct plan q;
-    struct dry_run d;
+    struct dry_run d = { .crew.events = 0 };
     *noted = (struct noted){ .end = 0 };
-    enum error_code e = stage_plan(&q, plan, stage_key, layers, err);
+    enum error_code e = stage_plan(&q, plan, stage_key, copies, layers, err);
+    if (!e && is_wide(&q)) e = ERR_CHECK;
     if (!e) e = dry_run(&q, 1, false, NULL, NULL, estimate_note, noted, &d, err);
+    noted->work += (double)d.crew.events;
     noted->part[OF_REST] = noted->end - noted->part[OF_FORWARD] - noted->part[OF_INPUT] - noted->part[OF_WEIGHT];
     return e;
 }
@@ -98,20 +113,52 @@ static int64_t few_layers(const struct model_config *config)
 }
 
 /* The difference of a stage with a layer more is that layer; the rest is what a model has once. */
-static enum error_code time_stage(struct stage_times *times, const struct plan *plan, struct error *err)
+static enum error_code time_copies(struct stage_times *times, const struct plan *plan, int copies, struct error *err)
 {
     const int64_t L = plan->model.L, few = few_layers(&plan->model);
     struct noted small, large;
-    enum error_code e = plan_stage(plan, &times->key, few, &small, err);
+    enum error_code e = plan_stage(plan, &times->key, copies, few, &small, err);
     if (!e && L == 1) large = small;
-    else if (!e) e = plan_stage(plan, &times->key, few + 1, &large, err);
+    else if (!e) e = plan_stage(plan, &times->key, copies, few + 1, &large, err);
+    if (e) return e;
     /* layer = time of few + 1 layers - time of few layers; ends = time of few layers - few layer. */
-    for (int i = 0; i < PARTS && !e; i++) {
+    for (int i = 0; i < PARTS; i++) {
         const picoseconds more = large.part[i] - small.part[i];
         times->layer[i] = L == 1 ? small.part[i] : more > 0 ? more : 0;
         times->ends[i] = small.part[i] > few * times->layer[i] ? small.part[i] - few * times->layer[i] : 0;
     }
-    times->there = e == OK;
+    times->layer_work = L == 1 ? small.work : fmax(0, large.work - small.work);
+    times->ends_work = fmax(0, small.work - (double)few * times->layer_work);
+    return OK;
+}
+
+/* What grows by the same with each copy: its value with `copies` of them, from those with half as many as
+ * ESTIMATE_COPIES, and with so many. */
+static double with_copies(double half, double most, int copies)
+{
+    return fmax(0, most + (most - half) * (copies - ESTIMATE_COPIES) / (ESTIMATE_COPIES / 2));
+}
+
+/* Few copies can stand for all unless they would cut experts otherwise. */
+static bool has_few_copies(const struct stage_key *stage_key)
+{
+    const int half = ESTIMATE_COPIES / 2 * stage_key->cp * stage_key->tp;
+    return stage_key->dp > ESTIMATE_COPIES && half % stage_key->ep == 0;
+}
+
+static enum error_code time_stage(struct stage_times *times, const struct plan *plan, struct error *err)
+{
+    const int dp = times->key.dp;
+    struct stage_times half = { .key = times->key };
+    const bool few = has_few_copies(&times->key);
+    enum error_code e = few ? time_copies(&half, plan, ESTIMATE_COPIES / 2, err) : OK;
+    if (!e) e = time_copies(times, plan, few ? ESTIMATE_COPIES : dp, err);
+    for (int i = 0; i < PARTS && few && !e; i++) {
+        times->layer[i] = (picoseconds)with_copies((double)half.layer[i], (double)times->layer[i], dp);
+        times->ends[i] = (picoseconds)with_copies((double)half.ends[i], (double)times->ends[i], dp);
+    }
+    if (few) times->layer_work = with_copies(half.layer_work, times->layer_work, dp);
+    times->there = e == OK, times->wide = e == ERR_CHECK;
     /* A stage that cannot be planned is kept as such, so that nobody tries again. */
     return e == ERR_MEMORY ? e : OK;
 }
@@ -203,17 +250,22 @@ static int64_t most_layers(const struct plan *plan, const struct schedule *sched
     return most;
 }
 
-enum error_code estimate_step(struct estimator *estimator, const struct plan *plan, picoseconds *out, struct error *err)
+enum error_code estimate_step(struct estimator *estimator, const struct plan *plan, struct estimate *out,
+                              struct error *err)
 {
     const struct stage_times *stage = NULL;
     struct schedule s;
+    *out = (struct estimate){ INT64_MAX, INFINITY };
     enum error_code code = plan_schedule(plan, &s, err);
     if (code) return code;
     code = find_stage(estimator, plan, splits_backward(&s), &stage, err);
-    if (!code && !stage->there) code = fail(err, ERR_PLAN, "there is no such stage");
-    if (!code) code = time_pipeline(out, plan, &s, stage, err);
-    /* The rest of a step, which comes once, follows the pipeline, and takes longest on the device with most layers. */
-    if (!code) *out += stage->ends[OF_REST] + stage->layer[OF_REST] * most_layers(plan, &s);
+    if (!code && !stage->there && !stage->wide) code = fail(err, ERR_PLAN, "there is no such stage");
+    if (!code && stage->there) {
+        code = time_pipeline(&out->time, plan, &s, stage, err);
+        /* The rest of a step comes once, follows the pipeline, and takes longest on the device with most layers. */
+        if (!code) out->time += stage->ends[OF_REST] + stage->layer[OF_REST] * most_layers(plan, &s);
+        out->work = plan->micros * (stage->layer_work * (double)plan->model.L + stage->ends_work);
+    }
     schedule_free(&s);
     return code;
 }

@@ -5,6 +5,10 @@
  * So an estimate is made of the same operations, messages and links as the plan.  It does not know what stages do to
  * each other besides passing microbatches on, nor layers that differ.
  *
+ * More than ESTIMATE_COPIES copies of the model are not planned: what a ring of copies takes grows with each copy by
+ * the same time, so the times of half as many and of ESTIMATE_COPIES say the rest.  Where more than ESTIMATE_LIVES
+ * devices of a stage do different things, there is no estimate.
+ *
  * Callers: search.c for each candidate, changes.c for each change.
  */
 #ifndef ORRERY_SEARCH_ESTIMATE_H
@@ -19,8 +23,14 @@ struct estimator { struct stage_times *known; int count, room; uint64_t planned;
 
 void estimator_close(struct estimator *);
 
-/** The time of a step, in picoseconds.
+enum { ESTIMATE_COPIES = 128, ESTIMATE_LIVES = 256 };
+
+/* The time of a step, and how much planning the step would take: operations and messages of all devices that would
+ * run.  INT64_MAX and infinite: there is no estimate. */
+struct estimate { picoseconds time; double work; };
+
+/** Estimate a step.
  *  @param plan  checked.  @return OK; ERR_PLAN if there is no such stage; ERR_MEMORY. */
-enum error_code estimate_step(struct estimator *, const struct plan *plan, picoseconds *, struct error *);
+enum error_code estimate_step(struct estimator *, const struct plan *plan, struct estimate *, struct error *);
 
 #endif

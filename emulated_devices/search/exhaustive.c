@@ -19,7 +19,7 @@ static enum error_code exhaustive_look(const struct plan *plan, const struct cho
                     "--attention ring-zigzag --tensor 1d,1d-sp, or take --planner beam", MOST);
     if (search_ends(s)) return ERR_CHECK;
     if (s->tell) s->tell(s->context, "estimating", (double)choice->value[BY_MESH] / s->space->meshes);
-    return search_add(s, plan, choice, true, NULL, err);
+    return search_find(s, choice) >= 0 ? OK : search_add(s, plan, choice, true, NULL, err);
 }
 
 static enum error_code exhaustive_choose(struct search *search, struct error *err)

@@ -65,7 +65,10 @@ enum error_code likes_limit(struct plan_space *space, struct likes *joined, cons
         int i = 0;
         while (i < LIKES && (strlen(likes[i].name) != n || strncmp(likes[i].name, at, n) != 0)) i++;
         snprintf(word, sizeof word, "%.*s", (int)n, at);
-        if (i == LIKES) return fail_unknown_name(err, "--like", word, known, LIKES + 1);
+        if (i == LIKES && strcmp(word, LIKES_ALL) == 0)
+            return fail(err, ERR_USAGE, "--like %.80s: " LIKES_ALL " stands alone: it takes every scheme", names);
+        /* Beside other frameworks LIKES_ALL is no choice. */
+        if (i == LIKES) return fail_unknown_name(err, "--like", word, known, strchr(names, ',') ? LIKES : LIKES + 1);
         for (enum dimension d = BY_MESH; d < DIMENSION_COUNT; d++)
             if (likes[i].only[d]) like_join(joined->text[d], likes[i].only[d]);
         at += n;

@@ -164,29 +164,57 @@ static bool add_mesh(struct plan_space *space, const struct arrangement *arrange
     return true;
 }
 
+/* The only size that an axis may have; 0: it may have several. */
+static int only_size(const struct plan_space *space, enum axis axis)
+{
+    const char *const list = space->sizes[axis];
+    return list && strchr(list, ',') == NULL ? (int)strtol(list, NULL, 10) : 0;
+}
+
+/* Say which sizes that are asked for leave no mesh: of one axis, of all together, or with the model and the batch. */
+static enum error_code fail_no_mesh(const struct plan_space *space, struct error *err)
+{
+    const struct plan *const p = space->base;
+    const int n = space->devices, pp = only_size(space, PP), dp = only_size(space, DP);
+    char words[120] = "";
+    int64_t together = 1;
+    for (enum axis a = 0; a < AXIS_COUNT; a++) {
+        const int size = only_size(space, a);
+        const size_t used = strlen(words);
+        if (size == 0 || a == EP) continue;
+        together *= size;
+        snprintf(words + used, sizeof words - used, "%s--%s %d", used ? " " : "", axis_name(a), size);
+    }
+    if (n % together != 0)
+        return fail(err, ERR_PLAN, "--devices %d: cannot be divided by the %lld of %s", n, (long long)together, words);
+    if (pp > p->model.L)
+        return fail(err, ERR_PLAN, "--pp %d: %s has %lld layers", pp, p->model.name, (long long)p->model.L);
+    if (dp > 0 && p->B % dp != 0)
+        return fail(err, ERR_PLAN, "--dp %d: does not divide the batch of %lld sequences", dp, (long long)p->B);
+    return fail(err, ERR_PLAN, "--devices %d: there is no mesh of %d devices with the sizes asked for", n, n);
+}
+
 enum error_code plan_space_open(struct plan_space *space, struct error *err)
 {
     const int n = space->devices;
     int room = 0;
+    const bool mixture = space->base->model.mlp == MLP_MIXTURE;
     bool memory = true;
     enum error_code e = check_lists(space, err);
     if (e) return e;
-    /* Each loop tries all sizes of an axis that the axes before it leave.  Sizes must divide the devices. */
+    /* Each loop tries all sizes of an axis that the axes before it leave: divisors of what is left of the devices. */
     for (int tp = 1; tp <= n; tp++)
-        for (int cp = 1; cp <= n / tp; cp++)
+        for (int cp = 1; cp <= n / tp && n % tp == 0; cp++)
             for (int dp = 1; dp <= n / tp / cp && n % (tp * cp) == 0; dp++)
-                for (int ep = 1; ep <= tp * cp * dp && n % (tp * cp * dp) == 0; ep++) {
+                for (int ep = 1; ep <= (mixture ? tp * cp * dp : 1) && n % (tp * cp * dp) == 0; ep++) {
                     /* pp is what is left of the devices. */
                     const struct arrangement a = {
                         .size = { [PP] = n / tp / cp / dp, [DP] = dp, [CP] = cp, [EP] = 1, [TP] = tp }, .ep = ep
                     };
-                    memory = memory && (ep == 1 || space->base->model.mlp == MLP_MIXTURE
-                                        ? add_mesh(space, &a, &room) : true);
+                    memory = memory && (tp * cp * dp % ep != 0 || add_mesh(space, &a, &room));
                 }
     if (!memory) return fail(err, ERR_MEMORY, "no memory for a list of meshes");
-    if (space->meshes == 0)
-        return fail(err, ERR_PLAN, "--devices %d: there is no mesh of %d devices with the sizes asked for", n, n);
-    return OK;
+    return space->meshes == 0 ? fail_no_mesh(space, err) : OK;
 }
 
 void plan_space_close(struct plan_space *space)

@@ -5,6 +5,7 @@
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/train/dry_run/plan_memory.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,7 +88,10 @@ enum error_code search_add(struct search *search, const struct plan *plan, const
     struct candidate new = { .choice = *choice, .unusual = plan_space_unusual(search->space->base, plan) };
     if (search->count == search->room && !search_grow(search))
         return fail(err, ERR_MEMORY, "no memory for %d plans", search->count + 1);
-    if (estimates && estimate_step(&search->estimator, plan, &new.estimate, err) == ERR_MEMORY) return ERR_MEMORY;
+    struct estimate step = { 0, 0 };
+    const enum error_code e = estimates ? estimate_step(&search->estimator, plan, &step, err) : OK;
+    if (e == ERR_MEMORY) return e;
+    if (!e) new.estimate = step.time, new.work = step.work;
     if (place) *place = search->count;
     search->of[search->count++] = new;
     *slot_of(search, choice) = search->count;
@@ -273,8 +277,14 @@ enum error_code search_plan_now(struct search *search, int place, struct error *
     /* A candidate that lacks memory even by the lower bound is not planned, unless all are asked for. */
     if (e || (lacks > 0 && !search->plans_all)) return e;
     if (search->of[place].time > 0 || !plan_space_make(search->space, &search->of[place].choice, &p)) return OK;
-    search->planned++;
+    search->planned++, search->worked += search->of[place].work;
     return plan_by_clocks(&p, search->most_events, &search->of[place], err);
+}
+
+bool search_affords(const struct search *search, int place, double share)
+{
+    return search->work_most <= 0
+           || search->of[place].work <= fmin(share * search->work_most, search->work_most - search->worked);
 }
 
 enum error_code search_rank(struct search *search, int *ranked, struct error *err)
@@ -287,6 +297,10 @@ enum error_code search_rank(struct search *search, int *ranked, struct error *er
     for (int i = 0; i < search->count && !e && (search->most == 0 || search->planned < search->most); i++) {
         /* A search that ends early still plans until it has an answer. */
         if (fits && search_ends(search)) break;
+        if (fits && search->of[i].time == 0 && !search_affords(search, i, 1)) {
+            search->dear++;
+            continue;
+        }
         e = search_plan_now(search, i, err);
         fits = fits || (!e && search->of[i].time > 0 && search_fits(&search->of[i], search->memory));
         search_tell(search, "planning", (double)search->planned / (double)plans_at_most(search));

@@ -23,7 +23,8 @@
 struct candidate {
     struct choice choice;               /* the plan, as values of all dimensions */
     uint64_t least;                     /* bytes; 0: not yet known */
-    picoseconds estimate;               /* 0: none */
+    picoseconds estimate;               /* 0: none; INT64_MAX: too many devices would run for one (estimate.h) */
+    double work;                        /* that planning takes, by the estimate; 0: there is none */
     picoseconds time;                   /* of a step: by the clocks, or replayed; 0: not planned */
     picoseconds clocks;                 /* of a replayed one, by the clocks; 0: it was not replayed */
     uint64_t peak;                      /* of the fullest device */
@@ -37,6 +38,10 @@ struct search {
     const struct plan_space *space;     /* what may be chosen */
     uint64_t memory;                    /* of a device; 0: no limit */
     int most;                           /* plans that are planned at most; 0: all */
+    double work_most, worked;           /* what planning may take together, as struct estimate counts it, 0: any; what
+                                         * it took */
+    int64_t dear;                       /* plans that were not planned because so much work was not left */
+    bool only_memory;                   /* no step is estimated, and the plan that needs least is the best */
     bool plans_all;                     /* also what the lower bound says does not fit: for tests */
     int64_t most_events;                /* kept of a step; 0: STEP_MOST_EVENTS; less: for tests */
     struct candidate *of;               /* [count] plans that were looked at */
@@ -67,6 +72,14 @@ bool search_ends(struct search *);
 
 /** Plan a candidate now, if it may fit and was not planned: for an early answer.  @return OK or an error. */
 enum error_code search_plan_now(struct search *, int place, struct error *);
+
+/** Look for the plan that needs least memory: each mesh is improved by the lower bound alone, and planned if the bound
+ *  fits, until a planned one fits (beam.c).  @param[out] place  that one, or else the one that needs least; -1: no plan
+ *  is legal.  @return OK or an error. */
+enum error_code search_leanest(struct search *, int *place, struct error *);
+
+/** Whether planning a candidate takes at most this share of all work, and no more than is left. */
+bool search_affords(const struct search *, int place, double share);
 
 /** The fastest of the planned candidates that fit; NULL: none does yet. */
 const struct candidate *search_best(const struct search *);

@@ -1,5 +1,5 @@
 /* kinds.c -- which options of `orrery train` do not belong to `orrery infer`, `plan`, and topics of `show`. */
-#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/cli/train/choose.h"
 
 /* Options of training that a run without steps does not have. */
 static const char *const of_training[] = {
@@ -37,7 +37,7 @@ static const char *const of_numbers[] = { OF_NUMBERS, NULL };
 static const char *const of_reports[] = { OF_NUMBERS, "--json", "--tokens", "--memory-of", NULL };
 
 const struct run_kind run_plan = {
-    .command = "plan", .without = of_numbers, .steps = 1,
+    .command = "plan", .without = of_numbers, .steps = 1, .more = plan_options,
     .what = "What a training step would take on a mesh of up to 16384 devices, without running it: memory,\n"
             "messages and virtual time of every device, and whether it fits.\n"
             "Takes the options of `orrery train` that say what is trained where. The numbers are those of a run,\n"

@@ -182,6 +182,7 @@ void plan_report_json(cJSON *root, const struct train_record *record)
     add_peak(plan, record->plan->fullest, &record->plan->peak[record->plan->fullest]);
     add_folding(plan, record);
     memory_report_json(plan, record);
+    if (record->plan->more) record->plan->more->json(root, record->plan->more->context);
 }
 
 /* ---- what would fit ---------------------------------------------------------------------------------------------- */

@@ -7,12 +7,21 @@
 #include "emulated_devices/search/search.h"
 #include "emulated_devices/train/dry_run/step_path.h"
 #include "emulated_devices/train/memory_of/memory_of.h"
+#include <stdio.h>
 
 /* Memory of a device at its peak. */
 struct plan_peak { struct arena_use use; struct doing doing; uint32_t blocks[ARENA_TAG_COUNT]; };
 
+/* More that a command says of its plan, behind the report and in its JSON. */
+struct plan_more {
+    void (*print)(FILE *, const void *context);
+    void (*json)(cJSON *root, const void *context);
+    const void *context;                /* last argument of both */
+};
+
 /* All that a plan says besides. */
 struct plan_findings {
+    const struct plan_more *more;       /* NULL: nothing */
     struct plan_path path;              /* which work and messages the step's time consists of */
     struct plan_peak *peak;             /* [devices], of those that ran */
     int fullest;                        /* the device that needs most */
@@ -20,6 +29,14 @@ struct plan_findings {
     struct memory_of *memory;           /* [devices] with a profile: a framework's memory of those that ran */
     int fullest_of;                     /* the device that needs most of it */
 };
+
+/* A planned step with all that was found. */
+struct planned_step { struct train_record record; struct plan_findings findings; };
+
+/** Plan a step as plan_step does, and print nothing (run/plan.c).  planned_step_close in any case.
+ *  @param planned  stays where it is.  @return OK or the first error of the plan. */
+enum error_code planned_step_open(struct planned_step *planned, const struct train_options *, struct error *);
+void planned_step_close(struct planned_step *);
 
 void plan_report_path(const struct train_record *);
 void plan_report_waits(const struct train_record *);

@@ -77,16 +77,16 @@ static void expect(const struct ring *ring, struct tensor rows)
     collective_expect(ring->group, ring->exchange.operation, "ring", &call);
 }
 
-/* rows: any of the rows that are sent; only its width and format are used. */
-static struct ring ring_begin(struct tensor_parallel *tp, enum operation op, int64_t N, struct tensor rows)
+/* rows: any of the rows that are sent; only its width and format are used.  A ring is large, so it is filled in place,
+ * and only as far as the group has devices. */
+static void ring_begin(struct ring *ring, struct tensor_parallel *tp, enum operation op, int64_t N, struct tensor rows)
 {
-    struct ring g = { .group = &tp->along[SEQUENCE] };
-    g.exchange = exchange_begin(g.group, op);
-    tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, g.count);
-    for (int c = 0; c < g.group->size; c++)
-        if (g.count[c] > g.longest) g.longest = g.count[c];
-    expect(&g, rows);
-    return g;
+    ring->group = &tp->along[SEQUENCE], ring->longest = 0;
+    ring->exchange = exchange_begin(ring->group, op);
+    tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, ring->count);
+    for (int c = 0; c < ring->group->size; c++)
+        if (ring->count[c] > ring->longest) ring->longest = ring->count[c];
+    expect(ring, rows);
 }
 
 /* The rows of chunk r - steps_back, modulo P. */
@@ -140,7 +140,8 @@ static void close_buffers(struct tensor_parallel *tp, struct tensor *tensor, int
 static enum error_code gather_products(struct product product, int64_t N, struct tensor own, struct error *err)
 {
     if (N == 0) return OK;                              /* an empty microbatch: collectives send no message either */
-    struct ring g = ring_begin(product.tp, ALLGATHER, N, own);
+    struct ring g;
+    ring_begin(&g, product.tp, ALLGATHER, N, own);
     const int P = g.group->size;
     const bool stays = tensor_rows(own) == N && P > 1;
     struct tensor buffer[2], next = tensor_none, here = tensor_own_rows(product.tp, own, N);
@@ -174,7 +175,8 @@ enum { TURNS = 2, PARTS = 0, SUMS = PARTS + TURNS, SUM_BUFFERS = SUMS + TURNS };
 static enum error_code sum_products(struct product product, int64_t N, struct tensor own, struct error *err)
 {
     if (N == 0) return OK;
-    struct ring g = ring_begin(product.tp, REDUCE_SCATTER, N, own);
+    struct ring g;
+    ring_begin(&g, product.tp, REDUCE_SCATTER, N, own);
     const int P = g.group->size;
     struct clock *clock = &product.tp->device->clock;
     const enum stream stream = sending_stream(clock, SENDS_SUMS);

@@ -66,6 +66,16 @@ static enum error_code alone_step(const struct plan *one, struct comm *nobody, s
     return e;
 }
 
+enum error_code alone_state(const struct plan *plan, struct arena_use *kept, struct error *err)
+{
+    struct plan_memory memory = { .offloaded = 0 };
+    struct plan one;
+    enum error_code e = plan_alone(&one, plan, err);
+    if (!e) e = plan_memory(&one, 0, 0, &memory, err);
+    *kept = memory.peak;
+    return e;
+}
+
 enum error_code alone_step_time(const struct plan *plan, picoseconds *time, uint64_t *kept, struct error *err)
 {
     struct plan_memory memory = { .offloaded = 0 };

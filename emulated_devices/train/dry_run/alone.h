@@ -17,4 +17,7 @@
  */
 enum error_code alone_step_time(const struct plan *plan, picoseconds *time, uint64_t *kept, struct error *);
 
+/** The bytes that one device would keep between steps, by kind.  Local.  @return OK, ERR_PLAN or ERR_MEMORY. */
+enum error_code alone_state(const struct plan *, struct arena_use *kept, struct error *);
+
 #endif
