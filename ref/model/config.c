@@ -229,11 +229,12 @@ enum error_code model_config_preset(struct model_config *config, int64_t *batch,
 {
     const char *names[sizeof model_presets / sizeof *model_presets];
     size_t n = 0;
+    const size_t length = strcspn(name, ":");           /* sizes follow a colon */
     for (const struct model_preset *p = model_presets; p->config.name[0]; p++) {
-        if (strcmp(p->config.name, name) == 0) {
+        if (strncmp(p->config.name, name, length) == 0 && p->config.name[length] == '\0') {
             *config = p->config;
             *batch = p->batch;
-            return OK;
+            return name[length] ? model_config_resize(config, name + length + 1, name, err) : OK;
         }
         names[n++] = p->config.name;
     }

@@ -213,8 +213,21 @@ extern const struct model_preset model_presets[];       /* ends with an empty na
 /** Check that a shape is consistent.  @return OK, or ERR_PLAN with the first problem. */
 enum error_code model_config_check(const struct model_config *, struct error *);
 
-/** Find a preset by name.  @return OK, or ERR_USAGE with the nearest name. */
+/** Find a preset by name, or by NAME:L=16,D=2048,.. with other sizes: model_config_resize.
+ *  @return OK, or ERR_USAGE with the nearest name. */
 enum error_code model_config_preset(struct model_config *, int64_t *batch, const char *name, struct error *);
+
+/* The letters of docs/words.md that a word for --model can give a preset. */
+#define MODEL_SIZE_LETTERS "LDHKAFVSEk"
+
+/**
+ * Give a model other sizes.
+ * @param sizes  "L=16,D=2048": LETTER=NUMBER with commas between.  Without K and A, heads stay as they were in
+ *               proportion: one key head a query head, D / H numbers a head.
+ * @param word   all of it, for messages and as the model's new name.
+ * @return OK; ERR_USAGE: a letter that is none, twice or of a mixture alone, a number out of range.
+ */
+enum error_code model_config_resize(struct model_config *, const char *sizes, const char *word, struct error *);
 
 /**
  * Read a config.json of Hugging Face transformers for a model of one of the families.

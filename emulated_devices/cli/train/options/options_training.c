@@ -8,7 +8,8 @@ void training_options(struct option_list *to, struct train_options *options, str
     const struct option own[] = {
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &words->model,
-          .help = "a preset, or a folder with config.json and model.safetensors" },
+          .help = "a preset, a preset with other sizes, such as llama3-8b:L=16,D=2048 (letters of docs/words.md), or a "
+                  "folder with config.json and model.safetensors" },
         { "--data", "FILE[:WEIGHT],..", OPTION_STRING, &options->data,
           .help = "a text to learn, or a folder of sources and documents, or files of tokens, NAME.bin; several "
                   "of one kind, all with a weight or all without (docs/using/text.md); default: two plays of "
