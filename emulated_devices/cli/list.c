@@ -511,7 +511,8 @@ enum error_code command_list(int argc, char **argv, int *status, struct error *e
         { "WHAT", NULL, OPTION_STRING, &what,
           .help = "a part of the list, or the name of an entry, for all that is known of the entry. Parts: "
                   "models, tensor, attention, dispatch, routers, data, schedules, spatial, collectives, "
-                  "optimizers, profiles, clusters, planners, frameworks, backends, dtypes, clashes; default: a line for "
+                  "optimizers, profiles, clusters, planners, frameworks, backends, dtypes, clashes; default: a line "
+                  "for "
                   "each entry of all parts" },
         { 0 }
     };

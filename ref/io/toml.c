@@ -146,7 +146,8 @@ static enum error_code toml_plain(struct toml *toml, char **text, struct error *
     return *text ? OK : toml_no_memory(toml, err);
 }
 
-static enum error_code toml_value(struct toml *toml, struct yaml *parent, const char *key, int depth, struct error *err);
+static enum error_code toml_value(struct toml *toml, struct yaml *parent, const char *key, int depth,
+                                  struct error *err);
 
 /* A list; line ends and comments may stand between its elements. */
 static enum error_code toml_list(struct toml *toml, struct yaml *parent, const char *key, int depth, struct error *err)

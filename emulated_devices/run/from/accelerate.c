@@ -24,7 +24,8 @@ static const struct framework_key keys[] = {
     { DEEP "offload_optimizer_nvme_path", NULL }, { DEEP "offload_param_nvme_path", NULL },
     { DEEP "gradient_accumulation_steps", "1" }, { DEEP "gradient_clipping", NULL },
     { DEEP "deepspeed_config_file", NULL },
-    { PARALLEL "dp_replicate_size", "1" }, { PARALLEL "dp_shard_size", "1" }, { PARALLEL "tp_size", "1" }, { PARALLEL "cp_size", "1" },
+    { PARALLEL "dp_replicate_size", "1" }, { PARALLEL "dp_shard_size", "1" }, { PARALLEL "tp_size", "1" },
+    { PARALLEL "cp_size", "1" },
     { PARALLEL "cp_comm_strategy", "allgather" }, { PARALLEL "sp_size", "1" },
     { MEGATRON "tp_degree", "1" }, { MEGATRON "pp_degree", "1" }, { MEGATRON "num_micro_batches", "1" },
     { MEGATRON "sequence_parallelism", "false" }, { MEGATRON "recompute_activations", "false" },
@@ -80,7 +81,6 @@ static int64_t accelerate_axis(struct from *from, const char *key, const char *f
 static void accelerate_say_context(struct from *from, int64_t cp, int64_t sp)
 {
     static const char way[] = PARALLEL "cp_comm_strategy";
-    if (cp > 1 && sp > 1) from_refuse(from, PARALLEL "cp_size", "and " PARALLEL "sp_size %lld: give one of them", (long long)sp);
     if (cp > 1) from_say(from, way, "--attention", from_is(from, way, "alltoall") ? "ring-zigzag" : "allgather-kv");
     else if (from_has(from, way)) from_nothing(from, way, "off");
     if (sp > 1) from_say(from, PARALLEL "sp_size", "--attention", "ulysses");
@@ -108,7 +108,9 @@ static struct accelerate_mesh accelerate_say_mesh(struct from *from)
         m.pp = accelerate_axis(from, MEGATRON "pp_degree", "--pp");
     } else m.tp = accelerate_axis(from, PARALLEL "tp_size", "--tp");
     const int64_t sp = from_whole(from, PARALLEL "sp_size", 1, MESH_MOST_DEVICES);
-    m.cp = sp > 1 ? accelerate_axis(from, PARALLEL "sp_size", "--cp") : accelerate_axis(from, PARALLEL "cp_size", "--cp");
+    if (sp > 1 && from_whole(from, PARALLEL "cp_size", 1, MESH_MOST_DEVICES) > 1)
+        from_refuse(from, PARALLEL "cp_size", "and " PARALLEL "sp_size %lld: give one of them", (long long)sp);
+    m.cp = accelerate_axis(from, sp > 1 ? PARALLEL "sp_size" : PARALLEL "cp_size", "--cp");
     if (sp > 1 && from_has(from, PARALLEL "cp_size")) from_nothing(from, PARALLEL "cp_size", "off");
     if (sp <= 1 && from_has(from, PARALLEL "sp_size")) from_nothing(from, PARALLEL "sp_size", "off");
     accelerate_say_context(from, sp > 1 ? 1 : m.cp, sp);
@@ -153,7 +155,8 @@ static void accelerate_say_shards(struct from *from, const struct accelerate_mes
     const int64_t replicas = from_whole(from, PARALLEL "dp_replicate_size", 1, MESH_MOST_DEVICES);
     if (replicas > 1) {
         from_say(from, PARALLEL "dp_replicate_size", "--data-parallel", "hsdp");
-        from_say(from, PARALLEL "dp_replicate_size", "--shard-group", "%lld", (long long)(mesh->dp / replicas * mesh->cp));
+        from_say(from, PARALLEL "dp_replicate_size", "--shard-group", "%lld",
+                 (long long)(mesh->dp / replicas * mesh->cp));
         from_with(from, FSDP "version", "in --data-parallel");
     } else from_say(from, FSDP "version", "--data-parallel", "fsdp");
     if (!from_truth(from, keep)) from_say(from, keep, "--reshard-after-forward", "no");
@@ -200,7 +203,8 @@ static void accelerate_say_deepspeed(struct from *from)
     };
     static const char clip[] = DEEP "gradient_clipping";
     if (from_has(from, DEEP "deepspeed_config_file"))
-        from_refuse(from, DEEP "deepspeed_config_file", "says what is trained how; give --from deepspeed:FILE, and --dp N");
+        from_refuse(from, DEEP "deepspeed_config_file", "says what is trained how; give --from "
+                    "deepspeed:FILE, and --dp N");
     deepspeed_say_zero(from, &names);
     if (from_value(from, clip)) from_say(from, clip, "--clip", "%g", from_real(from, clip, 0, 1e30));
     else if (from_has(from, clip)) from_nothing(from, clip, "off");
@@ -226,8 +230,8 @@ static void accelerate_say_formats(struct from *from)
     from_say(from, key, "--dtype", brain ? "bf16" : "fp16");
     if (deep) from_say(from, key, "--grad-dtype", brain ? "bf16" : "fp16");
     else if (!megatron)
-        from_assume(from, key, "a device keeps a 16-bit copy of its weights; PyTorch casts fp32 ones when they are used: 2 "
-                    "bytes a weight less");
+        from_assume(from, key, "a device keeps a 16-bit copy of its weights; PyTorch casts fp32 ones when they are "
+                    "used: 2 bytes a weight less");
 }
 
 /* The training script says the batch; without --batch each microbatch of a copy is one sequence. */
@@ -238,8 +242,8 @@ static void accelerate_say_batch(struct from *from, int64_t dp)
     const int64_t micros = megatron || deep ? from_whole(from, times, 1, 1000000) : 1;
     if (from->failed) return;
     if (from_typed(from, "--batch") == NULL)
-        from_assume(from, "num_processes", "one sequence for each microbatch of each copy, so --batch %lld: the training "
-                    "script says the batch", (long long)(dp * micros));
+        from_assume(from, "num_processes", "one sequence for each microbatch of each copy, so --batch %lld: the "
+                    "training script says the batch", (long long)(dp * micros));
     from_say(from, "num_processes", "--batch", "%lld", (long long)(dp * micros));
     from_say(from, megatron || deep ? times : "num_processes", "--micro", "%lld", (long long)micros);
 }

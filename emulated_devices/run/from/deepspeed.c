@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define ZERO "zero_optimization."
+#define CONTROL "\n\r\t\033\b\a\177"
 
 static const struct framework_key keys[] = {
     { "train_batch_size", NULL }, { "train_micro_batch_size_per_gpu", NULL }, { "gradient_accumulation_steps", NULL },
@@ -57,8 +58,8 @@ static const struct framework_group groups[] = {
       ZERO "offload_optimizer.pipeline tensor_parallel.tp.* tensor_parallel.preset_model "
       "tensor_parallel.tp_overlap_comm" },
     { FATE_OUTSIDE, "the plan's stages 1 to 3 always overlap reductions with the backward pass", ZERO "overlap_comm" },
-    { FATE_OUTSIDE, "the plan gathers the weights of one layer ahead, and drops them after use: other limits would keep "
-                    "more weights, and gather less",
+    { FATE_OUTSIDE, "the plan gathers the weights of one layer ahead, and drops them after use: other limits would "
+                    "keep more weights, and gather less",
       ZERO "stage3_prefetch_bucket_size " ZERO "prefetch_bucket_size " ZERO "stage3_param_persistence_threshold "
       ZERO "param_persistence_threshold " ZERO "stage3_model_persistence_threshold " ZERO "model_persistence_threshold "
       ZERO "stage3_max_live_parameters " ZERO "max_live_parameters " ZERO "stage3_max_reuse_distance "
@@ -105,6 +106,7 @@ static void deepspeed_say_tier(struct from *from, const struct deepspeed_keys *k
         const char *const path = from_value(from, paths[i]);
         if (!from_has(from, paths[i])) continue;
         if (!drive) from_nothing(from, paths[i], "of device nvme alone");
+        else if (path && strpbrk(path, CONTROL)) from_refuse(from, paths[i], "must be a plain path");
         else if (!said && path) from_say(from, paths[i], "--offload-to", "%.200s", path);
         else from_with(from, paths[i], "in --offload-to");
         said = said || (drive && path);
@@ -114,16 +116,17 @@ static void deepspeed_say_tier(struct from *from, const struct deepspeed_keys *k
 
 static void deepspeed_say_offload(struct from *from, const struct deepspeed_keys *keys_, int stage)
 {
-    const bool state = deepspeed_is_away(from, keys_->optimizer_to), weights = deepspeed_is_away(from, keys_->weights_to);
+    const bool state = deepspeed_is_away(from, keys_->optimizer_to);
+    const bool weights = deepspeed_is_away(from, keys_->weights_to);
     if (weights && stage != 3) from_refuse(from, keys_->weights_to, "needs %s 3, which is %d", keys_->stage, stage);
     if (state && stage == 0) from_refuse(from, keys_->optimizer_to, "needs %s 1, 2 or 3, which is 0", keys_->stage);
     if (from->failed) return;
     if (from_has(from, keys_->optimizer_to) && !state) from_nothing(from, keys_->optimizer_to, "off");
     if (from_has(from, keys_->weights_to) && !weights) from_nothing(from, keys_->weights_to, "off");
     if (state) {
-        from_say(from, keys_->optimizer_to, "--offload", weights ? "weights,gradients,optimizer" : "gradients,optimizer");
-        from_assume(from, keys_->optimizer_to, "the device steps, slice by slice; DeepSpeed's optimizer would step on the "
-                    "host");
+        from_say(from, keys_->optimizer_to, "--offload", "%sgradients,optimizer", weights ? "weights," : "");
+        from_assume(from, keys_->optimizer_to, "the device steps, slice by slice; DeepSpeed's optimizer would step on "
+                    "the host");
         if (weights) from_with(from, keys_->weights_to, "in --offload");
     } else if (weights) from_say(from, keys_->weights_to, "--offload", "weights");
     deepspeed_say_tier(from, keys_);
@@ -134,7 +137,8 @@ int deepspeed_say_zero(struct from *from, const struct deepspeed_keys *keys_)
     const int stage = (int)from_whole(from, keys_->stage, 0, 3);
     const int64_t pp = from_typed_whole(from, "--pp", 1);
     if (stage >= 2 && pp > 1)
-        from_refuse(from, keys_->stage, "and --pp %lld: DeepSpeed's pipeline takes stages 0 and 1 alone", (long long)pp);
+        from_refuse(from, keys_->stage, "and --pp %lld: DeepSpeed's pipeline takes stages 0 and 1 alone",
+                    (long long)pp);
     const char *const parts = ZERO "zero_hpz_partition_size", *const shards = ZERO "mics_shard_size";
     const int64_t group = from_has(from, parts) ? from_whole(from, parts, 1, MESH_MOST_DEVICES) : 1;
     const int64_t mics = from_has(from, shards) && !from_is(from, shards, "-1") ? from_whole(from, shards, 1,
@@ -171,9 +175,11 @@ static void deepspeed_say_buckets(struct from *from, int stage, bool halves, int
     static const char key[] = ZERO "reduce_bucket_size";
     const int64_t elements = from_whole(from, key, 1, (int64_t)1 << 40);
     if (from->failed) return;
-    if ((stage == 1 || stage == 2) && dp > 1) from_say(from, key, "--bucket", "%lld", (long long)elements * (halves ? 2 : 4));
+    if ((stage == 1 || stage == 2) && dp > 1)
+        from_say(from, key, "--bucket", "%lld", (long long)elements * (halves ? 2 : 4));
     else if (from_has(from, key))
-        from_nothing(from, key, stage == 3 ? "the plan's stage 3 reduces layer by layer" : "of stages 1 and 2, and of several copies");
+        from_nothing(from, key, stage == 3 ? "the plan's stage 3 reduces layer by layer"
+                                           : "of stages 1 and 2, and of several copies");
 }
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
@@ -195,7 +201,8 @@ static bool deepspeed_say_formats(struct from *from)
         from_nothing(from, "bf16.enabled", "bfloat16.enabled says it, too");
     for (int i = 0; i < 3; i++) {
         if (from_truth(from, low[i]))
-            from_outside(from, low[i], "masters or state would have 16 bits; the plan's have 32: 2 to 8 bytes a weight more");
+            from_outside(from, low[i], "masters or state would have 16 bits; the plan's have 32: 2 to 8 bytes a weight "
+                         "more");
         else if (from_has(from, low[i])) from_nothing(from, low[i], "off");
     }
     const bool whole = from_is(from, sums, "fp32") || !(is_brain || is_half);
@@ -255,12 +262,14 @@ static void deepspeed_say_batch(struct from *from, int64_t cp)
 static void deepspeed_translate(struct from *from)
 {
     static const struct deepspeed_keys names = {
-        .stage = ZERO "stage", .optimizer_to = ZERO "offload_optimizer.device", .weights_to = ZERO "offload_param.device",
+        .stage = ZERO "stage", .optimizer_to = ZERO "offload_optimizer.device",
+        .weights_to = ZERO "offload_param.device",
         .optimizer_path = ZERO "offload_optimizer.nvme_path", .weights_path = ZERO "offload_param.nvme_path",
     };
     static const char tp[] = "tensor_parallel.autotp_size", cp[] = "sequence_parallel_size", old[] = ZERO "cpu_offload";
     from_need_model(from);
-    const int64_t parts = from_whole(from, tp, 0, MESH_MOST_DEVICES), tokens = from_whole(from, cp, 1, MESH_MOST_DEVICES);
+    const int64_t parts = from_whole(from, tp, 0, MESH_MOST_DEVICES);
+    const int64_t tokens = from_whole(from, cp, 1, MESH_MOST_DEVICES);
     if (parts > 1) from_say(from, tp, "--tp", "%lld", (long long)parts);
     else if (from_has(from, tp)) from_nothing(from, tp, "off");
     if (tokens > 1) {

@@ -1,4 +1,4 @@
-/* frameworks.h -- declares each framework for the list of frameworks.c. */
+/* frameworks.h -- declares each framework: frameworks.c lists them, and the file of each framework defines its own. */
 #ifndef ORRERY_RUN_FRAMEWORKS_H
 #define ORRERY_RUN_FRAMEWORKS_H
 

@@ -147,6 +147,8 @@ static void from_row_add(struct from *from, const char *key, enum fate fate, con
     snprintf(r->key, sizeof r->key, "%.95s", printable(key).text);
     snprintf(r->value, sizeof r->value, "%.95s", value ? printable(value).text : "");
     vsnprintf(r->text, sizeof r->text, format, ap);
+    for (char *c = r->text; *c; c++)
+        if (iscntrl((unsigned char)*c)) *c = '?';
 }
 
 static void from_row_say(struct from *from, const char *key, enum fate fate, const char *format, ...)
@@ -316,7 +318,7 @@ static void from_check_all(struct from *from)
     for (const struct yaml *y = from->root->child; y && !from->failed; y = y->next) {
         bool ended = false;
         for (int i = 0; i < from->rows && !ended; i++) ended = strcmp(from->row[i].key, printable(y->key).text) == 0;
-        if (!ended) from_refuse(from, y->key, "has a meaning here only beside other keys, which the file does not have");
+        if (!ended) from_refuse(from, y->key, "means something only beside other keys, which the file does not have");
     }
 }
 
@@ -368,16 +370,23 @@ static const char *from_path(const char *word)
     return word;
 }
 
+/* Translate a text, whose framework the word names or the text shows. */
+static enum error_code from_take_text(struct from *from, const char *word, const char *text, size_t length,
+                                      struct error *err)
+{
+    snprintf(from->file, sizeof from->file, "%s", printable_path(from_path(word)).text);
+    if (memchr(text, '\0', length)) return fail(err, ERR_FORMAT, "%s: has a byte 0, so it is no text", from->file);
+    const enum error_code e = from_choose(from, word, text, err);
+    return e ? e : from_translate(from, text, length, err);
+}
+
 static enum error_code from_read(struct from *from, const char *word, struct error *err)
 {
     char *text;
     size_t length;
-    snprintf(from->file, sizeof from->file, "%s", printable_path(from_path(word)).text);
     enum error_code e = file_read_all(from_path(word), FROM_FILE_LIMIT, &text, &length, err);
     if (e) return fail_about(err, e, "--from");
-    if (memchr(text, '\0', length)) e = fail(err, ERR_FORMAT, "%s: has a byte 0, so it is no text", from->file);
-    if (!e) e = from_choose(from, word, text, err);
-    if (!e) e = from_translate(from, text, length, err);
+    e = from_take_text(from, word, text, length, err);
     free(text);
     return fail_about(err, e, "--from");
 }
@@ -399,28 +408,49 @@ static const char *from_take_words(struct from *from, int argc, char *const argv
     return file;
 }
 
-enum error_code from_expand(struct from **out, int argc, char *const argv[], struct error *err)
+/* Room for the words of a command line.  @param[out] file  that of --from; NULL: there is none. */
+static enum error_code from_open(struct from **out, int argc, char *const argv[], const char **file, struct error *err)
 {
-    *out = NULL;
-    if (!options_given(argc, argv, "--from")) return OK;
-    struct from *const from = calloc(1, sizeof *from);
+    struct from *const from = *out = calloc(1, sizeof *from);
+    *file = NULL;
     if (from == NULL) return fail(err, ERR_MEMORY, "no memory for --from");
     from->own = calloc((size_t)argc + 1, sizeof *from->own);
     from->argv = calloc((size_t)argc + FROM_WORDS + 1, sizeof *from->argv);
-    enum error_code e = from->own && from->argv ? OK : fail(err, ERR_MEMORY, "no memory for the words of --from");
-    const char *const file = e ? NULL : from_take_words(from, argc, argv);
+    if (from->own == NULL || from->argv == NULL) return fail(err, ERR_MEMORY, "no memory for the words of --from");
+    *file = from_take_words(from, argc, argv);
+    return OK;
+}
+
+/* Our words, then the user's; after a failure nothing is left. */
+static enum error_code from_finish(struct from **from, enum error_code e)
+{
+    struct from *const f = *from;
+    for (int i = 0; !e && i < f->words; i++) f->argv[f->argc++] = f->word[i].text;
+    for (int i = 0; !e && i < f->own_argc; i++) f->argv[f->argc++] = f->own[i];
+    if (e) from_free(f), *from = NULL;
+    return e;
+}
+
+enum error_code from_text(struct from **from, const char *word, const char *text, size_t length, int argc,
+                          char *const argv[], struct error *err)
+{
+    const char *file;
+    enum error_code e = from_open(from, argc, argv, &file, err);
+    if (!e) e = from_take_text(*from, word, text, length, err);
+    return from_finish(from, e);
+}
+
+enum error_code from_expand(struct from **from, int argc, char *const argv[], struct error *err)
+{
+    const char *file;
+    *from = NULL;
+    if (!options_given(argc, argv, "--from")) return OK;
+    enum error_code e = from_open(from, argc, argv, &file, err);
     if (!e && (file == NULL || *file == '\0')) e = fail(err, ERR_USAGE, "--from: needs a file");
     if (!e && options_given(argc, argv, "--config"))
         e = fail(err, ERR_USAGE, "--from %s: --config gives words, too; give one of them", printable_path(file).text);
-    if (!e) e = from_read(from, file, err);
-    if (e) {
-        from_free(from);
-        return e;
-    }
-    for (int i = 0; i < from->words; i++) from->argv[from->argc++] = from->word[i].text;
-    for (int i = 0; i < from->own_argc; i++) from->argv[from->argc++] = from->own[i];
-    *out = from;
-    return OK;
+    if (!e) e = from_read(*from, file, err);
+    return from_finish(from, e);
 }
 
 void from_free(struct from *from)

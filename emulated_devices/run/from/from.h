@@ -38,7 +38,7 @@ struct framework {
     const char *name, *title;           /* "megatron", as typed; "Megatron-LM" */
     const char *release, *source;       /* the version whose keys these are, with its commit; its files */
     const char *dashes;                 /* before a key, as people write it */
-    const char *left;                   /* the value that leaves a key to the calling program, "auto"; NULL: none does */
+    const char *left;                   /* the value that leaves a key to the calling program, "auto"; NULL: none */
     bool (*is)(const char *text);       /* whether a text without bytes 0 looks like one */
     /** Read a text into a mapping of keys to texts, sequences and mappings, for yml_free. */
     enum error_code (*read)(const char *text, size_t length, const char *where, struct yaml **root, struct error *);
@@ -48,7 +48,7 @@ struct framework {
 };
 extern const struct framework *const frameworks[];      /* ends with NULL */
 
-/* What came of a key. */
+/* This holds what came of a key. */
 struct from_row {
     char key[96], value[96];            /* theirs; the value as text */
     enum fate fate;
@@ -80,11 +80,15 @@ struct from {
  * @return OK; ERR_USAGE names the key; ERR_FILE, ERR_FORMAT of a reader; ERR_MEMORY.
  */
 enum error_code from_expand(struct from **from, int argc, char *const argv[], struct error *);
+/** Translate a text in memory as from_expand does the file of --from.
+ *  @param word  names it, or whose it is: "megatron:NAME".  @param text  length bytes, and a byte 0 after them. */
+enum error_code from_text(struct from **from, const char *word, const char *text, size_t length, int argc,
+                          char *const argv[], struct error *);
 void from_free(struct from *);
 
 /** Print what became of each key, and the command line that says the same. */
 void from_print(FILE *, const struct from *);
-/** The same for the JSON of a plan.  @return an object, or NULL without memory. */
+/** Make an object of the translation for the JSON of a plan.  @return the object, or NULL without memory. */
 cJSON *from_json(const struct from *);
 
 /* ---- for frameworks: after the first problem these return defaults, and do nothing ---------------------------- */
@@ -102,7 +106,7 @@ bool from_truth(struct from *, const char *key);
 bool from_is(struct from *, const char *key, const char *word);
 /** The value that the user typed behind one of our flags; NULL: it is not on the command line. */
 const char *from_typed(const struct from *, const char *flag);
-/** The same as a number from 1 on; `otherwise` if it is not on the command line. */
+/** This value as a number from 1 on; `otherwise` if the flag is not on the command line. */
 int64_t from_typed_whole(struct from *, const char *flag, int64_t otherwise);
 
 /** Say a key by a flag with a value; a switch has the format NULL.  A flag that the user typed stays as typed. */
@@ -116,7 +120,7 @@ void from_nothing(struct from *, const char *key, const char *format, ...) __att
 /** Refuse a key: the message has the file, the line, the key and its value before this text. */
 void from_refuse(struct from *, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/** What people write before a key: nothing before those that are no arguments of the program. */
+/** Dashes before a key, as people write them: none before those that are no arguments of the program. */
 const char *from_dashes(const struct from *, const char *key);
 
 /* ---- shared by frameworks: sizes.c and mesh.c ------------------------------------------------------------------ */

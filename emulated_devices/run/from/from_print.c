@@ -19,14 +19,15 @@ static void from_print_key(char *text, size_t size, const struct from *from, con
              row->usual ? " (default)" : "");
 }
 
-static void from_print_row(FILE *out, const struct from *from, const struct from_row *row)
+/* A reason that has just been printed is not repeated. */
+static void from_print_row(FILE *out, const struct from *from, const struct from_row *row, const char *before)
 {
     char theirs[300];
     from_print_key(theirs, sizeof theirs, from, row);
     const int used = fprintf(out, "  %s", theirs);
     if (used > FROM_LEFT - 2) fprintf(out, "\n%*s", FROM_LEFT, "");
     else fprintf(out, "%*s", FROM_LEFT - used, "");
-    print_wrapped_at(out, FROM_LEFT, FROM_COLUMNS, row->text);
+    print_wrapped_at(out, FROM_LEFT, FROM_COLUMNS, strcmp(row->text, before) == 0 ? "likewise" : row->text);
 }
 
 /* Keys without effect with the same reason stand on the same lines. */
@@ -52,14 +53,16 @@ static bool from_is_first(const struct from *from, int at)
 
 static void from_print_fate(FILE *out, const struct from *from, enum fate fate)
 {
+    const char *before = "";
     bool any = false;
     for (int i = 0; i < from->rows; i++) {
         const struct from_row *const r = &from->row[i];
         if (r->fate != fate) continue;
         if (!any) fprintf(out, "%s%s\n", fate == FATE_SAID ? "" : "\n", fate_titles[fate]);
         any = true;
-        if (fate != FATE_NOTHING) from_print_row(out, from, r);
+        if (fate != FATE_NOTHING) from_print_row(out, from, r, fate == FATE_SAID ? "" : before);
         else if (from_is_first(from, i)) from_print_nothing(out, from, i);
+        before = r->text;
     }
 }
 

@@ -79,7 +79,8 @@ int64_t from_copies(struct from *from, int64_t devices, int64_t others, const ch
     }
     if (others < 1 || devices % others != 0) {
         from->failed = fail(from->err, ERR_USAGE, "%s: %s = %lld devices cannot be divided by %s = %lld; --dp N says "
-                            "how many copies there are", from->file, devices_key, (long long)devices, keys, (long long)others);
+                            "how many copies there are", from->file, devices_key, (long long)devices, keys,
+                            (long long)others);
         return 1;
     }
     return devices / others;

@@ -77,7 +77,7 @@ static void megatron_say_differences(struct from *from, const struct from_model 
     const bool relu = strcmp(model->family, "nemotron") == 0, plain = !gated && !relu;
     if (gated || relu) {
         if (rotary) from_with(from, "position-embedding-type", "of --model: rotary positions");
-        else from_assume(from, "position-embedding-type", "rotary positions, so without the S D weights of learned ones");
+        else from_assume(from, "position-embedding-type", "rotary positions: without the S D weights of learned ones");
     } else if (!rotary) from_with(from, "position-embedding-type", "of --model: learned positions");
     else from_assume(from, "position-embedding-type", "learned positions: S D weights more than rotary ones have");
     if (gated == root) from_with(from, "normalization", "of --model");
@@ -86,7 +86,8 @@ static void megatron_say_differences(struct from *from, const struct from_model 
     if (plain == biased) from_with(from, "disable-bias-linear", "of --model: %s biases", plain ? "with" : "without");
     else from_assume(from, "disable-bias-linear", plain ? "linear layers have biases" : "linear layers have no biases");
     if (from_truth(from, "add-qkv-bias"))
-        from_assume(from, "add-qkv-bias", plain ? "all linear layers have biases" : "no biases of queries, keys, values");
+        from_assume(from, "add-qkv-bias", "%s", plain ? "all linear layers have biases"
+                                                      : "no biases of queries, keys, values");
     else if (from_has(from, "add-qkv-bias")) from_nothing(from, "add-qkv-bias", "off");
     if (from_truth(from, "qk-layernorm"))
         from_outside(from, "qk-layernorm", "two norms of head width in each layer: a few weights, and their time");
@@ -286,11 +287,13 @@ static void megatron_say_experts(struct from *from, int64_t tp)
 /* Stages of the pipeline on each device. */
 static int64_t megatron_say_chunks(struct from *from, int64_t pp)
 {
-    static const char each[] = "num-layers-per-virtual-pipeline-stage", number[] = "num-virtual-stages-per-pipeline-rank";
+    static const char each[] = "num-layers-per-virtual-pipeline-stage";
+    static const char number[] = "num-virtual-stages-per-pipeline-rank";
     const int64_t layers = from_whole(from, each, 1, 1024), chunks = from_whole(from, number, 1, 64);
     const int64_t all = from_whole(from, "num-layers", 1, 1024);
     const char *const key = chunks ? number : each;
-    if (from_has(from, "overlap-p2p-comm")) from_nothing(from, "overlap-p2p-comm", "the plan's stages never wait to send");
+    if (from_has(from, "overlap-p2p-comm"))
+        from_nothing(from, "overlap-p2p-comm", "the plan's stages never wait to send");
     if (from->failed || (layers == 0 && chunks == 0)) return 1;
     if (layers && chunks) from_refuse(from, each, "and --%s %lld: give one of them", number, (long long)chunks);
     if (pp == 1) from_refuse(from, key, "needs --pipeline-model-parallel-size above 1");
@@ -363,7 +366,8 @@ static void megatron_say_buckets(struct from *from, int64_t dp, int zero)
         return;
     }
     if (!from_truth(from, key)) {
-        from_assume(from, key, "reductions overlap with backward passes; Megatron-LM would reduce all gradients after them");
+        from_assume(from, key, "reductions overlap with backward passes; Megatron-LM would reduce all gradients after "
+                    "them");
         if (given) from_nothing(from, "ddp-bucket-size", "of --overlap-grad-reduce alone");
         return;
     }
@@ -393,7 +397,8 @@ static void megatron_say_copies(struct from *from, const struct megatron_mesh *m
     else if (from_has(from, groups)) from_nothing(from, groups, "off");
     if (from_has(from, gather)) {
         if (from_truth(from, gather) && zero == 0) from_refuse(from, gather, "needs --use-distributed-optimizer");
-        from_assume(from, gather, "weights are gathered after the step; Megatron-LM hides it behind the next forward pass");
+        from_assume(from, gather, "weights are gathered after the step; Megatron-LM hides it behind the next forward "
+                    "pass");
     }
     if (from_has(from, "use-torch-fsdp2") && zero != 3) from_nothing(from, "use-torch-fsdp2", "off");
     if (from_truth(from, keep)) from_say(from, keep, "--reshard-after-forward", "no");
@@ -416,7 +421,8 @@ static void megatron_say_formats(struct from *from)
     const bool sixteen = (brain && (from_truth(from, low) || from_is(from, main_grads, "bf16")))
                        || (half && !from_truth(from, sums));
     if (sixteen)
-        from_say(from, brain ? from_truth(from, low) ? low : main_grads : sums, "--grad-dtype", brain ? "bf16" : "fp16");
+        from_say(from, !brain ? sums : from_truth(from, low) ? low : main_grads, "--grad-dtype", "%s",
+                 brain ? "bf16" : "fp16");
     const char *const keys[] = { sums, low, main_grads };
     for (int i = 0; i < 3; i++)
         if (from_has(from, keys[i]) && !(sixteen && brain && i == (from_truth(from, low) ? 1 : 2)))
@@ -424,7 +430,8 @@ static void megatron_say_formats(struct from *from)
     if (half && from_value(from, "loss-scale"))
         from_assume(from, "loss-scale", "a scale that moves: its steps take the same");
     else if (from_has(from, "loss-scale")) from_nothing(from, "loss-scale", "of --fp16 alone");
-    if (from_has(from, "initial-loss-scale")) from_nothing(from, "initial-loss-scale", "length of the run, and rates of learning");
+    if (from_has(from, "initial-loss-scale"))
+        from_nothing(from, "initial-loss-scale", "length of the run, and rates of learning");
 }
 
 static void megatron_say_optimizer(struct from *from)
@@ -484,8 +491,8 @@ static void megatron_say_full(struct from *from, int64_t pp, int64_t chunks)
     } else if (from_is(from, "recompute-method", "uniform")) {
         from_say(from, "recompute-granularity", "--recompute", "full");
         if (n == 1) from_with(from, number, "in --recompute: each layer alone");
-        else from_outside(from, number, "one saved input for %lld layers, and their activations at once in backward; the "
-                          "plan saves one for each layer", (long long)n);
+        else from_outside(from, number, "one saved input for %lld layers, and their activations at once in backward; "
+                          "the plan saves one for each layer", (long long)n);
     } else from_refuse(from, "recompute-method", "must be uniform or block");
     from_with(from, "recompute-method", "in --recompute");
 }
@@ -511,7 +518,8 @@ static void megatron_say_recompute(struct from *from, const struct megatron_mesh
     if (!from_has(from, parts)) return;
     if (!selective) from_nothing(from, parts, "of --recompute-granularity selective alone");
     else if (from_is(from, parts, "core_attn")) from_with(from, parts, "in --recompute");
-    else from_outside(from, parts, "other parts would be computed again, and not kept; the plan's selective is core_attn");
+    else from_outside(from, parts, "other parts would be computed again, and not kept; the plan's selective is "
+                      "core_attn");
 }
 
 static void megatron_say_batch(struct from *from, int64_t dp)

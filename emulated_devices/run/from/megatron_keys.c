@@ -58,7 +58,8 @@ const struct framework_group megatron_groups[] = {
       "per-dataset-sequences-path dataloader-fast-cache-load dataloader-defer-npy-index-mmap fim-data fim-rate "
       "fim-spm-rate fim-split-sample fim-fragment-rate" },
     { FATE_NOTHING, "length of the run, and rates of learning",
-      "train-iters train-samples exit-interval exit-duration-in-mins exit-signal-handler exit-signal skip-train lr min-lr "
+      "train-iters train-samples exit-interval exit-duration-in-mins exit-signal-handler exit-signal skip-train lr "
+      "min-lr "
       "decoupled-lr decoupled-min-lr lr-decay-style lr-wsd-decay-style lr-decay-iters lr-decay-samples "
       "lr-wsd-decay-iters lr-wsd-decay-samples lr-warmup-fraction lr-warmup-iters lr-warmup-samples lr-warmup-init "
       "weight-decay start-weight-decay end-weight-decay weight-decay-incr-style adam-beta1 adam-beta2 adam-eps "

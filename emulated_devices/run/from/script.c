@@ -35,7 +35,8 @@ static int script_program(const struct script_words *words)
 static bool script_is_assignment(const char *word)
 {
     const size_t length = strspn(word, SCRIPT_NAME_LETTERS);
-    return length > 0 && (word[0] < '0' || word[0] > '9') && (word[length] == '=' || strncmp(word + length, "+=", 2) == 0);
+    const bool sign = word[length] == '=' || strncmp(word + length, "+=", 2) == 0;
+    return length > 0 && (word[0] < '0' || word[0] > '9') && sign;
 }
 
 /* Keep the words of the one command that starts a program. */

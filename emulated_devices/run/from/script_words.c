@@ -226,8 +226,8 @@ static enum error_code script_put_braced(struct script *script, struct script_wo
         return script_put_variable(script, word, name, length, from, true, whole, err);
     const size_t sign = left > 0 && rest[0] == ':' ? 1 : 0;
     if (length == 0 || left <= sign || (rest[sign] != '-' && rest[sign] != '='))
-        return script_refuse(script, err, "%.*s: only ${NAME}, ${NAME[@]} and ${NAME:-word} are expanded",
-                             (int)(close - from > 60 ? 60 : close - from), from);
+        return script_refuse(script, err, "%.80s: only ${NAME}, ${NAME[@]} and ${NAME:-word} are expanded",
+                             printable(from).text);
     const struct script_variable *const v = script_find(script, name, length);
     const bool set = v && v->words.count > 0 && (sign == 0 || v->words.of[0][0] != '\0');
     if (set) return script_put_variable(script, word, name, length, from, false, whole, err);
@@ -329,7 +329,7 @@ static enum error_code script_put_sum(struct script *script, struct script_word 
     return e;
 }
 
-/* What follows a "$", which is at the place. */
+/* Expand what follows a "$"; the sign is at the place. */
 static enum error_code script_put_dollar(struct script *script, struct script_word *word, bool whole,
                                          struct error *err)
 {
@@ -554,7 +554,8 @@ enum error_code script_line(struct script *script, struct script_words *words, b
         word.to = skips ? &dropped : words;
         if (*script->at == '#') script_comment(script);
         else if (script_separates(*script->at)) e = script_sign(script, &word, &skips, &ends, err);
-        else if (assigns && !skips && script_may_assign(words) && assigns(script->at)) e = script_assign(script, &word, err);
+        else if (assigns && !skips && script_may_assign(words) && assigns(script->at))
+            e = script_assign(script, &word, err);
         else {
             const bool number = script->at + 1 < script->end && (script->at[0] == '1' || script->at[0] == '2')
                               && script->at[1] == '>';

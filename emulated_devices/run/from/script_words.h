@@ -23,7 +23,7 @@ struct script_branch { bool runs, taken; };
 struct script {
     const char *at, *end, *where;
     int line, command_line;             /* the present one; where the command began */
-    int started, program;               /* the line that starts the program, 0: none; which of its words is the program */
+    int started, program;               /* the line that starts the program, 0: none; which word it is */
     bool bare;                          /* no script: line ends are blanks */
     bool condition, quiet;              /* the line is a condition; it is in a branch that does not run */
     int depth, nested;                  /* open ifs; expansions inside each other */

@@ -83,7 +83,8 @@ static const struct framework_group groups[] = {
       "parallelism.module_fqns_per_model_part parallelism.pipeline_parallel_schedule_csv" },
     { FATE_OUTSIDE, "rows would go to experts by other kernels; the plan's go by all-to-alls",
       "parallelism.expert_parallel_comm_backend" },
-    { FATE_OUTSIDE, "the compiler would choose what is kept; the plan keeps all", "activation_checkpoint.memory_budget" },
+    { FATE_OUTSIDE, "the compiler would choose what is kept; the plan keeps all",
+      "activation_checkpoint.memory_budget" },
     { FATE_OUTSIDE, "replicas would come and go, or train apart",
       "fault_tolerance.enable fault_tolerance.semi_sync_method" },
     { FATE_NOTHING, "of fault_tolerance.enable alone",
@@ -141,7 +142,8 @@ static void torchtitan_say_model(struct from *from)
         return;
     }
     if (f == NULL) {
-        from_refuse(from, "model.flavor", "of model %s is no model of a plan yet; add --model NAME", model ? model : "");
+        from_refuse(from, "model.flavor", "of model %s is no model of a plan yet; add --model NAME",
+                    model ? model : "");
         return;
     }
     if (f->preset) snprintf(word, sizeof word, "%s", f->preset);
@@ -154,8 +156,8 @@ static void torchtitan_say_model(struct from *from)
     from_with(from, "model.name", "in --model");
     if (f->untied) from_say(from, "model.flavor", "--untied", NULL);
     if (strlen(name) != strlen(f->name))
-        from_outside(from, "model.flavor", "attention inside documents: fewer pairs of tokens; the plan's is causal over "
-                     "whole sequences");
+        from_outside(from, "model.flavor", "attention inside documents: fewer pairs of tokens; the plan's is causal "
+                     "over whole sequences");
 }
 
 /* ---- the mesh ---------------------------------------------------------------------------------------------------- */
@@ -210,7 +212,8 @@ static void torchtitan_say_scheme(struct from *from, const struct torchtitan_mes
     if (!never && !from_is(from, keep, "always") && !from_is(from, keep, "default"))
         from_refuse(from, keep, "must be default, always or never");
     if (cut && never) from_say(from, keep, "--reshard-after-forward", "no");
-    else if (from_has(from, keep)) from_nothing(from, keep, cut ? "weights are dropped after forward, as by default" : "off");
+    else if (from_has(from, keep))
+        from_nothing(from, keep, cut ? "weights are dropped after forward, as by default" : "off");
     if (cut && from_truth(from, away)) from_say(from, away, "--offload", "weights,gradients,optimizer");
     else if (from_has(from, away)) from_nothing(from, away, "off");
 }
@@ -297,8 +300,8 @@ static void torchtitan_say_pipeline(struct from *from, struct torchtitan_mesh *m
         torchtitan_say_stages(from, mesh, schedules[i].stages, schedules[i].ours);
         return;
     }
-    from_refuse(from, key, "is no schedule of a plan; it has 1F1B, GPipe, Interleaved1F1B, LoopedBFS, ZBVZeroBubble and "
-                "DualPipeV, and --schedule names others");
+    from_refuse(from, key, "is no schedule of a plan; it has 1F1B, GPipe, Interleaved1F1B, LoopedBFS, ZBVZeroBubble "
+                "and DualPipeV, and --schedule names others");
 }
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
@@ -330,8 +333,8 @@ static void torchtitan_say_formats(struct from *from, const struct torchtitan_me
     const bool casts = from_is(from, mixed, "bfloat16") && (cut || alone);
     if (from_is(from, kind, "bfloat16")) {
         from_say(from, kind, "--dtype", "bf16");
-        from_outside(from, kind, "weights, gradients and state would all be bf16, without fp32 masters: the plan's take "
-                     "12 bytes a weight more");
+        from_outside(from, kind, "weights, gradients and state would all be bf16, without fp32 masters: the plan's "
+                     "take 10 bytes a weight more");
         if (from_has(from, mixed)) from_with(from, mixed, "in --dtype");
         return;
     }
@@ -381,7 +384,8 @@ static void torchtitan_say_recompute(struct from *from)
     else if (!selective) from_refuse(from, mode, "must be none, selective, full or memory_budget");
     else if (from_is(from, option, "op")) {
         from_say(from, option, "--recompute", "selective++");
-        from_assume(from, option, "all but attention is computed again; torchtitan also keeps every second matrix product");
+        from_assume(from, option, "all but attention is computed again; torchtitan also keeps every second matrix "
+                    "product");
         from_with(from, mode, "in --recompute");
     } else {
         torchtitan_say_layers(from, from_whole(from, option, 1, 1024), option);
