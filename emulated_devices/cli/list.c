@@ -2,6 +2,7 @@
  * command_list().  Errors: ERR_USAGE for a name that is no list, ERR_FILE of the standard output. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/plan/compose.h"
+#include "emulated_devices/run/from/from.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "emulated_devices/search/likes.h"
 #include "emulated_devices/search/planner.h"
@@ -368,6 +369,17 @@ static void list_clusters(void)
     }
 }
 
+static void list_frameworks(void)
+{
+    for (int i = 0; frameworks[i]; i++) {
+        const struct framework *f = frameworks[i];
+        char text[200];
+        snprintf(text, sizeof text, "%s %s", f->title, f->release);
+        entry(f->name, text);
+        field("from %s", f->source);
+    }
+}
+
 static void list_planners(void)
 {
     for (int i = 0; planner_at(i); i++) {
@@ -474,6 +486,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "clusters", "Clusters for the virtual clock (--cluster)", list_clusters },
     { "planners", "Planners of orrery search (--planner)", list_planners },
     { "memory", "Memory profiles of orrery plan (--memory-of)", list_memory },
+    { "frameworks", "Frameworks whose configurations orrery plan --from reads", list_frameworks },
     { "likes", "Frameworks whose schemes orrery search may be limited to (--like)", list_likes },
     { "backends", "Backends, which execute operations (--backend)", list_backends },
     { "dtypes", "Number formats (--dtype)", list_dtypes },
@@ -510,8 +523,8 @@ enum error_code command_list(int argc, char **argv, int *status, struct error *e
         { "WHAT", NULL, OPTION_STRING, &what,
           .help = "a part of the list, or the name of an entry, for all that is known of the entry. Parts: "
                   "models, tensor, attention, dispatch, routers, data, schedules, spatial, collectives, "
-                  "optimizers, profiles, clusters, planners, memory, backends, dtypes, clashes; default: a line for "
-                  "each entry of all parts" },
+                  "optimizers, profiles, clusters, planners, memory, frameworks, backends, dtypes, clashes; default: a "
+                  "line for each entry of all parts" },
         { 0 }
     };
     enum error_code e = parse_command(

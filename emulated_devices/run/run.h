@@ -17,6 +17,7 @@
 
 struct plan_findings;
 struct plan_more;
+struct from;
 
 /* This holds what a run is asked for: everything on the command line. */
 struct train_options {
@@ -59,7 +60,8 @@ struct train_options {
     const char *command;                /* "train" */
     int argc;                           /* the words after it, as they were typed */
     char *const *argv;                  /* [argc] */
-    struct settings_words words;          /* the same behind those of --config */
+    struct from *from;                  /* what --from has become; NULL: it was not given; owned */
+    struct settings_words words;          /* the same behind those of --from or --config */
     char *settings;                     /* what they set, as YAML; owned */
 };
 

@@ -9,7 +9,10 @@
 #include <string.h>
 
 /* Flags that say how the command line itself is read. */
-static bool is_of_words(const char *key) { return strcmp(key, "config") == 0 || strcmp(key, "print-config") == 0; }
+static bool is_of_words(const char *key)
+{
+    return strcmp(key, "config") == 0 || strcmp(key, "print-config") == 0 || strcmp(key, "from") == 0;
+}
 
 static bool is_flag(const struct option *option) { return option->kind > OPTION_HEADING && option->name[0] == '-'; }
 

@@ -11,7 +11,7 @@ static const char *const of_training[] = {
     "--damping", "--timeline", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--save",
     "--save-every", "--keep", "--eval-every", "--owners-out", "--resume", "--override",
     "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack",
-    "--unfolded", "--dry-run", "--tokens", "--memory-of", NULL
+    "--unfolded", "--dry-run", "--tokens", "--memory-of", "--from", NULL
 };
 
 const struct run_kind run_infer = {
@@ -34,7 +34,7 @@ const struct run_kind run_infer = {
 static const char *const of_numbers[] = { OF_NUMBERS, NULL };
 
 /* A drawing is no report of a run: its JSON is that of every command. */
-static const char *const of_reports[] = { OF_NUMBERS, "--json", "--tokens", "--memory-of", NULL };
+static const char *const of_reports[] = { OF_NUMBERS, "--json", "--tokens", "--memory-of", "--from", NULL };
 
 const struct run_kind run_plan = {
     .command = "plan", .without = of_numbers, .steps = 1, .more = plan_options,

@@ -20,7 +20,7 @@ const char *const search_without[] = {
     "--save-load", "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
     "--lr-decay", "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--timeline",
     "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps", "--batches", "--unfolded",
-    "--print-config", "--dry-run",
+    "--print-config", "--dry-run", "--from",
     "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--tensor", "--attention", "--dispatch", "--degree", "--copies",
     "--copies-to-all", "--copy-again", "--owners", "--affinity", "--recompute", "--schedule", "--chunks", "--skip",
     "--update-every", "--micro", "--data-parallel", "--zero", "--shards", "--local-steps", "--outer-lr",

@@ -10,6 +10,7 @@
  */
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/cli/train/choose.h"
+#include "emulated_devices/run/from/from.h"
 #include "emulated_devices/run/plan.h"
 #include "emulated_devices/run/session.h"
 #include <stdlib.h>
@@ -90,7 +91,10 @@ enum error_code command_plan(int argc, char **argv, int *status, struct error *e
     enum error_code e = train_parse(&o, &run_plan, argc - 2, argv + 2, err);
     if (!e && !o.help) e = choose_check(err);
     if (!e && !o.help && o.steps < 1) e = fail(err, ERR_USAGE, "--steps 0: a plan is of at least one step");
-    if (!e && !o.help && launcher_rank() == 0) e = plan_step(&o, NULL, err);
+    if (!e && !o.help && launcher_rank() == 0) {
+        if (o.from) from_print(run_stream(&o), o.from);
+        e = plan_step(&o, NULL, err);
+    }
     train_options_free(&o);
     return e;
 }

@@ -1,5 +1,6 @@
 /* report_json.c -- the report of `orrery train` as JSON (docs/using/json.md).  run/session.c, run/plan.c and
  * run/golden.c call report_json().  Errors: ERR_FILE if the file cannot be written; ERR_MEMORY. */
+#include "emulated_devices/run/from/from.h"
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/run/report/plan_report.h"
 #include "emulated_devices/run/report/report_speed.h"
@@ -158,5 +159,6 @@ enum error_code report_json(const struct train_record *record, const char *forma
 {
     cJSON *root = report_object(record, format, true, err);
     if (root == NULL) return ERR_MEMORY;
+    if (record->options->from) cJSON_AddItemToObject(root, "from", from_json(record->options->from));
     return json_finish(path, root, err);
 }

@@ -33,7 +33,8 @@ struct low_rank_flags { int rank, refresh, history; double scale, damping; };
 
 /* Values of flags that are not stored in struct train_options directly. */
 struct train_words {
-    const char *config;                 /* the file that was read before; NULL: none */
+    const char *config, *from;          /* the file that was read before, of settings or of another framework; NULL:
+                                         * none */
     bool print_config;                  /* show the settings instead of running */
     int argc;                           /* the words from which they were read */
     char *const *argv;                  /* [argc] */

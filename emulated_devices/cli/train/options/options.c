@@ -2,6 +2,7 @@
  * names the flag, ERR_PLAN what does not fit, ERR_FILE or ERR_FORMAT a file of --config; ERR_MEMORY; the caller frees
  * the options in any case. */
 #include "emulated_devices/cli/train/options/options.h"
+#include "emulated_devices/run/from/from.h"
 #include "ref/optim/rates.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static void own_options(struct option_list *own, const struct run_kind *kind, co
     for (const struct option *o = kind->more; o && o->kind != OPTION_END; o++) option_list_add(own, o, 1);
 }
 
-static const char *const of_plans[] = { "--unfolded", "--tokens", "--memory-of", NULL };
+static const char *const of_plans[] = { "--unfolded", "--tokens", "--memory-of", "--from", NULL };
 
 const struct run_kind run_train = { .command = "train", .steps = 100, .without = of_plans,
                                     .what = "Train a model on a mesh of emulated devices." };
@@ -86,16 +87,25 @@ static enum error_code options_describe(char **text, const struct option *table,
     return f && fclose(f) == 0 ? OK : fail(err, ERR_MEMORY, "no memory for the run's settings");
 }
 
-/* Read the words; those of --config stand before them. */
+static bool options_have(const struct option_list *list, const char *name)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->of[i].name && strcmp(list->of[i].name, name) == 0) return true;
+    return false;
+}
+
+/* Read the words; those of --from or --config stand before them. */
 static enum error_code options_options_parse(struct train_options *options, const struct run_kind *kind,
                                              struct train_words *words,
                                              const struct option_list *own, const struct option_list *all,
                                              struct error *err)
 {
     const bool help = options_ask_for_help(options->argc, options->argv);
-    const enum error_code e =
-        help ? OK : settings_expand(&options->words, kind->command, own->of, all->of, options->argc,
-                                    options->argv, err);
+    const bool foreign = !help && options_have(own, "--from");
+    enum error_code e = foreign ? from_expand(&options->from, options->argc, options->argv, err) : OK;
+    const int argc = options->from ? options->from->argc : options->argc;
+    char *const *const argv = options->from ? options->from->argv : options->argv;
+    if (!e && !help) e = settings_expand(&options->words, kind->command, own->of, all->of, argc, argv, err);
     words->argc = help ? options->argc : options->words.argc, words->argv = help ? options->argv : options->words.argv;
     return e ? e : parse_command(kind->command, "[options]", kind->what, words->argc, words->argv, own->of,
                                  &options->help, err);
@@ -138,6 +148,7 @@ enum error_code train_check_setting(const struct yaml *setting, const char *file
 void train_options_free(struct train_options *options)
 {
     settings_free(&options->words);
+    from_free(options->from);
     free(options->settings);
     checkpoint_close(&options->saved);
     batch_plan_free(&options->batches);

@@ -89,6 +89,10 @@ void output_options(struct option_list *to, struct train_options *options, struc
         { "--json", "FILE", OPTION_STRING, &options->json,
           .help = "write all results as JSON; -: to standard output, and the report for people to standard error" },
         { .kind = OPTION_HEADING, .help = "Settings in a file" },
+        { "--from", "FILE", OPTION_STRING, &words->from,
+          .help = "the configuration of another framework, said in options of this program: a script or arguments of "
+                  "Megatron-LM, TOML of torchtitan, JSON of DeepSpeed, YAML of accelerate; NAME:FILE says whose it is; "
+                  "flags of the command line override it (docs/plans/from.md)" },
         { "--config", "FILE", OPTION_STRING, &words->config,
           .help = "read flags from a file, as KEY: VALUE lines of YAML without dashes; flags of the command "
                   "line override them (docs/using/runs.md)" },

@@ -1,0 +1,7 @@
+/* frameworks.c -- lists the frameworks whose configurations `orrery plan --from` reads.  from.c tries them in this
+ * order; `orrery list frameworks` prints them.  No function. */
+#include "emulated_devices/run/from/frameworks.h"
+
+const struct framework *const frameworks[] = {
+    &framework_deepspeed, &framework_torchtitan, &framework_accelerate, &framework_megatron, NULL
+};

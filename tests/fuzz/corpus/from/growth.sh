@@ -1,0 +1,8 @@
+X=aaaaaaaaaaaaaaaa
+X=$X$X$X$X
+X=$X$X$X$X
+X=$X$X$X$X
+X=$X$X$X$X
+X=$X$X$X$X
+X=$X$X$X$X
+python a.py $X

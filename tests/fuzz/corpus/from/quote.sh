@@ -1,0 +1,2 @@
+A="--num-layers 2
+B=$A
