@@ -282,8 +282,8 @@ static void list_links(const struct cluster *cluster)
         if (k->eager != ALWAYS_EAGER)
             snprintf(eager, sizeof eager, ", above %s a message waits for its receiver", size_format(k->eager).text);
         if (k->devices > 0) snprintf(devices, sizeof devices, "; %d devices", k->devices);
-        field("%-8s %s, %g GB/s%s%s%s", k->level, picoseconds_exact(k->latency).text, (double)k->rate * 1e-3, gap,
-              eager, devices);
+        field("%-8s %s, %g GB/s%s%s%s%s", k->level, picoseconds_exact(k->latency).text, (double)k->rate * 1e-3, gap,
+              eager, devices, k->reduces ? "; switches add" : "");
         field("from %s", k->source);
     }
 }

@@ -40,7 +40,7 @@ static void words_torus(const struct shared_link *shared_link, char *text, size_
     words_add(text, size, ", %s up and down in each dimension", words_rate(shared_link->rate).text);
 }
 
-/* What leaves and enters a unit, by one path or several. */
+/* Messages leave and enter a unit by one path or several. */
 static void words_leaving(const struct shared_link *shared_link, char *text, size_t size)
 {
     const int paths = shared_link->paths > 1 ? shared_link->paths : 1, stride = shared_link->stride;

@@ -4,7 +4,7 @@
  * makes are not part of it: buffers are separate, and a broadcast's first copy is left out, which all algorithms share.
  * An allreduce's is part of it: some algorithms begin from `in`.
  *
- * auto.c, segments.c and cli/show/cluster.c call this file.  An error of the attempt is no error of the call:
+ * auto.c, segments.c and cli/show/cluster_pairs.c call this file.  An error of the attempt is no error of the call:
  * attempt_time returns a negative time.
  */
 #include "emulated_devices/collectives/attempt.h"
@@ -102,7 +102,8 @@ enum error_code attempt_times(const struct algorithm *algorithm, int P, const st
                               struct error *err)
 {
     struct attempt t = { .algorithm = algorithm, .call = collective, .cluster = cluster, .P = P,
-                         .in_place = algorithm->operation == ALLREDUCE, .end = calloc((size_t)P, sizeof *t.end), .events = calloc((size_t)P, sizeof *t.events) };
+                         .in_place = algorithm->operation == ALLREDUCE,
+                         .end = calloc((size_t)P, sizeof *t.end), .events = calloc((size_t)P, sizeof *t.events) };
     struct events **of = calloc((size_t)P, sizeof *of);
     enum error_code e = t.end && t.events && of ? crew_run(P, be_tried, &t, err)
                                                 : fail(err, ERR_MEMORY, "no memory for a call of %d devices", P);

@@ -1,6 +1,6 @@
 /* attempt.h -- one collective call without numbers: its time by the clocks, and with the links that devices share.
  *
- * cli/show/cluster.c calls this function; auto.c and segments.c choose by attempt_time of collective.h.
+ * cli/show/cluster_pairs.c calls this function; auto.c and segments.c choose by attempt_time of collective.h.
  */
 #ifndef ORRERY_ATTEMPT_H
 #define ORRERY_ATTEMPT_H

@@ -177,7 +177,7 @@ static enum error_code read_kernels(struct kernels *k, const cJSON *root, const 
 static enum error_code read_link(struct link *l, const cJSON *link, const char *where, struct error *err)
 {
     static const char *const known[] = { "level",         "devices",     "latency_ns", "gap_ns",
-                                         "MB_per_second", "eager_bytes", "source",     NULL };
+                                         "MB_per_second", "eager_bytes", "reduces",    "source",     NULL };
     int64_t latency = 0, gap, devices, eager;
     if (!cJSON_IsObject(link)) return fail(err, ERR_FORMAT, "%s is not an object", where);
     enum error_code e = refuse_unknown(link, where, known, err);
@@ -187,6 +187,7 @@ static enum error_code read_link(struct link *l, const cJSON *link, const char *
     if (!e) e = read_number(link, where, "gap_ns", MOST_NS, 0, &gap, err);
     if (!e) e = json_int(link, where, "MB_per_second", 1, MOST_RATE, &l->rate, err);
     if (!e) e = read_number(link, where, "eager_bytes", INT64_C(1) << 52, -1, &eager, err);
+    if (!e && json_has(link, "reduces")) e = json_bool(link, where, "reduces", &l->reduces, err);
     if (!e) e = read_text(link, where, "source", l->source, sizeof l->source, err);
     if (e) return e;
     /* Latencies of a file are nanoseconds; those of a link are picoseconds. */

@@ -29,6 +29,7 @@ struct link {
     picoseconds gap;                    /* a port is busy this long for each message, besides its bytes */
     int64_t rate;                       /* 10^6 bytes a second; 0: bytes take no time */
     uint64_t eager;                     /* longer messages wait until the receive is posted */
+    bool reduces;                       /* its switches add what all members of a group send */
     char source[400];                   /* where its numbers come from: a data sheet, a measurement; "": not said */
 };
 
@@ -153,7 +154,7 @@ static inline int shared_place(const struct shared_link *shared_link, int rank)
     return rank % shared_link->devices / (shared_link->stride > 1 ? shared_link->stride : 1);
 }
 
-/** Which of so many paths the messages of a pair take: always the same one, as of a flow of ECMP.  The hash is the
+/** The path, of so many, that the messages of a pair take: always the same one, as of a flow of ECMP.  The hash is the
  *  finalizer of splitmix64 (S. Vigna) of from * 2^32 + to. */
 static inline int shared_path(int from, int to, int paths)
 {

@@ -45,7 +45,7 @@ static int port_of(const struct network *network, int level, int device, bool se
 static int paths_of(const struct shared_link *link) { return link->paths > 1 ? link->paths : 1; }
 
 /* Members of a unit, as far as there are so many devices. */
-static int width_of(const struct network *network, const struct shared_link *link)
+static int network_width(const struct network *network, const struct shared_link *link)
 {
     const int most = link->stride > 1 ? link->devices / link->stride : link->devices;
     return most < network->devices ? most : network->devices;
@@ -65,15 +65,15 @@ static int units_of(const struct network *network, const struct shared_link *lin
     return blocks;
 }
 
-/* A shared link counts once for each unit, direction and path; a torus also for each dimension, a mesh for each pair. */
+/* A shared link counts once for each unit, direction and path; a torus also for each dimension, a mesh by pairs. */
 static int links_of(const struct network *network, const struct shared_link *link)
 {
-    const int units = units_of(network, link), width = width_of(network, link);
+    const int units = units_of(network, link), width = network_width(network, link);
     if (link->kind == SHARED_PAIRS) return units * width * width;
     return 2 * units * (link->kind == SHARED_TORUS ? link->dimensions : paths_of(link));
 }
 
-/* What enters a unit may have a rate of its own; it uses the links of even numbers. */
+/* Messages that enter a unit use its links of even numbers, which may have a rate of their own. */
 static int64_t rate_of(const struct shared_link *link, int number)
 {
     const bool enters = link->kind == SHARED_LEAVING && number / paths_of(link) % 2 == 0;
@@ -126,7 +126,7 @@ static void leaving_way(const struct shared_link *link, int first, int from, int
 static void shared_way(const struct network *network, int i, int from, int to, struct message_way *way)
 {
     const struct shared_link *s = &network->cluster->shared[i];
-    const int a = shared_unit(s, from), first = network->first[i], width = width_of(network, s);
+    const int a = shared_unit(s, from), first = network->first[i], width = network_width(network, s);
     const int x = shared_place(s, from), y = shared_place(s, to);
     if (!shared_passes(s, way->level, from, to)) return;
     if (s->kind == SHARED_INSIDE) add_link(way, first + 2 * a);
@@ -207,7 +207,8 @@ struct network *network_open(const struct cluster *cluster, int devices)
         for (int p = 0; p < 2 * devices; p++) n->rate[2 * l * devices + p] = per_picosecond(cluster->link[l].rate);
     for (int i = 0; i < cluster->shares; i++) {
         double *rate = n->rate + n->first[i];
-        for (int k = 0; k < links_of(n, &cluster->shared[i]); k++) rate[k] = per_picosecond(rate_of(&cluster->shared[i], k));
+        for (int k = 0; k < links_of(n, &cluster->shared[i]); k++)
+            rate[k] = per_picosecond(rate_of(&cluster->shared[i], k));
     }
     return n;
 }

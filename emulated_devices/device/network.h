@@ -30,7 +30,7 @@ int network_links(const struct network *);
 /** A link's bytes in a picosecond; infinite: bytes take no time. */
 double network_rate(const struct network *, int link);
 
-/** Which of the cluster's shared links a link belongs to; -1: it is a port. */
+/** The shared link of the cluster that a link belongs to, as an index; -1: it is a port. */
 int network_shared(const struct network *, int link);
 
 /* The links on the way of a message, the ports of its devices first. */

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#undef fail
 
 enum { GIB = 1 << 30 };
 static struct error err;
@@ -57,7 +56,8 @@ static void is(const char *what, double got, double want)
     if (fabs(got - want) > 200) fail_msg("%s takes %.0f ps, expected %.0f", what, got, want);
 }
 
-/* A step of a ring sends n / 8 and the bytes of a gap of 1 ns at the port's rate; half of them add: 3 n / 8 of memory. */
+/* A step of a ring sends n / 8 and, for the gap of 1 ns, bytes at the port's rate.  Half of the steps add, which moves
+ * 3 n / 8 of memory. */
 static double ring_of_8(const struct cluster *c, double rate)
 {
     const double part = GIB / 8, gap = 1000 * 1e-6 * (double)c->link[0].rate;

@@ -11,6 +11,7 @@
 #include "ref/io/json.h"
 #include "ref/io/terminal.h"
 #include <math.h>
+#include <string.h>
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
@@ -132,9 +133,11 @@ enum error_code show_pairs(const struct cluster *cluster, struct error *err)
 
 /* ---- an all-reduce ----------------------------------------------------------------------------------------------- */
 
-enum { REDUCED_BYTES = 1 << 30, REDUCED_ROWS = 4 };
-static const struct { int devices; bool at_once; } reduced_on[REDUCED_ROWS] = { { 8, false }, { 8, true },
-                                                                                { 64, false }, { 72, false } };
+enum { REDUCED_BYTES = 1 << 30, REDUCED_ROWS = 7 };
+static const struct { int devices; const char *name; } reduced_on[REDUCED_ROWS] = {
+    { 8, NULL }, { 8, "two_shot" }, { 8, "in_network" }, { 64, NULL }, { 64, "in_network" },
+    { 72, NULL }, { 72, "in_network" },
+};
 
 struct reduced { int devices; const struct algorithm *algorithm; picoseconds formula, clock, replayed; };
 
@@ -146,16 +149,19 @@ static bool reduced_has_mesh(const struct cluster *cluster)
     return false;
 }
 
-/* A ring where all links are alike, rings inside and between nodes otherwise.  Blocks are equal, so that no step waits
- * for a longer one: of 1 GiB the remainder is left out. */
-static enum error_code reduced_find(const struct cluster *cluster, int devices, bool at_once,
+/* Without a name: a ring where all links are alike, rings inside and between nodes otherwise.  Blocks are equal, so
+ * that no step waits for a longer one: of 1 GiB the remainder is left out.  No algorithm: it would be of no use. */
+static enum error_code reduced_find(const struct cluster *cluster, int devices, const char *name,
                                     struct reduced *reduced, struct error *err)
 {
     struct collective call = { .dtype = F32, .nodes = nodes_on(cluster, NULL, devices),
                                .count = REDUCED_BYTES / 4 / devices * devices };
     const bool nodes = call.nodes.devices > 0 && nodes_even(call.nodes, devices) > 0;
-    *reduced = (struct reduced){ .devices = devices,
-                                 .algorithm = algorithm_find(ALLREDUCE, at_once ? "two_shot" : nodes ? "torus_2d" : "ring") };
+    if (name == NULL) name = nodes ? "torus_2d" : "ring";
+    *reduced = (struct reduced){ .devices = devices };
+    if (strcmp(name, "two_shot") == 0 && !reduced_has_mesh(cluster)) return OK;
+    if (algorithm_refuses(algorithm_find(ALLREDUCE, name), devices, &call) != NULL) return OK;
+    reduced->algorithm = algorithm_find(ALLREDUCE, name);
     reduced->formula = collective_time(reduced->algorithm, devices, &call, cluster);
     return attempt_times(reduced->algorithm, devices, &call, cluster, &reduced->clock, &reduced->replayed, err);
 }
@@ -193,10 +199,9 @@ enum error_code show_allreduce(const struct cluster *cluster, struct error *err)
     int count = 0;
     for (int i = 0; i < REDUCED_ROWS; i++) {
         if (cluster_check(cluster, reduced_on[i].devices, F32, NULL)) continue;
-        if (reduced_on[i].at_once && !reduced_has_mesh(cluster)) continue;
-        const enum error_code e = reduced_find(cluster, reduced_on[i].devices, reduced_on[i].at_once, &list[count++],
-                                               err);
+        const enum error_code e = reduced_find(cluster, reduced_on[i].devices, reduced_on[i].name, &list[count], err);
         if (e) return e;
+        count += list[count].algorithm != NULL;
     }
     if (count == 0) return OK;
     printf("\nAn all-reduce of 1 GiB in fp32\n");
