@@ -1,6 +1,7 @@
 /* list.c -- `orrery list`: prints everything that is registered: schemes, models, optimizers, backends.  main.c calls
  * command_list().  Errors: ERR_USAGE for a name that is no list, ERR_FILE of the standard output. */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/shared_words.h"
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/run/from/from.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
@@ -283,8 +284,8 @@ static void list_links(const struct cluster *cluster)
         if (k->eager != ALWAYS_EAGER)
             snprintf(eager, sizeof eager, ", above %s a message waits for its receiver", size_format(k->eager).text);
         if (k->devices > 0) snprintf(devices, sizeof devices, "; %d devices", k->devices);
-        field("%-8s %s, %g GB/s%s%s%s", k->level, picoseconds_exact(k->latency).text, (double)k->rate * 1e-3, gap,
-              eager, devices);
+        field("%-8s %s, %g GB/s%s%s%s%s", k->level, picoseconds_exact(k->latency).text, (double)k->rate * 1e-3, gap,
+              eager, devices, k->reduces ? "; switches add" : "");
         field("from %s", k->source);
     }
 }
@@ -322,8 +323,9 @@ static void list_kernels(const struct kernels *kernels)
 static void list_replayed(const struct cluster *cluster)
 {
     for (int i = 0; i < cluster->shares; i++) {
-        field("shared   %s, %g GB/s, for %d device%s", cluster->shared[i].name, (double)cluster->shared[i].rate * 1e-3,
-              cluster->shared[i].devices, plural(cluster->shared[i].devices));
+        char text[300];
+        field("shared   %s: %s", cluster->shared[i].name,
+              shared_words(cluster, &cluster->shared[i], text, sizeof text));
         field("from %s", cluster->shared[i].source);
     }
     if (cluster->contention.compute_percent > 0) {

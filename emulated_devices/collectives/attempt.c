@@ -4,18 +4,23 @@
  * makes are not part of it: buffers are separate, and a broadcast's first copy is left out, which all algorithms share.
  * An allreduce's is part of it: some algorithms begin from `in`.
  *
- * auto.c and segments.c call this file.  An error of the attempt is no error of the call: attempt_time returns a
- * negative time.
+ * auto.c, segments.c and cli/show/cluster_pairs.c call this file.  An error of the attempt is no error of the call:
+ * attempt_time returns a negative time.
  */
+#include "emulated_devices/collectives/attempt.h"
 #include "emulated_devices/collectives/algorithm.h"
 #include "emulated_devices/comm/crew.h"
+#include "emulated_devices/device/contention.h"
+#include <stdlib.h>
 
 struct attempt {
     const struct algorithm *algorithm;
     const struct collective *call;
     const struct cluster *cluster;
     int P;
-    picoseconds end[ATTEMPT_MOST_DEVICES];
+    picoseconds *end;                   /* [P] */
+    struct events *events;              /* [P] of the devices, or NULL */
+    bool in_place;                      /* an allreduce has its vector in `out` already */
 };
 
 bool attempt_is_cheap(const struct algorithm *algorithm, int P, const struct collective *collective)
@@ -39,7 +44,8 @@ static enum error_code run_here(struct comm *comm, const struct attempt *attempt
     void *const buffer[] = { arena_alloc(arena, BUFFERS, bytes_of(&call, in) + 1),
                              arena_alloc(arena, BUFFERS, bytes_of(&call, out) + 1) };
     call.in = buffer[0], call.out = buffer[1];
-    if (buffer[0] && buffer[1] && attempt->algorithm->operation == ALLREDUCE && !attempt->algorithm->reads_in) {
+    if (attempt->in_place) call.in = call.out;
+    else if (buffer[0] && buffer[1] && attempt->algorithm->operation == ALLREDUCE && !attempt->algorithm->reads_in) {
         struct exchange here = { .group = &g, .operation = ALLREDUCE };
         copy_elements(&here, &call, call.out, call.in, call.count);
         call.in = call.out;
@@ -62,6 +68,7 @@ static enum error_code be_tried(struct crew *crew, int rank, const void *asked, 
     if (e) return e;
     /* The device stands where the group's member stands, so its links are those of the call. */
     d.clock.places = t->call->nodes.member;
+    d.clock.events = t->events ? &t->events[rank] : NULL;
     clock_restart(&d.clock, t->cluster, t->call->dtype);
     e = crew_join(&c, crew, rank, &d, err);
     if (!e) {
@@ -73,13 +80,38 @@ static enum error_code be_tried(struct crew *crew, int rank, const void *asked, 
     return e;
 }
 
+static picoseconds attempt_last(const picoseconds *end, int P)
+{
+    picoseconds last = 0;
+    for (int r = 0; r < P; r++) last = end[r] > last ? end[r] : last;
+    return last;
+}
+
 picoseconds attempt_time(const struct algorithm *algorithm, int P, const struct collective *collective,
                          const struct cluster *cluster)
 {
-    struct attempt t = { .algorithm = algorithm, .call = collective, .cluster = cluster, .P = P };
+    picoseconds end[ATTEMPT_MOST_DEVICES];
+    struct attempt t = { .algorithm = algorithm, .call = collective, .cluster = cluster, .P = P, .end = end };
     struct error err;
-    picoseconds last = 0;
-    if (crew_run(P, be_tried, &t, &err)) return -1;
-    for (int r = 0; r < P; r++) last = t.end[r] > last ? t.end[r] : last;
-    return last;
+    if (P > ATTEMPT_MOST_DEVICES || crew_run(P, be_tried, &t, &err)) return -1;
+    return attempt_last(end, P);
+}
+
+enum error_code attempt_times(const struct algorithm *algorithm, int P, const struct collective *collective,
+                              const struct cluster *cluster, picoseconds *clock, picoseconds *replayed,
+                              struct error *err)
+{
+    struct attempt t = { .algorithm = algorithm, .call = collective, .cluster = cluster, .P = P,
+                         .in_place = algorithm->operation == ALLREDUCE,
+                         .end = calloc((size_t)P, sizeof *t.end), .events = calloc((size_t)P, sizeof *t.events) };
+    struct events **of = calloc((size_t)P, sizeof *of);
+    enum error_code e = t.end && t.events && of ? crew_run(P, be_tried, &t, err)
+                                                : fail(err, ERR_MEMORY, "no memory for a call of %d devices", P);
+    if (!e) *clock = attempt_last(t.end, P);
+    for (int r = 0; r < P && !e; r++) of[r] = &t.events[r];
+    if (!e) e = contention_replay(cluster, of, P, t.end, err);
+    if (!e) *replayed = attempt_last(t.end, P);
+    for (int r = 0; r < P && t.events; r++) events_free(&t.events[r]);
+    free(t.end), free(t.events), free(of);
+    return e;
 }

@@ -17,6 +17,7 @@
 struct nodes {
     const int *member;                  /* [P] ranks of the members; NULL: 0 .. P-1 */
     int devices;                        /* ranks of a unit; 0: the group is not on several */
+    bool reduces;                       /* all members are at the same level, whose switches add (struct link) */
 };
 
 /** The nodes of some devices on a cluster.  @param member  [P] their ranks, not copied; NULL: the first P. */

@@ -16,7 +16,12 @@ struct span span_on(const struct cluster *cluster, const int *member, int P)
         const int level = link_between(cluster->link, cluster->levels, world_rank(member, 0), world_rank(member, i));
         if (level > s.outer) s.outer = level;
     }
-    s.nodes = (struct nodes){ .member = member, .devices = s.outer > 0 ? cluster->link[s.outer - 1].devices : 0 };
+    s.nodes = (struct nodes){ .member = member, .devices = s.outer > 0 ? cluster->link[s.outer - 1].devices : 0,
+                              .reduces = cluster->link[s.outer].reduces };
+    /* Two members of a node are side by side, and then their nearest link is not that of the group. */
+    for (int i = 1; i < P; i++)
+        if (link_between(cluster->link, cluster->levels, world_rank(member, i - 1), world_rank(member, i)) < s.outer)
+            s.nodes.reduces = false;
     return s;
 }
 

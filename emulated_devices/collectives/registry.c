@@ -16,7 +16,7 @@
     X(allreduce_ring) X(allreduce_bidirectional_ring) X(allreduce_segmented_ring) X(allreduce_doubling) \
     X(allreduce_multiplying) \
     X(allreduce_rabenseifner) X(allreduce_swing) X(allreduce_tree) X(allreduce_double_tree) X(allreduce_star) \
-    X(allreduce_one_shot) X(allreduce_two_level) X(allreduce_torus_2d) \
+    X(allreduce_one_shot) X(allreduce_two_level) X(allreduce_in_network) X(allreduce_torus_2d) \
     X(reduce_scatter_direct) X(reduce_scatter_ring) X(reduce_scatter_halving) X(reduce_scatter_pairwise) \
     X(reduce_scatter_pat) X(reduce_scatter_circulant) X(reduce_scatter_two_level) \
     X(allgather_ring) X(allgather_doubling) X(allgather_bruck) X(allgather_bruck_k) X(allgather_circulant) \

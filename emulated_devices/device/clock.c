@@ -182,6 +182,17 @@ void clock_join(struct clock *clock, enum stream stream)
     if (stream != clock->current) flight_join(clock->flight, stream);
 }
 
+/* A replay learns when the last member comes from all members' events. */
+void clock_meet(struct clock *clock, picoseconds until, struct meeting meeting)
+{
+    clock->now = later(clock->now, until);
+    if (clock->events)
+        events_add(clock->events, (int)clock->current,
+                   (struct event){ .kind = EVENT_MEET, .label = clock->label, .other = meeting.after,
+                                   .peer = meeting.leader, .serial = meeting.serial,
+                                   .place = (uint32_t)meeting.members, .at = clock->now });
+}
+
 /* Waiting takes no time if the moment has passed; what ended by then is no longer in flight. */
 void clock_wait(struct clock *clock, picoseconds until)
 {

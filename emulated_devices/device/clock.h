@@ -135,6 +135,12 @@ void clock_join(struct clock *, enum stream);
 /** The current stream waits until a time. */
 void clock_wait(struct clock *, picoseconds until);
 
+/* All members of a group come to a meeting before, or after, a message of one of them, which names the meeting. */
+struct meeting { int leader; uint32_t serial; bool after; int members; };
+
+/** The current stream waits until all members of a group have come.  @param until  when the last of them comes. */
+void clock_meet(struct clock *, picoseconds until, struct meeting);
+
 /** Whether a message on this cluster can be a rendezvous. */
 bool clock_has_rendezvous(const struct clock *);
 

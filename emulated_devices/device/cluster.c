@@ -4,7 +4,7 @@
  * cluster in picoseconds and 10^6 bytes a second.  A file has nanoseconds, MB/s and GFLOP/s.  A key that is wrong is
  * ERR_FORMAT, and a mesh that does not fit is ERR_PLAN.
  */
-#include "emulated_devices/device/cluster.h"
+#include "emulated_devices/device/cluster_keys.h"
 #include "ref/io/json.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
@@ -12,60 +12,8 @@
 #include <string.h>
 
 enum { MOST_NAMES = 64 };
-static const int64_t MOST_RATE = 1000000000000;         /* 10^18 a second: units % rate * 10^6 fits 64 bits */
-static const int64_t MOST_NS = 1000000000;              /* one second */
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
-
-/* Otherwise a misspelt optional key would be ignored. */
-static enum error_code refuse_unknown(const cJSON *object, const char *where, const char *const *known,
-                                      struct error *err)
-{
-    for (const cJSON *c = object->child; c != NULL; c = c->next) {
-        size_t n = 0, i = 0;
-        /* Keys are few, so each is looked for in the whole list. */
-        while (known[n] != NULL) n++;
-        while (i < n && strcmp(known[i], c->string) != 0) i++;
-        if (i < n) continue;
-        const char *meant = nearest_name(c->string, known, n);
-        return fail(err, ERR_FORMAT, "%s: \"%s\" is not a key%s%s%s", where, printable(c->string).text,
-                    meant ? "; did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "");
-    }
-    return OK;
-}
-
-/* Copy a text that the key must have, of 1 to room - 1 bytes. */
-static enum error_code read_text(const cJSON *object, const char *where, const char *key, char *out, size_t room,
-                                 struct error *err)
-{
-    const char *text;
-    const enum error_code e = json_string(object, where, key, &text, err);
-    if (e) return e;
-    if (*text == '\0' || strlen(text) >= room)
-        return fail(err, ERR_FORMAT, "%s: \"%s\" has %zu bytes; it must have 1 to %zu", where, key, strlen(text),
-                    room - 1);
-    snprintf(out, room, "%s", text);
-    return OK;
-}
-
-/* Read a name that is written to reports and traces without escaping. */
-static enum error_code read_name(const cJSON *object, const char *where, const char *key, char *out, size_t room,
-                                 struct error *err)
-{
-    const enum error_code e = read_text(object, where, key, out, room, err);
-    if (!e && strpbrk(out, "\"\\\n\r\t") != NULL)
-        return fail(err, ERR_FORMAT, "%s: \"%s\" is '%s'; it must have no quotes, backslashes or line ends", where, key,
-                    printable(out).text);
-    return e;
-}
-
-/* Read an optional integer. */
-static enum error_code read_number(const cJSON *object, const char *where, const char *key, int64_t max,
-                                   int64_t otherwise, int64_t *out, struct error *err)
-{
-    *out = otherwise;
-    return json_has(object, key) ? json_int(object, where, key, 0, max, out, err) : OK;
-}
 
 /* Formats are keys as any other: a rate of an unknown one would be ignored. */
 static enum error_code read_flops(int64_t flop_rate[DTYPE_COUNT], const cJSON *device, const char *where,
@@ -229,7 +177,7 @@ static enum error_code read_kernels(struct kernels *k, const cJSON *root, const 
 static enum error_code read_link(struct link *l, const cJSON *link, const char *where, struct error *err)
 {
     static const char *const known[] = { "level",         "devices",     "latency_ns", "gap_ns",
-                                         "MB_per_second", "eager_bytes", "source",     NULL };
+                                         "MB_per_second", "eager_bytes", "reduces",    "source",     NULL };
     int64_t latency = 0, gap, devices, eager;
     if (!cJSON_IsObject(link)) return fail(err, ERR_FORMAT, "%s is not an object", where);
     enum error_code e = refuse_unknown(link, where, known, err);
@@ -239,6 +187,7 @@ static enum error_code read_link(struct link *l, const cJSON *link, const char *
     if (!e) e = read_number(link, where, "gap_ns", MOST_NS, 0, &gap, err);
     if (!e) e = json_int(link, where, "MB_per_second", 1, MOST_RATE, &l->rate, err);
     if (!e) e = read_number(link, where, "eager_bytes", INT64_C(1) << 52, -1, &eager, err);
+    if (!e && json_has(link, "reduces")) e = json_bool(link, where, "reduces", &l->reduces, err);
     if (!e) e = read_text(link, where, "source", l->source, sizeof l->source, err);
     if (e) return e;
     /* Latencies of a file are nanoseconds; those of a link are picoseconds. */
@@ -281,98 +230,6 @@ static enum error_code read_links(struct cluster *cluster, const cJSON *root, co
         e = read_link(&cluster->link[l], cJSON_GetArrayItem(links, l), inside, err);
     }
     return e ? e : check_levels(cluster, where, err);
-}
-
-/* "torus": [4, 4, 2] */
-static enum error_code read_torus(struct shared_link *shared_link, const cJSON *link, const char *where,
-                                  struct error *err)
-{
-    const cJSON *sizes;
-    int64_t hop = 0;
-    if (!json_has(link, "torus")) return OK;
-    enum error_code e = json_array(link, where, "torus", &sizes, err);
-    if (!e) e = read_number(link, where, "hop_ns", MOST_NS, 0, &hop, err);
-    if (e) return e;
-    /* Hops after the first have a latency of their own. */
-    shared_link->kind = SHARED_TORUS, shared_link->hop = hop * 1000;
-    shared_link->dimensions = cJSON_GetArraySize(sizes);
-    if (shared_link->dimensions < 1 || shared_link->dimensions > TORUS_MOST_DIMENSIONS)
-        return fail(err, ERR_FORMAT, "%s: \"torus\" has %d dimensions; it must have 1 to %d", where,
-                    shared_link->dimensions, TORUS_MOST_DIMENSIONS);
-    for (int d = 0; d < shared_link->dimensions; d++) {
-        int64_t size;
-        if (!json_whole(cJSON_GetArrayItem(sizes, d), &size) || size < 1 || size > 1024)
-            return fail(err, ERR_FORMAT, "%s: torus[%d] must be a whole number from 1 to 1024", where, d);
-        shared_link->size[d] = (int)size;
-    }
-    return OK;
-}
-
-/* A shared link is a torus, or it says which messages of a unit use it. */
-static enum error_code read_kind(struct shared_link *shared_link, const cJSON *link, const char *where,
-                                 struct error *err)
-{
-    static const char *const words[] = { "leaving", "inside" };
-    const char *word;
-    /* A link with both, or with neither, could not be placed. */
-    if (json_has(link, "torus") == json_has(link, "messages"))
-        return fail(err, ERR_FORMAT, "%s: it must have either \"messages\" or \"torus\"", where);
-    if (!json_has(link, "messages")) return read_torus(shared_link, link, where, err);
-    enum error_code e = json_string(link, where, "messages", &word, err);
-    if (e) return e;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcmp(word, words[i]) == 0) {
-            shared_link->kind = i == 0 ? SHARED_LEAVING : SHARED_INSIDE;
-            return OK;
-        }
-    return fail(err, ERR_FORMAT, "%s: \"messages\" is '%s'; it must be leaving or inside", where, printable(word).text);
-}
-
-/* A link that several devices share, with its unit of devices. */
-static enum error_code read_shared_link(struct shared_link *shared_link, const cJSON *link, const char *where,
-                                        struct error *err)
-{
-    static const char *const known[] = { "name", "messages", "torus", "devices", "MB_per_second", "half_duplex",
-                                         "hop_ns", "source", NULL };
-    int64_t devices = 0;
-    if (!cJSON_IsObject(link)) return fail(err, ERR_FORMAT, "%s is not an object", where);
-    enum error_code e = refuse_unknown(link, where, known, err);
-    if (!e) e = read_name(link, where, "name", shared_link->name, sizeof shared_link->name, err);
-    if (!e) e = read_kind(shared_link, link, where, err);
-    if (!e) e = json_int(link, where, "devices", 1, 1 << 20, &devices, err);
-    if (!e) e = json_int(link, where, "MB_per_second", 1, MOST_RATE, &shared_link->rate, err);
-    if (!e && json_has(link, "half_duplex")) e = json_bool(link, where, "half_duplex", &shared_link->half_duplex, err);
-    if (!e) e = read_text(link, where, "source", shared_link->source, sizeof shared_link->source, err);
-    shared_link->devices = (int)devices;
-    return e;
-}
-
-/* All shared links, and whether messages share them fairly or one after another. */
-static enum error_code read_shared(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
-{
-    const cJSON *list;
-    char inside[200];
-    const char *turns = "fair";
-    if (json_has(root, "sharing") && !json_has(root, "shared"))
-        return fail(err, ERR_FORMAT, "%s: \"sharing\" says how links are shared, but no \"shared\" says which", where);
-    if (!json_has(root, "shared")) return OK;
-    enum error_code e = json_array(root, where, "shared", &list, err);
-    if (!e && json_has(root, "sharing")) e = json_string(root, where, "sharing", &turns, err);
-    if (e) return e;
-    /* "fair" is the usual way; "in order" lets the first message have the link alone. */
-    cluster->in_order = strcmp(turns, "in order") == 0;
-    if (!cluster->in_order && strcmp(turns, "fair") != 0)
-        return fail(err, ERR_FORMAT, "%s: \"sharing\" is '%s'; it must be fair or in order", where,
-                    printable(turns).text);
-    cluster->shares = cJSON_GetArraySize(list);
-    if (cluster->shares < 1 || cluster->shares > CLUSTER_MOST_SHARED)
-        return fail(err, ERR_FORMAT, "%s: \"shared\" has %d links; it must have 1 to %d", where, cluster->shares,
-                    CLUSTER_MOST_SHARED);
-    for (int i = 0; i < cluster->shares && !e; i++) {
-        snprintf(inside, sizeof inside, "%s: shared[%d]", where, i);
-        e = read_shared_link(&cluster->shared[i], cJSON_GetArrayItem(list, i), inside, err);
-    }
-    return e;
 }
 
 /* How much slower work gets while messages move, in percent of its usual time: 100 means not at all. */
@@ -429,20 +286,6 @@ static enum error_code read_progress(struct cluster *cluster, const cJSON *root,
     return OK;
 }
 
-/* A torus has places for a whole number of devices, and none beyond. */
-static enum error_code check_shared(const struct cluster *cluster, int devices, struct error *err)
-{
-    for (int i = 0; i < cluster->shares; i++) {
-        const struct shared_link *s = &cluster->shared[i];
-        int64_t places = s->devices;
-        for (int d = 0; d < s->dimensions; d++) places *= s->size[d];
-        if (s->kind == SHARED_TORUS && devices > places)
-            return fail(err, ERR_PLAN, "--cluster %s: its torus %s has places for %lld devices; the mesh has %d",
-                        cluster->name, s->name, (long long)places, devices);
-    }
-    return OK;
-}
-
 /* Read the parts in the order of struct cluster, and stop at the first error, which names file and key. */
 static enum error_code read_cluster(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
@@ -457,7 +300,7 @@ static enum error_code read_cluster(struct cluster *cluster, const cJSON *root, 
     if (!e) e = read_kernels(&cluster->kernels, root, where, err);
     if (!e) e = read_host(cluster, root, where, err);
     if (!e) e = read_links(cluster, root, where, err);
-    if (!e) e = read_shared(cluster, root, where, err);
+    if (!e) e = shared_read(cluster, root, where, err);
     if (!e) e = read_contention(&cluster->contention, root, where, err);
     if (!e) e = read_costs(&cluster->costs, root, where, err);
     return e ? e : read_progress(cluster, root, where, err);
@@ -536,7 +379,7 @@ enum error_code cluster_check(const struct cluster *cluster, int devices, enum d
                     "--cluster %s: it does not say how fast it computes in %s (device: GFLOP_per_second)",
                     cluster->name,
                     dtype_name(dtype));
-    return check_shared(cluster, devices, err);
+    return shared_check(cluster, devices, err);
 }
 
 /* ---- what only a replay knows ------------------------------------------------------------------------------------ */

@@ -29,6 +29,7 @@ struct link {
     picoseconds gap;                    /* a port is busy this long for each message, besides its bytes */
     int64_t rate;                       /* 10^6 bytes a second; 0: bytes take no time */
     uint64_t eager;                     /* longer messages wait until the receive is posted */
+    bool reduces;                       /* its switches add what all members of a group send */
     char source[400];                   /* where its numbers come from: a data sheet, a measurement; "": not said */
 };
 
@@ -60,17 +61,26 @@ struct kernels {
 
 enum { CLUSTER_MOST_SHARED = 8, TORUS_MOST_DIMENSIONS = 4 };
 
-/* A link that several devices share, on the way of messages besides the ports of their devices (network.h). */
+/* A link that several devices share, on the way of messages besides the ports of their devices (network.h).  Who its
+ * members are follows from the rank: a unit is `devices` consecutive ranks or, with a stride, every stride-th of
+ * them. */
 struct shared_link {
     char name[32];                      /* in tables of links and in messages: "network card" */
-    enum { SHARED_LEAVING,              /* that leave or enter a unit of so many devices: a network card, an up-link */
+    enum { SHARED_LEAVING,              /* that leave or enter a unit: a network card, an up-link */
            SHARED_INSIDE,               /* between devices of a unit: a switch, a bus */
-           SHARED_TORUS } kind;         /* between units that are a torus: a link up and down in each dimension */
-    int devices;                        /* of a unit */
-    int64_t rate;                       /* 10^6 bytes a second, in each direction */
+           SHARED_PAIRS,                /* from one device of a unit to another: a full mesh */
+           SHARED_TORUS,                /* between units that are a torus: a link up and down in each dimension */
+           SHARED_KINDS } kind;
+    int of_level;                       /* 1 more than the level whose messages use it; 0: those of all levels */
+    int devices, stride;                /* of a unit; 0: as stride 1, all of the consecutive ranks */
+    int64_t rate, entering;             /* 10^6 bytes a second, in each direction; of what enters a unit, 0: the
+                                         * same */
     bool half_duplex;                   /* both directions together */
+    int paths;                          /* links beside each other, of which a message takes one; 0: one link */
+    bool by_receiver;                   /* the receiver's rank chooses it, not the hash of both (shared_path) */
     int dimensions, size[TORUS_MOST_DIMENSIONS];        /* of a torus, in units; the first varies fastest */
-    picoseconds hop;                    /* of a torus: latency of every hop after the first */
+    picoseconds hop;                    /* more latency of a message that passes; of a torus, of every hop after the
+                                         * first */
     char source[400];                   /* where its rate comes from; "": not said */
 };
 
@@ -131,6 +141,28 @@ bool cluster_replays(const struct cluster *);
 
 /** A copy of the machine without what needs a replay: each device goes by its own clock. */
 struct cluster cluster_without_replay(const struct cluster *);
+
+/** The unit of a shared link that a rank belongs to, and the rank's place in it. */
+static inline int shared_unit(const struct shared_link *shared_link, int rank)
+{
+    const int stride = shared_link->stride > 1 ? shared_link->stride : 1;
+    return rank / shared_link->devices * stride + rank % stride;
+}
+
+static inline int shared_place(const struct shared_link *shared_link, int rank)
+{
+    return rank % shared_link->devices / (shared_link->stride > 1 ? shared_link->stride : 1);
+}
+
+/** The path, of so many, that the messages of a pair take: always the same one, as of a flow of ECMP.  The hash is the
+ *  finalizer of splitmix64 (S. Vigna) of from * 2^32 + to. */
+static inline int shared_path(int from, int to, int paths)
+{
+    uint64_t x = ((uint64_t)(uint32_t)from << 32) + (uint32_t)to + UINT64_C(0x9E3779B97F4A7C15);
+    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return (int)((x ^ (x >> 31)) % (uint64_t)paths);
+}
 
 /** How fast this rank's device is, in percent of the description's rates. */
 int cluster_percent(const struct cluster *, int rank);

@@ -18,6 +18,7 @@ struct actor {
     bool works;                         /* in the middle of event `at`, which ends at `now` */
     picoseconds since, left, began;     /* at `since` so much was left of it */
     bool put_off;                       /* of other streams: until the compute stream does not work */
+    bool meets;                         /* it has come to a meeting, and waits for others */
 };
 
 /* A message, named by its sender and serial. */
@@ -26,6 +27,8 @@ struct known {
     bool arrived;
     picoseconds at, left;
     int receiver, sender;               /* actors that wait for it; -1: none */
+    struct { uint32_t came; picoseconds last; } met[2]; /* devices that came to the meetings before and after it; when
+                                         * the last of them did */
 };
 
 struct run {
@@ -251,6 +254,27 @@ static void contention_meet(struct run *run, const struct actor *actor, struct k
 /* Whether the pace of an actor's work depends on others: that of the two passes does. */
 static bool is_pass(int number) { return number % EVENT_ACTORS == COMPUTE || number % EVENT_ACTORS == BESIDE; }
 
+/* Whether an actor waits at the same meeting as another. */
+static bool meets_there(const struct actor *actor, const struct event *meeting)
+{
+    const struct event *v = actor->meets ? &actor->list->event[actor->at] : NULL;
+    return v && v->peer == meeting->peer && v->serial == meeting->serial && v->other == meeting->other;
+}
+
+/* An actor comes to a meeting, or goes on from there: the last one wakes those that wait.  @return whether it goes. */
+static bool contention_gather(struct run *run, int number, const struct event *event, struct known *known)
+{
+    struct actor *a = &run->actor[number];
+    const int which = event->other;
+    if (!a->meets) known->met[which].came++, known->met[which].last = later(known->met[which].last, a->now);
+    a->meets = known->met[which].came < event->place;
+    if (a->meets) return false;
+    for (int i = 0; i < run->actors; i++)
+        if (i != number && meets_there(&run->actor[i], event)) contention_put(run, i);
+    a->now = later(a->now, known->met[which].last);
+    return true;
+}
+
 /* Do an actor's next event.  @return whether it could. */
 static bool do_event(struct run *run, int number)
 {
@@ -290,6 +314,9 @@ static bool do_event(struct run *run, int number)
         m->sender = m->arrived ? -1 : number;
         if (!m->arrived) return false;
         a->now = later(a->now, m->left);
+        break;
+    case EVENT_MEET:
+        if (!contention_gather(run, number, v, m)) return false;
         break;
     /* The receiver waits until the last byte has arrived. */
     case EVENT_RECEIVE:

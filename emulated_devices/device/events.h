@@ -23,6 +23,8 @@ enum event_kind {
     EVENT_POST,                         /* its receive is posted: of message `serial` of `peer`; UINT32_MAX: until it
                                          * has arrived */
     EVENT_RECEIVE,                      /* it has arrived; `other` and `place` are those of its posting */
+    EVENT_MEET,                         /* not before `place` devices have come, all before message `serial` of `peer`;
+                                         * `other` 1: after it */
 };
 
 struct event {

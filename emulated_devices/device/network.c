@@ -42,19 +42,42 @@ static int port_of(const struct network *network, int level, int device, bool se
     return 2 * (level * network->devices + device) + sends;
 }
 
+static int paths_of(const struct shared_link *link) { return link->paths > 1 ? link->paths : 1; }
+
+/* Members of a unit, as far as there are so many devices. */
+static int network_width(const struct network *network, const struct shared_link *link)
+{
+    const int most = link->stride > 1 ? link->devices / link->stride : link->devices;
+    return most < network->devices ? most : network->devices;
+}
+
 /* A torus counts all places in the dimensions along which devices differ: messages pass places without a device. */
 static int units_of(const struct network *network, const struct shared_link *link)
 {
-    const int units = (network->devices + link->devices - 1) / link->devices;
+    const int blocks = (network->devices + link->devices - 1) / link->devices;
     int places = 1;
-    for (int d = 0; d < link->dimensions && places < units; d++) places *= link->size[d];
-    return link->kind == SHARED_TORUS ? places : units;
+    for (int d = 0; d < link->dimensions && places < blocks; d++) places *= link->size[d];
+    /* A torus of one level of links is there once for each unit of the level. */
+    if (link->kind == SHARED_TORUS) return (blocks + places - 1) / places * places;
+    /* In a block of devices that is not full, no rank is above the last device. */
+    if (link->stride > 1) return blocks == 1 && network->devices < link->stride ? network->devices
+                                                                                : blocks * link->stride;
+    return blocks;
 }
 
-/* A shared link counts once for each unit and direction; a torus also for each dimension. */
+/* A shared link counts once for each unit, direction and path; a torus also for each dimension, a mesh by pairs. */
 static int links_of(const struct network *network, const struct shared_link *link)
 {
-    return 2 * units_of(network, link) * (link->kind == SHARED_TORUS ? link->dimensions : 1);
+    const int units = units_of(network, link), width = network_width(network, link);
+    if (link->kind == SHARED_PAIRS) return units * width * width;
+    return 2 * units * (link->kind == SHARED_TORUS ? link->dimensions : paths_of(link));
+}
+
+/* Messages that enter a unit use its links of even numbers, which may have a rate of their own. */
+static int64_t rate_of(const struct shared_link *link, int number)
+{
+    const bool enters = link->kind == SHARED_LEAVING && number / paths_of(link) % 2 == 0;
+    return enters && link->entering > 0 ? link->entering : link->rate;
 }
 
 /* A link counts once, also if a way meets it twice. */
@@ -65,7 +88,7 @@ static void add_link(struct message_way *way, int link)
     if (way->count < MOST_WAY) way->link[way->count++] = link;
 }
 
-/* Dimension by dimension, the shorter way round; from the middle upwards. */
+/* Dimension by dimension, the shorter way round; from the middle upwards.  Units a and b are of one torus. */
 static void torus_way(const struct shared_link *link, int first, int a, int b, struct message_way *way)
 {
     int stride = 1;
@@ -83,18 +106,35 @@ static void torus_way(const struct shared_link *link, int first, int a, int b, s
     }
 }
 
+/* Whether a message of this level and these units passes a shared link. */
+static bool shared_passes(const struct shared_link *link, int level, int from, int to)
+{
+    const bool together = shared_unit(link, from) == shared_unit(link, to);
+    if (link->of_level > 0 && link->of_level != level + 1) return false;
+    return link->kind == SHARED_INSIDE || link->kind == SHARED_PAIRS ? together : !together;
+}
+
+/* Each unit has a link for each path that enters, and one that leaves: with half duplex both use the first. */
+static void leaving_way(const struct shared_link *link, int first, int from, int to, struct message_way *way)
+{
+    const int paths = paths_of(link), path = link->by_receiver ? to % paths : shared_path(from, to, paths);
+    add_link(way, first + (2 * shared_unit(link, from) + !link->half_duplex) * paths + path);
+    add_link(way, first + 2 * shared_unit(link, to) * paths + path);
+}
+
 /* The links of shared link i that a message uses, if any. */
 static void shared_way(const struct network *network, int i, int from, int to, struct message_way *way)
 {
     const struct shared_link *s = &network->cluster->shared[i];
-    const int a = from / s->devices, b = to / s->devices, first = network->first[i];
-    /* Each unit has two links: with half duplex both directions use one of them. */
-    if (s->kind == SHARED_INSIDE && a == b) add_link(way, first + 2 * a);
-    if (s->kind == SHARED_LEAVING && a != b) {
-        add_link(way, first + 2 * a + !s->half_duplex);
-        add_link(way, first + 2 * b);
-    }
-    if (s->kind == SHARED_TORUS && a != b) torus_way(s, first, a, b, way);
+    const int a = shared_unit(s, from), first = network->first[i], width = network_width(network, s);
+    const int x = shared_place(s, from), y = shared_place(s, to);
+    if (!shared_passes(s, way->level, from, to)) return;
+    if (s->kind == SHARED_INSIDE) add_link(way, first + 2 * a);
+    if (s->kind == SHARED_LEAVING) leaving_way(s, first, from, to, way);
+    if (s->kind == SHARED_TORUS) torus_way(s, first, a, shared_unit(s, to), way);
+    /* With half duplex a pair has the link of its lower place for both directions. */
+    if (s->kind == SHARED_PAIRS && s->half_duplex && x > y) add_link(way, first + (a * width + y) * width + x);
+    else if (s->kind == SHARED_PAIRS) add_link(way, first + (a * width + x) * width + y);
 }
 
 /* The hops of torus_way, without the links. */
@@ -108,14 +148,14 @@ static int torus_hops(const struct shared_link *link, int a, int b)
     return hops;
 }
 
-/* Besides the link's latency, that of every further hop through a torus. */
+/* Besides the link's latency, that of shared links that are passed, and of every further hop through a torus. */
 static picoseconds latency_of(const struct network *network, int level, int from, int to)
 {
     picoseconds sum = network->cluster->link[level].latency;
     for (int i = 0; i < network->cluster->shares; i++) {
         const struct shared_link *s = &network->cluster->shared[i];
-        const int hops = s->kind == SHARED_TORUS ? torus_hops(s, from / s->devices, to / s->devices) : 0;
-        if (hops > 1) sum += (hops - 1) * s->hop;
+        if (!shared_passes(s, level, from, to)) continue;
+        sum += s->hop * (s->kind == SHARED_TORUS ? torus_hops(s, from / s->devices, to / s->devices) - 1 : 1);
     }
     return sum;
 }
@@ -133,6 +173,13 @@ void network_way(const struct network *network, int from, int to, struct message
 
 int network_links(const struct network *network) { return network->links; }
 double network_rate(const struct network *network, int link) { return network->rate[link]; }
+
+int network_shared(const struct network *network, int link)
+{
+    for (int i = network->cluster->shares - 1; i >= 0; i--)
+        if (link >= network->first[i]) return i;
+    return -1;
+}
 
 static double per_picosecond(int64_t rate) { return rate > 0 ? (double)rate * 1e-6 : INFINITY; }
 
@@ -160,7 +207,8 @@ struct network *network_open(const struct cluster *cluster, int devices)
         for (int p = 0; p < 2 * devices; p++) n->rate[2 * l * devices + p] = per_picosecond(cluster->link[l].rate);
     for (int i = 0; i < cluster->shares; i++) {
         double *rate = n->rate + n->first[i];
-        for (int k = 0; k < links_of(n, &cluster->shared[i]); k++) rate[k] = per_picosecond(cluster->shared[i].rate);
+        for (int k = 0; k < links_of(n, &cluster->shared[i]); k++)
+            rate[k] = per_picosecond(rate_of(&cluster->shared[i], k));
     }
     return n;
 }
@@ -189,8 +237,10 @@ void network_close(struct network *network)
 /* Per link: the room that messages with a rate leave, and how many messages have no rate yet. */
 static void count_users(struct network *network)
 {
-    memcpy(network->room, network->rate, (size_t)network->links * sizeof *network->room);
-    memset(network->users, 0, (size_t)network->links * sizeof *network->users);
+    /* Nobody reads the counts of links without messages. */
+    for (const struct flow *f = network->here; f; f = f->next)
+        for (int i = 0; i < f->count; i++)
+            network->room[f->link[i]] = network->rate[f->link[i]], network->users[f->link[i]] = 0;
     for (const struct flow *f = network->here; f; f = f->next)
         for (int i = 0; i < f->count && !f->waits; i++) {
             if (f->fixed) network->room[f->link[i]] -= f->rate;
@@ -231,7 +281,8 @@ static void share_fairly(struct network *network)
 static void take_turns(struct network *network)
 {
     const int ports = 2 * network->cluster->levels * network->devices;
-    memset(network->users, 0, (size_t)network->links * sizeof *network->users);
+    for (const struct flow *f = network->here; f; f = f->next)
+        for (int i = 0; i < f->count; i++) network->users[f->link[i]] = 0;
     for (struct flow *f = network->here; f; f = f->next) {
         f->waits = false;
         for (int i = 0; i < f->count; i++)

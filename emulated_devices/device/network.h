@@ -8,8 +8,8 @@
  * Fair sharing is fluid: rates change only when a message comes or is done.  The model is that of D. Bertsekas and
  * R. Gallager, Data Networks, section 6.5; SimGrid's default is the same.
  *
- * contention.c sends the messages of a replay, draw/simgrid.c asks for ways.  Times are picoseconds.  Without memory
- * there is no network (NULL) or an error (ERR_MEMORY).
+ * contention.c sends the messages of a replay; draw/simgrid.c and cli/show/cluster_pairs.c ask for ways.  Times are
+ * picoseconds.  Without memory there is no network (NULL) or an error (ERR_MEMORY).
  */
 #ifndef ORRERY_NETWORK_H
 #define ORRERY_NETWORK_H
@@ -29,6 +29,9 @@ int network_links(const struct network *);
 
 /** A link's bytes in a picosecond; infinite: bytes take no time. */
 double network_rate(const struct network *, int link);
+
+/** The shared link of the cluster that a link belongs to, as an index; -1: it is a port. */
+int network_shared(const struct network *, int link);
 
 /* The links on the way of a message, the ports of its devices first. */
 enum { MOST_WAY = 4096 };               /* of a torus, half of each dimension */

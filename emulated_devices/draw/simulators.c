@@ -69,6 +69,8 @@ static enum error_code open_graph(struct graph *graph, const struct events *even
     for (int a = 0; a < EVENT_ACTORS; a++)
         for (uint32_t i = 0; i < events->of[a].count; i++) {
             const struct event *v = &events->of[a].event[i];
+            if (v->kind == EVENT_MEET)
+                return fail(err, ERR_PLAN, "other simulators have no switches that add: choose another --allreduce");
             const uint64_t id = graph->base[a] + i + 1;
             /* a serial is the sender's: of sends it alone is a name */
             if (v->kind == EVENT_SEND) graph->sent[graph->sends++] = (struct end){ 0, v->serial, id };
@@ -108,6 +110,7 @@ static struct node simulators_node_of(const struct graph *graph, int actor, uint
     case EVENT_WORK:    n.kind = NODE_WORK, n.takes = v->takes; break;
     case EVENT_SEND:    n.kind = NODE_SEND; break;
     case EVENT_POST:    n.kind = NODE_RECEIVE; break;
+    case EVENT_MEET:    break;                                 /* open_graph has refused it */
     case EVENT_AFTER:   wait_for(&n, last_done(graph, v->other, v->place)); break;
     case EVENT_SENT:    wait_for(&n, simulators_find(graph->sent, graph->sends, 0, v->serial)); break;
     case EVENT_RECEIVE: wait_for(&n, simulators_find(graph->posted, graph->posts, v->peer, v->serial)); break;

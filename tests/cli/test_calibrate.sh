@@ -1,5 +1,6 @@
 # `orrery calibrate`: the file it writes is a cluster; a check runs; words that are wrong.  No time is compared.
 . "$(dirname "$0")/lib.sh"
+export ORRERY_LOAD=0                    # whatever the machine has to do
 
 test_measures() {
     run calibrate --devices 2 --rounds 1 --out this.json --json all.json; expect_status 0; expect_silent
@@ -32,4 +33,17 @@ test_refusals() {
     expect_nothing
 }
 
-run_tests test_measures test_refusals
+# With more to do than cores nothing is measured, unless it is asked for.
+test_load() {
+    local cores; cores=$(getconf _NPROCESSORS_ONLN)
+    export ORRERY_LOAD=$((cores + 1))
+    run calibrate --devices 1 --rounds 1 --out busy.json; expect_status 2; expect_error "the machine's load is $((cores + 1)).0 on $cores core"
+    expect_error '--busy'; [ ! -e busy.json ] || complain 'a file of a busy machine is written'
+    run calibrate --check --devices 1 --quick --steps 2 --model tiny; expect_status 2; expect_error "the machine's load"
+    run calibrate --devices 1 --rounds 1 --busy --out busy.json; expect_status 0; expect_file busy.json
+    export ORRERY_LOAD=$cores
+    run calibrate --devices 1 --rounds 1;                 expect_status 0
+    export ORRERY_LOAD=0
+}
+
+run_tests test_measures test_refusals test_load

@@ -28,9 +28,24 @@ END
     expect_out '^every device has the expected result$'
 }
 
+# A cluster whose switches add.
+adding_cluster() { sed 's/"level": "node",/"level": "node", "reduces": true,/; s/"name": "h100-node"/"name": "adds"/' "$top/emulated_devices/device/clusters/h100-node.json"; }
+
+test_in_network() {
+    adding_cluster > adds.json
+    run verify collectives --only in_network --cluster adds.json --devices 5; expect_status 0
+    expect_no_out ' 0 cases'
+    run train --model tiny --data text --steps 2 --dp 4 --batch 8 --seq 8 --allreduce in_network --cluster adds.json --dtype fp64 --check ref
+    expect_status 0
+    run train --model tiny --data text --dp 4 --allreduce in_network --cluster h100-node; expect_status 2
+    expect_error '--allreduce in_network: needs links that reduce directly between all members'
+    run show cluster adds.json;     expect_status 0; expect_out '^ +8  in_network '
+}
+
 # Every algorithm; at its end every cell that must be is finished.
 test_every_algorithm() {
-    local op name devices n=0 few=4 many=4          # below `make verify` every fourth
+    adding_cluster > adds.json
+    local op name cluster devices n=0 few=4 many=4          # below `make verify` every fourth
     [ "${TIER:-test}" != verify ] || few=6 many=8
     for op in allreduce reduce reduce-scatter broadcast scatter gather allgather alltoall scan barrier sparse-allgather sparse-reduce-scatter; do
         for name in $(algorithms_of $op); do
@@ -39,7 +54,12 @@ test_every_algorithm() {
             devices=$few
             [ "$name" = pairwise_xor ] || [ "$name" = scatter_doubling ] && devices=$many
             [ "$name" = two_level ] && devices=8    # two nodes of 4
-            run show $op "$name" --devices $devices --plain --cluster "$([ "$name" = two_level ] && echo a100-ethernet || echo h100-infiniband)"
+            case $name in
+            two_level) cluster=a100-ethernet;;
+            in_network) cluster=adds.json;;
+            *) cluster=h100-infiniband;;
+            esac
+            run show $op "$name" --devices $devices --plain --cluster $cluster
             expect_status 0; expect_silent; expect_columns 100; expect_out "^every device sent and added"
             [ $op = barrier ] || expect_out '^every device has the expected result'
             case $op in
@@ -142,5 +162,5 @@ test_train_with_auto() {
     expect_out 'Up to 64'
 }
 
-run_tests test_ring_as_drawn test_every_algorithm test_show_other_lengths test_show_refusals test_nodes test_bench test_bench_every_operation \
+run_tests test_ring_as_drawn test_in_network test_every_algorithm test_show_other_lengths test_show_refusals test_nodes test_bench test_bench_every_operation \
           test_bench_refusals test_train_with_auto

@@ -45,6 +45,15 @@ test_cluster() {
         complain 'a message between nodes does not leave one by its card and enter the other'
     grep -q 'id="wait-0-8" bandwidth="1EBps" latency="1.4005e-05s"' platform.xml || complain 'the latency between nodes is not 14 us and a gap of 5 ns'
     grep -q 'id="link-55" bandwidth="100000000000Bps"' platform.xml || complain 'a card has not the rate of the description'
+    # What limits a pair, and an all-reduce of 1 GiB: by hand 14 steps of 3.401 us and 2^27 bytes at 64 GB/s, and sums.
+    run show cluster mi300x-roce;                       expect_status 0; expect_silent; expect_columns 110
+    expect_out '^  0 and 1  node     3\.40 us  64 GB/s  pair link$'; expect_out '^  0 and 8  cluster    14 us  50 GB/s  their ports$'
+    expect_out '^        8  ring          4\.77 ms       4\.77 ms            29\.9 ms$'
+    expect_out '^  pair link: 64 GB/s for each pair of 8 devices; only messages of level node$'
+    run show cluster gb200-nvl72;                       expect_out '^  0 and 72  cluster '; expect_out '^       72  ring          3\.23 ms       3\.23 ms$'
+    run show cluster h100-rails;                        expect_out '^  0 and 9  cluster    15 us '; expect_out '16 paths of 50 GB/s for what leaves and enters the 32 devices of equal rank'
+    run show cluster rtx4090-node;                      expect_status 0; expect_no_out '^       64 '
+    run show cluster trainium2;                         expect_out 'a torus of 4 x 4 places of 1 device, 160 GB/s up and down'
     run show cluster tpu-v4 --devices 65;               expect_status 2; expect_error 'its torus cube has places for 64 devices'
     run show cluster nothing;                           expect_status 2; expect_error 'nothing'
     run show cluster --simgrid /nowhere/x.xml;          expect_status 1; expect_error '--simgrid /nowhere/x.xml: cannot be written'

@@ -162,7 +162,7 @@ test_what_commands_say_fits() {
     if [ "$TIER" = verify ]; then
         fits 3 learn 01 --in F
         fits 3 grade F
-        fits 0 calibrate --devices 2 --rounds 1 --out m.json
+        fits 0 calibrate --busy --devices 2 --rounds 1 --out m.json
     fi
     fits 2 trian
     fits 1 report nothing.jsonl --out r.html

@@ -79,7 +79,7 @@ test_one_option_for_all() {
                 'show allreduce'; do
         run $what --help;       expect_status 0; expect_out '^ +--threads N '
     done
-    run calibrate --devices 2 --quick --threads 3;      expect_status 0; expect_out '^2 devices on [0-9]+ cores?, 3 threads each, '
+    run calibrate --busy --devices 2 --quick --threads 3;      expect_status 0; expect_out '^2 devices on [0-9]+ cores?, 3 threads each, '
 }
 
 # Devices that another command starts with words of its own have as many.

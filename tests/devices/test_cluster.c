@@ -176,6 +176,14 @@ static void test_faults_are_named(void **state)
                            "\"s\" }] }", "\"MB_per_second\"", "0" },
         { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": \"fast\", \"MB_per_second\": 1, "
                            "\"source\": \"s\" }] }", "\"latency_ns\"", "\"fast\"" },
+        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": 1, \"MB_per_second\": 1, "
+                           "\"reduces\": 1, \"source\": \"s\" }] }", "\"reduces\"", "1" },
+        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": 1, \"MB_per_second\": 1 }] }",
+          "links[0]", "\"source\" is missing" },
+        { "{ " HEAD DEVICE ", \"links\": [" LINK "], \"shared\": [{ \"name\": \"c\", \"messages\": \"inside\", "
+          "\"devices\": 2, \"MB_per_second\": 1 }] }", "shared[0]", "\"source\" is missing" },
+        { "{ " HEAD DEVICE ", \"kernels\": { \"launch_ns\": 1 }, \"links\": [" LINK "] }", "kernels",
+          "\"source\" is missing" },
         { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"a level with a long name\", \"latency_ns\": 1, "
                            "\"MB_per_second\": 1, \"source\": \"s\" }] }", "\"level\"", "24 bytes" },
         { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"pair\", \"devices\": 2, \"latency_ns\": 1, "

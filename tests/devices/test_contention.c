@@ -144,6 +144,26 @@ static enum error_code across(struct comm *c, struct group *g, struct error *e)
     return message_wait(c, m, e);
 }
 
+/* Two devices of the first half send to the second, each to its own. */
+static enum error_code two_across(struct comm *c, struct group *g, int other, struct error *e)
+{
+    struct exchange x = exchange_begin(g, POINT_TO_POINT);
+    const int half = g->size / 2, place = c->rank % half;
+    if (place != 0 && place != other) return OK;
+    return message_wait(c, c->rank < half ? message_send(&x, c->rank + half, room, N)
+                                          : message_receive(&x, c->rank - half, room, N), e);
+}
+
+static enum error_code first_two_across(struct comm *c, struct group *g, struct error *e)
+{
+    return two_across(c, g, 1, e);
+}
+
+static enum error_code second_next_across(struct comm *c, struct group *g, struct error *e)
+{
+    return two_across(c, g, 2, e);
+}
+
 /* Neighbours exchange. */
 static enum error_code pairs(struct comm *c, struct group *g, struct error *e)
 {
@@ -426,6 +446,98 @@ static void test_a_torus(void **state)
     near("opposite on 2 x 4", replayed(&c, 8, across), ALPHA + 500000 + 2 * N * PER_BYTE);
 }
 
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
+
+/* Nodes of 2 devices: device 0 of each is on rail 0, device 1 on rail 1.  A block has 4 devices. */
+static struct cluster rails(void)
+{
+    struct cluster c = sharing(4, 50000);
+    c.levels = 2, c.link[1] = c.link[0], c.link[0].devices = 2;
+    c.shared[0].stride = 2, c.shared[0].of_level = 2;
+    return c;
+}
+
+static void test_rails(void **state)
+{
+    (void)state;
+    struct cluster c = rails();
+    near("two messages of a rail", replayed(&c, 8, second_next_across), ALPHA + 2 * N * PER_BYTE);
+    near("two messages of two rails", replayed(&c, 8, first_two_across), ALPHA + N * PER_BYTE);
+    near("messages inside nodes pass no rail", replayed(&c, 8, pairs), ALPHA + N * PER_BYTE);
+    c.shared[0].hop = 3000000;
+    near("what leaves a rail takes longer", replayed(&c, 8, first_two_across), ALPHA + 3e6 + N * PER_BYTE);
+    near("what stays does not", replayed(&c, 4, first_two_across), ALPHA + N * PER_BYTE);
+    c.shared[0].stride = 0;
+    near("two messages of a block", replayed(&c, 8, first_two_across), ALPHA + 3e6 + 2 * N * PER_BYTE);
+}
+
+/* Leaves of 2 devices and pods of 4, with half and a quarter of their devices' rate. */
+static void test_three_levels(void **state)
+{
+    (void)state;
+    struct cluster c = sharing(2, 50000);
+    c.shares = 2, c.shared[1] = c.shared[0], c.shared[1].devices = 4;
+    near("inside leaves", replayed(&c, 8, pairs), ALPHA + N * PER_BYTE);
+    near("between leaves of a pod", replayed(&c, 4, across), ALPHA + 2 * N * PER_BYTE);
+    near("between pods", replayed(&c, 8, across), ALPHA + 4 * N * PER_BYTE);
+}
+
+/* By the hash of sender and receiver, computed apart from this program, the messages 0 -> 4, 1 -> 5 and 2 -> 6 take
+ * path 0 of two, and 3 -> 7 takes path 1. */
+static void test_paths(void **state)
+{
+    (void)state;
+    struct cluster c = sharing(4, 50000);
+    c.shared[0].paths = 2;
+    near("three on a path", replayed(&c, 8, across), ALPHA + 3 * N * PER_BYTE);
+    near("the one on the other path", (double)end[7], ALPHA + N * PER_BYTE);
+    c.shared[0].by_receiver = true;
+    near("two on each path", replayed(&c, 8, across), ALPHA + 2 * N * PER_BYTE);
+    c.shared[0].paths = 4;
+    near("one on each path", replayed(&c, 8, across), ALPHA + N * PER_BYTE);
+}
+
+/* Ports have 50 GB/s, each pair 10: five times the time of a byte. */
+static void test_full_mesh(void **state)
+{
+    (void)state;
+    struct cluster c = sharing(8, 10000);
+    c.shared[0].kind = SHARED_PAIRS;
+    near("both ways of a pair", replayed(&c, 8, pairs), ALPHA + 5 * N * PER_BYTE);
+    near("all pairs of four", replayed(&c, 4, all_to_all), ALPHA + N / 4 * 5 * PER_BYTE);
+    near("all pairs of eight fill the ports", replayed(&c, 8, all_to_all), ALPHA + 7 * (N / 8) * PER_BYTE);
+    near("a ring on a mesh", replayed(&c, 8, ring), 14 * (ALPHA + N / 8 * 5 * PER_BYTE));
+    c.shared[0].half_duplex = true;
+    near("both ways in turn of a pair", replayed(&c, 8, pairs), ALPHA + 10 * N * PER_BYTE);
+    c.shared[0].devices = 4;
+    near("between two meshes", replayed(&c, 8, across), ALPHA + N * PER_BYTE);
+}
+
+/* Four messages leave at 200 GB/s and enter at 25, or the other way round. */
+static void test_two_rates(void **state)
+{
+    (void)state;
+    struct cluster c = sharing(4, 200000);
+    near("as fast as the ports", replayed(&c, 8, across), ALPHA + N * PER_BYTE);
+    c.shared[0].entering = 25000;
+    near("slow where they enter", replayed(&c, 8, across), ALPHA + 8 * N * PER_BYTE);
+    c.shared[0].entering = 200000, c.shared[0].rate = 25000;
+    near("slow where they leave", replayed(&c, 8, across), ALPHA + 8 * N * PER_BYTE);
+}
+
+/* Two nodes of 4 devices, each a ring: messages between nodes pass neither. */
+static void test_a_torus_in_each_node(void **state)
+{
+    (void)state;
+    struct cluster c = sharing(1, 50000);
+    c.levels = 2, c.link[1] = c.link[0], c.link[0].devices = 4;
+    c.shared[0].kind = SHARED_TORUS, c.shared[0].dimensions = 1, c.shared[0].size[0] = 4, c.shared[0].of_level = 1;
+    c.shared[0].hop = 500000;
+    near("opposite on a node's ring", replayed(&c, 4, across), ALPHA + 500000 + 2 * N * PER_BYTE);
+    near("from ring to ring", replayed(&c, 8, across), ALPHA + N * PER_BYTE);
+    near("neighbours on both rings", replayed(&c, 8, pairs), ALPHA + N * PER_BYTE);
+}
+
 /* A message of 50 us is on its devices' ports from 10 to 60 us. */
 static void test_messages_slow_computing(void **state)
 {
@@ -500,7 +612,7 @@ static void test_descriptions(void **state)
         { "\"shared\": []", "has 0 links" },
         { "\"shared\": [ { \"name\": \"card\" } ]", "either \"messages\" or \"torus\"" },
         { "\"shared\": [ { \"name\": \"card\", \"messages\": \"out\", \"devices\": 2, \"MB_per_second\": 1, "
-          "\"source\": \"x\" } ]", "'out'; it must be leaving or inside" },
+          "\"source\": \"x\" } ]", "'out'; it must be leaving, inside or pairs" },
         { "\"shared\": [ { \"name\": \"card\", \"messages\": \"leaving\", \"devices\": 2, \"MB_per_second\": 0, "
           "\"source\": \"x\" } ]", "MB_per_second" },
         { "\"shared\": [ { \"name\": \"card\", \"messages\": \"leaving\", \"devices\": 0, \"MB_per_second\": 1, "
@@ -511,6 +623,57 @@ static void test_descriptions(void **state)
           "has 0 dimensions" },
         { "\"shared\": [ { \"name\": \"t\", \"torus\": [2], \"devices\": 1, \"MB_per_second\": 1, "
           "\"source\": \"x\" } ], \"sharing\": \"first\"", "'first'; it must be fair or in order" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"leaving\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"stride\": 3, \"source\": \"x\" } ]",
+          "\"devices\" is 4; it must be a multiple of the \"stride\", 3" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"leaving\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"stride\": 0, \"source\": \"x\" } ]",
+          "\"stride\"" },
+        { "\"shared\": [ { \"name\": \"c\", \"torus\": [2, 2], \"devices\": 4, \"MB_per_second\": 1, "
+          "\"stride\": 2, \"source\": \"x\" } ]",
+          "a link of a torus has no \"stride\"" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"leaving\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"level\": \"nodes\", \"source\": \"x\" } ]",
+          "\"level\" is 'nodes'; no level of \"links\" has this name" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"leaving\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"level\": \"clusters\", \"source\": \"x\" } ]",
+          "did you mean \"cluster\"?" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"leaving\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"paths\": 0, \"source\": \"x\" } ]",
+          "\"paths\"" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"leaving\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"paths\": 257, \"source\": \"x\" } ]",
+          "\"paths\"" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"inside\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"paths\": 2, \"source\": \"x\" } ]",
+          "a link of messages that are inside has no \"paths\"" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"pairs\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"paths\": 2, \"source\": \"x\" } ]",
+          "a link of pairs has no \"paths\"" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"leaving\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"path_by\": \"hash\", \"source\": \"x\" } ]",
+          "no \"paths\" how many there are" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"leaving\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"paths\": 2, \"path_by\": \"luck\", \"source\": \"x\" } ]",
+          "'luck'; it must be hash or receiver" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"pairs\", \"devices\": 257, \"MB_per_second\": 1, "
+          "\"source\": \"x\" } ]",
+          "a mesh may have at most 256" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"leaving\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"entering_MB_per_second\": 0, \"source\": \"x\" } ]",
+          "\"entering_MB_per_second\"" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"inside\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"entering_MB_per_second\": 2, \"source\": \"x\" } ]",
+          "has no \"entering_MB_per_second\"" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"leaving\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"half_duplex\": true, \"entering_MB_per_second\": 2, \"source\": \"x\" } ]",
+          "one rate for both directions" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"inside\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"half_duplex\": true, \"source\": \"x\" } ]",
+          "a link of messages that are inside has no \"half_duplex\"" },
+        { "\"shared\": [ { \"name\": \"c\", \"messages\": \"leaving\", \"devices\": 4, \"MB_per_second\": 1, "
+          "\"hop_ns\": -1, \"source\": \"x\" } ]",
+          "\"hop_ns\"" },
         { "\"contention\": 120", "contention" },
         { "\"contention\": { \"compute_percent\": -20, \"source\": \"x\" }", "compute_percent" },
         { "\"contention\": { \"compute_percent\": 99, \"source\": \"x\" }", "from 100 to 1000" },
@@ -537,14 +700,46 @@ static void test_descriptions(void **state)
              "\"sharing\": \"in order\"");
     assert_int_equal(cluster_parse(&c, text, "x", &err), OK);
     assert_true(c.in_order && c.shares == 1 && c.shared[0].half_duplex && c.shared[0].hop == 5000);
+    assert_int_equal(c.shared[0].of_level + c.shared[0].paths + (int)c.shared[0].entering, 0);
     assert_int_equal(cluster_check(&c, 12, F32, &err), OK);
     assert_int_equal(cluster_check(&c, 13, F32, &err), ERR_PLAN);
     assert_non_null(strstr(err.text, "12 devices; the mesh has 13"));
 }
 
+static void test_shapes_are_read(void **state)
+{
+    static const char text[] =
+        "{ \"name\": \"x\", \"description\": \"x\", \"device\": { \"source\": \"x\" }, \"links\": ["
+        "{ \"level\": \"node\", \"devices\": 4, \"latency_ns\": 1, \"MB_per_second\": 9, \"source\": \"x\" },"
+        "{ \"level\": \"cluster\", \"latency_ns\": 2, \"MB_per_second\": 5, \"source\": \"x\" } ], \"shared\": ["
+        "{ \"name\": \"r\", \"messages\": \"leaving\", \"level\": \"cluster\", \"devices\": 32, \"stride\": 4,"
+        " \"paths\": 6, \"path_by\": \"receiver\", \"MB_per_second\": 3, \"entering_MB_per_second\": 2,"
+        " \"hop_ns\": 7, \"source\": \"x\" },"
+        "{ \"name\": \"m\", \"messages\": \"pairs\", \"devices\": 4, \"MB_per_second\": 8, \"source\": \"x\" },"
+        "{ \"name\": \"t\", \"torus\": [2, 2], \"level\": \"node\", \"devices\": %d, \"MB_per_second\": 8,"
+        " \"source\": \"x\" } ] }";
+    char filled[1200];
+    struct cluster c;
+    (void)state;
+    snprintf(filled, sizeof filled, text, 1);
+    if (cluster_parse(&c, filled, "x", &err)) fail_msg("%s", err.text);
+    const struct shared_link *s = c.shared;
+    assert_true(s[0].kind == SHARED_LEAVING && s[0].of_level == 2 && s[0].devices == 32 && s[0].stride == 4);
+    assert_true(s[0].paths == 6 && s[0].by_receiver && s[0].rate == 3 && s[0].entering == 2 && s[0].hop == 7000);
+    assert_true(s[1].kind == SHARED_PAIRS && s[1].of_level == 0 && s[1].rate == 8 && s[1].paths <= 1);
+    assert_true(s[2].kind == SHARED_TORUS && s[2].of_level == 1);
+    assert_int_equal(cluster_check(&c, 64, F32, &err), OK);
+    snprintf(filled, sizeof filled, text, 2);
+    assert_int_equal(cluster_parse(&c, filled, "x", &err), ERR_FORMAT);
+    assert_string_equal(err.text, "x: shared[2]: \"torus\" has places for 8 devices; a node has 4");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rails), cmocka_unit_test(test_three_levels), cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_full_mesh), cmocka_unit_test(test_two_rates),
+        cmocka_unit_test(test_a_torus_in_each_node), cmocka_unit_test(test_shapes_are_read),
         cmocka_unit_test(test_ports), cmocka_unit_test(test_a_card_for_a_node), cmocka_unit_test(test_an_up_link),
         cmocka_unit_test(test_a_switch), cmocka_unit_test(test_fair_and_in_order), cmocka_unit_test(test_a_torus),
         cmocka_unit_test(test_order_of_time), cmocka_unit_test(test_neither_bounds_the_other),

@@ -17,7 +17,8 @@ static struct device device;
 static struct comm comm;
 static struct group group;
 
-static const struct cluster flat = { .name = "flat", .levels = 1, .link = { { .gap = 1000, .eager = ALWAYS_EAGER } } };
+static const struct cluster flat = { .name = "flat", .levels = 1, .link = { { .gap = 1000, .eager = ALWAYS_EAGER,
+                                                                             .reduces = true } } };
 static const struct cluster nodes_of_two = { .name = "nodes", .levels = 2,
                                              .link = { { .devices = 2, .gap = 1000, .eager = ALWAYS_EAGER },
                                                        { .gap = 1000, .eager = ALWAYS_EAGER } } };

@@ -64,9 +64,83 @@ static void test_large_torus(void **state)
     network_close(n);
 }
 
+/* The shared links on the way, without the two ports. */
+static int passed(const struct cluster *c, int devices, int from, int to, int *link)
+{
+    struct message_way w;
+    struct network *n = network_open(c, devices);
+    assert_non_null(n);
+    network_way(n, from, to, &w);
+    for (int i = 0; i < w.count; i++) assert_in_range(w.link[i], 0, network_links(n) - 1);
+    for (int i = 2; i < w.count; i++) link[i - 2] = w.link[i];
+    network_close(n);
+    return w.count - 2;
+}
+
+/* Racks of 72 devices in nodes of 4; device k of each node is on rail k, so a rail of a rack has 18 devices. */
+static void test_rails_of_a_domain(void **state)
+{
+    struct cluster c = { .levels = 2, .shares = 1,
+                         .link = { { .rate = 9, .devices = 72, .latency = 5 }, { .rate = 5, .latency = 6 } } };
+    int link[MOST_WAY], other[MOST_WAY], members = 0;
+    (void)state;
+    c.shared[0] = (struct shared_link){ .kind = SHARED_LEAVING, .devices = 72, .stride = 4, .rate = 4, .entering = 3,
+                                        .of_level = 2 };
+    assert_int_equal(passed(&c, 200, 0, 71, link), 0);
+    assert_int_equal(passed(&c, 200, 3, 76, link), 2);
+    for (int rank = 0; rank < 72; rank++) {
+        assert_int_equal(passed(&c, 200, rank, 76, other), 2);
+        members += other[0] == link[0];
+        assert_true((other[0] == link[0]) == (rank % 4 == 3));
+        assert_int_equal(other[1], link[1]);
+    }
+    assert_int_equal(members, 18);
+    struct network *n = network_open(&c, 200);
+    assert_non_null(n);
+    assert_true(network_rate(n, link[0]) == 4e-6 && network_rate(n, link[1]) == 3e-6);
+    network_close(n);
+}
+
+/* Every way of every shape, whatever the number of devices: no link beyond the network's. */
+static void test_every_shape(void **state)
+{
+    static const struct shared_link of[] = {
+        { .kind = SHARED_LEAVING, .devices = 8, .stride = 4 }, { .kind = SHARED_LEAVING, .devices = 64, .stride = 64 },
+        { .kind = SHARED_LEAVING, .devices = 3, .paths = 5 }, { .kind = SHARED_PAIRS, .devices = 4 },
+        { .kind = SHARED_LEAVING, .devices = 12, .stride = 3, .paths = 7, .by_receiver = true },
+        { .kind = SHARED_PAIRS, .devices = 256 }, { .kind = SHARED_PAIRS, .devices = 6, .stride = 3 },
+        { .kind = SHARED_INSIDE, .devices = 6, .stride = 2 },
+        { .kind = SHARED_TORUS, .devices = 1, .dimensions = 2, .size = { 3, 2 }, .of_level = 1 },
+    };
+    int link[MOST_WAY];
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct cluster c = { .levels = 2, .shares = 1, .shared = { of[i] },
+                             .link = { { .rate = 9, .devices = 6 }, { .rate = 5 } } };
+        for (int devices = 2; devices <= 30; devices++)
+            for (int from = 0; from < devices; from++)
+                for (int to = 0; to < devices; to++)
+                    if (from != to) assert_in_range(passed(&c, devices, from, to, link), 0, 3);
+    }
+}
+
+/* A pair's messages always take one path, and all pairs together take all paths about as often. */
+static void test_paths_are_even(void **state)
+{
+    enum { PATHS = 16, SENDERS = 256 };
+    int taken[PATHS] = { 0 };
+    (void)state;
+    for (int from = 0; from < SENDERS; from++)
+        for (int to = 0; to < SENDERS; to++) taken[shared_path(from, to, PATHS)]++;
+    for (int i = 0; i < PATHS; i++) assert_in_range(taken[i], 3840, 4352);       /* 4096, and 4 standard deviations */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_through_empty_places),
-                                         cmocka_unit_test(test_large_torus) };
+                                         cmocka_unit_test(test_large_torus),
+                                         cmocka_unit_test(test_rails_of_a_domain),
+                                         cmocka_unit_test(test_every_shape),
+                                         cmocka_unit_test(test_paths_are_even) };
     return cmocka_run_group_tests_name("network way", tests, NULL, NULL);
 }

@@ -1,8 +1,28 @@
 /* A description of a cluster from anybody: every time that follows from one that is accepted is a time.
  * tier: check
  */
-#include "emulated_devices/device/cluster.h"
+#include "emulated_devices/device/network.h"
 #include "tests/fuzz/fuzz.h"
+
+/* Every link on a way is one of the network. */
+static void try_ways(const struct cluster *c)
+{
+    enum { DEVICES = 9 };
+    static struct message_way w;
+    struct error err;
+    if (cluster_check(c, DEVICES, F32, &err) != OK) return;
+    struct network *n = network_open(c, DEVICES);
+    for (int a = 0; a < DEVICES && n; a++)
+        for (int b = 0; b < DEVICES; b++) {
+            if (a == b) continue;
+            network_way(n, a, b, &w);
+            must(w.count >= 2 && w.latency >= 0, "from %d to %d: %d links", a, b, w.count);
+            for (int i = 0; i < w.count; i++)
+                must(w.link[i] >= 0 && w.link[i] < network_links(n), "from %d to %d: link %d of %d", a, b, w.link[i],
+                     network_links(n));
+        }
+    network_close(n);
+}
 
 static void try(const uint8_t *data, size_t size)
 {
@@ -27,6 +47,7 @@ static void try(const uint8_t *data, size_t size)
     }
     must(time_at_rate(UINT64_C(1) << 40, c.memory_rate) >= 0 && time_at_rate(UINT64_C(1) << 40, c.copy_rate) >= 0,
          "memory goes back in time");
+    try_ways(&c);
 }
 
 FUZZ_TARGET("cluster")

@@ -8,6 +8,7 @@
 #include "ref/io/json.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
+#include "ref/machine/busy.h"
 #include "ref/machine/cores.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ enum { USUAL_ROUNDS = 60, QUICK_ROUNDS = 10, CHECK_ROUNDS = 3 };
 struct asked {
     const char *out, *json, *dtype, *models, *cluster;
     int devices, rounds, steps;
-    bool quick, check, quiet;
+    bool quick, check, quiet, busy;
     bool rounds_given, steps_given, devices_given, models_given, cluster_given;
 };
 
@@ -177,6 +178,8 @@ static enum error_code calibrate_parse(struct asked *asked, int argc, char **arg
           .help = "everything is timed once a round, and the least counts; default: 60; with --check runs of each "
                   "mesh, 3" },
         { "--quick", NULL, OPTION_SWITCH, &asked->quick, .help = "10 rounds; with --check 1, and fewer steps" },
+        { "--busy", NULL, OPTION_SWITCH, &asked->busy,
+          .help = "measure also while others use the cores: every time is then too long" },
         THREADS_OPTION,
         { .kind = OPTION_HEADING, .help = "Hold the clock against this machine" },
         { "--check", NULL, OPTION_SWITCH, &asked->check,
@@ -214,6 +217,16 @@ static enum error_code calibrate_take(struct asked *asked, struct error *err)
     return OK;
 }
 
+/* On a machine with more to do than it has cores, all that is measured is too long by an unknown factor. */
+static enum error_code calibrate_refuse_load(const struct asked *asked, struct error *err)
+{
+    const double load = busy_load();
+    if (asked->busy || load <= busy_cores()) return OK;
+    return fail(err, ERR_USAGE, "the machine's load is %.1f on %d core%s: what others run makes every measured time "
+                "too long; wait until they are done, or measure all the same with --busy", load, busy_cores(),
+                plural(busy_cores()));
+}
+
 enum error_code command_calibrate(int argc, char **argv, int *status, struct error *err)
 {
     struct asked a = { .dtype = "fp32", .models = "tiny,small,llama-small", .steps = 12 };
@@ -221,6 +234,8 @@ enum error_code command_calibrate(int argc, char **argv, int *status, struct err
     enum error_code e = calibrate_parse(&a, argc, argv, &help, err);
     if (e || help) return e;
     e = calibrate_take(&a, err);
+    /* The devices that this process starts are themselves a load. */
+    if (!e && !under_launcher()) e = calibrate_refuse_load(&a, err);
     if (e) return e;
     if (a.check) {
         const struct steps_request r = { argv[0], a.models, a.cluster, a.dtype, a.devices, a.rounds, a.steps, a.quick };

@@ -1,5 +1,7 @@
-/* cluster.c -- `orrery show cluster`: how long messages take on a described machine; also as a platform of SimGrid.
+/* cluster.c -- `orrery show cluster`: how long messages and an all-reduce take on a described machine, and what limits
+ * them; also as a platform of SimGrid.
  * show.c calls show_cluster().  Errors: ERR_USAGE of the words, ERR_FORMAT or ERR_FILE of the cluster's file. */
+#include "emulated_devices/cli/show/cluster_pairs.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/device/cluster.h"
 #include "emulated_devices/draw/simgrid.h"
@@ -88,7 +90,8 @@ enum error_code show_cluster(int argc, char **argv, int *status, struct error *e
     (void)status;
     enum error_code e = parse_command("show cluster", "[NAME|FILE] [options]",
                                       "Show how long a message takes between two devices of a described machine, if\n"
-                                      "nothing else is sent.", argc - 3, argv + 3, table, &help, err);
+                                      "nothing else is sent; what limits a pair of devices; and how long an\n"
+                                      "all-reduce takes.", argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
     e = cluster_find(&p.cluster, name, err);
     if (!e) e = cluster_check(&p.cluster, p.devices, F32, err);
@@ -97,5 +100,8 @@ enum error_code show_cluster(int argc, char **argv, int *status, struct error *e
     print_wrapped(stdout, 2, p.cluster.description);
     printf("\n");
     print_messages(&p.cluster);
+    e = show_pairs(&p.cluster, err);
+    if (!e) e = show_allreduce(&p.cluster, err);
+    if (e) return e;
     return simgrid ? fail_about(err, svg_file(simgrid, write_platform, &p, err), "--simgrid") : OK;
 }

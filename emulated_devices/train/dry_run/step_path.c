@@ -96,6 +96,23 @@ static void follow_message(struct path *path, int sender, int receiver, struct s
     path->here = from;
 }
 
+/* All wait for the last member of a group: the path goes on with a device that did not wait. */
+static void follow_meeting(struct path *path, const struct event *meeting)
+{
+    const struct folding *folding = path->w.folding;
+    for (int d = 0; d < folding->mesh.devices; d++)
+        for (int a = 0; a < EVENT_ACTORS && folding_stands_for(folding, d) == d; a++)
+            for (uint32_t i = 0; i < path->w.events[d]->of[a].count; i++) {
+                const struct spot spot = { d, a, i };
+                const struct event *v = event_at(&path->w, spot);
+                if (v->kind != EVENT_MEET || v->at != meeting->at || v->serial != meeting->serial
+                    || v->other != meeting->other || time_before(&path->w, spot) < v->at) continue;
+                path->here = spot;
+                return;
+            }
+    path->w.lost = true;
+}
+
 static void step_path_follow(struct path *path)
 {
     const struct event *v = event_at(&path->w, (struct spot){ path->here.device, path->here.actor, --path->here.at });
@@ -107,6 +124,7 @@ static void step_path_follow(struct path *path)
     }
     if (v->at <= time_before(&path->w, own)) return;               /* it did not wait */
     if (v->kind == EVENT_AFTER) path->here.actor = v->other, path->here.at = v->place;
+    if (v->kind == EVENT_MEET) follow_meeting(path, v);
     if (v->kind == EVENT_RECEIVE)
         follow_message(path, v->peer, own.device,
                        find_send(&path->w, folding_stands_for(path->w.folding, v->peer), v->serial),
@@ -212,7 +230,7 @@ static void add_wait(struct step_share *share, const struct events *events, stru
 {
     const struct event *v = &events->of[COMPUTE].event[i];
     int traffic = -1;
-    if (v->kind == EVENT_RECEIVE) traffic = v->label;
+    if (v->kind == EVENT_RECEIVE || v->kind == EVENT_MEET) traffic = v->label;
     if (v->kind == EVENT_SENT) traffic = label_of_sent(&events->of[COMPUTE], i);
     if (v->kind == EVENT_AFTER) traffic = traffic_before(&events->of[v->other], &last[v->other], v->place);
     if (traffic >= 0 && traffic < TRAFFIC_KIND_COUNT) share->waiting[traffic] += took;
