@@ -5,6 +5,9 @@
  * ERR_FORMAT, and a mesh that does not fit is ERR_PLAN.
  */
 #include "emulated_devices/device/cluster.h"
+#include "emulated_devices/device/description.h"
+#include "emulated_devices/device/kernel_set.h"
+#include "emulated_devices/device/kernel_table.h"
 #include "ref/io/json.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
@@ -16,56 +19,6 @@ static const int64_t MOST_RATE = 1000000000000;         /* 10^18 a second: units
 static const int64_t MOST_NS = 1000000000;              /* one second */
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
-
-/* Otherwise a misspelt optional key would be ignored. */
-static enum error_code refuse_unknown(const cJSON *object, const char *where, const char *const *known,
-                                      struct error *err)
-{
-    for (const cJSON *c = object->child; c != NULL; c = c->next) {
-        size_t n = 0, i = 0;
-        /* Keys are few, so each is looked for in the whole list. */
-        while (known[n] != NULL) n++;
-        while (i < n && strcmp(known[i], c->string) != 0) i++;
-        if (i < n) continue;
-        const char *meant = nearest_name(c->string, known, n);
-        return fail(err, ERR_FORMAT, "%s: \"%s\" is not a key%s%s%s", where, printable(c->string).text,
-                    meant ? "; did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "");
-    }
-    return OK;
-}
-
-/* Copy a text that the key must have, of 1 to room - 1 bytes. */
-static enum error_code read_text(const cJSON *object, const char *where, const char *key, char *out, size_t room,
-                                 struct error *err)
-{
-    const char *text;
-    const enum error_code e = json_string(object, where, key, &text, err);
-    if (e) return e;
-    if (*text == '\0' || strlen(text) >= room)
-        return fail(err, ERR_FORMAT, "%s: \"%s\" has %zu bytes; it must have 1 to %zu", where, key, strlen(text),
-                    room - 1);
-    snprintf(out, room, "%s", text);
-    return OK;
-}
-
-/* Read a name that is written to reports and traces without escaping. */
-static enum error_code read_name(const cJSON *object, const char *where, const char *key, char *out, size_t room,
-                                 struct error *err)
-{
-    const enum error_code e = read_text(object, where, key, out, room, err);
-    if (!e && strpbrk(out, "\"\\\n\r\t") != NULL)
-        return fail(err, ERR_FORMAT, "%s: \"%s\" is '%s'; it must have no quotes, backslashes or line ends", where, key,
-                    printable(out).text);
-    return e;
-}
-
-/* Read an optional integer. */
-static enum error_code read_number(const cJSON *object, const char *where, const char *key, int64_t max,
-                                   int64_t otherwise, int64_t *out, struct error *err)
-{
-    *out = otherwise;
-    return json_has(object, key) ? json_int(object, where, key, 0, max, out, err) : OK;
-}
 
 /* Formats are keys as any other: a rate of an unknown one would be ignored. */
 static enum error_code read_flops(int64_t flop_rate[DTYPE_COUNT], const cJSON *device, const char *where,
@@ -201,6 +154,19 @@ static enum error_code read_shares(struct kernels *k, const cJSON *kernels, cons
     return e;
 }
 
+/* A table of measured kernels, and whose kernels are run unless --kernels-of says so. */
+static enum error_code read_measured(struct kernels *k, const cJSON *kernels, const char *where, struct error *err)
+{
+    static const char *const known[] = { "table", "of", NULL };
+    const char *table = NULL, *set = NULL;
+    enum error_code e = refuse_unknown(kernels, where, known, err);
+    if (!e) e = json_string(kernels, where, "table", &table, err);
+    if (!e) e = json_string(kernels, where, "of", &set, err);
+    if (!e) e = fail_about(err, kernel_table_find(&k->table, table, err), where);
+    if (!e) e = fail_about(err, kernel_set_find(&k->set, "\"of\"", set, err), where);
+    return e ? e : fail_about(err, kernel_set_check(k->set, k->table, "\"of\"", err), where);
+}
+
 /* Without anything but launch_ns, kernels reach the rates once they have started. */
 static enum error_code read_kernels(struct kernels *k, const cJSON *root, const char *where, struct error *err)
 {
@@ -215,6 +181,7 @@ static enum error_code read_kernels(struct kernels *k, const cJSON *root, const 
     enum error_code e = json_object(root, where, "kernels", &kernels, err);
     if (e) return e;
     snprintf(inside, sizeof inside, "%s: kernels", where);
+    if (json_has(kernels, "table")) return read_measured(k, kernels, inside, err);
     e = refuse_unknown(kernels, inside, known, err);
     /* Any key besides launch_ns and source makes the others required, which read_shares says. */
     for (int i = OF_LAUNCH; known[i]; i++) shares = shares || json_has(kernels, known[i]);
