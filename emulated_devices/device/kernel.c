@@ -71,7 +71,7 @@ static picoseconds other_time(const struct cluster *cluster, enum dtype dtype, c
     return (cost.running ? 0 : k->launch) + (picoseconds)ceil(kernel_larger(work, memory));
 }
 
-/* ---- by a table of measured kernels ------------------------------------------------------------------------------- */
+/* ---- by a table of measured kernels ------------------------------------------------------------------------------ */
 
 /* A device, by its table and the kernels that its programs run. */
 struct tabled {
@@ -125,7 +125,7 @@ static double tabled_attention(const struct tabled *device, const char *what, st
     return kernel_larger(tabled_work(device, cost.flops, share), tabled_memory(device, cost.bytes));
 }
 
-/* What has operations but no shape computes as a square product of its depth. */
+/* An operation without a shape computes as a square product of its depth, if it has one. */
 static double tabled_other(const struct tabled *device, struct op_cost cost, double percent)
 {
     const double depth = cost.depth > 0 ? (double)cost.depth : 1024;
@@ -156,7 +156,7 @@ picoseconds kernel_time(const struct cluster *cluster, enum dtype dtype, const c
 {
     const struct kernels *k = &cluster->kernels;
     if (cost.flops == 0 && cost.bytes == 0) return 0;
-    /* What is part of a running kernel of a collective goes by the device's rates. */
+    /* A part of a collective's kernel, which is running already, goes by the device's rates. */
     if (k->table != NULL && !cost.running) return tabled_time(cluster, dtype, what, cost);
     /* A cluster without kernels' shares computes in whole numbers, exactly. */
     if (k->units == 0) {
@@ -164,8 +164,8 @@ picoseconds kernel_time(const struct cluster *cluster, enum dtype dtype, const c
         const picoseconds memory = time_at_rate(whole_units(cost.bytes), cluster->memory_rate);
         return (cost.running ? 0 : k->launch) + (arithmetic > memory ? arithmetic : memory);
     }
-    return cost.rows > 0 && !cost.grouped ? kernel_product(cluster, dtype, (struct product){ cost.rows, cost.columns, cost.depth, 1 })
-                         : other_time(cluster, dtype, what, cost);
+    if (cost.rows == 0 || cost.grouped) return other_time(cluster, dtype, what, cost);
+    return kernel_product(cluster, dtype, (struct product){ cost.rows, cost.columns, cost.depth, 1 });
 }
 
 picoseconds kernel_bytes(const struct cluster *cluster, double bytes)

@@ -160,7 +160,8 @@ enum error_code kernel_set_choose(struct cluster *cluster, const char *name, str
     enum error_code e = kernel_set_find(&set, "--kernels-of", name, err);
     if (e) return e;
     if (cluster->kernels.table == NULL)
-        return fail(err, ERR_USAGE, "--kernels-of %s: cluster %s has no table of measured kernels", name, cluster->name);
+        return fail(err, ERR_USAGE, "--kernels-of %s: cluster %s has no table of measured kernels", name,
+                    cluster->name);
     e = kernel_set_check(set, cluster->kernels.table, "--kernels-of", err);
     if (!e) cluster->kernels.set = set;
     return e;

@@ -24,7 +24,7 @@ struct set_cost { int64_t percent, kernels; };
 struct kernel_set {
     char name[32], description[160], source[600], assumed[600];
     int attentions;                     /* entries of `attention` */
-    char attention[SET_MOST_ATTENTION][16];     /* as tables name them: the first that a device's table has; or "unfused" */
+    char attention[SET_MOST_ATTENTION][16];     /* by names of tables, the first that a device has; "unfused" */
     bool graphs;                        /* kernels start as parts of a graph */
     struct set_cost scores[2];          /* of unfused attention, forward and backward: of one pass over all scores */
     struct set_cost other;              /* of operations that are not named */
@@ -62,7 +62,7 @@ static inline bool kernel_set_is_unfused(const struct kernel_set *set)
     return strcmp(set->attention[0], ATTENTION_UNFUSED) == 0;
 }
 
-/** What an operation costs, by its name in traces. */
+/** The cost of an operation, by its name in traces. */
 struct set_cost kernel_set_cost(const struct kernel_set *, const char *what);
 
 #endif

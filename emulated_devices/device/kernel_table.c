@@ -91,7 +91,7 @@ static double table_share_of_width(const struct kernel_table *table, struct tabl
     return low + (high - low) * (table_log(head) - from) / (to - from);
 }
 
-/* What a causal pass has of a pass without mask at this width, as the forward passes of the same kernels have it. */
+/* A causal pass that was not measured has the share of the whole pass that forward passes of its kernels have. */
 static double table_causal_share(const struct kernel_table *table, struct table_wish wish, double head, double length)
 {
     const struct table_wish causal = { wish.kernels, wish.backward, true },

@@ -47,7 +47,7 @@ struct kernel_table {
     char name[48], description[160], source[400];       /* source: of the launches */
     double flop_rate, memory_rate;      /* of which points are shares: operations and bytes, in 10^6 a second */
     double half_outputs, half_depth;    /* of the law of products */
-    double sustained;                   /* no product reaches more in a long run: clocks sink with power; 1: not stated */
+    double sustained;                   /* share that no product exceeds in a long run; 1: not stated */
     int products;
     struct table_product product[TABLE_MOST_POINTS];
     int series;

@@ -1,7 +1,7 @@
 /* kernel_table_read.c -- reads tables of measured kernels, and finds them by name or file.
  *
  * cluster.c asks for the table that a cluster names; kernel_table.h states the errors.  A file has rates in TFLOP/s and
- * GB/s, sizes in tokens and MB; a table has shares of its device's rates.  A key or a point that is wrong is ERR_FORMAT.
+ * GB/s, sizes in tokens and MB; a table has shares of its device's rates.  A wrong key or point is ERR_FORMAT.
  */
 #include "emulated_devices/device/description.h"
 #include "emulated_devices/device/kernel_table_log.h"
@@ -31,7 +31,7 @@ static enum error_code read_point(double *out, int numbers, const cJSON *point, 
     return OK;
 }
 
-/* What is measured cannot be faster than the device: a wrong unit shows here. */
+/* Measured kernels cannot be faster than the device: a wrong unit shows here. */
 static enum error_code check_share(double share, const char *where, int which, struct error *err)
 {
     if (share <= 1) return OK;
@@ -93,7 +93,8 @@ static enum error_code read_product(struct kernel_table *table, const cJSON *poi
 static enum error_code read_products(struct kernel_table *table, const cJSON *root, const char *where,
                                      struct error *err)
 {
-    static const char *const known[] = { "half_outputs", "half_depth", "sustained", "points", "source", "assumed", NULL };
+    static const char *const known[] = { "half_outputs", "half_depth", "sustained", "points", "source", "assumed",
+                                         NULL };
     const cJSON *object, *list = NULL;
     char inside[200];
     int64_t outputs = 0, depth = 0, sustained = 0;
@@ -223,11 +224,12 @@ static enum error_code keep_table(const struct kernel_table **out, const char *t
     for (int i = 0; i < kept_count; i++)
         if (text != NULL ? kept[i].text == text : kept[i].path != NULL && strcmp(kept[i].path, path) == 0)
             return *out = kept[i].table, OK;
-    if (kept_count == MOST_TABLES) return fail(err, ERR_MEMORY, "no room for more than %d tables of kernels", MOST_TABLES);
+    if (kept_count == MOST_TABLES)
+        return fail(err, ERR_MEMORY, "no room for more than %d tables of kernels", MOST_TABLES);
     struct kernel_table *table = malloc(sizeof *table);
     char *own = path != NULL ? strdup(path) : NULL;
-    enum error_code e = table == NULL || (path != NULL && own == NULL) ? fail(err, ERR_MEMORY, "no memory for a table of "
-                                                                              "kernels") : OK;
+    enum error_code e = OK;
+    if (table == NULL || (path != NULL && own == NULL)) e = fail(err, ERR_MEMORY, "no memory for a table of kernels");
     if (!e) e = text != NULL ? kernel_table_parse(table, text, "a shipped table of kernels", err)
                              : read_table_file(table, path, err);
     if (e) return free(table), free(own), e;
