@@ -48,8 +48,10 @@ TEST_SRC := $(wildcard tests/*/test_*.c)
 REF_OBJ  := $(B)/plays.o $(REF_SRC:%.c=$(B)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(B)/%.$(f).o))
 LAYOUTS  := $(sort $(wildcard emulated_devices/schemes/tensor/layouts/*.sbp))
 CLUSTERS := $(sort $(wildcard emulated_devices/device/clusters/*.json))
+TABLES   := $(sort $(wildcard emulated_devices/device/kernels/tables/*.json))
+SETS     := $(sort $(wildcard emulated_devices/device/kernels/sets/*.json))
 CLAIMS   := $(sort $(wildcard golden/published/*.txt))
-DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/layouts.o $(B)/claims.o $(B)/lessons.o
+DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/kernel_tables.o $(B)/kernel_sets.o $(B)/layouts.o $(B)/claims.o $(B)/lessons.o
 SAN_OBJ  := $(if $(SAN),$(B)/tests/sanitizers.o)
 TESTS    := $(TEST_SRC:%.c=$(B)/%)
 ORRERY   := $(if $(SAN),$(B)/orrery,$(if $(filter judge,$(CUDA)),$(B)/cuda-judge/orrery,orrery))
@@ -347,12 +349,21 @@ $(B)/%.o: %.c $(ALSO)
 
 $(B)/emulated_devices/course/plugin.o $(B)/emulated_devices/course/build.o $(B)/emulated_devices/course/workshop.o: override CFLAGS += $(PLUGINS)
 
-# The shipped cluster descriptions become strings of the program, so that an installed one has them.
+# $(call texts,HEADER,ARRAY,FILES): the texts of some files as strings of the program, so that an installed one has them.
+texts = { echo '\#include "$1"'; echo 'const char *const $2[] = {'; \
+	  for f in $3; do sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; echo 'NULL };'; }
+
+# The shipped descriptions of clusters, tables of measured kernels, and sets of kernels.
 $(B)/clusters.c: $(CLUSTERS) Makefile
 	@mkdir -p $(@D)
-	$(Q){ echo '#include "emulated_devices/device/cluster.h"'; echo 'const char *const cluster_texts[] = {'; \
-	  for f in $(CLUSTERS); do sed 's/["\\]/\\&/g; s/.*/"&\\n"/' $$f; echo ','; done; echo 'NULL };'; } >$@
-$(B)/clusters.o: $(B)/clusters.c $(ALSO)
+	$(Q)$(call texts,emulated_devices/device/cluster.h,cluster_texts,$(CLUSTERS)) >$@
+$(B)/kernel_tables.c: $(TABLES) Makefile
+	@mkdir -p $(@D)
+	$(Q)$(call texts,emulated_devices/device/kernel_table.h,kernel_table_texts,$(TABLES)) >$@
+$(B)/kernel_sets.c: $(SETS) Makefile
+	@mkdir -p $(@D)
+	$(Q)$(call texts,emulated_devices/device/kernel_set.h,kernel_set_texts,$(SETS)) >$@
+$(B)/clusters.o $(B)/kernel_tables.o $(B)/kernel_sets.o: %.o: %.c $(ALSO)
 	$(call compile,$(MPICC))
 
 # $(call named_texts,HEADER,ARRAY,SUFFIX,FILES): a program's copy of some files, name and text in turn.

@@ -2,6 +2,8 @@
  * command_list().  Errors: ERR_USAGE for a name that is no list, ERR_FILE of the standard output. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/shared_words.h"
+#include "emulated_devices/device/kernel_set.h"
+#include "emulated_devices/device/kernel_table.h"
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/run/from/from.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
@@ -309,6 +311,8 @@ static void list_device(const struct cluster *cluster)
 
 static void list_kernels(const struct kernels *kernels)
 {
+    if (kernels->table != NULL)
+        field("kernels of %s, by the table %s; `orrery list kernels`", kernels->set->name, kernels->table->name);
     if (kernels->source[0] == '\0') return;
     if (kernels->units == 0) field("kernels %s each", picoseconds_exact(kernels->launch).text);
     else
@@ -380,6 +384,41 @@ static void list_frameworks(void)
         entry(f->name, text);
         field("from %s", f->source);
     }
+}
+
+/* A class of a table: its error if each point is left out, and where its numbers come from. */
+static void list_table_class(const char *name, int points, double error, const struct table_class *class)
+{
+    field("%s: %d points, %.1f %% mean error of each if it is left out", name, points, 100 * error);
+    field("  %s", class->source);
+    if (class->assumed[0]) field("  assumed: %s", class->assumed);
+}
+
+static void list_table(const struct kernel_table *table)
+{
+    int attention = 0;
+    for (int i = 0; i < table->series; i++) attention += table->attention[i].line.count;
+    entry(table->name, table->description);
+    list_table_class("products", table->products, table_error_of_products(table), &table->of_products);
+    list_table_class("attention", attention, table_error_of_attention(table), &table->of_attention);
+    list_table_class("memory", table->memory.count, table_error_of_memory(table), &table->of_memory);
+    field("starts: %s each, %s in a graph of kernels; %s", picoseconds_exact(table->launch).text,
+          picoseconds_exact(table->graph_launch).text, table->source);
+}
+
+static void list_kernel_sets(void)
+{
+    static struct kernel_table table;
+    for (int i = 0; kernel_set_at(i) != NULL; i++) {
+        const struct kernel_set *set = kernel_set_at(i);
+        entry(set->name, set->description);
+        field("attention: %s%s%s; kernels start %s", set->attention[0], set->attentions > 1 ? ", or else " : "",
+              set->attention[1], set->graphs ? "in graphs" : "one by one");
+        field("%s", set->source);
+        field("assumed: %s", set->assumed);
+    }
+    for (int i = 0; kernel_table_texts[i] != NULL; i++)
+        if (kernel_table_parse(&table, kernel_table_texts[i], "a shipped table", NULL) == OK) list_table(&table);
 }
 
 static void list_planners(void)
@@ -486,6 +525,7 @@ static const struct { const char *name, *title; void (*print)(void); } parts[] =
     { "optimizers", "Optimizers (--optimizer)", list_optimizers },
     { "profiles", "Profiles, whose conventions a step has (--as), and the conventions", list_profiles },
     { "clusters", "Clusters for the virtual clock (--cluster)", list_clusters },
+    { "kernels", "Kernels that programs run (--kernels-of), and tables of measured kernels", list_kernel_sets },
     { "planners", "Planners of orrery search (--planner)", list_planners },
     { "memory", "Memory profiles of orrery plan (--memory-of)", list_memory },
     { "frameworks", "Frameworks whose configurations orrery plan --from reads", list_frameworks },
@@ -525,8 +565,8 @@ enum error_code command_list(int argc, char **argv, int *status, struct error *e
         { "WHAT", NULL, OPTION_STRING, &what,
           .help = "a part of the list, or the name of an entry, for all that is known of the entry. Parts: "
                   "models, tensor, attention, dispatch, routers, data, schedules, spatial, collectives, "
-                  "optimizers, profiles, clusters, planners, memory, frameworks, backends, dtypes, clashes; default: a "
-                  "line for each entry of all parts" },
+                  "optimizers, profiles, clusters, kernels, planners, memory, frameworks, backends, dtypes, clashes; "
+                  "default: a line for each entry of all parts" },
         { 0 }
     };
     enum error_code e = parse_command(

@@ -164,6 +164,9 @@ static void mix_cluster(uint64_t *h, const struct cluster *cluster, enum dtype d
     mix_number(h, cluster->memory_rate), mix_number(h, cluster->flop_rate[dtype]);
     mix_number(h, cluster->kernels.launch), mix_number(h, cluster->kernels.units),
         mix_number(h, cluster->kernels.memory_permille);
+    /* Tables and sets stay where they are while the program runs. */
+    auto_mix(h, &cluster->kernels.table, sizeof cluster->kernels.table);
+    auto_mix(h, &cluster->kernels.set, sizeof cluster->kernels.set);
     for (int l = 0; l < cluster->levels; l++) {
         const struct link *k = &cluster->link[l];
         mix_number(h, k->devices), mix_number(h, k->latency), mix_number(h, k->gap), mix_number(h, k->rate);

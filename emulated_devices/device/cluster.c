@@ -5,6 +5,8 @@
  * ERR_FORMAT, and a mesh that does not fit is ERR_PLAN.
  */
 #include "emulated_devices/device/cluster_keys.h"
+#include "emulated_devices/device/kernel_set.h"
+#include "emulated_devices/device/kernel_table.h"
 #include "ref/io/json.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
@@ -149,6 +151,19 @@ static enum error_code read_shares(struct kernels *k, const cJSON *kernels, cons
     return e;
 }
 
+/* A table of measured kernels, and whose kernels are run unless --kernels-of says so. */
+static enum error_code read_measured(struct kernels *k, const cJSON *kernels, const char *where, struct error *err)
+{
+    static const char *const known[] = { "table", "of", NULL };
+    const char *table = NULL, *set = NULL;
+    enum error_code e = refuse_unknown(kernels, where, known, err);
+    if (!e) e = json_string(kernels, where, "table", &table, err);
+    if (!e) e = json_string(kernels, where, "of", &set, err);
+    if (!e) e = fail_about(err, kernel_table_find(&k->table, table, err), where);
+    if (!e) e = fail_about(err, kernel_set_find(&k->set, "\"of\"", set, err), where);
+    return e ? e : fail_about(err, kernel_set_check(k->set, k->table, "\"of\"", err), where);
+}
+
 /* Without anything but launch_ns, kernels reach the rates once they have started. */
 static enum error_code read_kernels(struct kernels *k, const cJSON *root, const char *where, struct error *err)
 {
@@ -163,6 +178,7 @@ static enum error_code read_kernels(struct kernels *k, const cJSON *root, const 
     enum error_code e = json_object(root, where, "kernels", &kernels, err);
     if (e) return e;
     snprintf(inside, sizeof inside, "%s: kernels", where);
+    if (json_has(kernels, "table")) return read_measured(k, kernels, inside, err);
     e = refuse_unknown(kernels, inside, known, err);
     /* Any key besides launch_ns and source makes the others required, which read_shares says. */
     for (int i = OF_LAUNCH; known[i]; i++) shares = shares || json_has(kernels, known[i]);

@@ -45,8 +45,13 @@ struct host {
 enum { CLUSTER_MOST_NAMED = 32 };
 struct named_share { char name[32]; int64_t permille; };
 
-/* How kernels fall short of the device's rates (kernel.h). */
+struct kernel_table;
+struct kernel_set;
+
+/* How kernels fall short of the device's rates (kernel.h): by a table of measured kernels, or by some shares. */
 struct kernels {
+    const struct kernel_table *table;   /* measured kernels of such a device; NULL: the shares below, if any */
+    const struct kernel_set *set;       /* with a table: which kernels a program runs */
     int64_t units, tile_rows, tile_columns;     /* units that compute a tile each; 0 units: all rates are reached */
     int64_t half_depth;                 /* a product this deep reaches half of the best rate */
     int64_t matrix_permille, memory_permille;   /* the best share of the rates */

@@ -1,70 +1,16 @@
-/* cluster_keys.h -- how keys of a cluster's description are read, and the most that their values may be.
+/* cluster_keys.h -- the most that values of a cluster's description may be, and its links that several devices share.
  *
- * cluster.c reads devices, kernels and levels of links with these functions, cluster_shared.c the links that several
- * devices share.  A wrong key or value is ERR_FORMAT with one line, which begins with `where`.
+ * cluster.c reads devices, kernels and levels of links, and calls cluster_shared.c for the shared links.  A wrong key
+ * or value is ERR_FORMAT with one line, which begins with `where`.
  */
 #ifndef ORRERY_CLUSTER_KEYS_H
 #define ORRERY_CLUSTER_KEYS_H
 
 #include "emulated_devices/device/cluster.h"
-#include "ref/io/json.h"
-#include "ref/io/options.h"
-#include "ref/io/output.h"
-#include <stdio.h>
-#include <string.h>
+#include "emulated_devices/device/description.h"
 
 static const int64_t MOST_RATE = 1000000000000;         /* 10^18 a second: units % rate * 10^6 fits 64 bits */
 static const int64_t MOST_NS = 1000000000;              /* one second */
-
-/* Otherwise a misspelt optional key would be ignored. */
-static inline enum error_code refuse_unknown(const cJSON *object, const char *where, const char *const *known,
-                                             struct error *err)
-{
-    for (const cJSON *c = object->child; c != NULL; c = c->next) {
-        size_t n = 0, i = 0;
-        /* Keys are few, so each is looked for in the whole list. */
-        while (known[n] != NULL) n++;
-        while (i < n && strcmp(known[i], c->string) != 0) i++;
-        if (i < n) continue;
-        const char *meant = nearest_name(c->string, known, n);
-        return fail(err, ERR_FORMAT, "%s: \"%s\" is not a key%s%s%s", where, printable(c->string).text,
-                    meant ? "; did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "");
-    }
-    return OK;
-}
-
-/* Copy a text that the key must have, of 1 to room - 1 bytes. */
-static inline enum error_code read_text(const cJSON *object, const char *where, const char *key, char *out,
-                                        size_t room, struct error *err)
-{
-    const char *text;
-    const enum error_code e = json_string(object, where, key, &text, err);
-    if (e) return e;
-    if (*text == '\0' || strlen(text) >= room)
-        return fail(err, ERR_FORMAT, "%s: \"%s\" has %zu bytes; it must have 1 to %zu", where, key, strlen(text),
-                    room - 1);
-    snprintf(out, room, "%s", text);
-    return OK;
-}
-
-/* Read a name that is written to reports and traces without escaping. */
-static inline enum error_code read_name(const cJSON *object, const char *where, const char *key, char *out,
-                                        size_t room, struct error *err)
-{
-    const enum error_code e = read_text(object, where, key, out, room, err);
-    if (!e && strpbrk(out, "\"\\\n\r\t") != NULL)
-        return fail(err, ERR_FORMAT, "%s: \"%s\" is '%s'; it must have no quotes, backslashes or line ends", where, key,
-                    printable(out).text);
-    return e;
-}
-
-/* Read an optional integer. */
-static inline enum error_code read_number(const cJSON *object, const char *where, const char *key, int64_t max,
-                                          int64_t otherwise, int64_t *out, struct error *err)
-{
-    *out = otherwise;
-    return json_has(object, key) ? json_int(object, where, key, 0, max, out, err) : OK;
-}
 
 /** Read "shared" and "sharing": the links that several devices share.  The levels have been read. */
 enum error_code shared_read(struct cluster *, const cJSON *root, const char *where, struct error *);

@@ -4,6 +4,11 @@
  * value is ERR_FORMAT with one line, a mesh without a place ERR_PLAN.
  */
 #include "emulated_devices/device/cluster_keys.h"
+#include "ref/io/json.h"
+#include "ref/io/options.h"
+#include "ref/io/output.h"
+#include <stdio.h>
+#include <string.h>
 
 /* A mesh has a link for each pair, so the number of links grows with the square of its devices. */
 enum { SHARED_MOST_MESH = 256, SHARED_MOST_PATHS = 256 };

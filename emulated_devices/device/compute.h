@@ -75,8 +75,12 @@ static inline void dev_products(struct device *device, enum product_pass pass,
         const int64_t rows = tensor_rows(list[i].Y);
         const struct tensor W = list[i].W;
         if (rows == 0) continue;
-        const struct op_cost one = linear_cost(rows, tensor_cols(W), tensor_rows(W), device->dtype);
+        const struct op_cost one = product_cost(pass, rows, tensor_cols(W), tensor_rows(W), device->dtype);
         sum.flops += one.flops, sum.bytes += one.bytes;
+        /* Products of a list share their matrix's sizes; their rows, or the terms of a weight's sums, add up. */
+        sum.rows = pass == PRODUCT_WEIGHT ? sum.rows + one.rows : sum.rows + rows;
+        sum.columns = one.columns, sum.grouped = true;
+        sum.depth = pass == PRODUCT_WEIGHT && one.depth < sum.depth ? sum.depth : one.depth;
     }
     if (sum.bytes == 0) return;
     for (int i = 0; i < count; i++) WATCH_OPERANDS(device, products, list[i].Y, list[i].X, list[i].W, list[i].b);

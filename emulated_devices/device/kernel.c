@@ -4,6 +4,8 @@
  * picoseconds, rounded up once.  No function here can fail.
  */
 #include "emulated_devices/device/kernel.h"
+#include "emulated_devices/device/kernel_set.h"
+#include "emulated_devices/device/kernel_table.h"
 #include <math.h>
 #include <string.h>
 
@@ -69,19 +71,101 @@ static picoseconds other_time(const struct cluster *cluster, enum dtype dtype, c
     return (cost.running ? 0 : k->launch) + (picoseconds)ceil(kernel_larger(work, memory));
 }
 
+/* ---- by a table of measured kernels ------------------------------------------------------------------------------ */
+
+/* A device, by its table and the kernels that its programs run. */
+struct tabled {
+    const struct kernel_table *table;
+    const struct kernel_set *set;
+    double flop_rate, memory_rate;      /* 10^6 a second; 0: takes no time */
+    double width;                       /* bytes of a number */
+};
+
+static double tabled_work(const struct tabled *device, double flops, double share)
+{
+    return device->flop_rate > 0 ? flops * 1e6 / (device->flop_rate * share) : 0;
+}
+
+static double tabled_memory(const struct tabled *device, double bytes)
+{
+    if (bytes <= 0 || device->memory_rate <= 0) return 0;
+    return bytes * 1e6 / (device->memory_rate * table_memory_share(device->table, bytes));
+}
+
+/* One product of this shape: arithmetic and memory traffic overlap. */
+static double tabled_product(const struct tabled *device, double rows, double columns, double depth, double flops,
+                             double bytes)
+{
+    return kernel_larger(tabled_work(device, flops, table_product_share(device->table, rows, columns, depth)),
+                         tabled_memory(device, bytes));
+}
+
+/* Stored scores: all pairs are computed, seen or not.  A forward pass has a product of queries and keys and one of
+ * scores and values; a backward pass has two of each, which the count of flops has with a third of fused kernels. */
+static double tabled_unfused(const struct tabled *device, struct op_cost cost, bool backward)
+{
+    const double length = (double)cost.columns, width = (double)cost.depth,
+        flops = cost.flops / (backward ? 1.25 : 1) / cost.seen, each = flops / (backward ? 4 : 2),
+        scores = each / (2 * width), rows = scores / length, bytes = scores * device->width;
+    const double products = tabled_product(device, rows, length, width, each, bytes)
+        + tabled_product(device, rows, width, length, each, bytes);
+    return (backward ? 2 : 1) * products
+           + tabled_memory(device, bytes) * (double)device->set->scores[backward].percent / 100;
+}
+
+static bool is_backward(const char *what) { return strstr(what, "backward") != NULL; }
+
+static double tabled_attention(const struct tabled *device, const char *what, struct op_cost cost)
+{
+    if (kernel_set_is_unfused(device->set)) return tabled_unfused(device, cost, is_backward(what));
+    double share = 0;
+    for (int i = 0; i < device->set->attentions && share <= 0; i++)
+        share = table_attention_share(device->table, device->set->attention[i], is_backward(what), (double)cost.depth,
+                                      (double)cost.columns, cost.seen);
+    return kernel_larger(tabled_work(device, cost.flops, share), tabled_memory(device, cost.bytes));
+}
+
+/* An operation without a shape computes as a square product of its depth, if it has one. */
+static double tabled_other(const struct tabled *device, struct op_cost cost, double percent)
+{
+    const double depth = cost.depth > 0 ? (double)cost.depth : 1024;
+    const double memory = tabled_memory(device, cost.bytes) * percent / 100;
+    return cost.depth > 0 ? kernel_larger(tabled_work(device, cost.flops,
+                                                      table_product_share(device->table, 4096, 4096, depth)), memory)
+                          : memory;
+}
+
+/* The cost of a set is of what moves bytes; products and fused attention are one kernel each. */
+static picoseconds tabled_time(const struct cluster *cluster, enum dtype dtype, const char *what, struct op_cost cost)
+{
+    const struct kernels *k = &cluster->kernels;
+    const struct tabled device = { k->table, k->set, (double)cluster->flop_rate[dtype], (double)cluster->memory_rate,
+                                   (double)dtype_size(dtype) };
+    const struct set_cost set = kernel_set_cost(k->set, what);
+    const picoseconds launch = k->set->graphs ? k->table->graph_launch : k->table->launch;
+    if (cost.rows > 0)
+        return launch + (picoseconds)ceil(tabled_product(&device, (double)cost.rows, (double)cost.columns,
+                                                         (double)cost.depth, cost.flops, cost.bytes));
+    if (cost.seen > 0)
+        return launch + (picoseconds)ceil(tabled_attention(&device, what, cost));
+    return set.kernels * launch + (picoseconds)ceil(tabled_other(&device, cost, (double)set.percent));
+}
+
 /* Operations of products have a shape (rows, columns, depth); others have only sums. */
 picoseconds kernel_time(const struct cluster *cluster, enum dtype dtype, const char *what, struct op_cost cost)
 {
     const struct kernels *k = &cluster->kernels;
     if (cost.flops == 0 && cost.bytes == 0) return 0;
+    /* A part of a collective's kernel, which is running already, goes by the device's rates. */
+    if (k->table != NULL && !cost.running) return tabled_time(cluster, dtype, what, cost);
     /* A cluster without kernels' shares computes in whole numbers, exactly. */
     if (k->units == 0) {
         const picoseconds arithmetic = time_at_rate(whole_units(cost.flops), cluster->flop_rate[dtype]);
         const picoseconds memory = time_at_rate(whole_units(cost.bytes), cluster->memory_rate);
         return (cost.running ? 0 : k->launch) + (arithmetic > memory ? arithmetic : memory);
     }
-    return cost.rows > 0 ? kernel_product(cluster, dtype, (struct product){ cost.rows, cost.columns, cost.depth, 1 })
-                         : other_time(cluster, dtype, what, cost);
+    if (cost.rows == 0 || cost.grouped) return other_time(cluster, dtype, what, cost);
+    return kernel_product(cluster, dtype, (struct product){ cost.rows, cost.columns, cost.depth, 1 });
 }
 
 picoseconds kernel_bytes(const struct cluster *cluster, double bytes)

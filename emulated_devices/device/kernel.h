@@ -1,6 +1,8 @@
 /* kernel.h -- how long a kernel takes that does not reach the rates of a data sheet.
  *
- * A cluster file may say how kernels fall short ("kernels", docs/plans/virtual_clock.md).  A matrix product is cut into
+ * A cluster file may say how kernels fall short ("kernels", docs/plans/virtual_clock.md).  With a table of measured
+ * kernels (kernel_table.h) and a set that says which of them programs run (kernel_set.h), an operation takes its start
+ * and the longer of arithmetic and memory traffic at measured rates.  Else a matrix product is cut into
  * tiles of its result, and the device's units compute one tile each at a time: a last wave with few tiles takes as long
  * as a full one.  A tile of depth k takes as long as k + half_depth at the best rate, so that a product of depth
  * half_depth reaches half of it.  What is not one product, such as attention, reaches a share of the rate of

@@ -55,24 +55,32 @@ struct op_cost attention_forward_cost(int64_t N, struct attention attention, enu
 struct op_cost attention_backward_cost(int64_t N, struct attention attention, enum dtype dtype)
 {
     struct op_cost c = attention_forward_cost(N, attention, dtype);
-    return (struct op_cost){ .flops = 2.5 * c.flops, .bytes = 2 * c.bytes, .depth = c.depth };
+    return c.flops *= 2.5, c.bytes *= 2, c;
+}
+
+/* Queries are whole sequences of S, or part of one; keys are as many sequences. */
+static double cost_sequences(int64_t queries, struct attention attention)
+{
+    return queries > attention.S && attention.S > 0 ? (double)queries / (double)attention.S : 1;
 }
 
 /* 2A for the score and 2A for the value of each pair and head. */
 struct op_cost attention_part_forward_cost(double pairs, int64_t queries, int64_t keys, struct attention attention,
                                            enum dtype dtype)
 {
+    const double sequences = cost_sequences(queries, attention), all = (double)queries * (double)keys / sequences;
     return (struct op_cost){ .flops = 4.0 * pairs * (double)(attention.H * attention.A),
                              .bytes = (double)dtype_size(dtype)
                                  * (double)((2 * queries * attention.H + 2 * keys * attention.K) * attention.A),
-                             .depth = attention.A };
+                             .columns = (int64_t)((double)keys / sequences), .depth = attention.A,
+                             .seen = all > 0 ? pairs / all : 0 };
 }
 
 struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64_t keys, struct attention attention,
                                             enum dtype dtype)
 {
     struct op_cost c = attention_part_forward_cost(pairs, queries, keys, attention, dtype);
-    return (struct op_cost){ .flops = 2.5 * c.flops, .bytes = 2 * c.bytes, .depth = c.depth };
+    return c.flops *= 2.5, c.bytes *= 2, c;
 }
 
 struct op_cost attention_scores_cost(int64_t scores, int64_t queries, int64_t keys, struct attention attention,

@@ -187,7 +187,9 @@ const struct ops *ops_for(enum dtype);
 struct op_cost {
     double flops, bytes;
     int64_t rows, columns, depth;       /* of a matrix product's result, and the terms of each sum; else 0; of
-                                         * attention only depth: the width of a head */
+                                         * attention no rows: keys of a sequence, and the width of a head */
+    double seen;                        /* of attention: pairs of a query and a key that see each other, over all */
+    bool grouped;                       /* products of the same columns and depth, with these rows together */
     bool running;                       /* part of a kernel that is running already, as sums of a collective are */
 };
 

@@ -27,8 +27,12 @@ static void test_every_shipped_cluster_is_read(void **state)
         assert_int_equal(cluster_parse(&c, cluster_texts[n], "shipped", &err), OK);
         assert_int_equal(cluster_find(&again, c.name, &err), OK);
         assert_memory_equal(&c, &again, sizeof c);
-        assert_true(c.source[0] != '\0' && c.kernels.source[0] != '\0');
-        assert_non_null(strstr(cluster_texts[n], "\"launch_ns\""));
+        assert_true(c.source[0] != '\0');
+        /* Each says what a kernel's start takes, or has a table that does. */
+        if (c.kernels.table == NULL) {
+            assert_true(c.kernels.source[0] != '\0');
+            assert_non_null(strstr(cluster_texts[n], "\"launch_ns\""));
+        }
         if (strcmp(c.name, "textbook") != 0)
             for (int l = 0; l < c.levels; l++) assert_true(c.link[l].gap > 0);
         for (int l = 0; l < c.levels; l++)

@@ -4,10 +4,10 @@
 #include "emulated_devices/bench/claims/quantity.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
 
-/* The words of such a claim.  Rates of kernels are those calibrated on another cluster, but for products. */
+/* The words of such a claim.  The time of kernels is that of the cluster's table. */
 struct words {
-    const char *model, *tensor, *attention, *schedule, *data, *cluster, *kernels;
-    int tp, pp, dp, cp, chunks, tokens, sequence, units, matrix_permille;
+    const char *model, *tensor, *attention, *schedule, *data, *cluster;
+    int tp, pp, dp, cp, chunks, tokens, sequence;
 };
 
 static enum error_code take_words(const struct claim *claim, struct words *words, struct error *err)
@@ -20,7 +20,6 @@ static enum error_code take_words(const struct claim *claim, struct words *words
         { "--schedule", "NAME", OPTION_STRING, &words->schedule, .required = true, .help = "of the pipeline" },
         { "--data", "NAME", OPTION_STRING, &words->data, .required = true, .help = "the scheme along dp" },
         { "--cluster", "NAME", OPTION_STRING, &words->cluster, .required = true, .help = "devices and links" },
-        { "--kernels", "NAME", OPTION_STRING, &words->kernels, .required = true, .help = "a cluster with rates" },
         { "--tp", "N", OPTION_INT, &words->tp, .min = 1, .max = 4096, .required = true, .help = "" },
         { "--pp", "N", OPTION_INT, &words->pp, .min = 1, .max = 4096, .required = true, .help = "" },
         { "--dp", "N", OPTION_INT, &words->dp, .min = 1, .max = 4096, .required = true, .help = "" },
@@ -28,24 +27,9 @@ static enum error_code take_words(const struct claim *claim, struct words *words
         { "--chunks", "V", OPTION_INT, &words->chunks, .min = 1, .max = 64, .required = true, .help = "of a stage" },
         { "--tokens", "N", OPTION_INT, &words->tokens, .min = 1, .max = 1 << 28, .required = true, .help = "a step" },
         { "--seq", "S", OPTION_INT, &words->sequence, .min = 1, .max = 1 << 20, .required = true, .help = "tokens" },
-        { "--units", "N", OPTION_INT, &words->units, .min = 1, .max = 4096, .required = true, .help = "of a device" },
-        { "--matrix-permille", "N", OPTION_INT, &words->matrix_permille, .min = 1, .max = 1000, .required = true,
-          .help = "share of the rate that products reach" },
         { 0 }
     };
     return claim_take(claim, table, err);
-}
-
-static enum error_code cluster_of(struct cluster *cluster, const struct words *words, struct error *err)
-{
-    struct cluster kernels;
-    enum error_code e = cluster_find(&kernels, words->kernels, err);
-    if (!e) e = cluster_find(cluster, words->cluster, err);
-    if (e) return e;
-    cluster->kernels = kernels.kernels;
-    cluster->kernels.units = words->units;
-    cluster->kernels.matrix_permille = cluster->kernels.other_permille = words->matrix_permille;
-    return OK;
 }
 
 static enum error_code plan_of(struct plan *plan, const struct words *words, const struct cluster *cluster,
@@ -85,7 +69,7 @@ enum error_code quantity_utilization(struct claim *claim, const struct claims_se
     picoseconds step = 0;
     (void)setting;
     enum error_code e = take_words(claim, &words, err);
-    if (!e) e = cluster_of(&cluster, &words, err);
+    if (!e) e = cluster_find(&cluster, words.cluster, err);
     if (!e) e = plan_of(&plan, &words, &cluster, err);
     if (!e) e = dry_run(&plan, 1, false, NULL, NULL, note_time, &step, &run, err);
     if (e) return e;

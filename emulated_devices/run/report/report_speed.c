@@ -2,6 +2,8 @@
  * cli/train/search.c, run/plan.c, report_end.c and report_json.c call these functions.  No function returns an error
  * code. */
 #include "emulated_devices/run/report/report_speed.h"
+#include "emulated_devices/device/kernel_set.h"
+#include "emulated_devices/device/kernel_table.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/terminal.h"
@@ -100,6 +102,17 @@ static void report_utilization(const struct train_record *record)
             100 * s.utilization[k], names[k]);
 }
 
+/* Whose kernels the time is of, and how far the table's points are from each other. */
+static void report_kernels(const struct train_record *record)
+{
+    const struct kernels *k = &record->options->cluster.kernels;
+    if (k->table == NULL) return;
+    say(record->out, 8, "        kernels of %s, measured on %s: a product is within %.0f %%, attention %.0f %%, what "
+        "moves memory %.0f %% (mean error of the table's points, each left out)", k->set->name, k->table->name,
+        100 * table_error_of_products(k->table), 100 * table_error_of_attention(k->table),
+        100 * table_error_of_memory(k->table));
+}
+
 void report_virtual_time(const struct train_record *record)
 {
     const double step = report_virtual_step(record);
@@ -109,6 +122,7 @@ void report_virtual_time(const struct train_record *record)
                  picoseconds_format((double)record->alone).text, (double)record->alone / step);
     say(record->out, 8, "virtual %s a step on cluster %s%s", picoseconds_format(step).text,
         record->options->cluster.name, beside);
+    report_kernels(record);
     if (record->replayed > 0) report_replay(record);
     else if (cluster_replays(&record->options->cluster))
         say(record->out, 8,
@@ -126,9 +140,21 @@ static void report_speed_add_counts(cJSON *to, const char *key, const double *co
              count[ATTENTION_WHOLE]);
 }
 
+/* Errors are mean relative errors of a table's points, each left out. */
+static void report_kernels_json(cJSON *root, const struct kernels *kernels)
+{
+    if (kernels->table == NULL) return;
+    cJSON *o = json_add(cJSON_AddObjectToObject(root, "kernels"), "of %s table %s", kernels->set->name,
+                        kernels->table->name);
+    json_add(cJSON_AddObjectToObject(o, "error"), "products %g attention %g memory %g",
+             table_error_of_products(kernels->table), table_error_of_attention(kernels->table),
+             table_error_of_memory(kernels->table));
+}
+
 void report_speed_json(cJSON *root, const struct train_record *record)
 {
     const struct virtual_speed s = virtual_speed_of(record);
+    report_kernels_json(root, &record->options->cluster.kernels);
     if (!(s.tokens > 0)) return;
     cJSON *o = json_add(cJSON_AddObjectToObject(root, "virtual_speed"), "tokens_per_second_per_device %g", s.tokens);
     report_speed_add_counts(o, "flops_per_second_per_device", s.flops);

@@ -1,6 +1,7 @@
 /* take.c -- makes a plan of what the command line of `orrery train` says.  cli/train/options/options.c calls
  * train_take().  Errors: ERR_USAGE for words that do not go together, ERR_FILE or ERR_FORMAT of a checkpoint. */
 #include "emulated_devices/run/words/words.h"
+#include "emulated_devices/device/kernel_set.h"
 #include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/run/log.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
@@ -478,6 +479,7 @@ static enum error_code take_cluster(struct train_options *options, const struct 
 {
     struct plan *const p = &options->plan;
     enum error_code e = cluster_find(&options->cluster, words->cluster, err);
+    if (!e && words->kernels != NULL) e = kernel_set_choose(&options->cluster, words->kernels, err);
     p->cluster = &options->cluster;
     if (!e && strcmp(words->placement, "speed") == 0) take_speeds(p, &options->cluster);
     if (!e) e = plan_check(p, err);

@@ -42,6 +42,7 @@ struct train_words {
                 *balance_over;
                                         /* NULL: not given */
     const char *placement, *dtype, *cluster, *optimizer, *direct;
+    const char *kernels;                /* whose kernels programs run; NULL: as the cluster says */
     int size[AXIS_COUNT];
     int batch, seq, micro, lr_steps, vocabulary;        /* 0: not given */
     int steps, warmup;                  /* warmup -1: not given */

@@ -10,6 +10,9 @@ void output_options(struct option_list *to, struct train_options *options, struc
     const struct option own[] = {
         { .kind = OPTION_HEADING, .help = "Virtual time: how long the run would take on the emulated cluster" },
         CLUSTER_OPTION(words->cluster, "the machine"),
+        { "--kernels-of", "NAME", OPTION_STRING, &words->kernels,
+          .help = "whose kernels run, on a cluster with a table of measured kernels: `orrery list kernels`; default: "
+                  "as the cluster's file says" },
         { "--tokens", "T", OPTION_COUNT, &options->tokens, .min = 1, .max = 1e18,
           .help = "also say what a training on T tokens takes, such as 300B or 15T: steps, days, device hours, and, if "
                   "the cluster's file has \"costs\", energy and dollars; default: only of a step" },
