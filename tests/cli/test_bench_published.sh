@@ -9,7 +9,7 @@ test_sections() {
     run bench published;                                expect_status 0; expect_silent; expect_columns 110
     has_rows '^Bubbles' 72;                             has_rows '^Memory of weights' 54
     has_rows '^Memory of a layer' 20;                   has_rows '^Which setting' 20
-    has_rows '^Llama 3 405B' 2;                         expect_out '^  8192: tp 8 pp 16 dp 64, fitted +43\.0 +4[23]\.[0-9] '
+    has_rows '^Llama 3 405B' 2;                         expect_out '^  8192: tp 8 pp 16 dp 64 +43\.0 +4[23]\.[0-9] '
     has_rows '^Megatron-LM' 10;                         has_rows '^Less recomputation' 8
     has_rows '^GPT models on one node' 720;             has_rows '^GPT models on up to 512' 55
     has_rows '^Megatron-Core' 5;                        has_rows '^Recipes of NeMo' 11

@@ -9,7 +9,7 @@ step_of() { run plan --model llama3-8b --dtype bf16 --dp 8 --zero 3 --batch 8 --
 test_a_plan_says_whose_kernels() {
     local usual eager compiled te
     usual=$(step_of --cluster h100-infiniband)
-    expect_out '^        kernels of te, measured on h100-sxm: a product is within [0-9]+ %, attention [0-9]+ %, what'
+    expect_out '^        kernels of te, measured on h100-sxm; mean error'; expect_out '^        products [0-9]+ %, attention [0-9]+ %, memory [0-9]+ %$'
     grep -q '"of":[[:space:]]*"te"' plan.json || complain "no kernels in JSON"
     grep -q '"products":[[:space:]]*0\.[0-9]' plan.json || complain "no error of products in JSON"
     te=$(step_of --cluster h100-infiniband --kernels-of te)

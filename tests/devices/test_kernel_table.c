@@ -118,6 +118,8 @@ static void test_products_between_two_points(void **state)
     near(table_product_share(&table, 64, 64, 64), .25);
     near(table_product_share(&table, 1024, 64, 64), .75);
     near(table_product_share(&table, 256, 64, 64), .5);
+    /* One octave from the first point and three from the second: weights of 1 and 1/81. */
+    near(table_product_share(&table, 128, 64, 64), (.25 + .75 / 81) / (1 + 1. / 81));
     for (double m = 64, before = .25; m <= 1024; m += 32) {
         const double share = table_product_share(&table, m, 64, 64);
         assert_true(share >= before);

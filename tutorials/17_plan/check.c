@@ -38,7 +38,7 @@ static bool plan(struct judge *j, const struct task *t, struct findings *f)
     if (j->hidden || !command_take(j, "plan", t->name, allowed, &c)) return false;
     /* A plan with a schedule of the text must not change what is computed. */
     if (!command_keeps_function(j, t->name, &c)) return false;
-    snprintf(words, sizeof words, "%s --cluster h100-infiniband --dtype bf16 --memory 0", t->flags);    /* seen here */
+    snprintf(words, sizeof words, "%s --cluster h100-data-sheet --dtype bf16 --memory 0", t->flags);    /* seen here */
     command_add(&c, words);
     if (command_run(j, "plan", &c, &r)) {
         *f = findings_read(r.json);

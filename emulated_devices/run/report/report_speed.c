@@ -107,8 +107,9 @@ static void report_kernels(const struct train_record *record)
 {
     const struct kernels *k = &record->options->cluster.kernels;
     if (k->table == NULL) return;
-    say(record->out, 8, "        kernels of %s, measured on %s: a product is within %.0f %%, attention %.0f %%, what "
-        "moves memory %.0f %% (mean error of the table's points, each left out)", k->set->name, k->table->name,
+    say(record->out, 8, "        kernels of %s, measured on %s; mean error of points left out:", k->set->name,
+        k->table->name);
+    say(record->out, 8, "        products %.0f %%, attention %.0f %%, memory %.0f %%",
         100 * table_error_of_products(k->table), 100 * table_error_of_attention(k->table),
         100 * table_error_of_memory(k->table));
 }
