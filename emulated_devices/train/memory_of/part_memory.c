@@ -4,6 +4,7 @@
  * freed behind its backward pass.  Errors are those of replayed.h.
  */
 #include "emulated_devices/train/memory_of/part_memory.h"
+#include "emulated_devices/train/memory_of/rules.h"
 #include "ref/model/kinds.h"
 #include "ref/model/node.h"
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* states.c -- what a framework keeps, gathers and reduces of weights, gradients and optimizer states.  replay.c calls.
  * Sizes are whole units of the data scheme, divided by how many devices share them.  ERR_MEMORY alone can come up. */
 #include "emulated_devices/train/memory_of/states.h"
+#include "emulated_devices/model/trainer.h"
 #include "emulated_devices/schemes/data/stages/sharing.h"
 #include "emulated_devices/schemes/data/units.h"
 #include <stdlib.h>

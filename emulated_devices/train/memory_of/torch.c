@@ -11,7 +11,7 @@
  *         (all_gather_tensor and reduce_scatter_tensor of a dimension other than 0: chunk, then cat).
  * Called  registry.c lists the profile.
  */
-#include "emulated_devices/train/memory_of/profile.h"
+#include "emulated_devices/train/memory_of/rules.h"
 
 static const struct memory_rule rules[] = {
     { .op = OP_NORM,      .saves_input = true, .again = true, .forward = { MAKE('y', 0, 0), MAKE('a', PER_TOKEN, 4) } },
