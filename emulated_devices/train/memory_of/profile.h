@@ -46,7 +46,8 @@ struct memory_profile {
     enum gradient_life life;
     bool expandable;                    /* the programs run with expandable segments */
     bool fused;                         /* queries, keys and values are one matrix, gate and up another */
-    bool saves_gathered;                /* gathered rows of sequence parallelism are saved, not gathered again */
+    bool saves_gathered;                /* gathered rows of sequence parallelism are saved; else only under
+                                         * --tensor 1d-sp-keep, and gathered again under others */
     bool copies_gathered;               /* rows are gathered, and scattered, through one more copy in their order */
     bool saves_matrices;                /* --recompute selective keeps every second product, and attention's */
     bool root_stays;                    /* embedding, last norm and head stay gathered for the whole step */
