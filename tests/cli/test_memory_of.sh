@@ -13,8 +13,9 @@ test_by_hand() {
     expect_of weights 4015130624                        # fp32, an eighth
     expect_of optimizer 8030261248                      # two moments of each
     expect_of 'gathered weights' 2537578496             # bf16: embedding, head, last norm (1,050,677,248 elements) and the last layer (218,112,000)
-    expect_of activations 8858370048                    # bf16: 33 times 32768 x 4096: the layers' inputs, and the last norm's
-    expect_of 'logits and loss' 50432442368             # fp32: log_softmax and both gradients, 3 times 32768 x 128256; and the norm's statistics, 32768
+    expect_of activations $((32 * 32768 * 4096 * 2))    # bf16: the layers' inputs
+    # fp32: log_softmax and both gradients; of the last norm its input in fp32, the normed one and the output in bf16, and a number of each token.
+    expect_of 'logits and loss' $((3 * 32768 * 128256 * 4 + 32768 * 4096 * (4 + 2 + 2) + 32768 * 4))
     expect_of gradients 0
     run $eight --dp 8 --batch 8 --seq 32768 --recompute full --memory-of megatron --data-parallel zero1
     expect_of weights 16060522496                       # bf16, whole; fp32 gradients; masters and moments, 12 bytes of an eighth
@@ -26,11 +27,11 @@ test_by_hand() {
 
 # The replay takes pieces as programs have them: the second and the fourth product of a layer, and so on, are computed again.
 test_selective() {
-    # Kept of a layer, in columns: its input D, q of D, v of 1024, attention's result D, w1 14336, w2 D; 32 layers, 16384 tokens, 2 bytes; the last norm's input.
+    # Kept of a layer, in columns: its input D, q of D, v of 1024, attention's result D, w1 14336, w2 D; 32 layers, 16384 tokens, 2 bytes.
     run $eight --dp 8 --data-parallel fsdp --batch 16 --seq 8192 --recompute selective --memory-of torch; expect_status 0
-    expect_of activations $(((32 * (4 * 4096 + 1024 + 14336) + 4096) * 16384 * 2))
+    expect_of activations $((32 * (4 * 4096 + 1024 + 14336) * 16384 * 2))
     run $eight --dp 8 --data-parallel fsdp --batch 16 --seq 8192 --recompute 'selective++' --memory-of torch
-    expect_of activations $(((32 * 2 * 4096 + 4096) * 16384 * 2))
+    expect_of activations $((32 * 2 * 4096 * 16384 * 2))
 }
 
 # Every profile says every family; whether it fits decides by the framework's memory, the own count stays.

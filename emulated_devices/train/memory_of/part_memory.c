@@ -93,7 +93,9 @@ static const struct memory_rule *rule_of(const struct part_pass *pass, const str
     const struct tensor_parallel *tp = pass->stage->tp;
     const enum op op = node->is->op == OP_SINK_ATTENTION || node->is->op == OP_PREFIXED_ATTENTION ? OP_ATTENTION
                        : node->is->op;
+    const bool is_last = pass->part->layer == pass->stage->plan->model.L;
     if (op == OP_LOSS && p->cut_loss && tp->tokens.count < tp->config->V) return p->cut_loss;
+    for (const struct memory_rule *r = p->last_rules; is_last && r && r->op != OP_END; r++) if (r->op == op) return r;
     for (const struct memory_rule *r = p->rules; r->op != OP_END; r++) if (r->op == op) return r;
     return &usual;
 }

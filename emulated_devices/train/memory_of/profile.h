@@ -40,8 +40,9 @@ struct memory_profile {
     const char *name, *title;           /* of --memory-of; of the list */
     const char *source;                 /* released code that the rules restate */
     const char *prints;                 /* the number that such programs print */
-    const struct memory_rule *rules, *cut_loss;         /* of all operations; of the loss over a cut vocabulary, or
-                                                         * NULL */
+    const struct memory_rule *rules;    /* of all operations */
+    const struct memory_rule *last_rules, *cut_loss;    /* of the part with the loss, before those of all; of the loss
+                                                         * over a cut vocabulary; NULL: none */
     struct memory_formats formats;
     enum gradient_life life;
     bool expandable;                    /* the programs run with expandable segments */
