@@ -267,7 +267,7 @@ static void forward_node(struct part_pass *pass, int v)
     drop(pass, &partial);
     save_for_backward(pass, v, &gathered);
     for (int s = 0; s < pass->part->linked.slots; s++)
-        if (last_reader(&pass->part->linked, s) == v)
+        if (pass->last_reader[s] == v)
             for (int i = 0; i < SPLIT; i++) drop(pass, &pass->memory->value[s][i]);
 }
 
@@ -276,6 +276,7 @@ struct replayed *part_forward(struct part_pass *pass, struct replayed *in)
     const struct linked *l = &pass->part->linked;
     struct replayed *out = NULL;
     pass->memory->value[0][0] = in;
+    for (int s = 0; s < l->slots; s++) pass->last_reader[s] = last_reader(l, s);
     if (!pass->again && pass->mode != KEEP_ALL) pass->memory->entering = replayed_use(in);
     for (int v = 0; v < l->nodes; v++) forward_node(pass, v);
     for (int v = 0; v < l->nodes; v++)

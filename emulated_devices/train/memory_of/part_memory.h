@@ -31,6 +31,7 @@ struct part_pass {
     int64_t N;                          /* tokens of the microbatch */
     enum keeping_mode mode;
     bool again;                         /* forward once more, before backward */
+    int last_reader[LINK_SLOTS];        /* part_forward finds them: the last node that reads a slot; -1: none does */
 };
 
 /** Run a part's nodes forward.  @param in  the stream; taken.  @return the stream that leaves; NULL: none does. */
