@@ -37,23 +37,44 @@ static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * t
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
+static void block_to_front(struct caching_allocator *allocator, struct caching_block *block)
+{
+    block->last = NULL, block->next = allocator->blocks;
+    if (block->next) block->next->last = block;
+    else allocator->back = block;
+    allocator->blocks = block;
+}
+
+static void block_to_back(struct caching_allocator *allocator, struct caching_block *block)
+{
+    block->next = NULL, block->last = allocator->back;
+    if (block->last) block->last->next = block;
+    else allocator->blocks = block;
+    allocator->back = block;
+}
+
+static void block_unlink(struct caching_allocator *allocator, struct caching_block *block)
+{
+    if (block->last) block->last->next = block->next;
+    else allocator->blocks = block->next;
+    if (block->next) block->next->last = block->last;
+    else allocator->back = block->last;
+}
+
 static struct caching_block *block_add(struct caching_allocator *allocator, struct caching_block like)
 {
     struct caching_block *b = malloc(sizeof *b);
     if (b == NULL) return NULL;
     *b = like;
-    b->last = NULL, b->next = allocator->blocks;
-    if (b->next) b->next->last = b;
     if (b->below) b->below->above = b;
     if (b->above) b->above->below = b;
-    return allocator->blocks = b;
+    block_to_front(allocator, b);
+    return b;
 }
 
 static void block_remove(struct caching_allocator *allocator, struct caching_block *block)
 {
-    if (block->last) block->last->next = block->next;
-    else allocator->blocks = block->next;
-    if (block->next) block->next->last = block->last;
+    block_unlink(allocator, block);
     free(block);
 }
 
@@ -73,8 +94,8 @@ static bool block_before(const struct caching_block *a, const struct caching_blo
 static struct caching_block *find_free(const struct caching_allocator *allocator, uint64_t size, int stream, int pool)
 {
     struct caching_block *best = NULL, *end = NULL;
-    for (struct caching_block *b = allocator->blocks; b; b = b->next) {
-        if (b->used || b->stream != stream || b->pool != pool || b->size < size) continue;
+    for (struct caching_block *b = allocator->blocks; b && !b->used; b = b->next) {
+        if (b->stream != stream || b->pool != pool || b->size < size) continue;
         if (block_at_end(allocator, b)) end = b;
         else if (best == NULL || block_before(b, best)) best = b;
     }
@@ -133,6 +154,7 @@ struct caching_block *caching_allocate(struct caching_allocator *allocator, uint
                                   : add_segment(allocator, size, stream, pool);
     if (b == NULL || !split(allocator, b, size)) return NULL;
     b->used = true;
+    block_unlink(allocator, b), block_to_back(allocator, b);
     allocator->now.allocated += b->size;
     if (allocator->now.allocated > allocator->peak.allocated) allocator->peak.allocated = allocator->now.allocated;
     if (allocator->now.reserved > allocator->peak.reserved) allocator->peak.reserved = allocator->now.reserved;
@@ -157,6 +179,7 @@ void caching_free(struct caching_allocator *allocator, struct caching_block *blo
     if (block == NULL) return;
     allocator->now.allocated -= block->size;
     block->used = false;
+    block_unlink(allocator, block), block_to_front(allocator, block);
     merge(allocator, block, block->above);
     merge(allocator, block->below, block);
 }

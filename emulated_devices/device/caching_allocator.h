@@ -36,8 +36,8 @@ struct caching_use { uint64_t allocated, reserved; };
 /* caching_open fills in all fields; caching_close frees the blocks. */
 struct caching_allocator {
     bool expandable;                    /* segments grow (expandable_segments:True) */
-    struct caching_block *blocks;       /* all blocks of all segments */
-    struct caching_block *end[CACHING_STREAMS][CACHING_POOLS];  /* the last block of an expandable segment; NULL: none */
+    struct caching_block *blocks, *back;        /* all blocks of all segments: first free ones, then those in use */
+    struct caching_block *end[CACHING_STREAMS][CACHING_POOLS];  /* the last blocks of expandable segments, or NULL */
     uint64_t next;                      /* the address of the next segment */
     struct caching_use now, peak;       /* the peaks of both numbers may be at different times */
 };

@@ -53,9 +53,9 @@ void memory_report_json(cJSON *to, const struct train_record *record)
     const struct memory_of *m = memory_fullest(record);
     char when[160];
     cJSON *o = cJSON_AddObjectToObject(to, "memory_of"), *held;
-    json_add(o, "profile %s device %d allocated %g reserved %g context %g nccl %g total %g", record->plan->profile->name,
-             record->plan->fullest_of, (double)m->allocated, (double)m->reserved, (double)m->context, (double)m->nccl,
-             (double)memory_of_total(m));
+    json_add(o, "profile %s device %d allocated %g reserved %g context %g nccl %g total %g",
+             record->plan->profile->name, record->plan->fullest_of, (double)m->allocated, (double)m->reserved,
+             (double)m->context, (double)m->nccl, (double)memory_of_total(m));
     json_add(o, "when %s", doing_describe(&m->doing, when, sizeof when));
     held = cJSON_AddObjectToObject(o, "held");
     for (int kind = 0; kind < MEMORY_KIND_COUNT; kind++)

@@ -9,7 +9,7 @@
  *         Assumed: gradients live in the model's format until the step; attention is SDPA's flash kernel.
  * Called  registry.c lists the profile.
  */
-#include "emulated_devices/train/memory_of/profile.h"
+#include "emulated_devices/train/memory_of/rules.h"
 
 static const struct memory_rule rules[] = {
     { .op = OP_NORM,

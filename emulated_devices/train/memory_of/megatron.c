@@ -10,7 +10,7 @@
  *         their inputs, and what their papers say.
  * Called  registry.c lists the profile.
  */
-#include "emulated_devices/train/memory_of/profile.h"
+#include "emulated_devices/train/memory_of/rules.h"
 
 static const struct memory_rule rules[] = {
     { .op = OP_NORM,      .saves_input = true, .forward = { MAKE('y', 0, 0), MAKE('a', PER_TOKEN, 4) } },

@@ -5,8 +5,11 @@
 #ifndef ORRERY_MEMORY_OF_H
 #define ORRERY_MEMORY_OF_H
 
-#include "emulated_devices/model/trainer.h"
+#include "emulated_devices/device/arena.h"
 #include "emulated_devices/train/memory_of/profile.h"
+
+struct plan;
+struct trainer;
 
 #define MEMORY_KINDS(X)                         \
     X(OF_WEIGHTS,       "weights")              \

@@ -4,11 +4,14 @@
  * then its exponentials, and is the gradient in the end.  Norms are Triton's, rotary positions and attention
  * flash-attn's; keys and values are put beside each other, and copied to another order of dimensions.
  *
+ * Its columns' products save gathered rows with --tensor 1d-sp-keep (tp_linear_async_communication: false), and gather
+ * them again with 1d-sp (true).  AdamW is fused (torch_adam_is_fused), so its step makes no lists.
+ *
  * Source  huggingface/nanotron at f1adf520: models/llama.py, parallel/tensor_parallel/functional.py
  *         (_ShardedCrossEntropy, _ColumnLinearAsyncCommunication), optim/gradient_accumulator.py, nn/layer_norm.py.
  * Called  registry.c lists the profile.
  */
-#include "emulated_devices/train/memory_of/profile.h"
+#include "emulated_devices/train/memory_of/rules.h"
 
 static const struct memory_rule rules[] = {
     { .op = OP_NORM,      .saves_input = true, .forward = { MAKE('y', 0, 0), MAKE('a', PER_TOKEN, 4) } },
@@ -34,7 +37,7 @@ const struct memory_profile memory_nanotron = {
     .source = "huggingface/nanotron at f1adf520",
     .prints = "reserved (\"cuda_max_memory_reserved\")",
     .rules = rules,
-    .formats = { .weight = 2, .made = 2, .gradient = 4, .master = 4, .state = 4, .step = 4 },
+    .formats = { .weight = 2, .made = 2, .gradient = 4, .master = 4, .state = 4 },
     .life = UNTIL_PASS_ENDS, .fused = true, .keeps_gradients = true, .keeps_sent = true,
     .bucket = INT64_MAX,                /* DistributedDataParallel's buckets have all gradients */
 };

@@ -4,6 +4,7 @@
  * freed behind its backward pass.  Errors are those of replayed.h.
  */
 #include "emulated_devices/train/memory_of/part_memory.h"
+#include "emulated_devices/train/memory_of/rules.h"
 #include "ref/model/kinds.h"
 #include "ref/model/node.h"
 #include <stddef.h>
@@ -92,7 +93,9 @@ static const struct memory_rule *rule_of(const struct part_pass *pass, const str
     const struct tensor_parallel *tp = pass->stage->tp;
     const enum op op = node->is->op == OP_SINK_ATTENTION || node->is->op == OP_PREFIXED_ATTENTION ? OP_ATTENTION
                        : node->is->op;
+    const bool is_last = pass->part->layer == pass->stage->plan->model.L;
     if (op == OP_LOSS && p->cut_loss && tp->tokens.count < tp->config->V) return p->cut_loss;
+    for (const struct memory_rule *r = p->last_rules; is_last && r && r->op != OP_END; r++) if (r->op == op) return r;
     for (const struct memory_rule *r = p->rules; r->op != OP_END; r++) if (r->op == op) return r;
     return &usual;
 }
@@ -120,6 +123,13 @@ static bool gathers_rows(const struct part_pass *pass, const struct linked_node 
 static bool scatters_rows(const struct part_pass *pass, const struct linked_node *node)
 {
     return node->is->op == OP_MATRIX && !leads_inside(node_role(node->is)) && cuts_rows(pass);
+}
+
+/* Whether gathered rows are saved: by the framework's way, or by the plan's scheme (1d-sp-keep). */
+static bool saves_gathered(const struct part_pass *pass, const struct linked_node *node)
+{
+    return gathers_rows(pass, node)
+           && (pass->states->profile->saves_gathered || tensor_has_room_for_more(pass->stage->tp, INPUT));
 }
 
 /* Whether readers compute a slot again instead of saving the slot. */
@@ -225,21 +235,20 @@ static void save_for_backward(struct part_pass *pass, int v, struct replayed **g
 {
     const struct linked_node *n = &pass->part->linked.node[v];
     const struct memory_rule *rule = rule_of(pass, n);
-    const bool saves = pass->mode == KEEP_ALL, saves_gathered = *gathered && pass->states->profile->saves_gathered;
-    for (int k = 0; k < NODE_INPUTS && saves && rule->saves_input && !saves_gathered; k++)
-        keep_slot(pass, v, n->in[k]);
+    const bool saves = pass->mode == KEEP_ALL, whole = saves_gathered(pass, n);
+    for (int k = 0; k < NODE_INPUTS && saves && rule->saves_input && !whole; k++) keep_slot(pass, v, n->in[k]);
     if (saves && rule->saves_output && n->out >= 0)
         for (int i = 0; i < SPLIT; i++) keep(pass, v, pass->memory->value[n->out][i]);
-    if (saves && saves_gathered) keep(pass, v, *gathered);
+    if (saves && whole) keep(pass, v, *gathered);
     drop(pass, gathered);
     for (int i = 0; i < OWN && !saves; i++) drop(pass, &pass->memory->own[v][i]);
 }
 
 /* Whole rows, out of a buffer in the order of devices, or into one. */
-static struct replayed *make_rows(struct part_pass *pass, int64_t bytes)
+static struct replayed *make_rows(struct part_pass *pass, enum memory_kind kind, int64_t bytes)
 {
     struct replayed *buffer = pass->states->profile->copies_gathered ? make(pass, OF_MESSAGES, bytes) : NULL,
-                    *rows = make(pass, OF_MESSAGES, bytes);
+                    *rows = make(pass, kind, bytes);
     drop(pass, &buffer);
     return rows;
 }
@@ -249,15 +258,16 @@ static void forward_node(struct part_pass *pass, int v)
     const struct linked_node *n = &pass->part->linked.node[v];
     const int64_t width = pass_width(pass);
     struct replayed *gathered = gathers_rows(pass, n)
-        ? make_rows(pass, pass->N * slot_columns(pass, n->in[0]) * width) : NULL;
+        ? make_rows(pass, saves_gathered(pass, n) && pass->mode == KEEP_ALL ? OF_ACTIVATIONS : OF_MESSAGES,
+                    pass->N * slot_columns(pass, n->in[0]) * width) : NULL;
     struct replayed *partial = scatters_rows(pass, n)
-        ? make_rows(pass, pass->N * slot_columns(pass, n->out) * width) : NULL;
+        ? make_rows(pass, OF_MESSAGES, pass->N * slot_columns(pass, n->out) * width) : NULL;
     pass->states->pieces->doing.what = n->is->out;
     forward_steps(pass, v);
     drop(pass, &partial);
     save_for_backward(pass, v, &gathered);
     for (int s = 0; s < pass->part->linked.slots; s++)
-        if (last_reader(&pass->part->linked, s) == v)
+        if (pass->last_reader[s] == v)
             for (int i = 0; i < SPLIT; i++) drop(pass, &pass->memory->value[s][i]);
 }
 
@@ -266,6 +276,7 @@ struct replayed *part_forward(struct part_pass *pass, struct replayed *in)
     const struct linked *l = &pass->part->linked;
     struct replayed *out = NULL;
     pass->memory->value[0][0] = in;
+    for (int s = 0; s < l->slots; s++) pass->last_reader[s] = last_reader(l, s);
     if (!pass->again && pass->mode != KEEP_ALL) pass->memory->entering = replayed_use(in);
     for (int v = 0; v < l->nodes; v++) forward_node(pass, v);
     for (int v = 0; v < l->nodes; v++)
@@ -338,16 +349,16 @@ static void backward_node(struct part_pass *pass, int v)
     const struct memory_rule *rule = rule_of(pass, n);
     const int64_t width = pass_width(pass);
     struct replayed *value = NULL, *gathered = NULL, *gradient = NULL;
-    const bool has_gathered = gathers_rows(pass, n) && pass->states->profile->saves_gathered;
+    const bool has_gathered = saves_gathered(pass, n);
     pass->states->pieces->doing.what = n->is->out;
     if (rule->saves_input && n->in[0] >= 0 && is_computed_again(pass, n->in[0]) && !has_gathered)
         value = make(pass, OF_WORK, slot_elements(pass, n->in[0]) * width);
     if (gathers_rows(pass, n)) {
         const int64_t bytes = pass->N * slot_columns(pass, n->in[0]) * width;
-        if (!has_gathered) gathered = make_rows(pass, bytes);
-        gradient = make_rows(pass, bytes);
+        if (!has_gathered) gathered = make_rows(pass, OF_MESSAGES, bytes);
+        gradient = make_rows(pass, OF_MESSAGES, bytes);
     }
-    if (scatters_rows(pass, n)) gathered = make_rows(pass, pass->N * slot_columns(pass, n->out) * width);
+    if (scatters_rows(pass, n)) gathered = make_rows(pass, OF_MESSAGES, pass->N * slot_columns(pass, n->out) * width);
     backward_steps(pass, v);
     states_gradient(pass->states, pass->part->index, weight_elements(pass, v));
     drop(pass, &gradient), drop(pass, &gathered), drop(pass, &value);

@@ -3,10 +3,11 @@
 #ifndef ORRERY_PART_MEMORY_H
 #define ORRERY_PART_MEMORY_H
 
+#include "emulated_devices/model/stage.h"
 #include "emulated_devices/train/memory_of/states.h"
 
 /* Queries, keys and values are three tensors in programs that have a matrix for each. */
-enum { SPLIT = 3, KEPT = 8, OWN = MEMORY_OWN };
+enum { SPLIT = 3, KEPT = 8, OWN = 8 };
 
 struct part_memory {
     struct replayed *value[LINK_SLOTS][SPLIT];     /* until the last reader has run */
@@ -17,7 +18,7 @@ struct part_memory {
     struct replayed *entering;                     /* the input, kept by a part that will be computed again */
 };
 
-/* What forward keeps for backward. */
+/* Forward keeps for backward: everything; the part's input; also results of attention; also of every second product. */
 enum keeping_mode { KEEP_ALL, KEEP_INPUT, KEEP_ATTENTION, KEEP_MATRICES };
 
 /* A pass over a part. */
@@ -30,6 +31,7 @@ struct part_pass {
     int64_t N;                          /* tokens of the microbatch */
     enum keeping_mode mode;
     bool again;                         /* forward once more, before backward */
+    int last_reader[LINK_SLOTS];        /* part_forward finds them: the last node that reads a slot; -1: none does */
 };
 
 /** Run a part's nodes forward.  @param in  the stream; taken.  @return the stream that leaves; NULL: none does. */

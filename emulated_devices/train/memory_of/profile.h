@@ -12,45 +12,10 @@
 #define ORRERY_MEMORY_PROFILE_H
 
 #include "ref/error.h"
-#include "ref/model/op.h"
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A tensor of an operation has as many elements as: */
-enum memory_size {
-    AS_INPUT,                           /* its first input: tokens of this device times columns */
-    AS_OUTPUT,                          /* its output; of the loss, which has none, its input */
-    PER_TOKEN,                          /* tokens of this device */
-    PER_HEAD,                           /* tokens times the device's query heads */
-    AS_KEYS,                            /* keys and values */
-    AS_REPEATED                         /* keys and values, repeated for all query heads; none if each has its own */
-};
-
-enum memory_action { MEMORY_END, MEMORY_MAKE, MEMORY_DROP };
-
-/* The operation's own tensors are 'a' to 'h'.  'y' is its output, 'd' stands for the gradients of its inputs; both have
- * the model's format.  DROP('x') frees its input before the operation ends.  A tensor made forward and not dropped
- * there is saved for backward. */
-struct memory_step {
-    enum memory_action action;
-    char tensor;
-    enum memory_size size;              /* of own tensors */
-    int bytes;                          /* of an element of own tensors */
-};
-
-#define MAKE(tensor_, size_, bytes_) { MEMORY_MAKE, tensor_, size_, bytes_ }
-#define DROP(tensor_) { MEMORY_DROP, tensor_, AS_INPUT, 0 }
-
-enum { MEMORY_STEPS = 10, MEMORY_OWN = 8 };
-
-/* `saves_input` and `saves_output` keep a reference on tensors that exist anyway. */
-struct memory_rule {
-    enum op op;                         /* OP_END ends a table */
-    bool saves_input, saves_output;
-    bool again;                         /* compiled: readers of the output do not save it, but compute it again */
-    bool passes;                        /* the gradient of the output is that of each input */
-    struct memory_step forward[MEMORY_STEPS], backward[MEMORY_STEPS];   /* empty: make 'y'; make 'd' */
-};
+struct memory_rule;                     /* rules.h */
 
 /* When a gradient that the backward pass of a matrix writes is freed. */
 enum gradient_life {
@@ -75,13 +40,15 @@ struct memory_profile {
     const char *name, *title;           /* of --memory-of; of the list */
     const char *source;                 /* released code that the rules restate */
     const char *prints;                 /* the number that such programs print */
-    const struct memory_rule *rules, *cut_loss;         /* of all operations; of the loss over a cut vocabulary, or
-                                                         * NULL */
+    const struct memory_rule *rules;    /* of all operations */
+    const struct memory_rule *last_rules, *cut_loss;    /* of the part with the loss, before those of all; of the loss
+                                                         * over a cut vocabulary; NULL: none */
     struct memory_formats formats;
     enum gradient_life life;
     bool expandable;                    /* the programs run with expandable segments */
     bool fused;                         /* queries, keys and values are one matrix, gate and up another */
-    bool saves_gathered;                /* gathered rows of sequence parallelism are saved, not gathered again */
+    bool saves_gathered;                /* gathered rows of sequence parallelism are saved; else only under
+                                         * --tensor 1d-sp-keep, and gathered again under others */
     bool copies_gathered;               /* rows are gathered, and scattered, through one more copy in their order */
     bool saves_matrices;                /* --recompute selective keeps every second product, and attention's */
     bool root_stays;                    /* embedding, last norm and head stay gathered for the whole step */

@@ -1,6 +1,7 @@
 /* states.c -- what a framework keeps, gathers and reduces of weights, gradients and optimizer states.  replay.c calls.
  * Sizes are whole units of the data scheme, divided by how many devices share them.  ERR_MEMORY alone can come up. */
 #include "emulated_devices/train/memory_of/states.h"
+#include "emulated_devices/model/trainer.h"
 #include "emulated_devices/schemes/data/stages/sharing.h"
 #include "emulated_devices/schemes/data/units.h"
 #include <stdlib.h>
@@ -26,6 +27,8 @@ static bool stays(const struct states *states, int part)
     return casts(states) || (states->profile->root_stays && (is_root(states, part) || is_pipeline(states)));
 }
 
+static int64_t cut(int64_t elements, int shards) { return (elements + shards - 1) / shards; }
+
 static void states_keep(struct states *states, enum memory_kind kind, int64_t elements, int bytes)
 {
     if (elements > 0 && bytes > 0)
@@ -33,7 +36,13 @@ static void states_keep(struct states *states, enum memory_kind kind, int64_t el
                       replayed_make(states->pieces, kind, ON_COMPUTE, (uint64_t)(elements * bytes)));
 }
 
-static int64_t cut(int64_t elements, int shards) { return (elements + shards - 1) / shards; }
+/* A tensor for each parameter of a unit, cut for so many devices. */
+static void states_keep_unit(struct states *states, enum memory_kind kind, const struct unit *unit, int shards,
+                             int bytes)
+{
+    for (int i = 0; i < unit->count; i++)
+        states_keep(states, kind, cut(tensor_count(parameter_view(&unit->parameter[i], NULL, F32)), shards), bytes);
+}
 
 /* This device's part of all that the optimizer steps; experts may be shared by fewer devices. */
 static int64_t stepped_elements(const struct states *states)
@@ -76,7 +85,7 @@ enum error_code states_open(struct states *states, struct error *err)
         states->part[i].elements = elements_of_part(states, i, false),
         states->part[i].own_elements = elements_of_part(states, i, true);
     for (int u = 0; u < d->units; u++)
-        states_keep(states, OF_WEIGHTS, cut(d->unit[u].elements, d->unit[u].over->shards.weights), f->weight);
+        states_keep_unit(states, OF_WEIGHTS, &d->unit[u], d->unit[u].over->shards.weights, f->weight);
     if (states->profile->keeps_gradients) states_keep(states, OF_GRADIENTS, elements_of_all(states), f->gradient);
     states_keep(states, OF_OPTIMIZER, stepped_elements(states), f->master);
     return OK;
@@ -231,7 +240,7 @@ void states_pass_done(struct states *states)
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
 
-/* The first step creates the states, unit by unit. */
+/* The first step creates the states, parameter by parameter. */
 void states_step(struct states *states)
 {
     const struct data_parallel *d = &states->trainer->data;
@@ -242,7 +251,7 @@ void states_step(struct states *states)
     replayed_drop(states->pieces, &states->reducing), replayed_drop(states->pieces, &states->bucket);
     for (int u = 0; u < d->units && !states->stepped; u++)
         for (int k = 0; k < d->optimizer->states; k++)
-            states_keep(states, OF_OPTIMIZER, cut(d->unit[u].elements, d->unit[u].over->shards.optimizer), f->state);
+            states_keep_unit(states, OF_OPTIMIZER, &d->unit[u], d->unit[u].over->shards.optimizer, f->state);
     states->stepped = true;
     work = replayed_make(states->pieces, OF_WORK, ON_COMPUTE,
                       (uint64_t)(stepped_elements(states) * f->step));

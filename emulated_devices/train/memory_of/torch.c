@@ -5,13 +5,13 @@
  * FSDP2 keeps fp32 shards, gathers bf16 copies layer by layer, and reduce-scatters gradients in fp32.
  *
  * Source  pytorch/torchtitan at 9dec370: train.py (loss_fn, not compiled; del pred), parallelize_llama.py (apply_fsdp,
- *         apply_compile, _save_list of selective checkpointing), models/llama/model.py (repeat_kv);
+ *         apply_compile, _save_list of selective checkpointing), models/llama/model.py (repeat_kv), models/norms.py;
  *         pytorch/pytorch: torch/distributed/tensor/parallel/loss.py at 02eef6b; torch/optim/adamw.py (foreach: the
  *         roots of the second moments are a list of new tensors); torch/distributed/_functional_collectives.py
  *         (all_gather_tensor and reduce_scatter_tensor of a dimension other than 0: chunk, then cat).
  * Called  registry.c lists the profile.
  */
-#include "emulated_devices/train/memory_of/profile.h"
+#include "emulated_devices/train/memory_of/rules.h"
 
 static const struct memory_rule rules[] = {
     { .op = OP_NORM,      .saves_input = true, .again = true, .forward = { MAKE('y', 0, 0), MAKE('a', PER_TOKEN, 4) } },
@@ -36,6 +36,16 @@ static const struct memory_rule rules[] = {
     { .op = OP_END }
 };
 
+/* The last norm is in no block, so nobody compiles it: it saves an fp32 copy of its input, and the normed one. */
+static const struct memory_rule last_rules[] = {
+    { .op = OP_NORM,
+      .forward = { MAKE('a', AS_INPUT, 4), MAKE('c', AS_INPUT, 4), DROP('c'), MAKE('b', PER_TOKEN, 4),
+                   MAKE('c', AS_INPUT, 4), MAKE('e', AS_INPUT, 2), DROP('c'), MAKE('y', 0, 0) },
+      .backward = { MAKE('f', AS_INPUT, 2), MAKE('g', AS_INPUT, 4), DROP('f'), MAKE('h', AS_INPUT, 4),
+                    MAKE('d', 0, 0), DROP('g'), DROP('h') } },
+    { .op = OP_END }
+};
+
 static const struct memory_rule cut_loss = {
     .op = OP_LOSS,
     .forward = { MAKE('a', AS_INPUT, 4), MAKE('c', AS_INPUT, 4), MAKE('e', AS_INPUT, 4), DROP('e'),
@@ -48,7 +58,7 @@ const struct memory_profile memory_torch = {
     .name = "torch", .title = "PyTorch with FSDP2, as torchtitan trains: compiled blocks, fp32 shards",
     .source = "pytorch/torchtitan at 9dec370; pytorch/pytorch, loss.py at 02eef6b",
     .prints = "reserved (torchtitan's \"memory\")",
-    .rules = rules, .cut_loss = &cut_loss,
+    .rules = rules, .last_rules = last_rules, .cut_loss = &cut_loss,
     .formats = { .weight = 4, .gathered = 2, .made = 2, .gradient = 4, .reduced = 4, .state = 4, .step = 4 },
     .life = UNTIL_PART_ENDS, .expandable = true, .saves_gathered = true, .copies_gathered = true,
     .saves_matrices = true, .root_stays = true,
