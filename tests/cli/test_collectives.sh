@@ -40,6 +40,7 @@ test_in_network() {
     run train --model tiny --data text --dp 4 --allreduce in_network --cluster h100-node; expect_status 2
     expect_error '--allreduce in_network: needs links that reduce directly between all members'
     run show cluster adds.json;     expect_status 0; expect_out '^ +8  in_network '
+    run plan --model small --dp 4 --tp 2 --batch 8 --allreduce in_network --cluster adds.json --memory 0; expect_status 0
 }
 
 # Every algorithm; at its end every cell that must be is finished.
