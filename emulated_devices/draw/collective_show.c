@@ -32,6 +32,8 @@ static struct cluster rounds_on(const struct cluster *cluster, const struct algo
     const int devices = algorithm->by_nodes ? nodes_on(cluster, NULL, P).devices : 0;
     struct cluster rounds = { .name = "rounds", .levels = devices > 0 ? 2 : 1, .link = { round_link, round_link } };
     rounds.link[0].devices = devices;
+    /* The shown cluster was asked whether its switches add. */
+    rounds.link[rounds.levels - 1].reduces = nodes_on(cluster, NULL, P).reduces;
     return rounds;
 }
 

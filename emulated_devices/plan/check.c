@@ -129,11 +129,26 @@ static const char *needs_along(const struct plan *plan, const struct algorithm *
     return needs;
 }
 
+/* Whether switches add for all tp groups, and so for each part of one. */
+static bool tp_groups_reduce(const struct plan *plan)
+{
+    bool reduces = plan->cluster != NULL;
+    int *member = malloc(sizeof *member * (size_t)plan->mesh.devices);
+    for (int rank = 0; member != NULL && rank < plan->mesh.devices && reduces; rank++) {
+        const int size = mesh_members(&plan->mesh, rank, AXIS_BIT(TP), member);
+        reduces = nodes_on(plan->cluster, member, size).reduces;
+    }
+    reduces = reduces && member != NULL;
+    free(member);
+    return reduces;
+}
+
 /* Check the parts of the tp group that a tensor scheme reduces over. */
 static enum error_code check_parts(const struct plan *plan, const struct tensor_scheme *tensor,
                                    const struct algorithm *algorithm, struct error *err)
 {
-    const struct collective c = { .count = 1, .dtype = plan->dtype, .reduction = SUM };
+    const struct collective c = { .count = 1, .dtype = plan->dtype, .reduction = SUM,
+                                  .nodes.reduces = tp_groups_reduce(plan) };
     struct tensor_parallel tp = { .scheme = tensor };
     /* A scheme of several dimensions reduces over the rows of its own mesh, not over all of tp. */
     tensor->mesh(plan->mesh.size[TP], tp.mesh);

@@ -33,13 +33,15 @@ adding_cluster() { sed 's/"level": "node",/"level": "node", "reduces": true,/; s
 
 test_in_network() {
     adding_cluster > adds.json
+    seq 1 2000 >text
     run verify collectives --only in_network --cluster adds.json --devices 5; expect_status 0
     expect_no_out ' 0 cases'
     run train --model tiny --data text --steps 2 --dp 4 --batch 8 --seq 8 --allreduce in_network --cluster adds.json --dtype fp64 --check ref
-    expect_status 0
+    expect_status 0; expect_out '^traffic counted messages, bytes and additions .* equal the formulas'; expect_out '^OK'
     run train --model tiny --data text --dp 4 --allreduce in_network --cluster h100-node; expect_status 2
     expect_error '--allreduce in_network: needs links that reduce directly between all members'
     run show cluster adds.json;     expect_status 0; expect_out '^ +8  in_network '
+    run plan --model small --dp 4 --tp 2 --batch 8 --allreduce in_network --cluster adds.json --memory 0; expect_status 0
 }
 
 # Every algorithm; at its end every cell that must be is finished.

@@ -47,6 +47,23 @@ static void test_every_shipped_cluster_is_read(void **state)
     assert_true(n >= 5);
 }
 
+/* A reader of the list must see which clusters have no efficiencies of kernels, but for those that stand for none. */
+static void test_data_sheets_are_said_to_be_bounds(void **state)
+{
+    static const char *const without[] = { "textbook", "toy", "laptop-flat", "ethernet-1g", "two-generations",
+                                           "a100-ethernet", "h100-node", "h100-infiniband", "h100-contended" };
+    (void)state;
+    for (int n = 0; cluster_texts[n] != NULL; n++) {
+        struct cluster c;
+        bool says = false;
+        assert_int_equal(cluster_parse(&c, cluster_texts[n], "shipped", &err), OK);
+        for (size_t i = 0; i < sizeof without / sizeof *without; i++) says = says || strcmp(c.name, without[i]) == 0;
+        says = says || c.kernels.units > 0 || strstr(c.description, "data-sheet rates: an upper bound") != NULL;
+        if (!says) print_error("%s has no efficiencies of kernels, and does not say so\n", c.name);
+        assert_true(says);
+    }
+}
+
 /* Ranks beyond the list begin again; links are everybody's; a clock's rates are those of its rank. */
 static void test_devices_of_different_speed(void **state)
 {
@@ -215,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_shipped_cluster_is_read), cmocka_unit_test(test_values_are_what_the_file_says),
         cmocka_unit_test(test_devices_of_different_speed),
+        cmocka_unit_test(test_data_sheets_are_said_to_be_bounds),
         cmocka_unit_test(test_a_file_is_read), cmocka_unit_test(test_what_does_not_fit_is_refused),
             cmocka_unit_test(test_faults_are_named),
     };

@@ -130,10 +130,10 @@ static enum error_code gather_lists(struct trainer *trainer, struct box_hash *ow
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-enum replicas_meeting { APART, SAME, ACROSS };
+enum replicas_overlap { APART, SAME, ACROSS };
 
 /* Whether two devices have the same elements of a tensor, none in common, or perhaps some (boxes cut differently). */
-static enum replicas_meeting replicas_meet(const struct box_hash *a, const struct box_hash *b)
+static enum replicas_overlap replicas_meet(const struct box_hash *a, const struct box_hash *b)
 {
     bool same = true;
     if (a->index != b->index || a->kind != b->kind || a->whose != b->whose) return APART;
@@ -181,7 +181,7 @@ static enum error_code compare_lists(const struct trainer *trainer, struct box_h
             for (int other = r + 1; other < trainer->comm->size; other++)
                 for (int k = 0; k < count[other]; k++) {
                     struct box_hash *copy = &all[(int64_t)other * room + k];
-                    const enum replicas_meeting how = replicas_meet(mine, copy);
+                    const enum replicas_overlap how = replicas_meet(mine, copy);
                     if (how == ACROSS) by_value[mine->index * MOST_KINDS + mine->kind] = true;
                     if (how != SAME) continue;
                     devices_add(&on.holding, other);
