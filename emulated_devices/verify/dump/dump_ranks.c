@@ -99,11 +99,12 @@ static enum error_code add_activation(struct dump_ranks *ranks, const struct pro
 }
 
 enum error_code dump_ranks_activations(struct dump_ranks *ranks, struct probes *probes, const char *prefix,
-                                       const struct step_result *result, struct error *err)
+                                       const char *only, const struct step_result *result, struct error *err)
 {
     enum error_code e = OK;
     for (int i = 0; i < probes->count; i++)
-        for (int micro = 0; micro < probes->trainer->plan.micros && !e; micro++)
+        for (int micro = 0; micro < probes->trainer->plan.micros && expected_is_dumped(&probes->expected[i], only) && !e;
+             micro++)
             e = add_activation(ranks, probes, prefix, i, micro, result->loss_scale, err);
     e = comm_agree(probes->trainer->comm, e, err);
     return e || !probes->probe.sorted ? e
@@ -269,13 +270,14 @@ static enum error_code add_all_steps(struct dump_ranks *ranks, const struct opti
     return dump_ranks_add(ranks, name, tensor_1d(numbers, F64, ranks->steps), err);
 }
 
-static enum error_code add_numbers(struct dump_ranks *ranks, const struct optimizer *optimizer, struct error *err)
+static enum error_code add_numbers(struct dump_ranks *ranks, const struct optimizer *optimizer, bool ends,
+                                   struct error *err)
 {
     enum error_code e = OK;
     if (ranks->begins == 0) e = dump_ranks_add(ranks, "loss", tensor_1d(ranks->loss, F64, 1), err);
     if (!e && ranks->begins == 0) e = dump_ranks_add(ranks, "norm", tensor_1d(ranks->norm, F64, 1), err);
-    if (!e) e = add_all_steps(ranks, optimizer, "loss", ranks->loss, err);
-    return e ? e : add_all_steps(ranks, optimizer, "norm", ranks->norm, err);
+    if (!e && ends) e = add_all_steps(ranks, optimizer, "loss", ranks->loss, err);
+    return e || !ends ? e : add_all_steps(ranks, optimizer, "norm", ranks->norm, err);
 }
 
 /* ---- the folder -------------------------------------------------------------------------------------------------- */
@@ -348,10 +350,10 @@ static enum error_code write_files(struct dump_ranks *ranks, struct trainer *tra
     return e;
 }
 
-enum error_code dump_ranks_write(struct dump_ranks *ranks, struct trainer *trainer, struct error *err)
+enum error_code dump_ranks_write(struct dump_ranks *ranks, struct trainer *trainer, bool ends, struct error *err)
 {
-    enum error_code e = add_numbers(ranks, trainer->plan.optimizer, err);
-    if (!e) e = dump_ranks_weights(ranks, trainer, 0, err);
+    enum error_code e = add_numbers(ranks, trainer->plan.optimizer, ends, err);
+    if (!e && ends) e = dump_ranks_weights(ranks, trainer, 0, err);
     e = comm_agree(trainer->comm, e, err);
     if (e) return e;
     return write_files(ranks, trainer, "", err);
