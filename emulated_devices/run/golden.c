@@ -323,8 +323,8 @@ static void say_dumped(const struct session *session, const char *what, int coun
     fprintf(out, "dumped  %d %s to %s\n", count, what, printable_path(session->options->dump).text);
     if (!lacks_steps(session->golden)) return;
     if (session->dumps_end)
-        say(out, 8, "        the first pass and the last step: the golden file has no steps between (orrery golden make "
-                    "has them, with --keep all)");
+        say(out, 8, "        the first pass and the last step: the golden file has no steps between (orrery golden "
+                    "make has them, with --keep all)");
     else
         say(out, 8, "        the first pass alone: the golden file has no steps between (orrery golden make has them, "
                     "with --keep all), and in %s rounding explains anything after the last",

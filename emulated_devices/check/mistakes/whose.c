@@ -32,7 +32,8 @@ bool whose_next_far(struct whose_step *step)
 {
     while (step->far++ < step->steps) {
         bool is_other = false;
-        for (int batch = 0; batch < BATCH_FAR; batch++) is_other = is_other || whose_step_of(step, batch) == step->far - 1;
+        for (int batch = 0; batch < BATCH_FAR; batch++)
+            is_other = is_other || whose_step_of(step, batch) == step->far - 1;
         if (!is_other && step->far <= step->steps) return true;
     }
     step->far = 0;

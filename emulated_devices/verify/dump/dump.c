@@ -55,8 +55,8 @@ static enum error_code dump_numbers(struct train_dump *dump, bool here, const ch
 }
 
 enum error_code train_dump_activations(struct train_dump *dump, struct probes *probes, const char *prefix,
-                                       const char *only, const struct recording *record, const struct step_result *result,
-                                       struct error *err)
+                                       const char *only, const struct recording *record,
+                                       const struct step_result *result, struct error *err)
 {
     struct trainer *t = probes->trainer;
     const bool here = t->comm->rank == 0;

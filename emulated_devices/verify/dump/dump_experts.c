@@ -14,7 +14,7 @@
 
 /* The places of a layer's rows among those of the batch. */
 struct places {
-    int32_t *at;                        /* [E, tokens] the row of each choice; -1: the token has not chosen the expert */
+    int32_t *at;                        /* [E, tokens] the row of each choice; -1: the token did not choose it */
     int64_t E, tokens, rows;            /* experts, tokens of the batch, choices that experts compute */
 };
 

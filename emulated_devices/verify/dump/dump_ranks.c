@@ -102,10 +102,11 @@ enum error_code dump_ranks_activations(struct dump_ranks *ranks, struct probes *
                                        const char *only, const struct step_result *result, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < probes->count; i++)
-        for (int micro = 0; micro < probes->trainer->plan.micros && expected_is_dumped(&probes->expected[i], only) && !e;
-             micro++)
+    for (int i = 0; i < probes->count; i++) {
+        if (!expected_is_dumped(&probes->expected[i], only)) continue;
+        for (int micro = 0; micro < probes->trainer->plan.micros && !e; micro++)
             e = add_activation(ranks, probes, prefix, i, micro, result->loss_scale, err);
+    }
     e = comm_agree(probes->trainer->comm, e, err);
     return e || !probes->probe.sorted ? e
            : dump_ranks_experts(ranks, probes, prefix, result->loss_scale, err);
@@ -136,8 +137,8 @@ static enum error_code add_rectangle(struct keeping *keeping, struct interval ro
     const struct tensor t = tensor_1d((char *)keeping->data.data + (size_t)keeping->used
                                       * dtype_size(keeping->data.dtype), keeping->data.dtype, n);
     keeping->used += n;
-    const enum error_code e = part_made(&part) ? dump_add_piece(keeping->dump, key, &part, t, -1, keeping->times, NULL, err)
-                                               : fail(err, ERR_MEMORY, "no memory to dump %s", key);
+    const enum error_code e = part_made(&part)
+        ? dump_add_piece(keeping->dump, key, &part, t, -1, keeping->times, NULL, err) : fail(err, ERR_MEMORY, "no memory to dump %s", key);
     part_free(&part);
     return e;
 }
