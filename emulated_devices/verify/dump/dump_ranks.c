@@ -138,7 +138,8 @@ static enum error_code add_rectangle(struct keeping *keeping, struct interval ro
                                       * dtype_size(keeping->data.dtype), keeping->data.dtype, n);
     keeping->used += n;
     const enum error_code e = part_made(&part)
-        ? dump_add_piece(keeping->dump, key, &part, t, -1, keeping->times, NULL, err) : fail(err, ERR_MEMORY, "no memory to dump %s", key);
+        ? dump_add_piece(keeping->dump, key, &part, t, -1, keeping->times, NULL, err)
+        : fail(err, ERR_MEMORY, "no memory to dump %s", key);
     part_free(&part);
     return e;
 }

@@ -74,7 +74,7 @@ enum error_code probes_deliver(struct probes *, const struct recording *record, 
  *  @param experts  on rank 0: I32 [L,N,k]; not used elsewhere. */
 void probes_gather_routes(struct probes *, int32_t *experts);
 
-/** Gather the same on all devices.  Collective.  @return experts, for free; NULL without memory, then on every device. */
+/** Gather the same on all devices.  Collective.  @return experts, for free; NULL on every device without memory. */
 int32_t *probes_share_routes(struct probes *);
 
 /** After the step: compare what was computed with another truth, instead of the delivered one.  Collective.
