@@ -11,7 +11,6 @@
 #include "emulated_devices/verify/reference/watch.h"
 #include "ref/golden/bounds.h"
 #include "ref/io/terminal.h"
-#include "ref/model/kinds.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,10 +165,8 @@ static void golden_keep(struct session *session, bool keeps)
  * rounding alone may send a token to another expert there.  @return NULL: all, if dumps; else the only name. */
 static const char *golden_only(const struct session *session, bool *dumps)
 {
-    const struct plan *p = &session->options->plan;
-    const bool all = golden_dumps_pass(session);
-    *dumps = all || (session->golden->every_step && p->model.mlp == MLP_MIXTURE && dtype_is_narrow(p->dtype)
-                     && !session->options->isolate);
+    const bool all = golden_dumps_pass(session), routes = session->probes.routers > 0;
+    *dumps = all || (session->golden->every_step && routes && dtype_is_narrow(session->options->plan.dtype));
     return all ? NULL : "router.logits";
 }
 

@@ -91,8 +91,8 @@ static enum error_code run_mixture_trace(const struct node_call *call, const str
     for (int i = 0; i < rows.count && !e; i++)
         for (int64_t row = rows.at[i].first; row < interval_end(rows.at[i]); row++) place[n++] = (int32_t)row;
     if (!e)
-        e = rows_trace(&call->micro->routing[call->part - call->stage->part], experts_here(call), told, place + first,
-                       err);
+        e = rows_trace(&call->micro->routing[call->part - call->stage->part], experts_here(call), mixture(call)->E,
+                       told, place + first, err);
     intervals_free(&rows), free(place);
     return e;
 }

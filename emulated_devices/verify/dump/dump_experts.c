@@ -7,7 +7,6 @@
  */
 #include "emulated_devices/verify/dump/dump_pieces.h"
 #include "ref/model/config.h"
-#include "ref/model/kinds.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,9 +123,10 @@ enum error_code dump_ranks_experts(struct dump_ranks *ranks, struct probes *prob
     if (probes->routers == 0) return OK;
     int32_t *const chosen = probes_share_routes(probes);
     if (chosen == NULL || probes->sorted_room < 0) e = fail(err, ERR_MEMORY, "no memory to dump rows of experts");
-    for (int l = 0; l < plan->model.L && !e; l++) {
+    /* The entries behind those of tensors are the layers with experts. */
+    for (int i = probes->count; i < probes->count + probes->routers && !e; i++) {
+        const int l = probes->expected[i].layer;
         struct places places = { .E = m->E, .tokens = tokens };
-        if (layer_mlp(&plan->model, l) != MLP_MIXTURE) continue;
         e = places_find(&places, chosen + l * tokens * m->k, m->k)
             ? add_layer(ranks, probes, prefix, l, &places, loss_scale, err)
             : fail(err, ERR_MEMORY, "no memory to dump rows of experts");
