@@ -226,6 +226,7 @@ cJSON *check_document(const struct verdicts *verdicts, const struct actual *actu
     cJSON_AddBoolToObject(root, "holds", verdicts->verdict == CHECK_OK);
     cJSON_AddStringToObject(root, "verdict", check_verdict_word(verdicts->verdict));
     cJSON_AddStringToObject(root, "dtype", dtype_name(verdicts->format));
+    if (actual->begins) cJSON_AddNumberToObject(root, "begins", (double)actual->begins);
     if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);
     if (r->worst >= 0) cJSON_AddStringToObject(root, "worst", r->all[r->worst].name);
     cJSON *list = cJSON_AddArrayToObject(root, "tensors"), *extra = cJSON_AddArrayToObject(root, "extra");

@@ -43,21 +43,14 @@ struct check_setting check_setting_of(const struct check_options *options, const
 
 /* ---- what is named ----------------------------------------------------------------------------------------------- */
 
-static bool is_right(const struct single_result *result)
-{
-    return result && (result->verdict == SINGLE_RIGHT || result->verdict == SINGLE_STEPWISE);
-}
-
-/* The first operation that is wrong by itself, if it comes before the first tensor that differs, or this is
- * right by itself on all ranks, or wrong by itself but made later; else NULL: NaN is named where it comes up.
- * In 16 bits tensors have wide bounds, and the first that exceeds its own may be far behind the mistake.  A
- * number says less than a tensor: the loss is made before the gradient of logits, which is named. */
+/* The first operation that is wrong by itself, if it comes before the first tensor that differs, or this is wrong by
+ * itself but made later; else NULL: NaN is named where it comes up.  In 16 bits tensors have wide bounds, and the first
+ * that exceeds its own may be far behind the mistake.  A number says less than a tensor: the loss is made before the
+ * gradient of logits, which is named. */
 static const struct single_result *first_by_itself(const struct check_result *result, const struct singles *singles)
 {
     const struct single_result *wrong = NULL;
     if (result->first >= 0 && result->all[result->first].finding == NOT_FINITE) return NULL;
-    const bool passed_on = result->first >= 0 && !result->all[result->first].apart &&
-                           is_right(singles_find(singles, result->all[result->first].name));
     for (int i = 0; i < singles->count && wrong == NULL; i++)
         if (singles->all[i].verdict == SINGLE_WRONG) wrong = &singles->all[i];
     /* Copies that differ say less than a result that is not what its own inputs give. */
@@ -67,9 +60,9 @@ static const struct single_result *first_by_itself(const struct check_result *re
     if (differs && differs->verdict == SINGLE_WRONG && wrong < differs && !result->all[result->first].apart &&
         wrong->rows * wrong->cols > 1)
         return wrong;
-    for (int i = 0; i <= result->first && wrong; i++)
-        if (strcmp(result->all[i].name, wrong->name) == 0) return passed_on || i < result->first ? wrong : NULL;
-    return passed_on || result->first < 0 ? wrong : NULL;
+    for (int i = 0; i < result->first && wrong; i++)
+        if (strcmp(result->all[i].name, wrong->name) == 0) return wrong;
+    return result->first < 0 ? wrong : NULL;
 }
 
 enum { MOST_COPIES = 4 };               /* tensors whose copies are looked at: a state may be listed after its weight */

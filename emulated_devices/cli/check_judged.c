@@ -36,7 +36,7 @@ static enum error_code judge_passes(const struct golden *golden, const struct ac
 {
     enum error_code e = OK;
     if (step > 0) {
-        check_result_keep_step(golden, &judged->whole, step);
+        check_result_keep_step(golden, actual->begins, &judged->whole, step);
         e = singles_keep_step(golden, &judged->single, step, err);
     }
     if (!e)

@@ -21,6 +21,7 @@ struct watching {
     double began;                       /* to wait for the step: seconds of the clock */
     enum arrival_state before;          /* of the step, in the look before */
     bool ended_before;                  /* that look saw the program's end */
+    bool said_begins;                   /* that the program was resumed */
     int right, open, wrong;             /* steps; open: not all of it could be judged */
     struct error first_wrong, first_open;       /* with the step */
 };
@@ -231,7 +232,10 @@ static bool is_over(const struct watching *watching, char *ended, size_t size)
     const struct arrivals *const a = &watching->arrivals;
     const struct check_options *const o = watching->options;
     const bool waits = arrivals_next(a) == ARRIVAL_WAITS;
-    if (a->passed == a->last || (watching->wrong && !o->go_on)) return true;
+    if (a->begins >= a->last)
+        snprintf(ended, size, "the program begins after step %lld, so none of steps 1 to %lld is in its dump",
+                 (long long)a->begins, (long long)a->last);
+    if (a->passed >= a->last || (watching->wrong && !o->go_on)) return true;
     if (stopping_asked()) snprintf(ended, size, "ended by %s, before step %lld", stopping_name(stopping_asked()),
                                    (long long)a->passed + 1);
     else if (waits && watching->ended_before)
@@ -239,6 +243,16 @@ static bool is_over(const struct watching *watching, char *ended, size_t size)
     else if (waits && watch_clock() - watching->began > o->timeout)
         snprintf(ended, size, "nothing for %g s: %s", o->timeout, watch_lacks(watching).text);
     return ended[0] != 0;
+}
+
+/* A resumed program's first step is not step 1; said once. */
+static void watch_say_begins(struct watching *watching)
+{
+    const long long begins = (long long)watching->arrivals.begins;
+    if (begins == 0 || watching->said_begins) return;
+    watching->said_begins = true;
+    say(watching->out, 22, "resumed   after step %lld", begins);
+    fflush(watching->out);
 }
 
 /* A look may miss a file that was there before another which it has seen.  The next look sees it.  So what is known of
@@ -251,6 +265,7 @@ static enum error_code watch_steps(struct watching *watching, char *ended, size_
     while (!e && !is_over(watching, ended, size)) {
         const enum arrival_state state = arrivals_next(a);
         const bool settled = state != ARRIVAL_WAITS && state == watching->before;
+        watch_say_begins(watching);
         watching->before = state, watching->ended_before = a->ended;
         if (state == ARRIVAL_WAITS) watch_nap();
         if (settled) {

@@ -9,6 +9,7 @@
 #include "emulated_devices/run/log.h"
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/reference/watch.h"
+#include "ref/golden/bounds.h"
 #include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
@@ -29,6 +30,7 @@ struct session {
     struct dump_ranks ranks;            /* what each device has */
     double *rates;                      /* [steps] */
     bool here;
+    bool dumps_end;                     /* a dump has what is there after the last step */
 };
 
 static enum error_code read_rates(const struct golden *golden, const struct optimizer *optimizer, double *rates,
@@ -130,6 +132,9 @@ static enum error_code load_start(struct session *session, struct error *err)
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
+/* Whether the file has neither weights nor gradients of the steps before the last. */
+static bool lacks_steps(const struct golden *golden) { return !golden->every_step && golden->steps > 1; }
+
 /* Tensors of later steps have the optimizer and the number of the step before their names. */
 struct step_prefix { char text[48]; };
 
@@ -156,6 +161,15 @@ static void golden_keep(struct session *session, bool keeps)
     session->probes.probe.sorted = keeps && session->ranks.folder && !session->options->isolate;
 }
 
+/* The activations of a pass that are dumped: of a mixture in 16 bits also in later passes the routers' logits, since
+ * rounding alone may send a token to another expert there.  @return NULL: all, if dumps; else the only name. */
+static const char *golden_only(const struct session *session, bool *dumps)
+{
+    const bool all = golden_dumps_pass(session), routes = session->probes.routers > 0;
+    *dumps = all || (session->golden->every_step && routes && dtype_is_narrow(session->options->plan.dtype));
+    return all ? NULL : "router.logits";
+}
+
 static enum error_code dump_own_gradients(struct session *session, const struct step_result *result, struct error *err)
 {
     struct trainer *t = &session->trainer;
@@ -163,9 +177,11 @@ static enum error_code dump_own_gradients(struct session *session, const struct 
     const struct step_prefix prefix = golden_prefix(session);
     char kind[64];
     snprintf(kind, sizeof kind, "%sgrad", prefix.text);
+    bool dumps;
+    const char *const only = golden_only(session, &dumps);
     enum error_code e = comm_agree(t->comm, dump_ranks_numbers(&session->ranks, result, err), err);
-    if (!e && golden_dumps_pass(session))
-        e = dump_ranks_activations(&session->ranks, &session->probes, prefix.text, result, err);
+    if (!e && dumps)
+        e = dump_ranks_activations(&session->ranks, &session->probes, prefix.text, only, result, err);
     if (!e && (first || session->golden->every_step)) e = dump_ranks_gradients(&session->ranks, t, kind, result, err);
     golden_keep(session, session->options->dump_passes);
     return comm_agree(t->comm, e, err);
@@ -178,11 +194,14 @@ static enum error_code dump_gradients(void *context, struct trainer *trainer, st
     struct session *const s = context;
     const struct step_result *const result = &taken->result;
     const int64_t step = trainer->step;
+    bool dumps;
     if (!s->options->dump) return OK;
+    const char *const only = golden_only(s, &dumps);
     if (s->ranks.folder) return dump_own_gradients(s, result, err);
     enum error_code e = comm_agree(s->trainer.comm, train_dump_step(&s->dump, result, step, err), err);
-    if (!e && golden_dumps_pass(s))
-        e = train_dump_activations(&s->dump, &s->probes, golden_prefix(s).text, &s->reference.record, result, err);
+    if (!e && dumps)
+        e = train_dump_activations(&s->dump, &s->probes, golden_prefix(s).text, only, &s->reference.record, result,
+                                   err);
     if (!e && step == 0) e = train_dump_gradients(&s->dump, &s->trainer, result, err);
     else if (!e && s->golden->every_step) e = train_dump_later_gradients(&s->dump, &s->trainer, result, err);
     golden_keep(s, s->options->dump_passes);
@@ -279,13 +298,41 @@ static enum error_code golden_train(struct session *session, struct error *err)
     return training_run(&session->trainer, session->golden->steps - session->trainer.step, observers, count, NULL, err);
 }
 
+/* Whether weights after the last step can be judged.  Without the steps between they have the bounds of the whole run;
+ * if rounding has sent a token to another expert there, nothing decides. */
+static enum error_code golden_find_end(struct session *session, struct error *err)
+{
+    const struct golden *const g = session->golden;
+    char name[64];
+    int decides = true;
+    snprintf(name, sizeof name, "%s/loss", session->options->plan.optimizer->name);
+    if (session->here && lacks_steps(g)) decides = bound_decides(golden_list_bound(&session->truth.list, name));
+    const enum error_code e = comm_tell(session->trainer.comm, &decides, sizeof decides, err);
+    session->dumps_end = decides;
+    return e;
+}
+
+/* Say what a dump has not, because the golden file has not what is between its steps. */
+static void say_dumped(const struct session *session, const char *what, int count)
+{
+    FILE *const out = session->record.out;
+    if (!session->here) return;
+    fprintf(out, "dumped  %d %s to %s\n", count, what, printable_path(session->options->dump).text);
+    if (!lacks_steps(session->golden)) return;
+    if (session->dumps_end)
+        say(out, 8, "        the first pass and the last step: the golden file has no steps between (orrery golden "
+                    "make has them, with --keep all)");
+    else
+        say(out, 8, "        the first pass alone: the golden file has no steps between (orrery golden make has them, "
+                    "with --keep all), and in %s rounding explains anything after the last",
+            dtype_name(session->options->plan.dtype));
+}
+
 static enum error_code write_own(struct session *session, struct error *err)
 {
-    const enum error_code e =
-        session->options->dump_steps ? OK : dump_ranks_write(&session->ranks, &session->trainer, err);
-    if (!e && session->here)
-        fprintf(session->record.out, "dumped  %d files to %s\n", session->ranks.files,
-                printable_path(session->options->dump).text);
+    const enum error_code e = session->options->dump_steps ? OK
+        : dump_ranks_write(&session->ranks, &session->trainer, session->dumps_end, err);
+    if (!e) say_dumped(session, "files", session->ranks.files);
     return e;
 }
 
@@ -293,14 +340,13 @@ static enum error_code write_dump(struct session *session, struct error *err)
 {
     if (session->ranks.folder) return write_own(session, err);
     const struct train_dump *d = &session->dump;
-    enum error_code e = train_dump_end(&session->dump, &session->trainer, session->golden->steps, err);
+    enum error_code e = session->dumps_end
+        ? train_dump_end(&session->dump, &session->trainer, session->golden->steps, err) : OK;
     const struct safetensors_pair about[] = { { "generator", "orrery train" },
                                              { "model", session->golden->config.name } };
     if (!e && session->here)
         e = fail_about(err, records_write(d->all, d->count, about, 2, session->options->dump, err), "--dump");
-    if (!e && session->here)
-        fprintf(session->record.out, "dumped  %d tensors to %s\n", d->count,
-                printable_path(session->options->dump).text);
+    if (!e) say_dumped(session, "tensors", d->count);
     return comm_agree(session->trainer.comm, e, err);
 }
 
@@ -348,7 +394,8 @@ static enum error_code golden_run(struct session *session, struct error *err)
         if (!e) e = run_log_open(&session->log, &session->record, err);
     }
     e = comm_agree(comm, e, err);
-    if (!e && session->options->dump_steps && !session->golden->every_step && session->golden->steps > 1)
+    if (!e && session->options->dump) e = golden_find_end(session, err);
+    if (!e && session->options->dump_steps && lacks_steps(session->golden))
         e = fail(err, ERR_PLAN, "--dump-steps: the golden file has what is there after the last step only");
     if (!e && session->options->dump && is_folder(session->options->dump))
         e = dump_ranks_open(&session->ranks, session->options->dump, &session->trainer, err);

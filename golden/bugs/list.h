@@ -243,6 +243,8 @@ BUG(STALE_COPY, "stale-copy", "gpt2", "dp 2", "3", "", "OPT/1/weight/h.1.mlp.c_f
 BUG(ONE_NOT_STEPPED, "not-stepped", "gpt2", "", "3bh", "", "OPT/1/weight/", "stale: it is not stepped", "two matrices are not stepped")
 BUG(WEIGHTS_STALE, "weights-stale", "gpt2", "", "3bh", "", "OPT/2/grad/", "stale weights: it is what the weights that step 1 began with give", "the second pass has the weights of the first")
 BUG(BATCH_STALE, "batch-stale", "llama", "", "3bh", "", "OPT/2/grad/", "stale: it is what the batch of step 1 gives", "the second step has the batch of the first")
+BUG(BATCH_AHEAD, "batch-ahead", "llama", "", "3bh", "", "act/embedding", "it is what the batch of step 3 gives", "the first step has the batch of the third")
+BUG(BATCH_LONG_AGO, "batch-long-ago", "llama", "", "3bh", "", "OPT/3/grad/", "it is what the batch of step 1 gives", "the third step has the batch of the first")
 BUG(INPUTS_TURN_LATER, "inputs-turn-later", "gpt2", "dp 2", "3bh", "", "OPT/2/grad/", "copies take turns: in step 2 each of them has the inputs of the next", "in every second step each copy has the tokens of the next, and its own labels")
 BUG(MASKS_TURN_LATER, "masks-turn-later", "dropout", "dp 5", "3bh", "", "OPT/2/grad/", "copies take turns: in step 2 each of them has the masks of the next", "in every second step each copy drops by the masks of the next")
 BUG(DUP_SAMPLE, "dup-sample", "llama", "dp 2", "3bh", "", "act/embedding", "tokens of another sequence: 4 has those of 3: dp rank 1", "the last sequence of a step is its rank's first again")

@@ -209,12 +209,20 @@ static int sequence_of(int t, int i)
     return own + batch_place(i);
 }
 
+/* How many steps late the batch of a step is. */
+static int batch_late(int t)
+{
+    if (IS(BATCH_STALE) && t == 2) return 1;
+    if (IS(BATCH_AHEAD) && t == 1) return -2;
+    if (IS(BATCH_LONG_AGO) && t == 3) return 2;
+    return IS(RESUME_BATCH) || IS(RESUME_BATCH_UNSEEN) ? set.resume : 0;
+}
+
 /* The tokens of a step as the program has them, in the order of copies. */
 static void choose_batch(int t, const int *all_ids, const int *all_labels)
 {
     for (int i = 0; i < m.B; i++) {
-        const int late = IS(BATCH_STALE) && t == 2 ? 1 : IS(RESUME_BATCH) || IS(RESUME_BATCH_UNSEEN) ? set.resume : 0;
-        const int at = (sequence_of(t, i) - late * m.B) % (m.steps * m.B);
+        const int at = (sequence_of(t, i) - batch_late(t) * m.B) % (m.steps * m.B);
         memcpy(ids + i * m.S, all_ids + at * m.S, (size_t)m.S * sizeof *ids);
         memcpy(labels + i * m.S, all_labels + at * m.S, (size_t)m.S * sizeof *labels);
     }

@@ -178,4 +178,21 @@ test_browser() {
     done
 }
 
-run_tests test_step_by_step test_wrong_step test_not_enough test_signal test_other_runs test_usage test_page test_browser
+# A resumed program's first step is the one after its checkpoint; every later one begins with its own weights, too.
+test_resumed() {
+    run golden make --out own.safetensors --model llama-tiny --text "$top/README.md" --sequences 2 --tokens 5 --steps 3 --optimizer adamw --clip 0.5; expect_status 0
+    run train --check ./own.safetensors --dp 2 --save saved --save-every 1;     expect_status 0
+    run train --check ./own.safetensors --dp 2 --resume saved/step-00000001 --dump d/ --dump-passes --dump-steps;   expect_status 0
+    touch d/done
+    run check own.safetensors d --watch --timeout 5 --json j;   expect_status 0; expect_silent; expect_out '^resumed   after step 1$'; expect_no_out '^step 1 '
+    expect_out '^step 2 +OK +[0-9]+ of [0-9]+ tensors right'; expect_out '^step 3 +OK +[0-9]+ of [0-9]+ tensors right'; expect_out '^OK: 2 of 2 steps right$'
+    grep -q '"begins":.*1' j || complain 'the JSON does not say where it begins'
+    run check own.safetensors d --watch --timeout 5 --steps 1;  expect_status 3; expect_error 'the program begins after step 1, so none of steps 1 to 1 is in its dump'
+    zero d/step3.rank1.safetensors 'adamw\/3\/act\/h.2.mlp.act#0'
+    run check own.safetensors d --watch --timeout 5;            expect_status 3; expect_error 'step 3: adamw/3/act/h.2.mlp.act'
+    cp d/step2.rank0.safetensors d/step2.rank1.safetensors .
+    LC_ALL=C sed 's/"begins":"1"/"begins":"2"/' step2.rank1.safetensors >d/step2.rank1.safetensors
+    run check own.safetensors d --watch --timeout 5;            expect_status 3; expect_out 'not used +d/step[23].rank[01].safetensors: begins after step [12], and the files before it after step [12]'
+}
+
+run_tests test_step_by_step test_wrong_step test_not_enough test_signal test_other_runs test_usage test_page test_browser test_resumed

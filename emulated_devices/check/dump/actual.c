@@ -351,7 +351,8 @@ enum error_code actual_enter(struct actual *actual, const struct actual_opened *
     return e;
 }
 
-enum error_code actual_place(const struct safetensors *st, int *rank, struct mesh *mesh, struct error *err)
+enum error_code actual_place(const struct safetensors *st, int *rank, struct mesh *mesh, int64_t *begins,
+                             struct error *err)
 {
     struct actual_file file = { .st = *st };
     struct actual one = { .dtype = DTYPE_COUNT, .sums = DTYPE_COUNT, .dump = true, .files = 1, .file = &file };
@@ -359,7 +360,7 @@ enum error_code actual_place(const struct safetensors *st, int *rank, struct mes
         return fail(err, ERR_FORMAT, "%s: does not say whose it is: its metadata has no \"orrery_dump\"",
                     printable_path(st->path).text);
     const enum error_code e = actual_open_alone(&one, err);
-    *rank = file.rank, *mesh = one.mesh;
+    *rank = file.rank, *mesh = one.mesh, *begins = one.begins;
     cJSON_Delete(file.layout), free(one.entry);
     return e;
 }

@@ -101,9 +101,11 @@ void actual_leave(struct actual *);
 /**
  * Read what a file of a dump says of itself, and check it as far as this is possible without other files.
  * @param[out] rank  the rank whose file it is, in our order of axes.  @param[out] mesh  of all ranks.
+ * @param[out] begins  the step after which a resumed program begins; 0: the start.
  * @return OK; ERR_FORMAT, naming file, key and what would be right; ERR_PLAN, ERR_MEMORY.
  */
-enum error_code actual_place(const struct safetensors *, int *rank, struct mesh *mesh, struct error *);
+enum error_code actual_place(const struct safetensors *, int *rank, struct mesh *mesh, int64_t *begins,
+                             struct error *);
 
 /** ACTUAL's name of one of our tensors.  @param[out] out  [ACTUAL_NAME].  @return out. */
 const char *actual_name(const struct actual *, const char *ours, char out[ACTUAL_NAME]);

@@ -1,5 +1,5 @@
 /* assembly.c -- adds up the parts of sums and lays all ranks' pieces into the whole tensor, some rows at a time.
- * report/checker.c, report/singles.c and mistakes/stale.c call assembly_make.  Each group of ranks has a
+ * Files of check/report/ and recompute/own_pass.c call assembly_make.  Each group of ranks has a
  * number from 1; for each element the last group that laid it is noted.  An element that a group lays twice, or
  * that a part of a sum lacks, is ERR_CHECK. */
 #include "emulated_devices/check/dump/assembly.h"

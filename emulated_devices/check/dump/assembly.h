@@ -4,7 +4,8 @@
  * A tensor may have both: queries that ranks have whole, and keys of which copies have parts.  What a group has is
  * added up, then laid into the whole.  An element that several groups have must be the same in all of
  * them; one that a rank has twice, or that some of a sum's ranks do not have, is an error.
- * report/checker.c, report/singles.c and mistakes/stale.c put tensors together with it.
+ * report/checker.c, checker_route.c, difference.c, passes.c and singles.c put tensors together with it, and so does
+ * recompute/own_pass.c.
  */
 #ifndef ORRERY_ASSEMBLY_H
 #define ORRERY_ASSEMBLY_H

@@ -1,5 +1,5 @@
-/* devices.h -- a set of ranks, a bit for each.  assembly.c notes ranks with different copies in such a set.  report/
- * and mistakes/stale.c say with a set whose copies are wanted. */
+/* devices.h -- a set of ranks, a bit for each.  assembly.c notes ranks with different copies in such a set.  Files
+ * of check/report/ say with a set whose copies are wanted. */
 #ifndef ORRERY_DEVICES_H
 #define ORRERY_DEVICES_H
 

@@ -76,11 +76,11 @@ static double fit_count_labels(const int32_t *labels, int64_t n)
  * out. */
 static bool fit_run_sequences(struct sequences_fit *fit)
 {
-    static const int order[BATCHES] = { BATCH_OWN, BATCH_BEFORE, BATCH_NEXT, BATCH_AGAIN };
+    static const int order[] = { BATCH_OWN, BATCH_BEFORE, BATCH_NEXT, BATCH_AGAIN };
     const struct golden *g = fit->program.golden;
     struct transformer *const model = fit_open_model(fit, false);
     bool done = model != NULL;
-    for (int k = 0; k < BATCHES && done; k++) {
+    for (int k = 0; k < BATCH_FAR && done; k++) {
         const int step = whose_step_of(&fit->step, order[k]);
         for (int s = 0; s < fit->B && done && step >= 0; s++) {
             const int64_t at = (step * g->B + s) * g->S;

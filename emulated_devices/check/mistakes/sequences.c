@@ -170,6 +170,20 @@ static void fit_try_all(const struct sequences_fit *fit, struct fit_best *best)
         if (fit->cuts->all[i].known) fit_try_parts(fit, best, &fit->cuts->all[i]);
 }
 
+/* The whole batch is that of a step further away, with its own balance losses. */
+static void fit_try_far(struct sequences_fit *fit, struct fit_best *best)
+{
+    struct sequence there[CUT_SEQUENCES];
+    char words[240];
+    double *const made = malloc((size_t)fit->rows * sizeof *made + 1);
+    while (made && !isfinite(best->left.all) && whose_next_far(&fit->step)) {
+        for (int s = 0; s < fit->B; s++) there[s] = (struct sequence){ BATCH_FAR, s };
+        whose_say_places(words, sizeof words, fit->cuts, there, "sequences", &fit->step);
+        if (fit_run_batch(fit, there, made)) fit_offer(best, fit_left_by(fit, made), words);
+    }
+    free(made);
+}
+
 /* ---- what is said ------------------------------------------------------------------------------------------------ */
 
 const char *sequences_describe(char *out, size_t size, const struct golden *golden, const struct actual *actual,
@@ -182,12 +196,13 @@ const char *sequences_describe(char *out, size_t size, const struct golden *gold
     if (fit == NULL || cuts->B < 1 || count < 1 || !own_model_has(golden, fit_param(first))) return free(fit), out;
     *fit = (struct sequences_fit){
         .program = { .golden = golden, .actual = actual }, .cuts = cuts, .B = cuts->B,
-        .step = { of_step ? atoi(strchr(first, '/') + 1) - 1 : 0, (int)golden->steps, (int)actual->begins },
+        .step = { of_step ? atoi(strchr(first, '/') + 1) - 1 : 0, (int)golden->steps, (int)actual->begins, 0 },
         .balanced = own_model_is_balanced(golden),
     };
     snprintf(fit->program.optimizer, sizeof fit->program.optimizer, "%.*s", (int)strcspn(first, "/"), first);
     const int step = fit->step.step;
-    if (step >= 0 && step < golden->steps && fit_make_equations(fit, all, count)) fit_try_all(fit, &best);
+    if (step >= 0 && step < golden->steps && fit_make_equations(fit, all, count))
+        fit_try_all(fit, &best), fit_try_far(fit, &best);
     const bool two = best.words[0] && best.next_words[0] && best.next <= AS_NEAR * best.left.all;
     snprintf(out, size, "%s%s%s", best.words, two ? ", or " : "", two ? best.next_words : "");
     fit_free(fit), free(fit);

@@ -110,7 +110,7 @@ static void tokens_try_places(struct suspect *suspect, const struct single_term 
     struct single *s = suspect->s;
     for (int b = 0; b < s->cursor.batch.B; b++)
         tokens->nearest[b] = INFINITY, tokens->there[b] = (struct sequence){ BATCH_OWN, b };
-    for (int k = 0; k < BATCHES && !s->failed; k++)
+    for (int k = 0; k < BATCH_FAR && !s->failed; k++)
         for (int b = 0; b < s->cursor.batch.B && !s->failed && whose_step_of(&tokens->step, k) >= 0; b++)
             tokens_try(suspect, term, tokens, (struct sequence){ k, b });
     if (!s->failed) tokens_offer(suspect, term, tokens);
@@ -120,9 +120,19 @@ static void tokens_try_places(struct suspect *suspect, const struct single_term 
 static void tokens_try_batches(struct suspect *suspect, const struct single_term *term, const struct tokens_of *tokens)
 {
     struct single *s = suspect->s;
-    for (int k = 0; k < BATCHES && !s->failed; k++) {
+    for (int k = 0; k < BATCH_FAR && !s->failed; k++) {
         if (k == BATCH_OWN || whose_step_of(&tokens->step, k) < 0) continue;
         for (int b = 0; b < s->cursor.batch.B; b++) tokens->there[b] = (struct sequence){ k, b };
+        tokens_offer(suspect, term, tokens);
+    }
+}
+
+/* The whole batch is that of a step further away: many rows show that, a single number does not. */
+static void tokens_try_far(struct suspect *suspect, const struct single_term *term, struct tokens_of *tokens)
+{
+    const struct single *s = suspect->s;
+    while (!s->failed && whose_next_far(&tokens->step)) {
+        for (int b = 0; b < s->cursor.batch.B; b++) tokens->there[b] = (struct sequence){ BATCH_FAR, b };
         tokens_offer(suspect, term, tokens);
     }
 }
@@ -135,11 +145,12 @@ void suspect_tokens(struct suspect *suspect, const struct single_term *term, dou
     double nearest[CUT_SEQUENCES];
     (void)y;
     if (!tokens_can(suspect, term)) return;
-    const struct tokens_of tokens = { term->node->operation == &single_loss,
-                                      { (int)source->step, (int)source->steps, (int)source->begins },
-                                      malloc(2 * (size_t)s->cursor.N * sizeof(int32_t) + 1), there, nearest };
+    struct tokens_of tokens = { term->node->operation == &single_loss,
+                                { (int)source->step, (int)source->steps, (int)source->begins, 0 },
+                                malloc(2 * (size_t)s->cursor.N * sizeof(int32_t) + 1), there, nearest };
     if (tokens.row == NULL) s->failed = ERR_MEMORY;
-    else if (suspect->rows == s->cursor.N) tokens_try_places(suspect, term, &tokens);
+    else if (suspect->rows == s->cursor.N)
+        tokens_try_places(suspect, term, &tokens), tokens_try_far(suspect, term, &tokens);
     else if (suspect->count == 1) tokens_try_batches(suspect, term, &tokens);
     free(tokens.row);
 }

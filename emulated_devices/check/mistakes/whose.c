@@ -22,10 +22,22 @@ static void whose_say(struct whose_text *text, const char *format, ...)
 
 int whose_step_of(const struct whose_step *step, int batch)
 {
-    int is = step->step + batch - BATCH_OWN;
+    int is = batch == BATCH_FAR ? step->far - 1 : step->step + batch - BATCH_OWN;
     /* Behind one step the data of step 1 are those of the step before. */
     if (batch == BATCH_AGAIN) is = step->begins > 1 ? step->step - step->begins : -1;
     return batch == BATCH_OWN || (is >= 0 && is < step->steps) ? is : -1;
+}
+
+bool whose_next_far(struct whose_step *step)
+{
+    while (step->far++ < step->steps) {
+        bool is_other = false;
+        for (int batch = 0; batch < BATCH_FAR; batch++)
+            is_other = is_other || whose_step_of(step, batch) == step->far - 1;
+        if (!is_other && step->far <= step->steps) return true;
+    }
+    step->far = 0;
+    return false;
 }
 
 /* ---- patterns ---------------------------------------------------------------------------------------------------- */
@@ -116,7 +128,7 @@ static bool whose_find_cut(const struct whose_measured *measured, const struct b
         snprintf(words, size, "every %s has the %s of %s %d", cut->of, what, cut->of, k);
         if (whose_is(measured, pattern)) return true;
         /* Sequences say more than a part that is guessed. */
-        for (int batch = 0; cut->known && batch < BATCHES; batch++) {
+        for (int batch = 0; cut->known && batch < BATCH_FAR; batch++) {
             if (batch == BATCH_OWN || whose_step_of(step, batch) < 0) continue;
             whose_fill(cuts, cut, PART_OF_BATCH, k, batch, pattern->there);
             snprintf(words, size, "%s %d has its %s of step %d%s", cut->of, k, what, whose_step_of(step, batch) + 1,
@@ -144,14 +156,15 @@ static bool whose_find_shift(const struct whose_measured *measured, int late, co
     return whose_is(measured, pattern);
 }
 
-/* After a resume the data begin again. */
-static bool whose_find_again(const struct whose_measured *measured, const struct whose_step *step,
+/* The whole batch is that of another step that is no neighbour; after a resume the data begin again. */
+static bool whose_find_whole(const struct whose_measured *measured, int batch, const struct whose_step *step,
                              struct whose_pattern *pattern)
 {
-    const int again = whose_step_of(step, BATCH_AGAIN);
-    for (int s = 0; s < measured->cuts->B; s++) pattern->there[s] = (struct sequence){ BATCH_AGAIN, s };
-    snprintf(pattern->words, sizeof pattern->words, "it is what the batch of step %d gives%s", again + 1, AGAIN);
-    return again >= 0 && whose_is(measured, pattern);
+    const int other = whose_step_of(step, batch);
+    for (int s = 0; s < measured->cuts->B; s++) pattern->there[s] = (struct sequence){ batch, s };
+    snprintf(pattern->words, sizeof pattern->words, "it is what the batch of step %d gives%s", other + 1,
+             batch == BATCH_AGAIN ? AGAIN : "");
+    return other >= 0 && whose_is(measured, pattern);
 }
 
 /* Find a pattern that gives what was measured: a whole batch, parts that the program is known to have, a shift, parts
@@ -162,7 +175,8 @@ static bool whose_find(const struct whose_measured *measured, const char *what, 
     const struct batch_cuts *cuts = measured->cuts;
     const int B = cuts->B;
     bool found = whose_find_shift(measured, -B, step, pattern) || whose_find_shift(measured, B, step, pattern)
-                 || whose_find_again(measured, step, pattern);
+                 || whose_find_whole(measured, BATCH_AGAIN, step, pattern)
+                 || whose_find_whole(measured, BATCH_FAR, step, pattern);
     for (int i = 0; i < cuts->count && !found; i++)
         found = cuts->all[i].known && whose_find_cut(measured, &cuts->all[i], what, step, pattern);
     for (int late = 1; late < B; late++)

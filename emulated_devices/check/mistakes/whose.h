@@ -9,15 +9,18 @@
 #include "emulated_devices/check/mistakes/cuts.h"
 #include <stddef.h>
 
-/* Batches: that of the step before, the step's own, that of the next step, and that which a resumed program reads if
- * its data begin again. */
-enum { BATCH_BEFORE, BATCH_OWN, BATCH_NEXT, BATCH_AGAIN, BATCHES };
+/* Batches: that of the step before, the step's own, that of the next step, that which a resumed program reads if its
+ * data begin again, and that of a step further away, which is only tried as a whole. */
+enum { BATCH_BEFORE, BATCH_OWN, BATCH_NEXT, BATCH_AGAIN, BATCH_FAR, BATCHES };
 
-/* A step, from 0, of so many; the program begins after `begins` steps. */
-struct whose_step { int step, steps, begins; };
+/* A step, from 0, of so many; the program begins after `begins` steps.  far: the step of BATCH_FAR, from 1; 0: none. */
+struct whose_step { int step, steps, begins, far; };
 
 /** Find the step, from 0, that a batch is of; -1: there is none, or it is in this list already. */
 int whose_step_of(const struct whose_step *, int batch);
+
+/** Make BATCH_FAR that of the next step that none of the other batches is of.  @return false: there is none. */
+bool whose_next_far(struct whose_step *);
 
 /* A sequence of one of them. */
 struct sequence { int batch, number; };

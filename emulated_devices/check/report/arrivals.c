@@ -69,7 +69,7 @@ static void arrivals_tell(struct arrivals *arrivals, const char *line)
     if (arrivals->tell) arrivals->tell(arrivals->context, line);
 }
 
-/* Find the step that a file is of.  Weights before the first may be in a file of their own, or in that of step 1. */
+/* Find the step that a file is of.  Weights before the first may be in a file of their own, or in that of the first. */
 static enum error_code arrival_find_step(const struct golden *golden, struct arrival *arrival, struct error *err)
 {
     const struct safetensors *const st = &arrival->file.st;
@@ -78,8 +78,9 @@ static enum error_code arrival_find_step(const struct golden *golden, struct arr
         char name[256];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(st->entry[i].name, "#"), st->entry[i].name);
         const int64_t its = checker_step_of(golden, name);
-        if (its < 0 || (its == 0 && step >= 0)) continue;
-        if (step > 0 && its != step)
+        const bool before = its == arrival->begins && its != golden->steps;
+        if (its < 0 || (before && step >= 0)) continue;
+        if (step > arrival->begins && its != step)
             return fail(err, ERR_FORMAT, "%s: has tensors of step %lld and of step %lld, such as %s; a file that is "
                         "watched has those of one step", printable_path(st->path).text, (long long)step, (long long)its,
                         printable(name).text);
@@ -88,6 +89,20 @@ static enum error_code arrival_find_step(const struct golden *golden, struct arr
     arrival->step = step;
     if (step >= 0) return OK;
     return fail(err, ERR_FORMAT, "%s: has no tensor of a step of the golden file", printable_path(st->path).text);
+}
+
+/* All files begin after the same step, which the golden file has, and others behind it. */
+static enum error_code arrival_check_begins(const struct arrivals *arrivals, const struct arrival *arrival,
+                                            struct error *err)
+{
+    const char *const path = printable_path(arrival->file.st.path).text;
+    const long long begins = (long long)arrival->begins, steps = (long long)arrivals->golden->steps;
+    if (begins >= steps)
+        return fail(err, ERR_FORMAT, "%s: begins after step %lld; the golden file has %lld step%s", path, begins, steps,
+                    steps == 1 ? "" : "s");
+    if (!arrivals->begun || begins == arrivals->begins) return OK;
+    return fail(err, ERR_FORMAT, "%s: begins after step %lld, and the files before it after step %lld", path, begins,
+                (long long)arrivals->begins);
 }
 
 /* Open a file and read what it says of itself.  On failure nothing is open. */
@@ -100,7 +115,8 @@ static enum error_code arrival_read(const struct arrivals *arrivals, struct arri
         return fail(err, ERR_FILE, "%s: its path is too long", printable_path(arrival->name).text);
     enum error_code e = safetensors_open(&arrival->file.st, path, err);
     if (e) return e;
-    e = actual_place(&arrival->file.st, &arrival->rank, &mesh, err);
+    e = actual_place(&arrival->file.st, &arrival->rank, &mesh, &arrival->begins, err);
+    if (!e) e = arrival_check_begins(arrivals, arrival, err);
     if (!e) e = arrival_find_step(arrivals->golden, arrival, err);
     arrival->ranks = mesh.devices;
     if (e) safetensors_close(&arrival->file.st);
@@ -124,12 +140,14 @@ static enum error_code arrival_take(struct arrivals *arrivals, struct arrival *a
         arrivals_tell(arrivals, why.text);
         return OK;
     }
-    arrival->open = true, arrivals->open++;
+    if (!arrivals->begun) arrivals->begins = arrivals->passed = arrival->begins;
+    arrivals->begun = arrival->open = true, arrivals->open++;
     if (is_beyond(arrivals, arrival)) {
         arrival_drop(arrivals, arrival);
         return OK;
     }
-    if (arrival->step > arrivals->passed || (arrival->step == 0 && arrivals->passed == 0)) return OK;
+    const bool before = arrival->step == arrivals->begins && arrivals->passed == arrivals->begins;
+    if (arrival->step > arrivals->passed || before) return OK;
     snprintf(line, sizeof line, "%s: came after step %lld was judged or given up: it is not judged",
              printable_path(arrival->file.st.path).text, (long long)arrival->step);
     arrivals_tell(arrivals, line);
@@ -267,23 +285,29 @@ enum error_code arrivals_enter(const struct arrivals *arrivals, struct actual *a
     const int64_t step = arrivals->passed + 1;
     int count = 0, ranks;
     if (files == NULL) return fail(err, ERR_MEMORY, "no memory for the files of step %lld", (long long)step);
-    const bool before = step == 1 || arrivals_lacking(arrivals, step - 1, &ranks) == ranks;
+    const bool before = step == arrivals->begins + 1 || arrivals_lacking(arrivals, step - 1, &ranks) == ranks;
     for (int i = 0; i < arrivals->count; i++) {
         const struct arrival *const a = arrivals->all[i];
         if (a->open && (a->step == step || (before && a->step == step - 1))) files[count++] = &a->file;
     }
     const enum error_code e = actual_enter(actual, files, count, err);
     free(files);
+    /* A later step of a resumed program begins with its own weights, too. */
+    if (!e && arrivals->begins > 0) actual->begins = step - 1;
     return e;
 }
 
-/* The step after a step begins with its weights and states; starting weights are only in files of the first. */
+/* The step after a step begins with its weights and states.  It does not with its gradients, nor with what the step
+ * itself began with. */
+struct arrival_kept { const struct golden *golden; int64_t step; };
+
 static bool is_begun_with(const void *context, const char *key)
 {
+    const struct arrival_kept *const kept = context;
     char name[256];
-    (void)context;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(key, "#"), key);
-    return strncmp(name, "start/", 6) != 0 && checked_kind_of(name) == KIND_STEP;
+    return checked_kind_of(name) == KIND_STEP && strstr(name, "/grad/") == NULL
+        && checker_step_of(kept->golden, name) == kept->step;
 }
 
 void arrivals_pass(struct arrivals *arrivals)
@@ -292,7 +316,11 @@ void arrivals_pass(struct arrivals *arrivals)
     for (int i = 0; i < arrivals->count; i++) {
         struct arrival *const a = arrivals->all[i];
         if (!a->open || a->step > arrivals->passed) continue;
-        if (a->step < arrivals->passed) arrival_drop(arrivals, a);
-        else safetensors_keep(&a->file.st, is_begun_with, NULL), a->file.pruned = true;
+        if (a->step < arrivals->passed) {
+            arrival_drop(arrivals, a);
+            continue;
+        }
+        const struct arrival_kept kept = { arrivals->golden, a->step };
+        safetensors_keep(&a->file.st, is_begun_with, &kept), a->file.pruned = true;
     }
 }

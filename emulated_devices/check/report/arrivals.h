@@ -5,6 +5,8 @@
  * not opened.  A step is there when each rank of the mesh has a file of it.  A rank writes its steps in order, so a
  * step is gone if a rank has a later step and not this one.
  *
+ * The first step of a resumed program is the step after "begins", which each of its files says.
+ *
  * A file is opened when it is first seen, so it can be read after the program has deleted it.  Of the step before only
  * weights and states are kept: the next step begins with them.
  * emulated_devices/cli/check_watch.c looks again and again, and judges the steps that are there.
@@ -26,7 +28,8 @@ struct arrival {
     struct arrival_identity identity;
     struct actual_opened file;
     bool open;                          /* else it cannot be used, or is not needed any more */
-    int64_t step;                       /* 0: only weights before the first */
+    int64_t step;                       /* `begins`: only weights before the first */
+    int64_t begins;                     /* the step after which its program was resumed; 0: the start */
     int rank, ranks;                    /* of the mesh that the file names */
 };
 
@@ -34,7 +37,9 @@ struct arrivals {
     const char *folder;
     const struct golden *golden;
     int64_t last;                       /* the last step that is wanted */
-    int64_t passed;                     /* steps up to this one are judged, or given up */
+    int64_t begins;                     /* the step after which the program was resumed; 0: the start */
+    bool begun;                         /* a file has said so */
+    int64_t passed;                     /* steps up to this one are judged, or given up, or were before it began */
     struct arrival **all;               /* [count] by name */
     int count, open, most_open;
     bool there, ended, crowded;         /* the folder exists; ARRIVALS_END does; more files than may be open at once */

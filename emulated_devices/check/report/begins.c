@@ -1,6 +1,6 @@
 /* begins.c -- compares what a resumed program begins with to what the golden file has after each of its steps.
- * cli/check.c calls begins_judge.  A folder, as "adamw/2/exp_avg", has a tensor for each parameter; all are judged
- * together, because a mistake of a resume is one of all. */
+ * cli/check_judged.c calls begins_judge.  A folder, as "adamw/2/exp_avg", has a tensor for each parameter; all are
+ * judged together, because a mistake of a resume is one of all. */
 #include "emulated_devices/check/report/begins.h"
 #include "emulated_devices/check/recompute/own_pass.h"
 #include "emulated_devices/check/report/checked_kinds.h"

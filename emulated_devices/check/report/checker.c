@@ -1,6 +1,6 @@
 /* checker.c -- compares every golden tensor with what all ranks of ACTUAL have together.
- * emulated_devices/cli/check_judged.c, launch/machine.c and model/checkpoint/checkpoint.c call check_files.  A tensor
- * that differs is a finding, not an error.  check_result_free frees the lists. */
+ * emulated_devices/cli/check_judged.c calls check_files; first.c calls the parts of it.  A tensor that differs is a
+ * finding, not an error.  check_result_free frees the lists. */
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/sums.h"
 #include "ref/golden/bounds.h"

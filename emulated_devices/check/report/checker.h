@@ -1,6 +1,6 @@
 /* checker.h -- compares a program's tensors with a golden file: the first wrong tensor, its ranks, the factor.
- * emulated_devices/cli/check_judged.c, launch/machine.c and model/checkpoint/checkpoint.c call check_files.  A tensor
- * that differs is a finding in the result, not an error. */
+ * emulated_devices/cli/check_judged.c calls check_files; first.c calls the parts of it.  A tensor that differs is a
+ * finding in the result, not an error. */
 #ifndef ORRERY_CHECKER_H
 #define ORRERY_CHECKER_H
 
@@ -122,8 +122,9 @@ void check_result_count(struct check_result *);
  */
 int64_t checker_step_of(const struct golden *, const char *name);
 
-/** Forget what is not of a step; starting weights that are wrong are of the first.  Counts are made again. */
-void check_result_keep_step(const struct golden *, struct check_result *, int64_t step);
+/** Forget what is not of a step; what a program begins with, after step `begins`, is of its first.  Counts are made
+ *  again. */
+void check_result_keep_step(const struct golden *, int64_t begins, struct check_result *, int64_t step);
 
 /** Leave out the tensors of each kind of which ACTUAL has none: they are not missing.  Rows that experts compute are a
  *  kind of their own, because programs that fuse experts do not have them.  What a dump says that its program

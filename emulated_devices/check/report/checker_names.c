@@ -120,12 +120,12 @@ int64_t checker_step_of(const struct golden *golden, const char *name)
     return first && strncmp(name, "mask/", 5) != 0 ? 1 : -1;
 }
 
-void check_result_keep_step(const struct golden *golden, struct check_result *result, int64_t step)
+void check_result_keep_step(const struct golden *golden, int64_t begins, struct check_result *result, int64_t step)
 {
     int count = 0;
     for (int i = 0; i < result->count; i++) {
         const int64_t its = checker_step_of(golden, result->all[i].name);
-        if (its == step || (its == 0 && step == 1)) result->all[count++] = result->all[i];
+        if (its == step || (its == begins && step == begins + 1)) result->all[count++] = result->all[i];
         else free(result->all[i].on);
     }
     result->count = count;

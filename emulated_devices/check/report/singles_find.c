@@ -1,6 +1,6 @@
 /* singles_find.c -- results of operations by their names, and how many parts of a sum a program stores and adds.
- * emulated_devices/cli/check_found.c asks for the parts that explain a wrong sum; checked_kinds.c and copies.c look up
- * results. */
+ * emulated_devices/cli/check_found.c asks for the parts that explain a wrong sum; cli/, draw/report/ and check/report/
+ * look up results.  cli/check_judged.c keeps those of one step.  Errors are ERR_MEMORY. */
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/singles.h"
 #include "ref/golden/golden.h"

@@ -91,8 +91,8 @@ static enum error_code run_mixture_trace(const struct node_call *call, const str
     for (int i = 0; i < rows.count && !e; i++)
         for (int64_t row = rows.at[i].first; row < interval_end(rows.at[i]); row++) place[n++] = (int32_t)row;
     if (!e)
-        e = rows_trace(&call->micro->routing[call->part - call->stage->part], experts_here(call), told, place + first,
-                       err);
+        e = rows_trace(&call->micro->routing[call->part - call->stage->part], experts_here(call), mixture(call)->E,
+                       told, place + first, err);
     intervals_free(&rows), free(place);
     return e;
 }
@@ -450,8 +450,8 @@ static void run_mixture_show_inner(const struct node_call *call, const struct ex
                                    struct tensor up, struct tensor act)
 {
     const int32_t *const row = call->stage->seams->ep.routing->row;
-    const struct sorted_rows shown = { .gradient = gradient, .counts = rows->counts, .row = row ? row + rows->first : row,
-                                       .columns = rows->columns };
+    const struct sorted_rows shown = { .gradient = gradient, .counts = rows->counts, .columns = rows->columns,
+                                       .row = row ? row + rows->first : row };
     for (int i = 0; i < 2; i++) {
         struct sorted_rows one = shown;
         one.name = sorted_by_expert[i], one.t = i == 0 ? up : act;

@@ -29,12 +29,13 @@ enum error_code hop_run(const struct expert_hop *, struct device *, struct tenso
 enum error_code rows_spread(const struct expert_parallel *, struct tensor mine, struct tensor pool, struct error *);
 enum error_code rows_collect(const struct expert_parallel *, struct tensor pool, struct tensor mine, struct error *);
 
-/** Follow the rows that experts compute here back to their places in the batch: sets routing->row.  Uncounted, and without
- *  virtual time.  Collective over the ep group, after the scheme has announced.
- *  @param own  the choices of the rows that this device sends.  @param row  [own->rows] their places in the batch.
+/** Follow the rows that experts compute here back to their places in the batch: sets routing->row.  Uncounted, and
+ *  without virtual time.  Collective over the ep group, after the scheme has announced.
+ *  @param E  experts that compute.  @param own  the choices of the rows that this device sends.
+ *  @param row  [own->rows] their places in the batch.
  *  @return OK, ERR_MEMORY or ERR_COMM; routing->row is then NULL. */
-enum error_code rows_trace(struct expert_routing *, const struct expert_parallel *, const struct choices *own,
-                           const int32_t *row, struct error *);
+enum error_code rows_trace(struct expert_routing *, const struct expert_parallel *, int64_t E,
+                           const struct choices *own, const int32_t *row, struct error *);
 
 /** Enter what these send for rows of `width` numbers; there: by the hops from the first on. */
 void rows_spread_cost(struct forecast *, const struct expert_parallel *, int first, enum dtype, int64_t width);

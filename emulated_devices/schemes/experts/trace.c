@@ -7,7 +7,6 @@
  * on.
  */
 #include "emulated_devices/schemes/experts/hops.h"
-#include "ref/model/config.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,11 +25,10 @@ static enum error_code trace_make(struct traced *traced, int64_t count, struct e
 }
 
 /* As rows leave: each once with its weights, or once for each choice that an expert computes, sorted by expert. */
-static enum error_code trace_leave(struct traced *traced, const struct expert_parallel *ep, const struct choices *own,
+static enum error_code trace_leave(struct traced *traced, bool there, int64_t E, const struct choices *own,
                                    const int32_t *row, struct error *err)
 {
-    const bool there = ep->scheme->weighs_there;
-    const int64_t E = ep->tp->config->mixture.E, all = own->rows * own->each;
+    const int64_t all = own->rows * own->each;
     const enum error_code e = trace_make(traced, there ? own->rows : all, err);
     int64_t n = 0;
     for (int64_t i = 0; i < own->rows && !e && there; i++) traced->row[n++] = row[i];
@@ -86,12 +84,12 @@ static enum error_code trace_hop(const struct expert_hop *hop, struct traced *tr
     return e;
 }
 
-enum error_code rows_trace(struct expert_routing *routing, const struct expert_parallel *ep, const struct choices *own,
-                           const int32_t *row, struct error *err)
+enum error_code rows_trace(struct expert_routing *routing, const struct expert_parallel *ep, int64_t E,
+                           const struct choices *own, const int32_t *row, struct error *err)
 {
     const int64_t each = ep->scheme->weighs_there ? own->each : 1;
     struct traced at;
-    enum error_code e = trace_leave(&at, ep, own, row, err);
+    enum error_code e = trace_leave(&at, ep->scheme->weighs_there, E, own, row, err);
     for (int i = 0; i < routing->hops && !e; i++) e = trace_hop(&routing->hop[i], &at, err);
     free(routing->row);
     routing->row = e ? NULL : malloc((size_t)(routing->received + 1) * sizeof *routing->row);

@@ -55,8 +55,8 @@ static enum error_code dump_numbers(struct train_dump *dump, bool here, const ch
 }
 
 enum error_code train_dump_activations(struct train_dump *dump, struct probes *probes, const char *prefix,
-                                       const struct recording *record, const struct step_result *result,
-                                       struct error *err)
+                                       const char *only, const struct recording *record,
+                                       const struct step_result *result, struct error *err)
 {
     struct trainer *t = probes->trainer;
     const bool here = t->comm->rank == 0;
@@ -65,6 +65,7 @@ enum error_code train_dump_activations(struct train_dump *dump, struct probes *p
         const struct expected *x = &probes->expected[i];
         char name[RECORD_NAME - 64], full[RECORD_NAME];
         struct tensor whole;
+        if (!expected_is_dumped(x, only)) continue;
         activation_name(name, sizeof name, x->name, x->layer, (int)t->plan.model.L);
         snprintf(full, sizeof full, "%.40s%s/%s", prefix, x->gradient ? "grad" : "act", name);
         e = comm_agree(

@@ -15,9 +15,9 @@ struct train_dump {
 
 /** After a pass: all activations and their gradients, without the loss scale, as "act/NAME" and "grad/NAME" behind a
  *  prefix.  Collective.
- *  @param prefix  "" of the first pass, "adamw/2/" of the second.
+ *  @param prefix  "" of the first pass, "adamw/2/" of the second.  @param only  as of expected_is_dumped.
  *  @param record  the reference's, on rank 0.  @return OK or, on every device, ERR_MEMORY. */
-enum error_code train_dump_activations(struct train_dump *, struct probes *, const char *prefix,
+enum error_code train_dump_activations(struct train_dump *, struct probes *, const char *prefix, const char *only,
                                        const struct recording *record, const struct step_result *, struct error *);
 
 /** After the first step's gradients: loss, norm, and the gradients of the weights.  Collective.

@@ -3,18 +3,17 @@
  *
  * dump_ranks.c calls dump_ranks_experts on all devices.  A device has rows of its own experts; where they stand among
  * those of the batch follows from the choices of all tokens, which devices tell each other first.  Errors are
- * ERR_MEMORY.
+ * ERR_MEMORY, and ERR_CHECK if a row is of a token that has not chosen its expert.
  */
 #include "emulated_devices/verify/dump/dump_pieces.h"
 #include "ref/model/config.h"
-#include "ref/model/kinds.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* The places of a layer's rows among those of the batch. */
 struct places {
-    int32_t *at;                        /* [E, tokens] the row of each choice; -1: the token has not chosen the expert */
+    int32_t *at;                        /* [E, tokens] the row of each choice; -1: the token did not choose it */
     int64_t E, tokens, rows;            /* experts, tokens of the batch, choices that experts compute */
 };
 
@@ -81,15 +80,18 @@ static enum error_code add_rows(struct dump_ranks *ranks, const struct probes *p
     for (int64_t i = 0; i < n && placed; i++)
         placed[i] = (struct placed){ places->at[kept->expert[i] * places->tokens + kept->row[i]], i };
     if (placed) qsort(placed, (size_t)n, sizeof *placed, placed_compare);
-    for (int64_t i = 0; i < n && placed && sorted; i++) {
+    for (int64_t i = 0; i < n && placed && sorted && placed[0].at >= 0; i++) {
         intervals_add(&part.rows, (struct interval){ placed[i].at, 1 });
         memcpy(sorted + (size_t)i * bytes, (const char *)kept->t.data + (size_t)placed[i].from * bytes, bytes);
     }
     add_columns(&part, kept, &plan->model);
-    const enum error_code e = placed && sorted && part_made(&part)
-        ? dump_add_piece(ranks, key, &part, tensor_1d(sorted, kept->t.dtype, tensor_count(kept->t)), kept->micro, times,
-                         experts_summed(&plan->mesh, kept), err)
-        : fail(err, ERR_MEMORY, "no memory to dump %s", key);
+    enum error_code e = placed && sorted && part_made(&part) ? OK : fail(err, ERR_MEMORY, "no memory to dump %s", key);
+    if (!e && placed[0].at < 0)
+        e = fail(err, ERR_CHECK, "%s: device %d computes a row of a token that has not chosen the expert", key,
+                 probes->trainer->comm->rank);
+    if (!e)
+        e = dump_add_piece(ranks, key, &part, tensor_1d(sorted, kept->t.dtype, tensor_count(kept->t)), kept->micro,
+                           times, experts_summed(&plan->mesh, kept), err);
     part_free(&part), free(placed), free(sorted);
     return e;
 }
@@ -121,9 +123,10 @@ enum error_code dump_ranks_experts(struct dump_ranks *ranks, struct probes *prob
     if (probes->routers == 0) return OK;
     int32_t *const chosen = probes_share_routes(probes);
     if (chosen == NULL || probes->sorted_room < 0) e = fail(err, ERR_MEMORY, "no memory to dump rows of experts");
-    for (int l = 0; l < plan->model.L && !e; l++) {
+    /* The entries behind those of tensors are the layers with experts. */
+    for (int i = probes->count; i < probes->count + probes->routers && !e; i++) {
+        const int l = probes->expected[i].layer;
         struct places places = { .E = m->E, .tokens = tokens };
-        if (layer_mlp(&plan->model, l) != MLP_MIXTURE) continue;
         e = places_find(&places, chosen + l * tokens * m->k, m->k)
             ? add_layer(ranks, probes, prefix, l, &places, loss_scale, err)
             : fail(err, ERR_MEMORY, "no memory to dump rows of experts");

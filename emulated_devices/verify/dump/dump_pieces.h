@@ -1,6 +1,6 @@
 /* dump_pieces.h -- what the files of a dump of ranks share: a piece of a tensor, and a mixture's rows of experts.
  *
- * dump_ranks.c and dump_experts.c call these functions.  Errors are ERR_MEMORY.
+ * dump_ranks.c and dump_experts.c call these functions.  Errors are ERR_MEMORY and, of rows, ERR_CHECK.
  */
 #ifndef ORRERY_VERIFY_DUMP_PIECES_H
 #define ORRERY_VERIFY_DUMP_PIECES_H
@@ -17,7 +17,7 @@ enum error_code dump_add_piece(struct dump_ranks *, const char *key, const struc
                                double times, cJSON *partial, struct error *);
 
 /** Add the rows of experts that this device has computed in a pass.  Collective: devices tell each other the choices of
- *  their tokens.  @return OK or, on every device, ERR_MEMORY. */
+ *  their tokens.  @return OK or, on every device, ERR_MEMORY; ERR_CHECK if choices and rows are not of each other. */
 enum error_code dump_ranks_experts(struct dump_ranks *, struct probes *, const char *prefix, double loss_scale,
                                    struct error *);
 

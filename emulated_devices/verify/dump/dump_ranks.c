@@ -99,12 +99,14 @@ static enum error_code add_activation(struct dump_ranks *ranks, const struct pro
 }
 
 enum error_code dump_ranks_activations(struct dump_ranks *ranks, struct probes *probes, const char *prefix,
-                                       const struct step_result *result, struct error *err)
+                                       const char *only, const struct step_result *result, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < probes->count; i++)
+    for (int i = 0; i < probes->count; i++) {
+        if (!expected_is_dumped(&probes->expected[i], only)) continue;
         for (int micro = 0; micro < probes->trainer->plan.micros && !e; micro++)
             e = add_activation(ranks, probes, prefix, i, micro, result->loss_scale, err);
+    }
     e = comm_agree(probes->trainer->comm, e, err);
     return e || !probes->probe.sorted ? e
            : dump_ranks_experts(ranks, probes, prefix, result->loss_scale, err);
@@ -135,8 +137,9 @@ static enum error_code add_rectangle(struct keeping *keeping, struct interval ro
     const struct tensor t = tensor_1d((char *)keeping->data.data + (size_t)keeping->used
                                       * dtype_size(keeping->data.dtype), keeping->data.dtype, n);
     keeping->used += n;
-    const enum error_code e = part_made(&part) ? dump_add_piece(keeping->dump, key, &part, t, -1, keeping->times, NULL, err)
-                                               : fail(err, ERR_MEMORY, "no memory to dump %s", key);
+    const enum error_code e = part_made(&part)
+        ? dump_add_piece(keeping->dump, key, &part, t, -1, keeping->times, NULL, err)
+        : fail(err, ERR_MEMORY, "no memory to dump %s", key);
     part_free(&part);
     return e;
 }
@@ -269,13 +272,14 @@ static enum error_code add_all_steps(struct dump_ranks *ranks, const struct opti
     return dump_ranks_add(ranks, name, tensor_1d(numbers, F64, ranks->steps), err);
 }
 
-static enum error_code add_numbers(struct dump_ranks *ranks, const struct optimizer *optimizer, struct error *err)
+static enum error_code add_numbers(struct dump_ranks *ranks, const struct optimizer *optimizer, bool ends,
+                                   struct error *err)
 {
     enum error_code e = OK;
     if (ranks->begins == 0) e = dump_ranks_add(ranks, "loss", tensor_1d(ranks->loss, F64, 1), err);
     if (!e && ranks->begins == 0) e = dump_ranks_add(ranks, "norm", tensor_1d(ranks->norm, F64, 1), err);
-    if (!e) e = add_all_steps(ranks, optimizer, "loss", ranks->loss, err);
-    return e ? e : add_all_steps(ranks, optimizer, "norm", ranks->norm, err);
+    if (!e && ends) e = add_all_steps(ranks, optimizer, "loss", ranks->loss, err);
+    return e || !ends ? e : add_all_steps(ranks, optimizer, "norm", ranks->norm, err);
 }
 
 /* ---- the folder -------------------------------------------------------------------------------------------------- */
@@ -348,10 +352,10 @@ static enum error_code write_files(struct dump_ranks *ranks, struct trainer *tra
     return e;
 }
 
-enum error_code dump_ranks_write(struct dump_ranks *ranks, struct trainer *trainer, struct error *err)
+enum error_code dump_ranks_write(struct dump_ranks *ranks, struct trainer *trainer, bool ends, struct error *err)
 {
-    enum error_code e = add_numbers(ranks, trainer->plan.optimizer, err);
-    if (!e) e = dump_ranks_weights(ranks, trainer, 0, err);
+    enum error_code e = add_numbers(ranks, trainer->plan.optimizer, ends, err);
+    if (!e && ends) e = dump_ranks_weights(ranks, trainer, 0, err);
     e = comm_agree(trainer->comm, e, err);
     if (e) return e;
     return write_files(ranks, trainer, "", err);

@@ -27,11 +27,12 @@ struct dump_ranks {
  */
 enum error_code dump_ranks_open(struct dump_ranks *, const char *folder, struct trainer *, struct error *);
 
-/** A step's loss and norm; all activations of its pass behind a prefix, "" or "adamw/2/".  Before the optimizer's step:
+/** A step's loss and norm; the activations of its pass behind a prefix, "" or "adamw/2/": those that expected_is_dumped
+ *  with `only`, and all rows of experts, if probes have kept some.  Before the optimizer's step:
  *  the gradients of the weights as `kind`, "grad" or "adamw/2/grad".  Local; activations are collective, and their code
  *  is the same on every device.  @return OK or ERR_MEMORY. */
 enum error_code dump_ranks_numbers(struct dump_ranks *, const struct step_result *, struct error *);
-enum error_code dump_ranks_activations(struct dump_ranks *, struct probes *, const char *prefix,
+enum error_code dump_ranks_activations(struct dump_ranks *, struct probes *, const char *prefix, const char *only,
                                        const struct step_result *, struct error *);
 enum error_code dump_ranks_gradients(struct dump_ranks *, const struct trainer *, const char *kind,
                                      const struct step_result *, struct error *);
@@ -43,9 +44,9 @@ enum error_code dump_ranks_weights(struct dump_ranks *, const struct trainer *, 
  *  @return as dump_ranks_write. */
 enum error_code dump_ranks_write_step(struct dump_ranks *, struct trainer *, int64_t step, struct error *);
 
-/** Add losses and norms of all steps, and write.  Collective.  @return OK or, on every device, ERR_FILE, ERR_MEMORY;
- *  a failure leaves no file. */
-enum error_code dump_ranks_write(struct dump_ranks *, struct trainer *, struct error *);
+/** Write.  Collective.  @param ends  first add losses and norms of all steps, and what is there after the last.
+ *  @return OK or, on every device, ERR_FILE, ERR_MEMORY; a failure leaves no file. */
+enum error_code dump_ranks_write(struct dump_ranks *, struct trainer *, bool ends, struct error *);
 void dump_ranks_free(struct dump_ranks *);
 
 #endif

@@ -16,6 +16,7 @@
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/verify/reference/record.h"
 #include "emulated_devices/check/report/sums.h"
+#include <string.h>
 
 /* This describes a tensor that a device compares. */
 struct expected {
@@ -26,6 +27,12 @@ struct expected {
     enum activation_width width;        /* the meaning of the columns */
     enum dtype format;                  /* in which devices hold it */
 };
+
+/* Whether a dump has it.  only: the one name whose activations are dumped; NULL: all, and all their gradients. */
+static inline bool expected_is_dumped(const struct expected *expected, const char *only)
+{
+    return only == NULL || (!expected->gradient && strcmp(expected->name, only) == 0);
+}
 
 /* Rows of a mixture's experts that this device has computed in a microbatch: choices of tokens, by expert. */
 struct kept_rows {
@@ -67,7 +74,7 @@ enum error_code probes_deliver(struct probes *, const struct recording *record, 
  *  @param experts  on rank 0: I32 [L,N,k]; not used elsewhere. */
 void probes_gather_routes(struct probes *, int32_t *experts);
 
-/** The same on all devices.  Collective.  @return experts, for free; NULL without memory, then on every device. */
+/** Gather the same on all devices.  Collective.  @return experts, for free; NULL on every device without memory. */
 int32_t *probes_share_routes(struct probes *);
 
 /** After the step: compare what was computed with another truth, instead of the delivered one.  Collective.
