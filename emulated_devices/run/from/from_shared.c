@@ -24,14 +24,15 @@ static void from_sizes_of(const struct model_config *config, int64_t number[FROM
 /* Presets of the kind are those that differ in sizes alone: no windows, no shared experts, no dense layers. */
 static bool from_is_candidate(const struct model_config *config, const struct from_model *model)
 {
-    return strcmp(config->family->name, model->family) == 0 && config->S >= FROM_LEAST_POSITIONS
+    return strcmp(config->family->name, model->family) == 0
            && config->mixture.shared == 0 && config->dense.F == 0 && config->windows.size == 0;
 }
 
 static int from_other_sizes(const struct model_config *config, const struct from_model *model)
 {
     int64_t number[FROM_SIZES];
-    int others = 0;
+    /* A preset for small meshes is taken only if its family has no other. */
+    int others = config->S < FROM_LEAST_POSITIONS ? FROM_SIZES : 0;
     from_sizes_of(config, number);
     for (int i = 0; i < FROM_SIZES; i++) others += model->number[i] != 0 && model->number[i] != number[i];
     return others;
@@ -45,14 +46,24 @@ static bool from_follows(const struct from_model *model, const int64_t preset[FR
     return at == A && preset[A] * preset[H] == preset[D] && model->number[A] * model->number[H] == model->number[D];
 }
 
+/* The preset with the fewest other sizes.  If its layers differ in number or width it is another model, whose name
+ * would mislead: then the first preset of the kind that is no small one. */
+static const struct model_config *from_nearest(const struct from_model *model)
+{
+    const struct model_config *best = NULL, *first = NULL;
+    for (const struct model_preset *p = model_presets; p->config.name[0]; p++) {
+        const struct model_config *const c = &p->config;
+        if (!from_is_candidate(c, model)) continue;
+        if (best == NULL || from_other_sizes(c, model) < from_other_sizes(best, model)) best = c;
+        if (first == NULL || (first->S < FROM_LEAST_POSITIONS && c->S >= FROM_LEAST_POSITIONS)) first = c;
+    }
+    return best && best->L == model->number[0] && best->D == model->number[1] ? best : first;
+}
+
 void from_model_word(const struct from_model *model, char *word, size_t size)
 {
-    const struct model_config *best = NULL;
+    const struct model_config *const best = from_nearest(model);
     int64_t number[FROM_SIZES];
-    for (const struct model_preset *p = model_presets; p->config.name[0]; p++)
-        if (from_is_candidate(&p->config, model)
-            && (best == NULL || from_other_sizes(&p->config, model) < from_other_sizes(best, model)))
-            best = &p->config;
     word[0] = '\0';
     if (best == NULL) return;
     from_sizes_of(best, number);

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RELEASE "core_v0.16.1 (55ac7082517c)"
 enum { MEGATRON_MOST = 1 << 24, MEGATRON_BUCKET = 40000000, MEGATRON_BUCKET_COPY = 1000000 };
 
 /* The mesh as it will be: with what the user typed in place of the file's. */
@@ -531,7 +530,7 @@ static void megatron_say_batch(struct from *from, int64_t dp)
     from_batch(from, "global-batch-size", "micro-batch-size", given ? given : micro * dp, micro, dp);
 }
 
-static void megatron_translate(struct from *from)
+void megatron_translate(struct from *from)
 {
     const int64_t tp = from_typed_whole(from, "--tp", from_whole(from, "tensor-model-parallel-size", 1,
                                                                  MESH_MOST_DEVICES));
@@ -556,7 +555,7 @@ static void megatron_translate(struct from *from)
 static bool megatron_is(const char *text) { return strstr(text, "--") != NULL; }
 
 const struct framework framework_megatron = {
-    .name = "megatron", .title = "Megatron-LM", .release = RELEASE,
+    .name = "megatron", .title = "Megatron-LM", .release = MEGATRON_RELEASE,
     .source = "NVIDIA/Megatron-LM: megatron/training/arguments.py", .dashes = "--",
     .is = megatron_is, .read = script_read, .keys = megatron_keys, .groups = megatron_groups,
     .translate = megatron_translate,

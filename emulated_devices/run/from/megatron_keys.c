@@ -39,6 +39,7 @@ const struct framework_key megatron_keys[] = {
 
 const struct framework_group megatron_groups[] = {
     { FATE_ASSUMED, "the script is read as if this were so", "script.*" },
+    { FATE_NOTHING, "fields that are null, or that another field decides", "field.*" },
     { FATE_NOTHING, "of the launcher",
       "launcher.node_rank launcher.node-rank launcher.master_addr launcher.master_port launcher.master-addr "
       "launcher.master-port launcher.rdzv_id launcher.rdzv-id launcher.rdzv_backend launcher.rdzv-backend "
