@@ -1,5 +1,5 @@
-/* frameworks.h -- declares each framework of frameworks.def: frameworks.c lists them, and the file of each framework
- * defines its own. */
+/* frameworks.h -- declares each framework of frameworks.def.  Files of run/from/ define them, and frameworks.c uses
+ * the names for its list. */
 #ifndef ORRERY_RUN_FRAMEWORKS_H
 #define ORRERY_RUN_FRAMEWORKS_H
 

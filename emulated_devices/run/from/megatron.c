@@ -133,8 +133,7 @@ static int64_t megatron_tokens(struct from *from)
         from_assume(from, "vocab-size", "32000, the tokens of Llama 2's tokenizer");
         return 32000;
     }
-    if (from_typed(from, "--vocabulary") == NULL)
-        from_refuse(from, "tokenizer-type", "its file says how many tokens there are; add --vocabulary N");
+    from_refuse(from, "tokenizer-type", "its file says how many tokens there are; add --vocabulary N");
     return 1;
 }
 
@@ -143,6 +142,13 @@ static void megatron_say_vocabulary(struct from *from, int64_t tp)
 {
     const int64_t padded = from_whole(from, "padded-vocab-size", 1, MEGATRON_MOST);
     const int64_t multiple = tp * from_whole(from, "make-vocab-size-divisible-by", 1, 1 << 20);
+    if (from_typed(from, "--vocabulary")) {
+        static const char *const keys[] = { "padded-vocab-size", "vocab-size", "make-vocab-size-divisible-by" };
+        for (int i = 0; i < 3; i++)
+            if (from_has(from, keys[i])) from_with(from, keys[i], "the command line says --vocabulary instead");
+        if (from_has(from, "tokenizer-type")) from_with(from, "tokenizer-type", "in --vocabulary");
+        return;
+    }
     if (padded) {
         from_say(from, "padded-vocab-size", "--vocabulary", "%lld", (long long)padded);
         if (from_has(from, "vocab-size")) from_with(from, "vocab-size", "padded: padded-vocab-size");
@@ -396,8 +402,9 @@ static void megatron_say_copies(struct from *from, const struct megatron_mesh *m
     else if (from_has(from, groups)) from_nothing(from, groups, "off");
     if (from_has(from, gather)) {
         if (from_truth(from, gather) && zero == 0) from_refuse(from, gather, "needs --use-distributed-optimizer");
-        from_assume(from, gather, "weights are gathered after the step; Megatron-LM hides it behind the next forward "
-                    "pass");
+        if (!from_truth(from, gather)) from_nothing(from, gather, "off");
+        else from_assume(from, gather, "weights are gathered after the step; Megatron-LM hides it behind the next "
+                         "forward pass");
     }
     if (from_has(from, "use-torch-fsdp2") && zero != 3) from_nothing(from, "use-torch-fsdp2", "off");
     if (from_truth(from, keep)) from_say(from, keep, "--reshard-after-forward", "no");

@@ -1,9 +1,9 @@
 /* megatron_yaml.c -- reads the YAML file of Megatron-LM's --yaml-cfg as its arguments.
  *
- * from.c calls the functions of the row through frameworks.c.  The names are those of NVIDIA/Megatron-LM, core_v0.16.1
- * (55ac7082517c), megatron/training/yaml_arguments.py and examples/gpt3/gpt_config.yaml: the fields of its configs, with
- * underscores, in language_model, in model_parallel, or at the top.  Most are arguments by another spelling; a table has
- * those that are not.  Errors are ERR_FORMAT with the line, and ERR_MEMORY.
+ * from.c calls the functions of the row through frameworks.c.  The names are those of NVIDIA/Megatron-LM,
+ * core_v0.16.1 (55ac7082517c), megatron/training/yaml_arguments.py and examples/gpt3/gpt_config.yaml: the fields of its
+ * configs, with underscores, in language_model, in model_parallel, or at the top.  Most are arguments by another
+ * spelling; a table has those that are not.  Errors are ERR_FORMAT with the line, and ERR_MEMORY.
  */
 #include "emulated_devices/run/from/frameworks.h"
 #include "emulated_devices/run/from/megatron_keys.h"
@@ -34,8 +34,8 @@ static const char *const idle[] = {
     "cpu_offloading_activations", "barrier_with_L1_time", "use_legacy_models", "spec",
     "check_for_nan_in_loss_and_grad", "encoder_num_layers", "decoder_num_layers", "onnx_safe", "bert_binary_head",
     "align_grad_reduce", "align_param_gather", "scatter_gather_tensors_in_pipeline", "standalone_embedding_stage",
-    "manual_gc_eval", "encoder_seq_length", "decoder_seq_length", "enable_one_logger", "group_query_attention", "swiglu",
-    "activation_func", NULL
+    "manual_gc_eval", "encoder_seq_length", "decoder_seq_length", "enable_one_logger", "group_query_attention",
+    "swiglu", "activation_func", NULL
 };
 
 static bool megatron_yaml_is_idle(const char *field)
