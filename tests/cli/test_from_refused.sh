@@ -65,6 +65,18 @@ test_hostile() {
     mkdir folder; malformed 'folder' --from folder
 }
 
+# Words of a branch that does not run are not there; a key that stands twice has its last value, as argparse takes it.
+test_branches() {
+    printf '%s\n' 'T=4' 'if [[ "$T" -gt 2 ]] && [ "$U" = "" ]; then' 'A="--tensor-model-parallel-size $T"' 'else' 'A="--else-was-read 1"' 'fi' \
+        'S=(--num-layers 8 --hidden-size $((16*4)) --num-attention-heads 8 --seq-length 64 --max-position-embeddings 64)' \
+        'python -m torch.distributed.run --nproc_per_node=8 a.py $A ${S[@]} --micro-batch-size 1 --micro-batch-size=2 --vocab-size 256' >b.sh
+    run plan --from b.sh --memory 0
+    [ "$status" = 0 ] || complain '--else was read, or something else is wrong'
+    expect_out '^mesh    dp=2 x tp=4, 8 devices'
+    expect_out '^batch   4 sequences of 64 tokens, 1 microbatch a copy'
+    expect_out 'U is not set'
+}
+
 test_json() {
     gpt3
     run plan --from gpt3.sh --memory 0 --cluster h100-infiniband --json -; expect_status 0
@@ -74,4 +86,4 @@ test_json() {
     run list frameworks; expect_status 0; expect_out 'Megatron-LM core_v0.16.1 \(55ac7082517c\)'
 }
 
-run_tests test_contradictions test_hostile test_json
+run_tests test_contradictions test_hostile test_branches test_json
