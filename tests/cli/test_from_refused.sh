@@ -10,6 +10,7 @@ test_contradictions() {
     refused 'few.sh: nproc_per_node x nnodes = 8 devices cannot be divided by --tensor.* = 128' --from few.sh
     sed 's/global-batch-size 32/global-batch-size 31/; s/micro-batch-size 1/micro-batch-size 2/' gpt3.sh >odd.sh
     refused 'odd.sh: --global-batch-size: a batch of 31 cannot be divided by --micro-batch-size 2' --from odd.sh
+    sed 's/pretrain_gpt/pretrain_bert/' gpt3.sh >bert.sh;           refused 'line 35: launcher.program pretrain_bert.py: trains another model' --from bert.sh
     sed 's/--fp16/--fp16 --bf16/' gpt3.sh >both.sh;                 refused 'both.sh: line 35: --fp16: and --bf16: give one' --from both.sh
     sed 's/--fp16/--overlap-param-gather/' gpt3.sh >gather.sh;      refused 'overlap-param-gather: needs --use-distributed-opt' --from gather.sh
     sed 's/--fp16/--recompute-granularity full/' gpt3.sh >full.sh;  refused 'recompute-granularity full: needs --recompute-method' --from full.sh
@@ -74,7 +75,7 @@ test_branches() {
     [ "$status" = 0 ] || complain '--else was read, or something else is wrong'
     expect_out '^mesh    dp=2 x tp=4, 8 devices'
     expect_out '^batch   4 sequences of 64 tokens, 1 microbatch a copy'
-    expect_out 'U is not set'
+    expect_out 'U is not set'; expect_out '^  launcher.program a.py +it trains a causal decoder'
 }
 
 test_json() {

@@ -537,8 +537,22 @@ static void megatron_say_batch(struct from *from, int64_t dp)
     from_batch(from, "global-batch-size", "micro-batch-size", given ? given : micro * dp, micro, dp);
 }
 
+/* Programs that train models of another kind have the same arguments: their plan would be of the wrong model. */
+static void megatron_say_program(struct from *from)
+{
+    static const char key[] = "launcher.program", usual[] = "pretrain_gpt.py";
+    const char *const path = from_value(from, key), *const slash = path ? strrchr(path, '/') : NULL;
+    const char *const name = slash ? slash + 1 : path;
+    if (name == NULL) return;
+    if (strcmp(name, usual) == 0) from_with(from, key, "--model is a causal decoder");
+    else if (strncmp(name, "pretrain_", strlen("pretrain_")) == 0 && from_typed(from, "--model") == NULL)
+        from_refuse(from, key, "trains another model than the causal decoder of %s; add --model NAME", usual);
+    else from_assume(from, key, "it trains a causal decoder, as %s does", usual);
+}
+
 void megatron_translate(struct from *from)
 {
+    megatron_say_program(from);
     const int64_t tp = from_typed_whole(from, "--tp", from_whole(from, "tensor-model-parallel-size", 1,
                                                                  MESH_MOST_DEVICES));
     megatron_say_model(from, tp > 0 ? tp : 1);

@@ -4,6 +4,7 @@
 #include "emulated_devices/run/from/megatron_keys.h"
 
 const struct framework_key megatron_keys[] = {
+    { "launcher.program", NULL },
     { "launcher.nproc_per_node", NULL }, { "launcher.nproc-per-node", NULL }, { "launcher.nnodes", NULL },
     { "launcher.num_gpus", NULL }, { "launcher.num_nodes", NULL },
     { "tensor-model-parallel-size", "1" }, { "sequence-parallel", "false" }, { "tp-comm-overlap", "false" },
