@@ -11,6 +11,8 @@ test_contradictions() {
     sed 's/global-batch-size 32/global-batch-size 31/; s/micro-batch-size 1/micro-batch-size 2/' gpt3.sh >odd.sh
     refused 'odd.sh: --global-batch-size: a batch of 31 cannot be divided by --micro-batch-size 2' --from odd.sh
     sed 's/pretrain_gpt/pretrain_bert/' gpt3.sh >bert.sh;           refused 'line 35: launcher.program pretrain_bert.py: trains another model' --from bert.sh
+    sed 's/--fp16/--swiglu --num-experts 8 --sequence-parallel --expert-model-parallel-size 8/' gpt3.sh >ep.sh
+    refused 'expert-model-parallel-size 8: times --expert-tensor-parallel-size 8 does not divide the 8 devices' --from ep.sh
     sed 's/--fp16/--fp16 --bf16/' gpt3.sh >both.sh;                 refused 'both.sh: line 35: --fp16: and --bf16: give one' --from both.sh
     sed 's/--fp16/--overlap-param-gather/' gpt3.sh >gather.sh;      refused 'overlap-param-gather: needs --use-distributed-opt' --from gather.sh
     sed 's/--fp16/--recompute-granularity full/' gpt3.sh >full.sh;  refused 'recompute-granularity full: needs --recompute-method' --from full.sh
@@ -21,6 +23,8 @@ test_contradictions() {
     printf '{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}' >b.json
     refused 'train_batch_size 30: cannot be divided by train_micro_batch_size_per_gpu 4 times gradient_accumulation_steps 2' --from b.json --model tiny
     titan 8B 8 1 false '"sometimes"' false >mode.toml;              refused 'line 3[0-9]: activation_checkpoint.mode sometimes: must be' --from mode.toml --dp 1
+    printf '%s\n' '[model]' 'name = "deepseek_v3"' 'flavor = "671B"' '[parallelism]' 'expert_parallel_degree = 16' >ep.toml
+    refused 'line 5: parallelism.expert_parallel_degree 16: times .* does not divide the 8 devices' --from ep.toml --dp 8
     refused '--config gives words, too' --from gpt3.sh --config gpt3.sh
     run train --from gpt3.sh; expect_status 2; expect_error '--from is not a flag of train'
 }

@@ -266,8 +266,9 @@ static void megatron_say_context(struct from *from, int64_t cp)
 }
 
 /* Experts over devices.  Megatron-LM cuts an expert over tp unless the arguments say otherwise. */
-static void megatron_say_experts(struct from *from, int64_t tp)
+static void megatron_say_experts(struct from *from, const struct megatron_mesh *mesh)
 {
+    const int64_t tp = mesh->tp, stage = mesh->tp * mesh->cp * mesh->dp;
     static const char parts[] = "expert-tensor-parallel-size", way[] = "moe-token-dispatcher-type";
     const bool any = from_value(from, "num-experts") || from_typed(from, "--model");
     const int64_t ep = from_whole(from, "expert-model-parallel-size", 1, MESH_MOST_DEVICES);
@@ -282,6 +283,9 @@ static void megatron_say_experts(struct from *from, int64_t tp)
     if (tp > 1 && !from_truth(from, "sequence-parallel"))
         from_refuse(from, "expert-model-parallel-size", "with --tensor-model-parallel-size %lld needs "
                     "--sequence-parallel", (long long)tp);
+    if (stage % (ep * etp) != 0)
+        from_refuse(from, "expert-model-parallel-size", "times --%s %lld does not divide the %lld devices of a stage",
+                    parts, (long long)etp, (long long)stage);
     from_say(from, "expert-model-parallel-size", "--ep", "%lld", (long long)ep);
     if (etp > 1) from_say(from, parts, "--etp", "%lld", (long long)etp);
     else if (given) from_nothing(from, parts, "off");
@@ -562,7 +566,7 @@ void megatron_translate(struct from *from)
     const int64_t chunks = megatron_say_chunks(from, m.pp);
     megatron_say_tensor(from, m.tp);
     megatron_say_context(from, m.cp);
-    megatron_say_experts(from, m.tp);
+    megatron_say_experts(from, &m);
     megatron_say_copies(from, &m);
     megatron_say_batch(from, m.dp);
     megatron_say_formats(from);

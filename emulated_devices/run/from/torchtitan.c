@@ -245,14 +245,18 @@ static void torchtitan_say_context(struct from *from, const struct torchtitan_me
     else if (from_has(from, balance)) from_assume(from, balance, "tokens in a row: devices have unequal work");
 }
 
-static void torchtitan_say_experts(struct from *from, int64_t tp)
+static void torchtitan_say_experts(struct from *from, const struct torchtitan_mesh *mesh)
 {
+    const int64_t tp = mesh->tp, stage = mesh->tp * mesh->cp * mesh->shards;
     static const char groups_of[] = "parallelism.expert_parallel_degree",
                       parts[] = "parallelism.expert_tensor_parallel_degree";
     const int64_t ep = from_whole(from, groups_of, 1, MESH_MOST_DEVICES), etp = from_whole(from, parts, 1,
                                                                                           MESH_MOST_DEVICES);
     if (!from->failed && ep > 1 && etp != 1 && etp != tp)
         from_refuse(from, parts, "must be 1 or parallelism.tensor_parallel_degree %lld", (long long)tp);
+    if (!from->failed && ep > 1 && stage % (ep * etp) != 0)
+        from_refuse(from, groups_of, "times %s %lld does not divide the %lld devices that share the shards of a stage",
+                    parts, (long long)etp, (long long)stage);
     if (ep > 1) from_say(from, groups_of, "--ep", "%lld", (long long)ep);
     else if (from_has(from, groups_of)) from_nothing(from, groups_of, "off");
     if (ep > 1 && etp > 1) from_say(from, parts, "--etp", "%lld", (long long)etp);
@@ -405,7 +409,7 @@ static void torchtitan_translate(struct from *from)
     torchtitan_say_scheme(from, &m);
     torchtitan_say_tensor(from, m.tp);
     torchtitan_say_context(from, &m);
-    torchtitan_say_experts(from, m.tp);
+    torchtitan_say_experts(from, &m);
     torchtitan_say_pipeline(from, &m);
     torchtitan_say_batch(from, &m);
     torchtitan_say_formats(from, &m);
