@@ -82,6 +82,22 @@ test_branches() {
     expect_out 'U is not set'; expect_out '^  launcher.program a.py +it trains a causal decoder'
 }
 
+# A preset with other sizes: what follows the colon.
+test_sizes() {
+    # Heads that are not given: K stays 8, which 4 query heads cannot share.
+    refused 'H=4 heads are not a multiple of K=8' --model llama3-8b:L=2,D=64,H=4,F=96,V=256
+    run plan --model llama3-8b:L=2,D=64,H=16,F=96,V=256 --memory 0; expect_status 0
+    # 2 V D, and in each of 2 layers D (D + 2 8 4 + D) + 3 D F of matrices and 2 D of norms; D of the last norm.
+    expect_out 'L=2 H=16 D=64 F=96 V=256, 94.5K parameters'
+    refused 'gpt2:E=4: E and k are of mixtures' --model gpt2:E=4
+    refused 'gpt2:L=2,L=3: a letter stands there twice' --model gpt2:L=2,L=3
+    refused 'gpt2:L=0: a size must be a whole number' --model gpt2:L=0
+    refused 'gpt2:L=2,: the last comma' --model gpt2:L=2,
+    refused 'gpt2:: the colon has no sizes' --model gpt2:
+    refused 'gpt2:X=2: after the preset must stand sizes' --model gpt2:X=2
+    refused 'gpt2:D=100: H does not divide D' --model gpt2:D=100
+}
+
 test_json() {
     gpt3
     run plan --from gpt3.sh --memory 0 --cluster h100-infiniband --json -; expect_status 0
@@ -91,4 +107,4 @@ test_json() {
     run list frameworks; expect_status 0; expect_out 'Megatron-LM core_v0.16.1 \(55ac7082517c\)'
 }
 
-run_tests test_contradictions test_hostile test_branches test_json
+run_tests test_contradictions test_hostile test_branches test_sizes test_json
