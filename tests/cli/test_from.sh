@@ -216,7 +216,7 @@ END
           --recompute 1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31' a.toml
     printf '[model]\nname = "qwen3"\nflavor = "0.6B"\n[parallelism]\ndata_parallel_shard_degree = 8\n[activation_checkpoint]\nmode = "none"\n' >q.toml
     run plan --from q.toml --memory 0 --cluster h100-infiniband
-    expect_out '^ *qwen3-tiny:L=28,D=1024,H=16,K=8,A=128,F=3072,V=151936$'
+    expect_out '^orrery plan --model qwen3-tiny:L=28,D=1024,H=16,K=8,A=128,F=3072,V=151936 '
     # 151936 rows of embedding, and 28 layers of 1024 (2048 + 1024 + 1024 + 2048 + 3 3072) weights and their norms.
     expect_out '596.*M parameters'
 }
