@@ -7,7 +7,6 @@
 #include "emulated_devices/comm/mesh.h"
 #include "emulated_devices/run/from/frameworks.h"
 #include "ref/io/toml.h"
-#include "ref/model/config.h"
 #include <string.h>
 
 static const struct framework_key keys[] = {
@@ -354,8 +353,6 @@ static void torchtitan_say_formats(struct from *from, const struct torchtitan_me
 /* Every nth layer, counted from 1, as a list of layers. */
 static void torchtitan_say_layers(struct from *from, int64_t n, const char *key)
 {
-    struct model_config config = { .L = 0 };
-    int64_t batch;
     char list[FROM_TEXT] = "", word[FROM_TEXT] = "";
     size_t used = 0;
     for (int i = 0; i < from->words; i++)
@@ -366,11 +363,12 @@ static void torchtitan_say_layers(struct from *from, int64_t n, const char *key)
         from_say(from, key, "--recompute", "full");
         return;
     }
-    if (model_config_preset(&config, &batch, typed ? typed : word, NULL) != OK) {
+    const int64_t layers = model_preset_layers(typed ? typed : word);
+    if (layers == 0) {
         from_assume(from, key, "no layer is recomputed: how many layers --model has is not known here");
         return;
     }
-    for (int64_t l = n - 1; l < config.L && used < sizeof list; l += n)
+    for (int64_t l = n - 1; l < layers && used < sizeof list; l += n)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%lld", used ? "," : "", (long long)l);
     if (used >= sizeof list) from_refuse(from, key, "there are too many layers to list");
     else from_say(from, key, "--recompute", "%s", used ? list : "none");
