@@ -6,8 +6,11 @@
 #include "ref/io/output.h"
 #include "ref/model/families/families.h"
 #include "ref/model/kinds.h"
+#include "ref/model/sizes.h"
 #include "ref/routers/router.h"
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define GPT2(name_, L_, H_, D_, F_, S_, V_)                                                                     \
@@ -225,6 +228,68 @@ const struct model_preset model_presets[] = {
     { { .name = "" }, NULL, 0 },
 };
 
+/* ---- a preset with other sizes ----------------------------------------------------------------------------------- */
+
+/* A letter of docs/words.md, and where its number is. */
+struct size_letter { char letter; int64_t *number; bool given; };
+
+enum { SIZE_MOST = 1 << 24 };
+_Static_assert(MODEL_SIZES == sizeof MODEL_SIZE_LETTERS - 1, "a size for each letter");
+
+static void size_letters(struct size_letter letters[MODEL_SIZES], struct model_config *config)
+{
+    int64_t *const numbers[MODEL_SIZES] = { &config->L, &config->D, &config->H, &config->K, &config->A, &config->F,
+                                             &config->V, &config->S, &config->mixture.E, &config->mixture.k };
+    for (int i = 0; i < MODEL_SIZES; i++)
+        letters[i] = (struct size_letter){ MODEL_SIZE_LETTERS[i], numbers[i], false };
+}
+
+static enum error_code size_refuse(const char *word, const char *why, struct error *err)
+{
+    return fail(err, ERR_USAGE, "--model %s: %s", printable(word).text, why);
+}
+
+/* Read LETTER=NUMBER at *text, and pass it.  Letters E and k are of mixtures alone. */
+static enum error_code size_read(const char **text, struct size_letter letters[MODEL_SIZES], bool mixture,
+                                 const char *word, struct error *err)
+{
+    static const char letter[] = MODEL_SIZE_LETTERS;
+    const char *const at = **text ? strchr(letter, **text) : NULL;
+    if (at == NULL || (*text)[1] != '=')
+        return size_refuse(word, "after the preset must stand sizes such as :L=32,D=4096, of the letters "
+                           MODEL_SIZE_LETTERS, err);
+    struct size_letter *const l = &letters[at - letter];
+    if (l->given) return size_refuse(word, "a letter stands there twice", err);
+    if ((l->letter == 'E' || l->letter == 'k') && !mixture)
+        return size_refuse(word, "E and k are of mixtures, and the preset has no experts", err);
+    char *end;
+    const long long number = strtoll(*text + 2, &end, 10);
+    const bool digits = (*text)[2] >= '0' && (*text)[2] <= '9';
+    if (!digits || number < 1 || number > SIZE_MOST || (*end != ',' && *end != '\0'))
+        return size_refuse(word, "a size must be a whole number from 1 to 16777216", err);
+    *l->number = number, l->given = true;
+    *text = *end == ',' ? end + 1 : end;
+    return *end == ',' && **text == '\0' ? size_refuse(word, "the last comma has no size behind it", err) : OK;
+}
+
+enum error_code model_config_resize(struct model_config *config, const char *sizes, const char *word,
+                                    struct error *err)
+{
+    struct size_letter letters[MODEL_SIZES];
+    const struct model_config before = *config;
+    enum error_code e = *sizes ? OK : size_refuse(word, "the colon has no sizes behind it", err);
+    size_letters(letters, config);
+    while (!e && *sizes) e = size_read(&sizes, letters, config->mlp == MLP_MIXTURE, word, err);
+    if (e) return e;
+    /* Heads that the word does not give follow the preset's: one key head a query head, D / H numbers a head. */
+    if (!letters[3].given && before.K == before.H) config->K = config->H;
+    if (!letters[4].given && before.A * before.H == before.D) config->A = config->D / config->H;
+    if (!letters[4].given && before.A * before.H == before.D && config->A * config->H != config->D)
+        return size_refuse(word, "H does not divide D; A=N says how wide a head is", err);
+    snprintf(config->name, sizeof config->name, "%.63s", word);
+    return OK;
+}
+
 enum error_code model_config_preset(struct model_config *config, int64_t *batch, const char *name, struct error *err)
 {
     const char *names[sizeof model_presets / sizeof *model_presets];
@@ -241,6 +306,83 @@ enum error_code model_config_preset(struct model_config *config, int64_t *batch,
     if (strchr(name, '/'))
         return fail(err, ERR_USAGE, "--model %s: there is no such folder", printable_path(name).text);
     return fail_unknown_name(err, "--model", name, names, n);
+}
+
+/* ---- the preset that is nearest to some sizes -------------------------------------------------------------------- */
+
+enum { RELEASED_POSITIONS = 1024 };
+
+/* The sizes of a preset, in the order of MODEL_SIZE_LETTERS. */
+static void preset_sizes_of(const struct model_config *config, int64_t number[MODEL_SIZES])
+{
+    const bool mixture = config->mixture.E > 0;
+    const int64_t all[MODEL_SIZES] = { config->L, config->D, config->H, config->K, config->A, config->F, config->V,
+                                      config->S, mixture ? config->mixture.E : 0, mixture ? config->mixture.k : 0 };
+    memcpy(number, all, sizeof all);
+}
+
+/* Presets of the kind are those that differ in sizes alone: no windows, no shared experts, no dense layers. */
+static bool preset_is_plain(const struct model_config *config, const char *family)
+{
+    return strcmp(config->family->name, family) == 0
+           && config->mixture.shared == 0 && config->dense.F == 0 && config->windows.size == 0;
+}
+
+static int preset_other_sizes(const struct model_config *config, const int64_t wanted[MODEL_SIZES])
+{
+    int64_t number[MODEL_SIZES];
+    /* A preset for small meshes is taken only if its family has no other. */
+    int others = config->S < RELEASED_POSITIONS ? MODEL_SIZES : 0;
+    preset_sizes_of(config, number);
+    for (int i = 0; i < MODEL_SIZES; i++) others += wanted[i] != 0 && wanted[i] != number[i];
+    return others;
+}
+
+/* Whether --model gives a size by itself: key heads and the width of a head follow from the others
+ * (model_config_resize). */
+static bool preset_follows(const int64_t wanted[MODEL_SIZES], const int64_t preset[MODEL_SIZES], int at)
+{
+    enum { D = 1, H = 2, K = 3, A = 4 };
+    if (at == K) return preset[K] == preset[H] && wanted[K] == wanted[H];
+    return at == A && preset[A] * preset[H] == preset[D] && wanted[A] * wanted[H] == wanted[D];
+}
+
+/* The preset with the fewest other sizes.  If its layers differ in number or width it is another model, whose name
+ * would mislead: then the first preset of the kind that is no small one. */
+static const struct model_config *preset_nearest(const char *family, const int64_t wanted[MODEL_SIZES])
+{
+    const struct model_config *best = NULL, *first = NULL;
+    for (const struct model_preset *p = model_presets; p->config.name[0]; p++) {
+        const struct model_config *const c = &p->config;
+        if (!preset_is_plain(c, family)) continue;
+        if (best == NULL || preset_other_sizes(c, wanted) < preset_other_sizes(best, wanted)) best = c;
+        if (first == NULL || (first->S < RELEASED_POSITIONS && c->S >= RELEASED_POSITIONS)) first = c;
+    }
+    return best && best->L == wanted[0] && best->D == wanted[1] ? best : first;
+}
+
+void model_preset_word(const char *family, const int64_t wanted[MODEL_SIZES], char *word, size_t size)
+{
+    const struct model_config *const best = preset_nearest(family, wanted);
+    int64_t number[MODEL_SIZES];
+    word[0] = '\0';
+    if (best == NULL) return;
+    preset_sizes_of(best, number);
+    size_t used = (size_t)snprintf(word, size, "%s", best->name);
+    bool any = false;
+    for (int i = 0; i < MODEL_SIZES && used < size; i++) {
+        if (wanted[i] == 0 || wanted[i] == number[i] || preset_follows(wanted, number, i)) continue;
+        used += (size_t)snprintf(word + used, size - used, "%c%c=%lld", any ? ',' : ':', MODEL_SIZE_LETTERS[i],
+                                 (long long)wanted[i]);
+        any = true;
+    }
+}
+
+int64_t model_preset_layers(const char *word)
+{
+    struct model_config config;
+    int64_t batch;
+    return model_config_preset(&config, &batch, word, NULL) == OK ? config.L : 0;
 }
 
 int64_t layer_set_count(const struct layer_set *layer_set, int64_t end)

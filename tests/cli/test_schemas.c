@@ -139,6 +139,7 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "train", "train --model tiny --data " GOLDEN " --steps 2 --batch 2 --dp 2 --check ref --json -", 0, false },
     { "train", "infer --model tiny --data " GOLDEN " --steps 1 --batch 2 --json -", 0, true },
     { "train", "plan --model tiny --dp 2 --tp 2 --json -", 0, false },
+    { "train", "plan --from tests/fuzz/corpus/from/accelerate_deepspeed.yaml --model tiny --json -", 0, false },
     { "search", "search --devices 2 --model tiny --micro 2 --recompute none --data-parallel ddp --schedule 1f1b "
       "--tensor 1d --attention ring --json -", 0, false },
     { "verify", "verify collectives --devices 2 --json -", 0, true },

@@ -139,6 +139,8 @@ static void accelerate_say_strategy(struct from *from, const struct accelerate_m
         const char number[] = { (char)('1' + i), '\0' };
         if (value == NULL || (strcmp(value, strategies[i].name) != 0 && strcmp(value, number) != 0)) continue;
         from_say(from, key, "--data-parallel", "%s", strategies[i].scheme);
+        if (strategies[i].scheme[0] == 'h' && mesh->devices == 0)
+            from_refuse(from, key, "shares inside a machine, and num_processes does not say how many devices one has");
         if (strategies[i].scheme[0] == 'h')
             from_say(from, key, "--shard-group", "%lld", (long long)(mesh->devices / (mesh->nodes ? mesh->nodes : 1)
                                                                      / (mesh->tp * mesh->pp)));

@@ -3,5 +3,8 @@
 #include "emulated_devices/run/from/frameworks.h"
 
 const struct framework *const frameworks[] = {
-    &framework_deepspeed, &framework_torchtitan, &framework_accelerate, &framework_megatron, NULL
+#define FRAMEWORK(name) &framework_##name,
+#include "emulated_devices/run/from/frameworks.def"
+#undef FRAMEWORK
+    NULL
 };

@@ -1,10 +1,12 @@
-/* frameworks.h -- declares each framework: frameworks.c lists them, and the file of each framework defines its own. */
+/* frameworks.h -- declares each framework of frameworks.def.  Files of run/from/ define them, and frameworks.c uses
+ * the names for its list. */
 #ifndef ORRERY_RUN_FRAMEWORKS_H
 #define ORRERY_RUN_FRAMEWORKS_H
 
 #include "emulated_devices/run/from/from.h"
 
-extern const struct framework framework_megatron, framework_torchtitan, framework_deepspeed,
-    framework_accelerate;
+#define FRAMEWORK(name) extern const struct framework framework_##name;
+#include "emulated_devices/run/from/frameworks.def"
+#undef FRAMEWORK
 
 #endif

@@ -215,7 +215,8 @@ FROM_ROW(from_nothing, FATE_NOTHING)
 
 const char *from_dashes(const struct from *from, const char *key)
 {
-    const bool argument = strncmp(key, "launcher.", 9) != 0 && strncmp(key, "script.", 7) != 0;
+    const bool argument = strncmp(key, "launcher.", 9) != 0 && strncmp(key, "script.", 7) != 0
+                          && strncmp(key, "field.", 6) != 0;
     return argument ? from->framework->dashes : "";
 }
 

@@ -19,6 +19,7 @@
 #include "ref/io/json.h"
 #include "ref/io/options.h"
 #include "ref/io/yaml.h"
+#include "ref/model/sizes.h"
 #include <stdio.h>
 
 enum { FROM_ROWS = 640, FROM_WORDS = 40, FROM_TEXT = 240, FROM_FILE_LIMIT = 1 << 20 };
@@ -123,10 +124,10 @@ void from_refuse(struct from *, const char *key, const char *format, ...) __attr
 /** Dashes before a key, as people write them: none before those that are no arguments of the program. */
 const char *from_dashes(const struct from *, const char *key);
 
-/* ---- shared by frameworks: sizes.c and mesh.c ------------------------------------------------------------------ */
+/* ---- shared by frameworks: from_shared.c ----------------------------------------------------------------------- */
 
 /* The sizes of a model, 0 where the file has none, and which presets are of its kind. */
-struct from_model { const char *family; int64_t number[10]; };         /* in the order of MODEL_SIZE_LETTERS */
+struct from_model { const char *family; int64_t number[MODEL_SIZES]; };        /* in the order of MODEL_SIZE_LETTERS */
 
 /** The preset with the fewest other sizes, as a word for --model: "llama3-8b", or with sizes behind a colon. */
 void from_model_word(const struct from_model *, char *word, size_t size);

@@ -3,67 +3,13 @@
  * struct from. */
 #include "emulated_devices/run/from/from.h"
 #include "emulated_devices/comm/mesh.h"
-#include "ref/model/config.h"
-#include "ref/model/families/families.h"
-#include "ref/model/kinds.h"
 #include <string.h>
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
-enum { FROM_SIZES = sizeof MODEL_SIZE_LETTERS - 1, FROM_LEAST_POSITIONS = 1024 };
-
-/* The sizes of a preset, in the order of MODEL_SIZE_LETTERS. */
-static void from_sizes_of(const struct model_config *config, int64_t number[FROM_SIZES])
-{
-    const bool mixture = config->mlp == MLP_MIXTURE;
-    const int64_t all[FROM_SIZES] = { config->L, config->D, config->H, config->K, config->A, config->F, config->V,
-                                      config->S, mixture ? config->mixture.E : 0, mixture ? config->mixture.k : 0 };
-    memcpy(number, all, sizeof all);
-}
-
-/* Presets of the kind are those that differ in sizes alone: no windows, no shared experts, no dense layers. */
-static bool from_is_candidate(const struct model_config *config, const struct from_model *model)
-{
-    return strcmp(config->family->name, model->family) == 0 && config->S >= FROM_LEAST_POSITIONS
-           && config->mixture.shared == 0 && config->dense.F == 0 && config->windows.size == 0;
-}
-
-static int from_other_sizes(const struct model_config *config, const struct from_model *model)
-{
-    int64_t number[FROM_SIZES];
-    int others = 0;
-    from_sizes_of(config, number);
-    for (int i = 0; i < FROM_SIZES; i++) others += model->number[i] != 0 && model->number[i] != number[i];
-    return others;
-}
-
-/* Whether --model gives a size by itself: key heads and the width of a head follow from the others (sizes.c). */
-static bool from_follows(const struct from_model *model, const int64_t preset[FROM_SIZES], int at)
-{
-    enum { D = 1, H = 2, K = 3, A = 4 };
-    if (at == K) return preset[K] == preset[H] && model->number[K] == model->number[H];
-    return at == A && preset[A] * preset[H] == preset[D] && model->number[A] * model->number[H] == model->number[D];
-}
-
 void from_model_word(const struct from_model *model, char *word, size_t size)
 {
-    const struct model_config *best = NULL;
-    int64_t number[FROM_SIZES];
-    for (const struct model_preset *p = model_presets; p->config.name[0]; p++)
-        if (from_is_candidate(&p->config, model)
-            && (best == NULL || from_other_sizes(&p->config, model) < from_other_sizes(best, model)))
-            best = &p->config;
-    word[0] = '\0';
-    if (best == NULL) return;
-    from_sizes_of(best, number);
-    size_t used = (size_t)snprintf(word, size, "%s", best->name);
-    bool any = false;
-    for (int i = 0; i < FROM_SIZES && used < size; i++) {
-        if (model->number[i] == 0 || model->number[i] == number[i] || from_follows(model, number, i)) continue;
-        used += (size_t)snprintf(word + used, size - used, "%c%c=%lld", any ? ',' : ':', MODEL_SIZE_LETTERS[i],
-                                 (long long)model->number[i]);
-        any = true;
-    }
+    model_preset_word(model->family, model->number, word, size);
 }
 
 /* ---- the mesh ---------------------------------------------------------------------------------------------------- */

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RELEASE "core_v0.16.1 (55ac7082517c)"
 enum { MEGATRON_MOST = 1 << 24, MEGATRON_BUCKET = 40000000, MEGATRON_BUCKET_COPY = 1000000 };
 
 /* The mesh as it will be: with what the user typed in place of the file's. */
@@ -134,8 +133,7 @@ static int64_t megatron_tokens(struct from *from)
         from_assume(from, "vocab-size", "32000, the tokens of Llama 2's tokenizer");
         return 32000;
     }
-    if (from_typed(from, "--vocabulary") == NULL)
-        from_refuse(from, "tokenizer-type", "its file says how many tokens there are; add --vocabulary N");
+    from_refuse(from, "tokenizer-type", "its file says how many tokens there are; add --vocabulary N");
     return 1;
 }
 
@@ -144,6 +142,13 @@ static void megatron_say_vocabulary(struct from *from, int64_t tp)
 {
     const int64_t padded = from_whole(from, "padded-vocab-size", 1, MEGATRON_MOST);
     const int64_t multiple = tp * from_whole(from, "make-vocab-size-divisible-by", 1, 1 << 20);
+    if (from_typed(from, "--vocabulary")) {
+        static const char *const keys[] = { "padded-vocab-size", "vocab-size", "make-vocab-size-divisible-by" };
+        for (int i = 0; i < 3; i++)
+            if (from_has(from, keys[i])) from_with(from, keys[i], "the command line says --vocabulary instead");
+        if (from_has(from, "tokenizer-type")) from_with(from, "tokenizer-type", "in --vocabulary");
+        return;
+    }
     if (padded) {
         from_say(from, "padded-vocab-size", "--vocabulary", "%lld", (long long)padded);
         if (from_has(from, "vocab-size")) from_with(from, "vocab-size", "padded: padded-vocab-size");
@@ -261,8 +266,9 @@ static void megatron_say_context(struct from *from, int64_t cp)
 }
 
 /* Experts over devices.  Megatron-LM cuts an expert over tp unless the arguments say otherwise. */
-static void megatron_say_experts(struct from *from, int64_t tp)
+static void megatron_say_experts(struct from *from, const struct megatron_mesh *mesh)
 {
+    const int64_t tp = mesh->tp, stage = mesh->tp * mesh->cp * mesh->dp;
     static const char parts[] = "expert-tensor-parallel-size", way[] = "moe-token-dispatcher-type";
     const bool any = from_value(from, "num-experts") || from_typed(from, "--model");
     const int64_t ep = from_whole(from, "expert-model-parallel-size", 1, MESH_MOST_DEVICES);
@@ -277,6 +283,9 @@ static void megatron_say_experts(struct from *from, int64_t tp)
     if (tp > 1 && !from_truth(from, "sequence-parallel"))
         from_refuse(from, "expert-model-parallel-size", "with --tensor-model-parallel-size %lld needs "
                     "--sequence-parallel", (long long)tp);
+    if (stage % (ep * etp) != 0)
+        from_refuse(from, "expert-model-parallel-size", "times --%s %lld does not divide the %lld devices of a stage",
+                    parts, (long long)etp, (long long)stage);
     from_say(from, "expert-model-parallel-size", "--ep", "%lld", (long long)ep);
     if (etp > 1) from_say(from, parts, "--etp", "%lld", (long long)etp);
     else if (given) from_nothing(from, parts, "off");
@@ -397,8 +406,9 @@ static void megatron_say_copies(struct from *from, const struct megatron_mesh *m
     else if (from_has(from, groups)) from_nothing(from, groups, "off");
     if (from_has(from, gather)) {
         if (from_truth(from, gather) && zero == 0) from_refuse(from, gather, "needs --use-distributed-optimizer");
-        from_assume(from, gather, "weights are gathered after the step; Megatron-LM hides it behind the next forward "
-                    "pass");
+        if (!from_truth(from, gather)) from_nothing(from, gather, "off");
+        else from_assume(from, gather, "weights are gathered after the step; Megatron-LM hides it behind the next "
+                         "forward pass");
     }
     if (from_has(from, "use-torch-fsdp2") && zero != 3) from_nothing(from, "use-torch-fsdp2", "off");
     if (from_truth(from, keep)) from_say(from, keep, "--reshard-after-forward", "no");
@@ -531,8 +541,22 @@ static void megatron_say_batch(struct from *from, int64_t dp)
     from_batch(from, "global-batch-size", "micro-batch-size", given ? given : micro * dp, micro, dp);
 }
 
-static void megatron_translate(struct from *from)
+/* Programs that train models of another kind have the same arguments: their plan would be of the wrong model. */
+static void megatron_say_program(struct from *from)
 {
+    static const char key[] = "launcher.program", usual[] = "pretrain_gpt.py";
+    const char *const path = from_value(from, key), *const slash = path ? strrchr(path, '/') : NULL;
+    const char *const name = slash ? slash + 1 : path;
+    if (name == NULL) return;
+    if (strcmp(name, usual) == 0) from_with(from, key, "--model is a causal decoder");
+    else if (strncmp(name, "pretrain_", strlen("pretrain_")) == 0 && from_typed(from, "--model") == NULL)
+        from_refuse(from, key, "trains another model than the causal decoder of %s; add --model NAME", usual);
+    else from_assume(from, key, "it trains a causal decoder, as %s does", usual);
+}
+
+void megatron_translate(struct from *from)
+{
+    megatron_say_program(from);
     const int64_t tp = from_typed_whole(from, "--tp", from_whole(from, "tensor-model-parallel-size", 1,
                                                                  MESH_MOST_DEVICES));
     megatron_say_model(from, tp > 0 ? tp : 1);
@@ -542,7 +566,7 @@ static void megatron_translate(struct from *from)
     const int64_t chunks = megatron_say_chunks(from, m.pp);
     megatron_say_tensor(from, m.tp);
     megatron_say_context(from, m.cp);
-    megatron_say_experts(from, m.tp);
+    megatron_say_experts(from, &m);
     megatron_say_copies(from, &m);
     megatron_say_batch(from, m.dp);
     megatron_say_formats(from);
@@ -556,7 +580,7 @@ static void megatron_translate(struct from *from)
 static bool megatron_is(const char *text) { return strstr(text, "--") != NULL; }
 
 const struct framework framework_megatron = {
-    .name = "megatron", .title = "Megatron-LM", .release = RELEASE,
+    .name = "megatron", .title = "Megatron-LM", .release = MEGATRON_RELEASE,
     .source = "NVIDIA/Megatron-LM: megatron/training/arguments.py", .dashes = "--",
     .is = megatron_is, .read = script_read, .keys = megatron_keys, .groups = megatron_groups,
     .translate = megatron_translate,

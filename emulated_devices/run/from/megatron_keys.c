@@ -4,6 +4,7 @@
 #include "emulated_devices/run/from/megatron_keys.h"
 
 const struct framework_key megatron_keys[] = {
+    { "launcher.program", NULL },
     { "launcher.nproc_per_node", NULL }, { "launcher.nproc-per-node", NULL }, { "launcher.nnodes", NULL },
     { "launcher.num_gpus", NULL }, { "launcher.num_nodes", NULL },
     { "tensor-model-parallel-size", "1" }, { "sequence-parallel", "false" }, { "tp-comm-overlap", "false" },
@@ -39,6 +40,7 @@ const struct framework_key megatron_keys[] = {
 
 const struct framework_group megatron_groups[] = {
     { FATE_ASSUMED, "the script is read as if this were so", "script.*" },
+    { FATE_NOTHING, "fields that are null, or that another field decides", "field.*" },
     { FATE_NOTHING, "of the launcher",
       "launcher.node_rank launcher.node-rank launcher.master_addr launcher.master_port launcher.master-addr "
       "launcher.master-port launcher.rdzv_id launcher.rdzv-id launcher.rdzv_backend launcher.rdzv-backend "
@@ -113,10 +115,12 @@ const struct framework_group megatron_groups[] = {
       "moe-router-force-load-balancing apply-residual-connection-post-layernorm" },
     { FATE_OUTSIDE, "fp8 and fp4: products would be up to twice as fast, and weights or saved inputs smaller; the plan "
                     "computes in the 16-bit format",
-      "fp8-format fp8-recipe fp8-margin fp8-interval fp8-amax-history-len fp8-amax-compute-algo fp8-param-gather "
-      "no-fp8-wgrad first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 fp4-format "
-      "fp4-recipe fp4-param-gather te-precision-config-file keep-fp8-transpose-cache moe-router-padding-for-fp8 "
-      "moe-router-padding-for-quantization reuse-grad-buf-for-mxfp8-param-ag" },
+      "fp8-format fp4-format fp8-param-gather fp4-param-gather te-precision-config-file keep-fp8-transpose-cache "
+      "reuse-grad-buf-for-mxfp8-param-ag" },
+    { FATE_NOTHING, "details of fp8-format and fp4-format, which are not in the plan",
+      "fp8-recipe fp8-margin fp8-interval fp8-amax-history-len fp8-amax-compute-algo no-fp8-wgrad "
+      "first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16 fp4-recipe "
+      "moe-router-padding-for-fp8 moe-router-padding-for-quantization" },
     { FATE_OUTSIDE, "the first steps have smaller batches; the plan is of a step with the whole batch",
       "rampup-batch-size decrease-batch-size-if-needed" },
     { FATE_OUTSIDE, "uneven stages: the plan spreads layers evenly, so first and last stage have other layers",

@@ -281,7 +281,9 @@ static enum error_code script_tree(struct script *script, struct yaml **root, st
     if (*root == NULL) return script_no_memory(script, err);
     (*root)->kind = YAML_MAPPING;
     struct yaml **end = &(*root)->child;
-    bool ok = script_arguments(script, 0, program < 0 ? 0 : program, "launcher.", *root, &end)
+    bool ok = program < 0 || script_add(&end, "launcher.", "program", strdup(script->start.of[program]),
+                                        script->started);
+    ok = ok && script_arguments(script, 0, program < 0 ? 0 : program, "launcher.", *root, &end)
               && script_arguments(script, program < 0 ? 0 : program + 1, script->start.count, "", *root, &end);
     for (int i = 0; i < script->assumed.count && ok; i++) {
         char key[32];

@@ -10,8 +10,9 @@
  * Read the arguments of the one Python program that a script starts.
  *
  * A key is a word behind "--"; its value are the words up to the next key, with blanks between.  Arguments of the
- * launcher, before the program, have keys with "launcher." in front.  A variable without a value stays as it is
- * written, "$1"; in a condition it is empty.  Assumptions about the machine have keys "script.N".
+ * launcher, before the program, have keys with "launcher." in front; "launcher.program" is the program itself.  A
+ * variable without a value stays as it is written, "$1"; in a condition it is empty.  Assumptions about the machine
+ * have keys "script.N".
  * @param[out] root  a mapping for yml_free; NULL on failure.
  * @return OK; ERR_FORMAT with the line: unterminated quotes, a command or an expansion that is no word of this subset,
  *         no program or two of them; ERR_MEMORY.

@@ -7,7 +7,6 @@
 #include "emulated_devices/comm/mesh.h"
 #include "emulated_devices/run/from/frameworks.h"
 #include "ref/io/toml.h"
-#include "ref/model/config.h"
 #include <string.h>
 
 static const struct framework_key keys[] = {
@@ -245,14 +244,18 @@ static void torchtitan_say_context(struct from *from, const struct torchtitan_me
     else if (from_has(from, balance)) from_assume(from, balance, "tokens in a row: devices have unequal work");
 }
 
-static void torchtitan_say_experts(struct from *from, int64_t tp)
+static void torchtitan_say_experts(struct from *from, const struct torchtitan_mesh *mesh)
 {
+    const int64_t tp = mesh->tp, stage = mesh->tp * mesh->cp * mesh->shards;
     static const char groups_of[] = "parallelism.expert_parallel_degree",
                       parts[] = "parallelism.expert_tensor_parallel_degree";
     const int64_t ep = from_whole(from, groups_of, 1, MESH_MOST_DEVICES), etp = from_whole(from, parts, 1,
                                                                                           MESH_MOST_DEVICES);
     if (!from->failed && ep > 1 && etp != 1 && etp != tp)
         from_refuse(from, parts, "must be 1 or parallelism.tensor_parallel_degree %lld", (long long)tp);
+    if (!from->failed && ep > 1 && stage % (ep * etp) != 0)
+        from_refuse(from, groups_of, "times %s %lld does not divide the %lld devices that share the shards of a stage",
+                    parts, (long long)etp, (long long)stage);
     if (ep > 1) from_say(from, groups_of, "--ep", "%lld", (long long)ep);
     else if (from_has(from, groups_of)) from_nothing(from, groups_of, "off");
     if (ep > 1 && etp > 1) from_say(from, parts, "--etp", "%lld", (long long)etp);
@@ -350,8 +353,6 @@ static void torchtitan_say_formats(struct from *from, const struct torchtitan_me
 /* Every nth layer, counted from 1, as a list of layers. */
 static void torchtitan_say_layers(struct from *from, int64_t n, const char *key)
 {
-    struct model_config config = { .L = 0 };
-    int64_t batch;
     char list[FROM_TEXT] = "", word[FROM_TEXT] = "";
     size_t used = 0;
     for (int i = 0; i < from->words; i++)
@@ -362,11 +363,12 @@ static void torchtitan_say_layers(struct from *from, int64_t n, const char *key)
         from_say(from, key, "--recompute", "full");
         return;
     }
-    if (model_config_preset(&config, &batch, typed ? typed : word, NULL) != OK) {
+    const int64_t layers = model_preset_layers(typed ? typed : word);
+    if (layers == 0) {
         from_assume(from, key, "no layer is recomputed: how many layers --model has is not known here");
         return;
     }
-    for (int64_t l = n - 1; l < config.L && used < sizeof list; l += n)
+    for (int64_t l = n - 1; l < layers && used < sizeof list; l += n)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%lld", used ? "," : "", (long long)l);
     if (used >= sizeof list) from_refuse(from, key, "there are too many layers to list");
     else from_say(from, key, "--recompute", "%s", used ? list : "none");
@@ -405,7 +407,7 @@ static void torchtitan_translate(struct from *from)
     torchtitan_say_scheme(from, &m);
     torchtitan_say_tensor(from, m.tp);
     torchtitan_say_context(from, &m);
-    torchtitan_say_experts(from, m.tp);
+    torchtitan_say_experts(from, &m);
     torchtitan_say_pipeline(from, &m);
     torchtitan_say_batch(from, &m);
     torchtitan_say_formats(from, &m);
