@@ -21,50 +21,42 @@ static struct plan_peak plan_peak_of(const struct trainer *trainer)
     return p;
 }
 
+/* A record has one report for each class of devices.  Less folding makes more classes. */
+static enum error_code plan_make_room(struct train_record *record, struct error *err)
+{
+    const int lives = folding_lives(&record->folded.folding);
+    if (record->plan->room >= lives) return OK;
+    struct device_report *const device = realloc(record->device, sizeof *device * (size_t)lives);
+    if (device) record->device = device;
+    struct plan_peak *const peak = realloc(record->plan->peak, sizeof *peak * (size_t)lives);
+    if (peak) record->plan->peak = peak;
+    if (!device || !peak) return fail(err, ERR_MEMORY, "no memory for the reports of %d devices", lives);
+    record->plan->room = lives;
+    return OK;
+}
+
 static enum error_code take_report(struct trainer *trainer, void *context, struct error *err)
 {
     struct train_record *r = context;
     const struct train_options *o = r->options;
-    r->device[trainer->comm->rank] = report_of_device(trainer, o->steps);
-    r->plan->peak[trainer->comm->rank] = plan_peak_of(trainer);
+    const int n = folding_class(&r->folded.folding, trainer->comm->rank);
+    const enum error_code e = plan_make_room(r, err);
+    if (e) return e;
+    r->device[n] = report_of_device(trainer, o->steps);
+    r->plan->peak[n] = plan_peak_of(trainer);
     return o->timeline ? fail_about(err, timeline_write(trainer, o->timeline, r->out, err), "--timeline") : OK;
 }
 
-/* All that is said of the device that ran is true of those that it stands for. */
-static void plan_spread(const struct train_record *record, const struct folding *folding)
+/* The first device of those that need most. */
+static int plan_fullest_of(const struct train_record *record)
 {
-    for (int rank = 0; rank < folding->mesh.devices; rank++) {
-        const int stands = folding_stands_for(folding, rank);
-        if (stands != rank) record->device[rank] = record->device[stands], record->device[rank].rank = rank;
-        if (record->device[rank].peak.total > record->device[record->plan->fullest].peak.total)
-            record->plan->fullest = rank;
-    }
+    int fullest = 0;
+    for (int n = 1; n < folding_lives(&record->folded.folding); n++)
+        if (record->device[n].peak.total > record->device[fullest].peak.total) fullest = n;
+    return fullest;
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
-
-static void close_events(struct events **events, int devices)
-{
-    for (int d = 0; d < devices && events; d++) {
-        if (events[d]) events_free(events[d]);
-        free(events[d]);
-    }
-    free(events);
-}
-
-static struct events **open_events(int devices, int64_t *left, struct error *err)
-{
-    struct events **events = calloc((size_t)devices, sizeof *events);
-    bool opened = events != NULL;
-    for (int d = 0; d < devices && opened; d++) {
-        opened = (events[d] = calloc(1, sizeof **events)) != NULL;
-        if (opened) events[d]->left = left;
-    }
-    if (opened) return events;
-    close_events(events, devices);
-    fail(err, ERR_MEMORY, "no memory for the events of %d devices", devices);
-    return NULL;
-}
 
 static enum error_code replay_on(const struct cluster *cluster, struct events **events, int devices, picoseconds *most,
                                  struct error *err)
@@ -180,20 +172,20 @@ static enum error_code plan_run(const struct train_options *options, struct trai
     const int devices = options->plan.mesh.devices;
     const bool replays = cluster_replays(&options->cluster);
     int64_t left = STEP_MOST_EVENTS;   /* for the path; a replay needs all */
-    struct events **events = open_events(devices, replays ? NULL : &left, err);
+    struct dry_events events;
     struct plan p = options->plan;
     const double start = measure_now();
-    if (events == NULL) return ERR_MEMORY;
+    enum error_code e = dry_events_open(&events, devices, replays ? NULL : &left, err);
+    if (e) return e;
     report_shape(record);
     fflush(record->out);
     train_set_rates(&p.hyper, options, 0);
-    enum error_code e = dry_run(&p, options->steps, options->unfolded, events, NULL, take_report, record,
-                                &record->folded, err);
-    if (!e && replays) e = replay(record, events, err);
-    if (!e) e = plan_path_of(&record->plan->path, &options->cluster, &record->folded.folding, events, err);
-    close_events(events, devices);
+    e = dry_run(&p, options->steps, options->unfolded, &events, NULL, take_report, record, &record->folded, err);
+    if (!e && replays) e = replay(record, events.of, err);
+    if (!e) e = plan_path_of(&record->plan->path, &options->cluster, &record->folded.folding, events.of, err);
+    dry_events_close(&events, devices);
     if (e) return e;
-    plan_spread(record, &record->folded.folding);
+    record->plan->fullest = plan_fullest_of(record);
     record->steps = options->steps, record->seconds[0] = measure_now() - start;
     if (options->plan.mesh.devices == 1 || alone_step_time(&options->plan, &record->alone, &record->alone_kept, NULL))
         record->alone = 0;
@@ -204,14 +196,11 @@ static enum error_code plan_run(const struct train_options *options, struct trai
 
 enum error_code plan_step(const struct train_options *options, struct error *err)
 {
-    const size_t devices = (size_t)options->plan.mesh.devices;
-    struct plan_findings findings = { .peak = calloc(devices, sizeof *findings.peak) };
+    struct plan_findings findings = { .room = 0 };
     struct train_record r = { .options = options, .out = run_stream(options), .overridden = "", .plan = &findings };
     r.step = calloc((size_t)options->steps + 1, sizeof *r.step);
     r.seconds = calloc((size_t)options->steps + 1, sizeof *r.seconds);
-    r.device = calloc(devices, sizeof *r.device);
-    const enum error_code e = r.step && r.seconds && r.device && findings.peak
-                                  ? plan_run(options, &r, err) : fail(err, ERR_MEMORY, "no memory for the record");
+    const enum error_code e = r.step && r.seconds ? plan_run(options, &r, err) : fail(err, ERR_MEMORY, "no memory for the record");
     free(r.step), free(r.seconds), free(r.device), free(findings.peak);
     return e;
 }

@@ -52,7 +52,7 @@ void plan_report_path(const struct train_record *record)
     struct columns t = columns_start(record->out);
     char text[120];
     if (p->total < 0) {
-        say(record->out, 8, "path    not kept: the step has too many events");
+        say(record->out, 8, "path    not kept: the devices that ran have more than %d events", STEP_MOST_EVENTS);
         return;
     }
     say(record->out, 0, "\ncritical path of %s: work and messages that follow each other",
@@ -105,7 +105,7 @@ void plan_report_peak(const struct train_record *record)
     const struct plan_peak *p = &record->plan->peak[record->plan->fullest];
     const struct figure_scale scale = size_scale(p->use.total);
     char when[160];
-    say(record->out, 8, "peak    of device %d, %s: in %s", record->plan->fullest, size_format(p->use.total).text,
+    say(record->out, 8, "peak    of device %d, %s: in %s", record->device[record->plan->fullest].rank, size_format(p->use.total).text,
         doing_describe(&p->doing, when, sizeof when));
     fprintf(record->out, "        held at the peak, in %s:\n", scale.name);
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++)
@@ -160,17 +160,16 @@ static void add_peak(cJSON *to, int device, const struct plan_peak *plan_peak)
     }
 }
 
+/* Which device's numbers a device has: of each coordinate, modulo `every`. */
 static void add_folding(cJSON *to, const struct train_record *record)
 {
     const struct folding *f = &record->folded.folding;
-    cJSON *o = cJSON_AddObjectToObject(to, "folding"), *list;
+    cJSON *o = cJSON_AddObjectToObject(to, "folding"), *every;
     char text[80];
-    json_add(o, "axes %s why_not_more %s", folding_describe(f, text, sizeof text), record->folded.why);
-    list = cJSON_AddArrayToObject(o, "classes");
-    for (int d = 0; d < f->mesh.devices; d++) {
-        if (folding_stands_for(f, d) != d) continue;
-        json_add(json_row(list), "first %d devices %d", d, f->mesh.devices / folding_lives(f));
-    }
+    json_add(o, "axes %s why_not_more %s classes %d devices_of_a_class %d", folding_describe(f, text, sizeof text),
+             record->folded.why, folding_lives(f), folding_share(f));
+    every = cJSON_AddObjectToObject(o, "every");
+    for (enum axis a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(every, axis_name(a), f->every[a]);
 }
 
 void plan_report_json(cJSON *root, const struct train_record *record)
@@ -178,7 +177,7 @@ void plan_report_json(cJSON *root, const struct train_record *record)
     cJSON *plan = cJSON_AddObjectToObject(root, "plan");
     const struct plan_path *p = &record->plan->path;
     if (p->total >= 0) add_path(plan, &record->options->cluster, p), add_shares(plan, p);
-    add_peak(plan, record->plan->fullest, &record->plan->peak[record->plan->fullest]);
+    add_peak(plan, record->device[record->plan->fullest].rank, &record->plan->peak[record->plan->fullest]);
     add_folding(plan, record);
 }
 

@@ -13,8 +13,9 @@ struct plan_peak { struct arena_use use; struct doing doing; uint32_t blocks[ARE
 /* All that a plan says besides. */
 struct plan_findings {
     struct plan_path path;              /* which work and messages the step's time consists of */
-    struct plan_peak *peak;             /* [devices], of those that ran */
-    int fullest;                        /* the device that needs most */
+    struct plan_peak *peak;             /* [classes] */
+    int room;                           /* classes that these, and the record's reports, have room for */
+    int fullest;                        /* the class whose devices need most */
 };
 
 void plan_report_path(const struct train_record *);
