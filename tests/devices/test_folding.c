@@ -164,12 +164,14 @@ static void test_unequal_copies(void **state)
     struct dry_run all;
     (void)state;
     struct plan p = plan_on(5, true);                   /* dp 8 */
-    p.cluster = &clusters[1], p.data.scheme = "zero3", p.B = 12;
-    assert_int_equal(compare(p, "copies of two and of one").crew.lives, 8);
+    struct cluster busy = clusters[1];                  /* equal links, and operations that take time */
+    for (enum dtype t = 0; t < DTYPE_COUNT; t++) busy.flop_rate[t] = 1000;
+    p.cluster = &busy, p.data.scheme = "ddp", p.allreduce = "ring", p.B = 20;
+    assert_int_equal(compare(p, "copies of three and of two").crew.lives, 8);
     assert_int_equal(plan_check(&p, &err), OK);
     assert_int_equal(dry_run(&p, 1, true, NULL, NULL, note, each, &all, &err), OK);
     int ends = 1;
-    for (int d = 1; d < 4; d++) ends += each[d].time != each[d - 1].time;       /* the four that have two sequences */
+    for (int d = 1; d < 4; d++) ends += each[d].time != each[d - 1].time;       /* the four that have three */
     assert_true(ends > 1);
 }
 

@@ -8,6 +8,9 @@
 #include "emulated_devices/device/events.h"
 #include <stdio.h>
 #include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
@@ -106,6 +109,15 @@ static enum error_code dry_run_check_time(const struct plan *plan, struct error 
                 plan->cluster->name, (long long)plan->B, days, MOST_DAYS);
 }
 
+/* Tables of tokens, which nobody fills in a run without numbers, take no memory if they are pages of their own.  The C
+ * library would move its limit up as soon as one is freed. */
+static void leave_pages_untouched(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    mallopt(M_MMAP_THRESHOLD, 1 << 16);
+#endif
+}
+
 /* Copies of which each runs send to all others: so many messages of a collective take minutes. */
 enum { MOST_ENDS = 1 << 24 };
 
@@ -130,6 +142,7 @@ enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, s
     else d->folding = plan_alike(plan, d->why);
     enum error_code e = dry_run_check_time(plan, err);
     if (e) return e;
+    leave_pages_untouched();
     if (!unfolded) e = dry_run_check_folding(d, err);
     if (e) return e;
     e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
