@@ -200,7 +200,8 @@ enum error_code plan_step(const struct train_options *options, struct error *err
     struct train_record r = { .options = options, .out = run_stream(options), .overridden = "", .plan = &findings };
     r.step = calloc((size_t)options->steps + 1, sizeof *r.step);
     r.seconds = calloc((size_t)options->steps + 1, sizeof *r.seconds);
-    const enum error_code e = r.step && r.seconds ? plan_run(options, &r, err) : fail(err, ERR_MEMORY, "no memory for the record");
+    const enum error_code e = r.step && r.seconds ? plan_run(options, &r, err)
+                                                  : fail(err, ERR_MEMORY, "no memory for the record");
     free(r.step), free(r.seconds), free(r.device), free(findings.peak);
     return e;
 }

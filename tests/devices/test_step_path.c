@@ -44,7 +44,12 @@ static void watch(const struct path_piece *p, void *context)
 
 /* ---- whole plans ------------------------------------------------------------------------------------------------- */
 
-struct planned { struct dry_events lists; struct events **events; picoseconds time[MOST], computing[MOST]; struct dry_run d; };
+struct planned {
+    struct dry_events lists;
+    struct events **events;             /* of the lists */
+    picoseconds time[MOST], computing[MOST];
+    struct dry_run d;
+};
 
 static enum error_code note(struct trainer *t, void *context, struct error *e)
 {

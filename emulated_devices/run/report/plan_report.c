@@ -105,8 +105,8 @@ void plan_report_peak(const struct train_record *record)
     const struct plan_peak *p = &record->plan->peak[record->plan->fullest];
     const struct figure_scale scale = size_scale(p->use.total);
     char when[160];
-    say(record->out, 8, "peak    of device %d, %s: in %s", record->device[record->plan->fullest].rank, size_format(p->use.total).text,
-        doing_describe(&p->doing, when, sizeof when));
+    say(record->out, 8, "peak    of device %d, %s: in %s", record->device[record->plan->fullest].rank,
+        size_format(p->use.total).text, doing_describe(&p->doing, when, sizeof when));
     fprintf(record->out, "        held at the peak, in %s:\n", scale.name);
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++)
         if (p->use.tag[tag] > 0)
@@ -160,7 +160,7 @@ static void add_peak(cJSON *to, int device, const struct plan_peak *plan_peak)
     }
 }
 
-/* Which device's numbers a device has: of each coordinate, modulo `every`. */
+/* A device has the numbers of the class with its coordinates, each modulo `every`. */
 static void add_folding(cJSON *to, const struct train_record *record)
 {
     const struct folding *f = &record->folded.folding;

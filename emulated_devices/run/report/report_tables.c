@@ -141,7 +141,8 @@ static void add_boxes(struct box_list *list, const struct device_numbers *number
     }
     for (int first = 0, end; first < n; first = end) {          /* classes are in order of the first such axis */
         const int at = class_coordinate(list->folding, numbers[first].class, cut);
-        for (end = first + 1; end < n && class_coordinate(list->folding, numbers[end].class, cut) == at; end++) continue;
+        for (end = first + 1; end < n; end++)
+            if (class_coordinate(list->folding, numbers[end].class, cut) != at) break;
         add_boxes(list, numbers + first, end - first);
     }
 }

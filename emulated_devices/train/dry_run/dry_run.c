@@ -126,9 +126,10 @@ static enum error_code dry_run_check_folding(const struct dry_run *run, struct e
     const struct folding *f = &run->folding;
     const int lives = folding_lives(f);
     if ((int64_t)lives * f->mesh.size[DP] <= MOST_ENDS) return OK;
-    return fail(err, ERR_PLAN, "--dp %d: at least %d of %d devices would have to run, which is too many (%s); copies "
-                               "fold if they are alike and their number divides the sizes of what they share, as powers "
-                               "of two often do", f->mesh.size[DP], lives, f->mesh.devices, run->why);
+    return fail(err, ERR_PLAN,
+                "--dp %d: at least %d of %d devices would have to run, which is too many (%s); copies fold if they are "
+                "alike and their number divides the sizes of what they share, as powers of two often do",
+                f->mesh.size[DP], lives, f->mesh.devices, run->why);
 }
 
 enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, struct dry_events *events,
