@@ -1,6 +1,7 @@
 /* plan_speed.c -- what a plan takes of this machine: runs it in a process of its own.  cli/bench/plan.c prints.
  * Errors: ERR_MEMORY, and those of the plan that is measured. */
 #include "emulated_devices/bench/plan_speed.h"
+#include "emulated_devices/plan/padding.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "ref/io/child.h"
 #include <stdio.h>
@@ -9,7 +10,7 @@
 
 static enum error_code plan_of(struct plan *plan, const struct plan_speed *wanted, int devices, struct error *err)
 {
-    enum { PARTS = PLAN_SPEED_PARTS };
+    enum { PARTS = PLAN_SPEED_PARTS, PADDED = 128 };
     const int size[AXIS_COUNT] = { [PP] = PARTS, [DP] = devices / PARTS / PARTS, [CP] = 1, [EP] = 1, [TP] = PARTS };
     int64_t batch;
     *plan = (struct plan){
@@ -21,6 +22,7 @@ static enum error_code plan_of(struct plan *plan, const struct plan_speed *wante
         .optimizer = optimizers[0], .hyper = optimizers[0]->usual,
     };
     enum error_code e = model_config_preset(&plan->model, &batch, wanted->model, err);
+    plan->model.V = padded_vocabulary(plan->model.V, PADDED, PARTS);
     if (!e) e = mesh_make(&plan->mesh, size, err);
     plan->S = plan->model.S, plan->B = (int64_t)size[DP] * wanted->micro;
     return e ? e : plan_check(plan, err);

@@ -29,7 +29,7 @@ bool sparse_next(const struct collective *, int P, int member, struct sparse_wal
 bool sparse_holds(const struct collective *, int P, int64_t b, int member);
 
 /* The holders of a block. */
-struct holders { int count, me, member[MESH_MOST_DEVICES]; };   /* me: this member's number; -1: none */
+struct holders { int count, me, member[MESH_MOST_LISTED]; };   /* me: this member's number; -1: none */
 void sparse_holders(const struct collective *, int P, int member, const struct sparse_walk *, struct holders *);
 
 /* This member's part in a block's tree.  Blocks go by levels, from the owner on, or towards it, and in their order

@@ -71,7 +71,6 @@ struct crew {
     struct folding folding;
     bool folds;
     struct life *life;                  /* [lives] */
-    int *life_of;                       /* [size] where a device's life is; of those that do not run -1 */
     struct fiber home;                  /* crew_run */
     int running, first, last;           /* a device; the queue of those that can run, -1: it is empty */
     crew_fn *run;
@@ -83,7 +82,10 @@ struct crew {
     struct crew_outcome *outcome;
 };
 
-static struct life *life_of(const struct crew *crew, int device) { return &crew->life[crew->life_of[device]]; }
+static struct life *life_of(const struct crew *crew, int device)
+{
+    return &crew->life[crew->folds ? folding_class(&crew->folding, device) : device];
+}
 
 /* Put a device at the end of the queue of those that can run.  A queued device stays where it is. */
 static void make_ready(struct crew *crew, int device)
@@ -167,19 +169,14 @@ static bool crew_open(struct crew *crew, struct stacks *stacks)
     /* A table of at least 16 buckets a device keeps the lines of mails short. */
     for (crew->buckets = 64; crew->buckets < 16 * (size_t)crew->lives; crew->buckets *= 2) continue;
     crew->life = calloc((size_t)crew->lives, sizeof *crew->life);
-    crew->life_of = malloc(sizeof *crew->life_of * (size_t)crew->size);
     crew->bucket = calloc(crew->buckets, sizeof *crew->bucket);
-    if (!crew->life || !crew->life_of || !crew->bucket || !stacks_open(stacks, crew->lives, STACK)) return false;
-    int lives = 0;
+    if (!crew->life || !crew->bucket || !stacks_open(stacks, crew->lives, STACK)) return false;
     bool ok = true;
-    for (int rank = 0; rank < crew->size && ok; rank++) {
-        const bool runs = !crew->folds || folding_stands_for(&crew->folding, rank) == rank;
-        crew->life_of[rank] = runs ? lives++ : -1;
-        if (!runs) continue;
-        struct life *l = life_of(crew, rank);
-        l->crew = crew, l->rank = rank;
-        ok = fiber_make(&l->fiber, stacks_at(stacks, crew->life_of[rank]), STACK, live, l);
-        make_ready(crew, rank);
+    for (int i = 0; i < crew->lives && ok; i++) {
+        struct life *l = &crew->life[i];
+        l->crew = crew, l->rank = crew->folds ? folding_first(&crew->folding, i) : i;
+        ok = fiber_make(&l->fiber, stacks_at(stacks, i), STACK, live, l);
+        make_ready(crew, l->rank);
     }
     return ok;
 }
@@ -192,7 +189,7 @@ static void crew_free(struct crew *crew, struct stacks *stacks)
         free(m);
     }
     stacks_close(stacks);
-    free(crew->life), free(crew->life_of), free(crew->bucket);
+    free(crew->life), free(crew->bucket);
 }
 
 /* Run all devices to their ends.  The error of the lowest rank that has one is the result. */
@@ -459,6 +456,7 @@ static enum group_folds crew_folds(const struct comm *comm, const int *member, i
     const struct crew *crew = comm->post->crew;
     const struct folding *f = &crew->folding;
     bool folds = false, turns = true;
+    if (is_void(crew)) return GROUP_WHOLE;              /* nothing will be sent */
     for (int i = 0; i < size && crew->folds && !folds; i++)
         folds = member[i] != comm->rank && folding_stands_for(f, member[i]) == folding_stands_for(f, comm->rank);
     for (enum axis a = 0; a < AXIS_COUNT && folds && turns; a++) turns = turns_along(f, a, member, size);

@@ -12,15 +12,28 @@ struct folding folding_none(const struct mesh *mesh)
 
 bool folding_is_none(const struct folding *folding) { return folding_lives(folding) == folding->mesh.devices; }
 
-/* The rank is taken apart axis by axis, the fastest first: rank = ((c0 n1 + c1) n2 + c2) .. */
+/* Where a device stands on an axis whose next device is `stride` ranks away, and how far beyond the one that stands for
+ * it. */
+static unsigned place_on(const struct folding *folding, int rank, int axis, unsigned stride)
+{
+    return (unsigned)rank / stride % (unsigned)folding->mesh.size[axis];
+}
+
+static unsigned beyond(const struct folding *folding, int rank, int axis, unsigned stride)
+{
+    const unsigned place = place_on(folding, rank, axis, stride);
+    return place - place % (unsigned)folding->every[axis];
+}
+
+/* Along folded axes only the first `every` coordinates run; others are taken modulo `every`.  Each message of a folded
+ * crew asks, so axes that are not folded cost no division. */
 int folding_stands_for(const struct folding *folding, int rank)
 {
-    int stands = 0, stride = 1;
+    int stands = rank;
+    unsigned stride = 1;
     for (int a = AXIS_COUNT - 1; a >= 0; a--) {
-        const int n = folding->mesh.size[a];
-        /* Along an axis only the first `every` coordinates run; others are taken modulo `every`. */
-        stands += rank % n % folding->every[a] * stride;
-        rank /= n, stride *= n;
+        if (folding->every[a] < folding->mesh.size[a]) stands -= (int)(beyond(folding, rank, a, stride) * stride);
+        stride *= (unsigned)folding->mesh.size[a];
     }
     return stands;
 }
@@ -32,14 +45,41 @@ int folding_lives(const struct folding *folding)
     return lives;
 }
 
+/* The coordinates of those that run are digits of their number. */
+int folding_class(const struct folding *folding, int rank)
+{
+    int n = 0, stride = 1;
+    for (int a = AXIS_COUNT - 1; a >= 0; a--) {
+        n += rank % folding->mesh.size[a] % folding->every[a] * stride;
+        rank /= folding->mesh.size[a], stride *= folding->every[a];
+    }
+    return n;
+}
+
+int folding_first(const struct folding *folding, int n)
+{
+    int rank = 0, stride = 1;
+    for (int a = AXIS_COUNT - 1; a >= 0; a--) {
+        rank += n % folding->every[a] * stride;
+        n /= folding->every[a], stride *= folding->mesh.size[a];
+    }
+    return rank;
+}
+
+int folding_share(const struct folding *folding) { return folding->mesh.devices / folding_lives(folding); }
+
 int folding_move(const struct folding *folding, int rank, int from)
 {
-    int moved = 0, stride = 1;
+    int moved = rank;
+    unsigned stride = 1;
     for (int a = AXIS_COUNT - 1; a >= 0; a--) {
-        /* `by` is how far `from` lies beyond the device that stands for it, along this axis. */
-        const int n = folding->mesh.size[a], by = from % n - from % n % folding->every[a];
-        moved += (rank % n - by + n) % n * stride;
-        rank /= n, from /= n, stride *= n;
+        const unsigned n = (unsigned)folding->mesh.size[a],
+                       by = folding->every[a] < folding->mesh.size[a] ? beyond(folding, from, a, stride) : 0;
+        if (by > 0) {
+            const unsigned place = place_on(folding, rank, a, stride);
+            moved += ((int)((place + n - by) % n) - (int)place) * (int)stride;
+        }
+        stride *= n;
     }
     return moved;
 }

@@ -24,6 +24,14 @@ int folding_stands_for(const struct folding *, int rank);
 /** The devices that run. */
 int folding_lives(const struct folding *);
 
+/** The number of a device's class, 0 <= result < folding_lives, and the device that runs for class n: in the order of
+ *  these devices. */
+int folding_class(const struct folding *, int rank);
+int folding_first(const struct folding *, int n);
+
+/** For how many devices each one that runs stands. */
+int folding_share(const struct folding *);
+
 /** A device, moved as `from` has to be moved to become the one that stands for it. */
 int folding_move(const struct folding *, int rank, int from);
 

@@ -48,11 +48,13 @@ enum error_code group_of(struct group *group, struct comm *comm, const int *rank
                          unsigned axes, struct error *err)
 {
     *group = (struct group){ .comm = comm };                   /* so that it can be closed, whatever follows */
-    bool here = false;
+    bool here = false, ascends = true;
     for (int i = 0; i < size; i++) {
         if (ranks[i] < 0 || ranks[i] >= comm->size)
             return fail(err, ERR_USAGE, "a group cannot contain device %d: there are %d", ranks[i], comm->size);
-        for (int j = 0; j < i; j++)
+        /* In a list that ascends so far, none comes twice. */
+        ascends = ascends && (i == 0 || ranks[i - 1] < ranks[i]);
+        for (int j = 0; j < i && !ascends; j++)
             if (ranks[j] == ranks[i]) return fail(err, ERR_USAGE, "a group cannot contain device %d twice", ranks[i]);
         here = here || ranks[i] == comm->rank;
     }

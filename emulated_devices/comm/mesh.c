@@ -29,15 +29,22 @@ const char *axes_describe(unsigned axes, char *out, int size)
 
 enum error_code mesh_make(struct mesh *mesh, const int size[AXIS_COUNT], struct error *err)
 {
-    int64_t devices = 1;
+    int64_t devices = 1, listed = 1;
     for (enum axis a = 0; a < AXIS_COUNT; a++) {
         if (size[a] < 1) return fail(err, ERR_PLAN, "--%s %d: an axis has at least 1 device", axis_name(a), size[a]);
         devices *= size[a];
         if (devices > MESH_MOST_DEVICES)
             return fail(err, ERR_PLAN, "--%s %d: makes the mesh larger than %d devices", axis_name(a), size[a],
                         MESH_MOST_DEVICES);
-        mesh->size[a] = size[a];
+        if (a == PP || a == DP) continue;
+        listed *= size[a];
+        if (listed > MESH_MOST_LISTED)
+            return fail(err, ERR_PLAN, "--%s %d: makes more than %d devices along cp and tp", axis_name(a), size[a],
+                        MESH_MOST_LISTED);
     }
+    if (size[PP] > MESH_MOST_LISTED)
+        return fail(err, ERR_PLAN, "--pp %d: a pipeline has at most %d stages", size[PP], MESH_MOST_LISTED);
+    for (enum axis a = 0; a < AXIS_COUNT; a++) mesh->size[a] = size[a];
     mesh->devices = (int)devices;
     return OK;
 }

@@ -24,7 +24,11 @@ enum axis {
 #define AXIS_BIT(axis) (1u << (axis))
 enum { AXIS_SETS = 1 << AXIS_COUNT };
 
-enum { MESH_MOST_DEVICES = 16384 };
+enum {
+    MESH_MOST_DEVICES = 1 << 20,        /* of a mesh */
+    MESH_MOST_LISTED = 1 << 14,         /* along pp, or along cp, ep and tp together: schemes list them on their stacks;
+                                         * copies along dp are never listed so */
+};
 
 struct mesh {
     int size[AXIS_COUNT];               /* each >= 1 */
@@ -36,7 +40,8 @@ const char *axis_name(enum axis);
 /** Text such as "dp+cp" for a set of axes; "all devices" for the empty one.  @return out. */
 const char *axes_describe(unsigned axes, char *out, int size);
 
-/** A mesh from its sizes. @return OK, or ERR_PLAN if a size is below 1 or the product is above 16384. */
+/** A mesh from its sizes. @return OK, or ERR_PLAN if a size is below 1, or a product is
+ *  above its bound. */
 enum error_code mesh_make(struct mesh *, const int size[AXIS_COUNT], struct error *);
 
 /** Where a rank stands on one axis, 0 <= result < size[axis]. */

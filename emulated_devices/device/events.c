@@ -22,15 +22,21 @@ static bool events_grow(struct event_list *list, int64_t *left)
     return true;
 }
 
+/* A list with a gap says nothing: its memory is given back, and the other lists get no more. */
+static void events_lose(struct events *events)
+{
+    for (int i = 0; i < EVENT_ACTORS; i++) free(events->of[i].event), events->of[i] = (struct event_list){ 0 };
+    events->lost = true;
+    if (events->left) *events->left = 0;
+}
+
 uint32_t events_add(struct events *events, int actor, struct event what)
 {
     struct event_list *l = &events->of[actor];
     /* Work that takes no time is no event: its place is that of the next event. */
     if (what.kind == EVENT_WORK && what.takes == 0) return l->count;
-    if (events->lost || (l->count == l->room && !events_grow(l, events->left))) {
-        events->lost = true;
-        return 0;
-    }
+    if (!events->lost && l->count == l->room && !events_grow(l, events->left)) events_lose(events);
+    if (events->lost) return 0;
     l->event[l->count] = what;
     return l->count++;
 }

@@ -16,7 +16,7 @@ static int devices(const struct trainer *trainer) { return trainer->comm->size; 
 static enum error_code open_encoder(struct trainer *trainer, int m, struct error *err)
 {
     struct encoders *x = &trainer->encoders;
-    int member[MESH_MOST_DEVICES], n = 0;
+    int member[MESH_MOST_LISTED], n = 0;
     for (int d = 0; d < devices(trainer); d++)
         if (encoder_is_on(x->request, devices(trainer), m, d)) member[n++] = d;
     x->here[m] = encoder_is_on(x->request, devices(trainer), m, trainer->comm->rank);
@@ -43,7 +43,7 @@ static enum error_code open_encoder(struct trainer *trainer, int m, struct error
 
 static enum error_code open_world(struct trainer *trainer, struct error *err)
 {
-    int member[MESH_MOST_DEVICES];
+    int member[MESH_MOST_LISTED];
     for (int d = 0; d < devices(trainer); d++) member[d] = d;
     return group_of(&trainer->encoders.world, trainer->comm, member, devices(trainer), TRAFFIC_ENCODERS, 0, err);
 }
@@ -315,7 +315,7 @@ static enum error_code cross_chunk(struct trainer *trainer, enum way way, struct
 {
     struct encoders *x = &trainer->encoders;
     const enum dtype own = trainer->device->dtype;
-    int64_t to[MESH_MOST_DEVICES], from[MESH_MOST_DEVICES];
+    int64_t to[MESH_MOST_LISTED], from[MESH_MOST_LISTED];
     encoders_count_rows(trainer, way, chunk, to, from);
     struct tensor out = device_tensor_in(trainer->device, BUFFERS, own, encoders_sum_of(to, devices(trainer))),
                   in = device_tensor_in(trainer->device, BUFFERS, own, encoders_sum_of(from, devices(trainer)));

@@ -122,6 +122,15 @@ static bool sort_places(struct microbatch *micro)
     return true;
 }
 
+/* A token's position counts from the start of its sequence.  Only kernels with numbers read it. */
+static void fill_positions(const struct microbatch *microbatch, int64_t S)
+{
+    int32_t *position = microbatch->positions.data;
+    for (int i = 0; i < microbatch->rows.count; i++)
+        for (int64_t row = microbatch->rows.at[i].first; row < interval_end(microbatch->rows.at[i]); row++)
+            *position++ = (int32_t)(row % S);
+}
+
 /* Whether both have as many rows, at the same places of their sequences. */
 static bool same_positions(const struct microbatch *a, const struct microbatch *b, int64_t S)
 {
@@ -159,11 +168,7 @@ static bool make_integers(const struct stage *stage, struct microbatch *microbat
     microbatch->labels = tensor_1d(ints ? ints + 2 * microbatch->N : NULL, I32, intervals_total(&microbatch->tokens));
     microbatch->mask = masked > 0 ? tensor_2d(ints ? ints + 3 * microbatch->N : NULL, I32, masked, 2) : tensor_none;
     microbatch->pairs[0] = microbatch->pairs[1] = -1;
-    int32_t *position = ints ? ints + microbatch->N : NULL;
-    /* A token's position counts from the start of its sequence. */
-    for (int i = 0; ints && i < microbatch->rows.count; i++)
-        for (int64_t row = microbatch->rows.at[i].first; row < interval_end(microbatch->rows.at[i]); row++)
-            *position++ = (int32_t)(row % stage->plan->S);
+    if (ints && stage->device->backend->has_numbers) fill_positions(microbatch, stage->plan->S);
     if (ints && plans) mask_sequences(microbatch, stage->plan->S);
     microbatch->sorted = shuffled && ints ? tensor_1d(ints + 3 * microbatch->N + 2 * masked, I32, microbatch->N)
         : tensor_none;

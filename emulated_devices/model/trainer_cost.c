@@ -78,7 +78,7 @@ uint64_t trainer_least(const struct trainer *trainer)
 /* A unit's gradient is sent to every other place that holds the unit, and theirs are received. */
 static void enter_shared(struct ledger *ledger, const struct trainer *trainer, const struct unit *unit)
 {
-    int place[MESH_MOST_DEVICES];
+    int place[MESH_MOST_LISTED];
     const int holders = holders_of(unit) > 1
         ? plan_holders(&trainer->plan, &trainer->schedule, &unit->parameter[0].spec, place) : 1;
     const struct tensor g = data_own_gradient(unit);

@@ -85,23 +85,28 @@ static enum error_code make_parameters(struct trainer *trainer, struct error *er
     size_t pieces = 0;
     for (int i = 0; i < n; i++) pieces += (size_t)list[i].tiles;
     trainer->parameters.all = n < 0 ? NULL : calloc(pieces + 1, sizeof *trainer->parameters.all);
-    for (int turn = 0; turn < 3 && trainer->parameters.all; turn++)
+    for (int turn = 0; turn < PARAMETER_TURNS && trainer->parameters.all; turn++) {
         for (int i = 0; i < n; i++)
             if (turn == list[i].turn) make_pieces(trainer, &list[i]);
+        trainer->parameters.end[turn] = trainer->parameters.count;
+    }
     free(list);
     return trainer->parameters.all ? OK : fail(err, ERR_MEMORY, "no memory for a list of parameters");
 }
 
 static enum error_code make_expert_groups(struct trainer *trainer, struct error *err)
 {
-    int member[MESH_MOST_DEVICES];
+    int *const member = malloc(sizeof *member * (size_t)trainer->comm->size);
+    if (member == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d devices", trainer->comm->size);
     int n = plan_expert_members(&trainer->plan, trainer->comm->rank, EXPERT_PARTS, member);
     enum error_code e = group_of(&trainer->ep, trainer->comm, member, n, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
     n = plan_expert_members(&trainer->plan, trainer->comm->rank, EXPERT_SLICES, member);
     if (!e) e = group_of(&trainer->etp, trainer->comm, member, n, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
-    n = plan_expert_members(&trainer->plan, trainer->comm->rank, EXPERT_COPIES, member);
-    if (!e && plan_cuts_experts(&trainer->plan))
+    const bool cuts = plan_cuts_experts(&trainer->plan);
+    if (cuts) n = plan_expert_members(&trainer->plan, trainer->comm->rank, EXPERT_COPIES, member);
+    if (!e && cuts)
         e = group_of(&trainer->same_experts, trainer->comm, member, n, TRAFFIC_DATA, AXIS_BIT(DP), err);
+    free(member);
     return e;
 }
 

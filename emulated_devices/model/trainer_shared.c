@@ -18,7 +18,7 @@ static enum error_code track_shared(struct trainer *trainer, int unit, const int
  * reduced over dp, and at one dp coordinate all places step the same part of the unit. */
 static enum error_code reduce_one(struct trainer *trainer, int unit, struct error *err)
 {
-    int place[MESH_MOST_DEVICES];
+    int place[MESH_MOST_LISTED];
     struct unit *u = &trainer->data.unit[unit];
     struct tensor g;
     enum error_code e = data_take_gradient(&trainer->data, u, &g, err);

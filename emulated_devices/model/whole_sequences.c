@@ -20,7 +20,7 @@ static struct collective gathering(const struct context_parallel *cp, int64_t ro
 
 void whole_sequences_cost(struct forecast *forecast, const struct context_parallel *cp, int64_t rows, bool weights)
 {
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     if (cp->devices == 1) return;
     forecast_on(forecast, cp->group, ALLGATHER, NULL, gathering(cp, rows, I32, counts));
     if (weights)
@@ -71,7 +71,7 @@ static enum error_code whole_sequences_gather(const struct whole_sequences *sequ
 {
     const struct context_parallel *cp = sequences->cp;
     struct device *d = cp->tp->device;
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     struct tensor all = whole;
     all.data = device_tensor_in(d, BUFFERS, own.dtype, tensor_count(whole)).data;
     struct collective call = gathering(cp, sequences->rows, own.dtype, counts);

@@ -9,7 +9,7 @@
 static enum error_code open_group(struct group *group, const struct trainer *trainer, bool other_side,
                                   struct error *err)
 {
-    int member[MESH_MOST_DEVICES];
+    int member[MESH_MOST_LISTED];
     const int n = plan_loss_members(&trainer->plan, trainer->comm->rank, other_side, member);
     return group_of(group, trainer->comm, member, n, TRAFFIC_RESULT, 0, err);
 }

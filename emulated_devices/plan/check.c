@@ -197,17 +197,19 @@ static enum error_code check_allreduce(const struct plan *plan, const struct ten
 }
 
 /* The result is the requirement of an algorithm that a device's group of one level of sharding does not meet; NULL:
- * all are met.  With `experts` the group has the devices with the same experts. */
+ * all are met.  Each group is looked at once, by its first member.  With `experts` the group has the devices with the
+ * same experts.  `list` has room for all devices twice. */
 static const char *level_needs(const struct plan *plan, const struct algorithm *algorithm, int rank,
-                               enum shard_level level, bool experts, int *size)
+                               enum shard_level level, bool experts, int *list, int *size)
 {
     struct collective c = { .count = 1, .dtype = plan->dtype, .reduction = SUM };
     struct shards s;
     /* along has all devices that share the weights; the level's group is every stride-th of them. */
-    int along[MESH_MOST_DEVICES], member[MESH_MOST_DEVICES];
+    int *const along = list, *const member = list + plan->mesh.devices;
+    plan_shards(&s, plan, rank, experts, NULL);
+    if (shards_digit(&s, level) > 0) return NULL;
     if (experts) plan_expert_members(plan, rank, EXPERT_COPIES, along);
     else mesh_members(&plan->mesh, rank, AXIS_BIT(DP) | AXIS_BIT(CP), along);
-    plan_shards(&s, plan, rank, experts, NULL);
     const int stride = shards_stride(&s, level), first = s.rank - shards_digit(&s, level) * stride;
     *size = shards_size(&s, level);
     for (int i = 0; i < *size; i++) member[i] = along[first + i * stride];
@@ -219,19 +221,21 @@ static const char *level_needs(const struct plan *plan, const struct algorithm *
 static enum error_code check_level_algorithm(const struct plan *plan, enum operation op, const char *flag,
                                              const char *name, struct error *err)
 {
-    const enum error_code e = algorithm_check(op, flag, name, err);
+    enum error_code e = algorithm_check(op, flag, name, err);
     const struct algorithm *a = algorithm_find(op, name);
     if (e || a == NULL || a->refuses == NULL) return e; /* "auto" chooses one that fits */
-    for (int i = 0; i < plan->mesh.devices * (plan_cuts_experts(plan) ? 2 : 1); i++)
+    int *const list = malloc(2 * sizeof *list * (size_t)plan->mesh.devices), size;
+    if (list == NULL) e = fail(err, ERR_MEMORY, "no memory for a list of %d devices", plan->mesh.devices);
+    for (int i = 0; i < plan->mesh.devices * (plan_cuts_experts(plan) ? 2 : 1) && !e; i++)
         for (enum shard_level l = op == ALLREDUCE ? BY_COPIES : BY_WEIGHTS;
-             l < (op == ALLREDUCE ? SHARD_LEVELS : BY_COPIES); l++) {
-            int size;
-            const char *needs = level_needs(plan, a, i % plan->mesh.devices, l, i >= plan->mesh.devices, &size);
+             l < (op == ALLREDUCE ? SHARD_LEVELS : BY_COPIES) && !e; l++) {
+            const char *needs = level_needs(plan, a, i % plan->mesh.devices, l, i >= plan->mesh.devices, list, &size);
             if (needs)
-                return fail(err, ERR_PLAN, "%s %s: needs %s; --data-parallel %s has groups of P=%d", flag, name, needs,
-                            plan->data.scheme, size);
+                e = fail(err, ERR_PLAN, "%s %s: needs %s; --data-parallel %s has groups of P=%d", flag, name, needs,
+                         plan->data.scheme, size);
         }
-    return OK;
+    free(list);
+    return e;
 }
 
 /* Only powers of two: any other scale would round gradients. */

@@ -21,6 +21,8 @@ enum error_code plan_check_encoders(const struct plan *plan, struct error *err)
                     plan->optimizer->name);
     if (dtype_size(plan->dtype) < 4 || plan->loss_scale != 0)
         return fail(err, ERR_PLAN, "--modalities: encoders compute in fp32 or fp64");
+    if (plan->mesh.devices > MESH_MOST_LISTED)
+        return fail(err, ERR_PLAN, "--modalities: encoders are spread over at most %d devices", MESH_MOST_LISTED);
     if (STREAMS(&plan->model) > 1)
         return fail(err, ERR_PLAN, "--modalities: a clip has one row in the batch; model %s has %lld streams of rows",
                     plan->model.name, (long long)STREAMS(&plan->model));

@@ -124,7 +124,7 @@ int plan_expert_members(const struct plan *plan, int rank, enum expert_axis axis
 
 struct expert_parallel plan_expert_share(const struct plan *plan, const struct tensor_parallel *tp, int rank)
 {
-    int member[MESH_MOST_DEVICES];
+    int member[MESH_MOST_LISTED];
     /* Without a cluster all devices are on one node. */
     struct nodes nodes = { .member = member };
     const int n = plan_expert_members(plan, rank, EXPERT_PARTS, member);

@@ -71,7 +71,7 @@ bool plan_holds(const struct plan *plan, const struct schedule *schedule, int ra
                 bool *first)
 {
     const int own = mesh_coordinate(&plan->mesh, rank, PP);
-    int place[MESH_MOST_DEVICES];
+    int place[MESH_MOST_LISTED];
     const int holders = plan_holders(plan, schedule, spec, place);
     bool holds = false;
     for (int i = 0; i < holders; i++) holds = holds || (place[i] == own && plan_has_expert(plan, rank, spec));

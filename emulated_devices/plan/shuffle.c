@@ -25,7 +25,7 @@ static void parts_along_tp(const struct plan *plan, int rank, int own[])
 static void reorder(const struct plan *plan, int rank, struct intervals *rows, int32_t *id, int64_t *row,
                     int32_t *order)
 {
-    int own[MESH_MOST_DEVICES];
+    int own[MESH_MOST_LISTED];
     const int64_t n = intervals_total(rows);
     struct intervals out = { 0 };
     parts_along_tp(plan, rank, own);

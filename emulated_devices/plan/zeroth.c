@@ -33,7 +33,7 @@ int plan_loss_members(const struct plan *plan, int rank, bool other_side, int me
 static enum error_code check_allreduce(const struct plan *plan, struct error *err)
 {
     const struct algorithm *a = algorithm_find(ALLREDUCE, plan->allreduce);
-    int member[MESH_MOST_DEVICES];
+    int member[MESH_MOST_LISTED];
     /* Each device is in two groups, of its side and across sides; the group's first member checks for all. */
     for (int i = 0; i < 2 * plan->mesh.devices && a; i++) {
         struct collective c = { .count = 2, .dtype = F64, .reduction = SUM };
@@ -52,6 +52,9 @@ enum error_code plan_check_zeroth(struct plan *plan, struct error *err)
 {
     const enum error_code e = check_perturb(plan, err);
     if (e || !optimizer_draws(plan->optimizer)) return e;
+    if (plan->mesh.devices > MESH_MOST_LISTED)
+        return fail(err, ERR_PLAN, "--optimizer %s: losses are summed over lists of at most %d devices, not of %d",
+                    plan->optimizer->name, MESH_MOST_LISTED, plan->mesh.devices);
     if (!(plan->hyper.distance > 0))
         return fail(err, ERR_PLAN, "--mezo-eps %g: losses are taken so far from the weights; 1e-3 is usual",
                     plan->hyper.distance);

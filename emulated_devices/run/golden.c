@@ -439,7 +439,8 @@ enum error_code train_golden(struct comm *comm, const struct train_options *opti
     struct session s = { .options = options, .golden = &g, .data = data, .here = comm->rank == 0,
                          .log = { .fd = -1, .events = { .fd = -1 } },
                          .record = { .options = options, .arithmetic = arithmetic_now(), .out = run_stream(options),
-                                     .truth = options->check } };
+                                     .truth = options->check,
+                                     .folded.folding = folding_none(&options->plan.mesh) } };
     enum error_code e = golden_open(&g, options->check, err);
     const bool opened = !e;
     if (!e) e = golden_make_room(&s, comm->size, err);

@@ -22,68 +22,58 @@ static struct plan_peak plan_peak_of(const struct trainer *trainer)
     return p;
 }
 
+/* A record has one report for each class of devices.  Less folding makes more classes. */
+static enum error_code plan_make_room(struct train_record *record, struct error *err)
+{
+    const int lives = folding_lives(&record->folded.folding);
+    if (record->plan->room >= lives) return OK;
+    struct device_report *const device = realloc(record->device, sizeof *device * (size_t)lives);
+    if (device) record->device = device;
+    struct plan_peak *const peak = realloc(record->plan->peak, sizeof *peak * (size_t)lives);
+    if (peak) record->plan->peak = peak;
+    struct memory_of *memory = NULL;
+    if (record->plan->profile) memory = realloc(record->plan->memory, sizeof *memory * (size_t)lives);
+    if (memory) record->plan->memory = memory;
+    if (!device || !peak || (record->plan->profile && !memory))
+        return fail(err, ERR_MEMORY, "no memory for the reports of %d devices", lives);
+    record->plan->room = lives;
+    return OK;
+}
+
 static enum error_code take_report(struct trainer *trainer, void *context, struct error *err)
 {
     struct train_record *r = context;
     const struct train_options *o = r->options;
-    r->device[trainer->comm->rank] = report_of_device(trainer, o->steps);
-    r->plan->peak[trainer->comm->rank] = plan_peak_of(trainer);
-    if (r->plan->profile) {
-        const enum error_code e = memory_of(trainer, r->plan->profile, &r->plan->memory[trainer->comm->rank], err);
-        if (e) return e;
-    }
+    const int n = folding_class(&r->folded.folding, trainer->comm->rank);
+    enum error_code e = plan_make_room(r, err);
+    if (e) return e;
+    r->device[n] = report_of_device(trainer, o->steps);
+    r->plan->peak[n] = plan_peak_of(trainer);
+    if (r->plan->profile) e = memory_of(trainer, r->plan->profile, &r->plan->memory[n], err);
+    if (e) return e;
     return o->timeline ? fail_about(err, timeline_write(trainer, o->timeline, r->out, err), "--timeline") : OK;
 }
 
-/* All that is said of the device that ran is true of those that it stands for. */
-static void plan_spread(const struct train_record *record, const struct folding *folding)
+/* The first device of those that need most. */
+static int plan_fullest_of(const struct train_record *record)
 {
-    for (int rank = 0; rank < folding->mesh.devices; rank++) {
-        const int stands = folding_stands_for(folding, rank);
-        if (stands != rank) record->device[rank] = record->device[stands], record->device[rank].rank = rank;
-        if (record->device[rank].peak.total > record->device[record->plan->fullest].peak.total)
-            record->plan->fullest = rank;
-    }
+    int fullest = 0;
+    for (int n = 1; n < folding_lives(&record->folded.folding); n++)
+        if (record->device[n].peak.total > record->device[fullest].peak.total) fullest = n;
+    return fullest;
 }
 
-static uint64_t total_of(const struct plan_findings *findings, int rank)
+/* The fullest as a framework has it: 0 without --memory-of. */
+static int plan_fullest_of_profile(const struct train_record *record)
 {
-    return memory_of_total(&findings->memory[rank]);
-}
-
-/* Find the device that needs most as a framework has it. */
-static void plan_spread_profile(struct plan_findings *findings, const struct folding *folding)
-{
-    for (int rank = 0; rank < folding->mesh.devices && findings->profile; rank++) {
-        findings->memory[rank] = findings->memory[folding_stands_for(folding, rank)];
-        if (total_of(findings, rank) > total_of(findings, findings->fullest_of)) findings->fullest_of = rank;
-    }
+    const struct memory_of *const memory = record->plan->memory;
+    int fullest = 0;
+    for (int n = 1; memory && n < folding_lives(&record->folded.folding); n++)
+        if (memory_of_total(&memory[n]) > memory_of_total(&memory[fullest])) fullest = n;
+    return fullest;
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
-
-static void close_events(struct events **events, int devices)
-{
-    for (int d = 0; d < devices && events; d++) {
-        if (events[d]) events_free(events[d]);
-        free(events[d]);
-    }
-    free(events);
-}
-
-static struct events **open_events(int devices, int64_t *left, struct error *err)
-{
-    struct events **events = calloc((size_t)devices, sizeof *events);
-    bool opened = events != NULL;
-    for (int d = 0; d < devices && opened; d++) {
-        opened = (events[d] = calloc(1, sizeof **events)) != NULL;
-        if (opened) events[d]->left = left;
-    }
-    if (opened) return events;
-    close_events(events, devices);
-    fail(err, ERR_MEMORY, "no memory for the events of %d devices", devices);
-    return NULL;
-}
 
 static enum error_code replay_on(const struct cluster *cluster, struct events **events, int devices, picoseconds *most,
                                  struct error *err)
@@ -205,39 +195,36 @@ static enum error_code plan_measure(struct train_record *record, bool path, stru
     const int devices = options->plan.mesh.devices;
     const bool replays = cluster_replays(&options->cluster);
     int64_t left = STEP_MOST_EVENTS;   /* for the path; a replay needs all */
-    struct events **events = replays || path ? open_events(devices, replays ? NULL : &left, err) : NULL;
+    struct dry_events events = { NULL, NULL };
     struct plan p = options->plan;
     const double start = measure_now();
-    if ((replays || path) && events == NULL) return ERR_MEMORY;
-    train_set_rates(&p.hyper, options, 0);
-    enum error_code e = dry_run(&p, options->steps, options->unfolded, events, NULL, take_report, record,
-                                &record->folded, err);
-    if (!e && replays) e = replay(record, events, err);
-    if (!e && path) e = plan_path_of(&record->plan->path, &options->cluster, &record->folded.folding, events, err);
-    if (events) close_events(events, devices);
+    enum error_code e = replays || path ? dry_events_open(&events, devices, replays ? NULL : &left, err) : OK;
     if (e) return e;
-    plan_spread(record, &record->folded.folding);
-    plan_spread_profile(record->plan, &record->folded.folding);
+    train_set_rates(&p.hyper, options, 0);
+    e = dry_run(&p, options->steps, options->unfolded, events.of ? &events : NULL, NULL, take_report, record,
+                &record->folded, err);
+    if (!e && replays) e = replay(record, events.of, err);
+    if (!e && path) e = plan_path_of(&record->plan->path, &options->cluster, &record->folded.folding, events.of, err);
+    if (events.of) dry_events_close(&events, devices);
+    if (e) return e;
+    record->plan->fullest = plan_fullest_of(record), record->plan->fullest_of = plan_fullest_of_profile(record);
     record->steps = options->steps, record->seconds[0] = measure_now() - start;
     return OK;
 }
 
-/* Make room for the record of a plan's devices, with the memory profile of --memory-of. */
+/* Begin the record of a plan, with the memory profile of --memory-of. */
 static enum error_code planned_step_room(struct planned_step *planned, const struct train_options *options,
                                          struct error *err)
 {
-    const size_t devices = (size_t)options->plan.mesh.devices, steps = (size_t)options->steps + 1;
+    const size_t steps = (size_t)options->steps + 1;
     struct train_record *const r = &planned->record;
     struct plan_findings *const f = &planned->findings;
-    *f = (struct plan_findings){ .peak = calloc(devices, sizeof *f->peak) };
+    *f = (struct plan_findings){ .room = 0 };
     *r = (struct train_record){ .options = options, .out = run_stream(options), .overridden = "", .plan = f };
     r->step = calloc(steps, sizeof *r->step), r->seconds = calloc(steps, sizeof *r->seconds);
-    r->device = calloc(devices, sizeof *r->device);
     enum error_code e = options->memory_of ? memory_profile_find(&f->profile, options->memory_of, err) : OK;
     if (f->profile) e = memory_profile_check(f->profile, &options->plan, err);
-    if (f->profile) f->memory = calloc(devices, sizeof *f->memory);
-    const bool made = r->step && r->seconds && r->device && f->peak && (!f->profile || f->memory);
-    return e ? e : made ? OK : fail(err, ERR_MEMORY, "no memory for the record");
+    return e ? e : r->step && r->seconds ? OK : fail(err, ERR_MEMORY, "no memory for the record");
 }
 
 enum error_code planned_step_open(struct planned_step *planned, const struct train_options *options,

@@ -141,7 +141,7 @@ struct train_record {
     struct comparison comparison;       /* with the reference, or with a golden file */
     const char *overridden;             /* differences from the resumed run, as text; empty: none */
     const char *truth;                  /* what it was compared with, as text */
-    struct device_report *device;       /* [devices] */
+    struct device_report *device;       /* [classes] each of devices that do the same (folded) */
     bool has_numbers;                   /* of the backend */
     picoseconds alone;                  /* virtual time of a step on one device; 0: there is no such step */
     uint64_t alone_kept;                /* bytes that this device would keep between steps */
@@ -155,7 +155,7 @@ struct train_record {
     cJSON *profile;                     /* of the first steps (profile.h); NULL: there is none */
     struct arithmetic arithmetic;       /* of the devices; threads 0: of a plan, which has no numbers */
     struct backend_calls calls;         /* of device 0 in the last step; zeros: the backend does not count them */
-    struct dry_run folded;              /* of a plan */
+    struct dry_run folded;              /* which device's report stands for which; of a run each for itself */
     struct plan_findings *plan;         /* likewise (report/plan_report.h); NULL: of a run */
     FILE *out;                          /* for lines of text */
 };

@@ -391,7 +391,8 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     if (e) return e;
     r.record = (struct train_record){ .options = options, .arithmetic = arithmetic_now(), .out = run_stream(options),
                                       .has_numbers = comm->device->backend->has_numbers, .truth = "the one-device run",
-                                      .overridden = overridden };
+                                      .overridden = overridden,
+                                      .folded.folding = folding_none(&options->plan.mesh) };
     r.record.step = calloc((size_t)options->steps + 1, sizeof *r.record.step);
     r.record.seconds = calloc((size_t)options->steps + 1, sizeof *r.record.seconds);
     r.record.processor = calloc((size_t)options->steps + 1, sizeof *r.record.processor);

@@ -5,11 +5,21 @@
  */
 #include "emulated_devices/schemes/parameter.h"
 
-/* Tiles of a matrix have the same index and are neighbours, so the first tile is found. */
-struct parameter *parameter_find(const struct parameters *ps, int index)
+/* Tiles of a matrix have the same index and are neighbours, so the first tile is found.  A mixture has a hundred
+ * thousand parameters, of which each product asks for one. */
+struct parameter *parameter_find(const struct parameters *parameters, int index)
 {
-    for (int i = 0; i < ps->count; i++)
-        if (ps->all[i].index == index) return &ps->all[i];
+    for (int turn = 0; turn < PARAMETER_TURNS; turn++) {
+        const int end = parameters->end[turn];
+        int from = turn > 0 ? parameters->end[turn - 1] : 0, to = end;
+        /* `from` becomes the first of the turn whose index is not below the wanted one. */
+        while (from < to) {
+            const int middle = from + (to - from) / 2;
+            if (parameters->all[middle].index < index) from = middle + 1;
+            else to = middle;
+        }
+        if (from < end && parameters->all[from].index == index) return &parameters->all[from];
+    }
     return NULL;
 }
 

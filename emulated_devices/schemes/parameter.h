@@ -27,9 +27,11 @@ struct parameter {
     int64_t place;                      /* offset of its first element in its unit (unit.h) */
 };
 
-/* All of a device's parameters. */
+/* All of a device's parameters.  They are made in turns; in each turn their indices ascend. */
+enum { PARAMETER_TURNS = 3 };
 struct parameters {
     int count;
+    int end[PARAMETER_TURNS];           /* how many there are after each turn; the last one is `count` */
     struct parameter *all;              /* [count], ordered by unit, then as in the model's list */
 };
 

@@ -135,13 +135,12 @@ static void add_share(struct step_share *sum, const struct step_share *share, in
 }
 
 /* The mean of the devices that ran: each of them stands for as many. */
-static struct step_share mean_share(const struct folding *folding, const struct events *list, struct events **events)
+static struct step_share mean_share(const struct folding *folding, struct events **events)
 {
     struct step_share sum = { 0 };
     const picoseconds end = step_end(folding, events);
-    for (int d = 0; d < folding->mesh.devices && end > 0; d++) {
-        if (folding_stands_for(folding, d) != d) continue;
-        const struct step_share one = step_share(&list[d], end);
+    for (int n = 0; n < folding_lives(folding) && end > 0; n++) {
+        const struct step_share one = step_share(events[folding_first(folding, n)], end);
         add_share(&sum, &one, folding_lives(folding));
     }
     return sum;
@@ -164,26 +163,23 @@ static enum error_code replay(const struct plan *plan, struct events **events, p
 static enum error_code run_step(const struct plan *plan, int64_t most_events, struct candidate *candidate,
                                 struct error *err)
 {
-    const size_t n = (size_t)plan->mesh.devices;
     const bool replays = cluster_replays(plan->cluster);
-    struct events *list = calloc(n, sizeof *list), **events = calloc(n, sizeof *events);
+    struct dry_events events;
     struct planned noted = { 0 };
     struct dry_run d;
     int64_t left = most_events > 0 ? most_events : STEP_MOST_EVENTS;
-    enum error_code e = list && events ? OK : fail(err, ERR_MEMORY, "no memory for the events of %zu devices", n);
     /* A replay needs every event; otherwise all devices together may keep `left` events. */
-    for (size_t i = 0; i < n && !e; i++) events[i] = &list[i], list[i].left = replays ? NULL : &left;
-    if (!e) e = dry_run(plan, 1, false, events, NULL, search_note, &noted, &d, err);
-    if (!e && replays) e = replay(plan, events, &noted.time, err);
+    enum error_code e = dry_events_open(&events, plan->mesh.devices, replays ? NULL : &left, err);
+    if (!e) e = dry_run(plan, 1, false, &events, NULL, search_note, &noted, &d, err);
+    if (!e && replays) e = replay(plan, events.of, &noted.time, err);
     if (!e) {
         candidate->time = noted.time, candidate->peak = noted.peak;
         /* The devices that ran stand for equally many, so their bytes are multiplied. */
-        candidate->sent = noted.sent * (n / (size_t)folding_lives(&d.folding));
-        candidate->share = mean_share(&d.folding, list, events);
-        candidate->share_known = step_end(&d.folding, events) >= 0;
+        candidate->sent = noted.sent * (uint64_t)folding_share(&d.folding);
+        candidate->share = mean_share(&d.folding, events.of);
+        candidate->share_known = step_end(&d.folding, events.of) >= 0;
     }
-    for (size_t i = 0; i < n && list; i++) events_free(&list[i]);
-    free(list), free(events);
+    dry_events_close(&events, plan->mesh.devices);
     return e;
 }
 

@@ -79,8 +79,41 @@ expect_file() { [ -s "$1" ] || complain "$1 is not there, or empty"; }
 # A JSON report without who wrote it, what computed it, and what the clock of the wall and the system say.
 results() { sed '/^	"written_by"/,/^	}/d; /^	"settings"/,/^	}/d; /^	"arithmetic"/,/^	}/d; /seconds/d; /resident/d' "$1"; }
 
+# A JSON report with an object for each device: a plan has one for each class, whose devices it finds by "every".
+unfolded() {
+    awk '
+    function number(line) { sub(/^[^:]*:\t/, "", line); return line + 0 }
+    function key(line) { gsub(/^\t*"|":.*$/, "", line); return line }
+    function spread(rank, text, a, c, left, stride, first) {
+        for (rank = 0; rank < size["pp"] * size["dp"] * size["cp"] * size["tp"]; rank++) {
+            left = rank; stride = 1; first = 0
+            for (a = 4; a > 0; a--) {
+                c[a] = left % size[axis[a]]; left = int(left / size[axis[a]])
+                first += c[a] % every[axis[a]] * stride; stride *= size[axis[a]]
+            }
+            text = of[first]; sub(/"rank":\t[0-9]+/, "\"rank\":\t" rank, text)
+            for (a = 1; a <= 4; a++) sub("\"" axis[a] "\":\t[0-9]+", "\"" axis[a] "\":\t" c[a], text)
+            printf "%s%s", rank ? "\t\t}, {\n" : "\t\"devices\":\t[{\n", text
+        }
+    }
+    BEGIN { split("pp dp cp tp", axis, " ") }
+    NR == FNR {
+        if (/^\t"mesh":/) in_mesh = 1
+        if (/^\t\t\t"every":/) folded = in_every = 1
+        if (in_mesh && /^\t\t"..":/) size[key($0)] = number($0)
+        if (in_every && /^\t\t\t\t"..":/) every[key($0)] = number($0)
+        if (/^\t}/) in_mesh = in_every = 0
+        next
+    }
+    folded && /^\t"devices":\t\[[{]/ { inside = 1; text = ""; next }
+    inside && /^\t\t}/ { of[first] = text; text = ""; if (/\]/) { inside = 0; spread(); print } next }
+    inside && /^\t\t\t"(ep|stands_for)":/ { next }           # a place among the experts; a number of devices
+    inside { if (/^\t\t\t"rank":/) first = number($0); text = text $0 "\n"; next }
+    !/^\t\t\t"ep":/ { print }' "$1" "$1"
+}
+
 # What a plan and a run both write of every device and step: without what only numbers can say, and what only a plan has, such as a replay, and the speed by it.
-planned() { results "$1" | sed '/^\t"profile"/,/^\t}/d; /^\t"plan":/,/^\t}/d; /^\t"virtual_speed"/,/^\t}/d' | grep -vE '"(format|loss|norm|lr|loss_scale|validation_loss|skipped|step|virtual_step_(replayed|unhindered)_ps)"' | sed 's/,$//'; }
+planned() { unfolded "$1" | results /dev/stdin | sed '/^\t"profile"/,/^\t}/d; /^\t"plan":/,/^\t}/d; /^\t"virtual_speed"/,/^\t}/d' | grep -vE '"(format|loss|norm|lr|loss_scale|validation_loss|skipped|step|virtual_step_(replayed|unhindered)_ps)"' | sed 's/,$//'; }
 
 # The list of a checkpoint whose files were changed on purpose, made anew: what is wrong in them is then looked at.
 reseal() {                                          # reseal DIR

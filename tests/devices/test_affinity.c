@@ -237,7 +237,7 @@ static int64_t rows_by_choices(const struct plan *p, struct activations *seen)
     const int64_t N = p->B * p->S, k = p->model.mixture.k;
     int32_t *const ids = malloc((size_t)(3 * N) * sizeof *ids), *const order = ids + 2 * N;
     struct transformer m;
-    int own[MESH_MOST_DEVICES];
+    int own[MESH_MOST_LISTED];
     int64_t rows = 0;
     double loss;
     assert_non_null(ids);
@@ -297,7 +297,7 @@ static void test_rows_sent_follow_the_table(void **state)
     p.affinity = &a[0];
     (void)rows_by_choices(&p, &seen);
     for (int64_t v = 0; v < p.model.V; v++) {           /* the part with most choices, and that with fewest */
-        int64_t of[MESH_MOST_DEVICES] = { 0 };
+        int64_t of[MESH_MOST_LISTED] = { 0 };
         for (int64_t l = 0; l < seen.L; l++)
             for (int64_t e = 0; e < seen.E; e++) of[part_of_expert(&p, e)] += count[(l * seen.V + v) * seen.E + e];
         part[1][v] = part[2][v] = 0;

@@ -86,7 +86,7 @@ static uint64_t formula(const struct context_plan *p, int64_t of_queries, int64_
 static uint64_t sent_since(const struct account *before)
 {
     struct account now = comm.counted.of[TRAFFIC_ATTENTION];
-    uint64_t all[MESH_MOST_DEVICES] = { 0 }, sum = 0;
+    uint64_t all[MESH_MOST_LISTED] = { 0 }, sum = 0;
     account_add(&now, *before, -1);
     const uint64_t own = account_total(&now).bytes_sent;
     assert_int_equal(comm_bring(&comm, &own, sizeof own, all, &err), OK);

@@ -231,7 +231,7 @@ static void test_more_places(void **state)
 static void test_sets_of_devices(void **state)
 {
     (void)state;
-    static const int ranks[] = { 0, 63, 64, 129, MESH_MOST_DEVICES - 1 };
+    static const int ranks[] = { 0, 63, 64, 129, MESH_MOST_LISTED - 1 };
     struct devices s = { { 0 } };
     for (int i = 0; i < 5; i++) {
         assert_int_equal(devices_count(&s), i);

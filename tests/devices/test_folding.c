@@ -117,6 +117,64 @@ static void test_plans(void **state)
     assert_true(seen.folded > seen.plans / 4 && seen.folded < seen.plans);
 }
 
+/* ---- who stands for whom ----------------------------------------------------------------------------------------- */
+
+/* Along each axis a coordinate is taken modulo `every`; the others are moved by as much.  Classes are numbered in the
+ * order of the devices that run, and are equally large. */
+static void expect_classes(const struct folding *f)
+{
+    int share[64] = { 0 };
+    for (int n = 1; n < folding_lives(f); n++) assert_true(folding_first(f, n) > folding_first(f, n - 1));
+    for (int rank = 0; rank < f->mesh.devices; rank++) {
+        const int stands = folding_stands_for(f, rank), n = folding_class(f, rank);
+        assert_in_range(n, 0, folding_lives(f) - 1);
+        assert_int_equal(folding_first(f, n), stands);
+        share[n]++;
+        for (enum axis a = 0; a < AXIS_COUNT; a++) {
+            const int c = mesh_coordinate(&f->mesh, rank, a), size = f->mesh.size[a];
+            assert_int_equal(mesh_coordinate(&f->mesh, stands, a), c % f->every[a]);
+            for (int other = 0; other < f->mesh.devices; other++)
+                assert_int_equal(mesh_coordinate(&f->mesh, folding_move(f, other, rank), a),
+                                 (mesh_coordinate(&f->mesh, other, a) - (c - c % f->every[a]) + size) % size);
+        }
+    }
+    for (int n = 0; n < folding_lives(f); n++) assert_int_equal(share[n], folding_share(f));
+}
+
+static void test_classes(void **state)
+{
+    static const int every[][AXIS_COUNT] = { { 2, 6, 1, 1, 4 }, { 2, 1, 1, 1, 4 }, { 2, 3, 1, 1, 4 }, { 2, 2, 1, 1, 1 },
+                                             { 1, 1, 1, 1, 1 } };
+    const int size[AXIS_COUNT] = { 2, 6, 1, 1, 4 };
+    struct mesh m;
+    (void)state;
+    assert_int_equal(mesh_make(&m, size, &err), OK);
+    for (size_t i = 0; i < sizeof every / sizeof *every; i++) {
+        struct folding f = folding_none(&m);
+        memcpy(f.every, every[i], sizeof f.every);
+        expect_classes(&f);
+    }
+}
+
+/* Copies with as many sequences do not do the same if others have more: along a ring of a collective, where a device
+ * waits depends on how far behind a late one it stands.  So nothing is folded along dp. */
+static void test_unequal_copies(void **state)
+{
+    struct deeds each[8];
+    struct dry_run all;
+    (void)state;
+    struct plan p = plan_on(5, true);                   /* dp 8 */
+    struct cluster busy = clusters[1];                  /* equal links, and operations that take time */
+    for (enum dtype t = 0; t < DTYPE_COUNT; t++) busy.flop_rate[t] = 1000;
+    p.cluster = &busy, p.data.scheme = "ddp", p.allreduce = "ring", p.B = 20;
+    assert_int_equal(compare(p, "copies of three and of two").crew.lives, 8);
+    assert_int_equal(plan_check(&p, &err), OK);
+    assert_int_equal(dry_run(&p, 1, true, NULL, NULL, note, each, &all, &err), OK);
+    int ends = 1;
+    for (int d = 1; d < 4; d++) ends += each[d].time != each[d - 1].time;       /* the four that have three */
+    assert_true(ends > 1);
+}
+
 /* ---- what is folded, and what is not ----------------------------------------------------------------------------- */
 
 static void test_what_is_folded(void **state)
@@ -130,7 +188,10 @@ static void test_what_is_folded(void **state)
     p.model.V = 63;
     d = compare(p, "an uneven vocabulary");
     assert_int_equal(d.crew.lives, 4);
-    assert_non_null(strstr(d.why, "tp: parts of a layer differ in size"));
+    assert_non_null(strstr(d.why, "tp: the vocabulary is no multiple of tp; --pad-vocabulary 128"));
+    p.model.V = 64, p.model.F = 127;
+    assert_non_null(strstr(compare(p, "uneven feed-forward layers").why, "tp: parts of a layer differ in size"));
+    p.model.V = 63, p.model.F = 128;
     p.B = 47;
     d = compare(p, "an uneven batch");
     assert_int_equal(d.crew.lives, 16);
@@ -247,6 +308,7 @@ static void test_collectives_that_turn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_classes), cmocka_unit_test(test_unequal_copies),
         cmocka_unit_test(test_plans), cmocka_unit_test(test_what_is_folded), cmocka_unit_test(test_links),
         cmocka_unit_test(test_groups_inside), cmocka_unit_test(test_what_a_tree_sends), cmocka_unit_test(test_experts),
         cmocka_unit_test(test_collectives_that_turn),

@@ -73,15 +73,22 @@ static void test_refusals(void **state)
 {
     const int none[AXIS_COUNT] = { [PP] = 1, [DP] = 0, [CP] = 1, [EP] = 1, [TP] = 1 };
     const int many[AXIS_COUNT] = { [PP] = 1 << 16, [DP] = 1 << 16, [CP] = 1 << 16, [EP] = 1 << 16, [TP] = 1 };
-    const int most[AXIS_COUNT] = { [PP] = 16384, [DP] = 1, [CP] = 1, [EP] = 1, [TP] = 1 };
+    const int most[AXIS_COUNT] = { [PP] = 1, [DP] = 1 << 17, [CP] = 1, [EP] = 1, [TP] = 8 };
+    const int listed[AXIS_COUNT] = { [PP] = 1, [DP] = 1, [CP] = 128, [EP] = 1, [TP] = 129 };
+    const int stages[AXIS_COUNT] = { [PP] = 16385, [DP] = 1, [CP] = 1, [EP] = 1, [TP] = 1 };
     struct mesh m;
     struct error err;
     (void)state;
     assert_int_equal(mesh_make(&m, none, &err), ERR_PLAN);
     assert_string_equal(err.text, "--dp 0: an axis has at least 1 device");
     assert_int_equal(mesh_make(&m, many, &err), ERR_PLAN);
-    assert_non_null(strstr(err.text, "16384"));
+    assert_non_null(strstr(err.text, "larger than 1048576 devices"));
+    assert_int_equal(mesh_make(&m, listed, &err), ERR_PLAN);
+    assert_string_equal(err.text, "--tp 129: makes more than 16384 devices along cp and tp");
+    assert_int_equal(mesh_make(&m, stages, &err), ERR_PLAN);
+    assert_string_equal(err.text, "--pp 16385: a pipeline has at most 16384 stages");
     assert_int_equal(mesh_make(&m, most, &err), OK);
+    assert_int_equal(m.devices, 1 << 20);
 }
 
 int main(void)

@@ -44,7 +44,12 @@ static void watch(const struct path_piece *p, void *context)
 
 /* ---- whole plans ------------------------------------------------------------------------------------------------- */
 
-struct planned { struct events list[MOST], *events[MOST]; picoseconds time[MOST], computing[MOST]; struct dry_run d; };
+struct planned {
+    struct dry_events lists;
+    struct events **events;             /* of the lists */
+    picoseconds time[MOST], computing[MOST];
+    struct dry_run d;
+};
 
 static enum error_code note(struct trainer *t, void *context, struct error *e)
 {
@@ -57,15 +62,16 @@ static enum error_code note(struct trainer *t, void *context, struct error *e)
 static struct planned *run_plan_of(struct plan *p, bool unfolded, const char *what)
 {
     struct planned *r = calloc(1, sizeof *r);
-    for (int d = 0; d < MOST; d++) r->events[d] = &r->list[d];
+    assert_int_equal(dry_events_open(&r->lists, MOST, NULL, &err), OK);
+    r->events = r->lists.of;
     if (plan_check(p, &err)) fail_msg("%s: %s", what, err.text);
-    if (dry_run(p, 1, unfolded, r->events, NULL, note, r, &r->d, &err)) fail_msg("%s: %s", what, err.text);
+    if (dry_run(p, 1, unfolded, &r->lists, NULL, note, r, &r->d, &err)) fail_msg("%s: %s", what, err.text);
     return r;
 }
 
 static void close_run(struct planned *r)
 {
-    for (int d = 0; d < MOST; d++) events_free(&r->list[d]);
+    dry_events_close(&r->lists, MOST);
     free(r);
 }
 
@@ -248,9 +254,10 @@ static void test_too_many(void **state)
     struct plan p = case_plan(2, 1, 2);
     p.cluster = &c;
     struct planned *r = calloc(1, sizeof *r);
-    for (int d = 0; d < MOST; d++) r->events[d] = &r->list[d], r->list[d].left = &left;
+    assert_int_equal(dry_events_open(&r->lists, MOST, &left, &err), OK);
+    r->events = r->lists.of;
     assert_int_equal(plan_check(&p, &err), OK);
-    assert_int_equal(dry_run(&p, 1, true, r->events, NULL, note, r, &r->d, &err), OK);
+    assert_int_equal(dry_run(&p, 1, true, &r->lists, NULL, note, r, &r->d, &err), OK);
     struct seen seen = { .what = "too many" };
     assert_int_equal(step_path(&r->d.folding, r->events, watch, &seen), -1);
     assert_int_equal(seen.pieces, 0);

@@ -35,7 +35,7 @@ enum { B = 36, N = B * 6, D = 72, F = 4 * D, H = 18 };
 
 static struct comm comm;
 static struct device device;
-static int members[MESH_MOST_DEVICES];
+static int members[MESH_MOST_LISTED];
 
 static struct tensor_parallel of(const struct model_config *c, const char *name, int P, int rank)
 {
@@ -223,7 +223,7 @@ int main(void)
 {
     if (device_open(&device, NULL, F64, 0, NULL) != OK) return 1;
     comm.device = &device;
-    for (int i = 0; i < MESH_MOST_DEVICES; i++) members[i] = i;
+    for (int i = 0; i < MESH_MOST_LISTED; i++) members[i] = i;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_1d), cmocka_unit_test(test_2d), cmocka_unit_test(test_2_5d), cmocka_unit_test(test_3d),
         cmocka_unit_test(test_llama), cmocka_unit_test(test_narrow_shared_experts), cmocka_unit_test(test_layouts),

@@ -135,7 +135,7 @@ static void run_ring(const char *name, int node, bool straight, uint64_t between
 
 static uint64_t sum_of(uint64_t own)
 {
-    uint64_t all[MESH_MOST_DEVICES] = { 0 }, sum = 0;
+    uint64_t all[MESH_MOST_LISTED] = { 0 }, sum = 0;
     assert_int_equal(comm_bring(&comm, &own, sizeof own, all, &err), OK);
     for (int i = 0; i < test_size; i++) sum += all[i];
     return sum;

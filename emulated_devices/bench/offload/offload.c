@@ -23,7 +23,7 @@ static enum error_code load_on_first(struct comm *world, int P, int64_t n, bool 
 {
     struct group group;
     struct tier tier;
-    int ranks[MESH_MOST_DEVICES];
+    int ranks[MESH_MOST_LISTED];
     for (int i = 0; i < P; i++) ranks[i] = i;
     enum error_code e = group_of(&group, world, ranks, P, TRAFFIC_OTHER, 0, err);
     if (e) return e;
@@ -77,7 +77,8 @@ enum error_code offload_update(struct comm *alone, int slice, int stride, picose
 {
     struct group group;
     struct hyperparameters hyper = optimizers[0]->usual;
-    struct parameters parameters = { .count = model_param_count(&model) };
+    const int count = model_param_count(&model);
+    struct parameters parameters = { .count = count, .end = { count, count, count } };
     struct data_parallel dp = {
         .config = &model, .device = alone->device, .group = &group, .parameters = &parameters, .hyper = &hyper,
         .versions = 1,

@@ -24,7 +24,7 @@ static enum error_code schemes_dispatch_load_count(struct load_row *row, struct 
                                                    struct error *err)
 {
     static struct expert_layer layer;
-    struct own all[MESH_MOST_DEVICES];
+    struct own all[MESH_MOST_LISTED];
     const struct expert_scheme *s;
     shape.copying.slots = row->copies;
     enum error_code e = expert_scheme_find(&s, row->copies ? "fssdp" : "alltoall", err);

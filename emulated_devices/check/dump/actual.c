@@ -162,12 +162,12 @@ enum error_code actual_read_mesh(const cJSON *list, const char *where, struct me
     cJSON_ArrayForEach(one, list) {
         enum axis axis;
         int64_t n = 0;
-        if (!actual_axis(one->string, &axis) || !json_whole(one, &n) || n < 1 || n > MESH_MOST_DEVICES)
+        if (!actual_axis(one->string, &axis) || !json_whole(one, &n) || n < 1 || n > MESH_MOST_LISTED)
             return fail(err, ERR_FORMAT, "%s: mesh: \"%s\" is not one of pp, dp, cp, ep, tp with a size of 1 to %d",
-                        where, printable(one->string).text, MESH_MOST_DEVICES);
+                        where, printable(one->string).text, MESH_MOST_LISTED);
         devices *= n;
-        if (devices > MESH_MOST_DEVICES)
-            return fail(err, ERR_FORMAT, "%s: mesh: has more than %d ranks", where, MESH_MOST_DEVICES);
+        if (devices > MESH_MOST_LISTED)
+            return fail(err, ERR_FORMAT, "%s: mesh: has more than %d ranks", where, MESH_MOST_LISTED);
         order[(*axes)++] = axis;
         size[axis] = (int)n;
     }

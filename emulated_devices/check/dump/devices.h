@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct devices { uint64_t word[MESH_MOST_DEVICES / 64]; };
+struct devices { uint64_t word[MESH_MOST_LISTED / 64]; };
 
-/* A rank is below MESH_MOST_DEVICES; nobody checks this here. */
+/* A rank is below MESH_MOST_LISTED; nobody checks this here. */
 static inline void devices_add(struct devices *devices, int rank)
 {
     devices->word[rank / 64] |= UINT64_C(1) << (rank % 64);

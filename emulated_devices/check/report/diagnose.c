@@ -81,7 +81,7 @@ static bool is_product(const struct mesh *mesh, const struct devices *holding, c
     for (int r = 0; r < mesh->devices; r++) {
         bool inside = devices_have(holding, r);
         for (enum axis a = 0; a < AXIS_COUNT && inside; a++) {
-            bool has[MESH_MOST_DEVICES];
+            bool has[MESH_MOST_LISTED];
             coordinates(mesh, failing, a, has);
             inside = has[mesh_coordinate(mesh, r, a)];
         }
@@ -94,7 +94,7 @@ static bool is_product(const struct mesh *mesh, const struct devices *holding, c
 static void say_axis(struct words *words, const struct mesh *mesh, enum axis axis, const struct devices *holding,
                      const struct devices *failing)
 {
-    bool held[MESH_MOST_DEVICES], failed[MESH_MOST_DEVICES];
+    bool held[MESH_MOST_LISTED], failed[MESH_MOST_LISTED];
     const int h = coordinates(mesh, holding, axis, held), f = coordinates(mesh, failing, axis, failed);
     const char *comma = words->used ? ", " : "";
     const bool all_but_one = f == h - 1 && f > 1;
@@ -130,7 +130,7 @@ const char *diagnose_place(char *out, size_t size, const struct mesh *mesh, cons
     static const enum axis order[] = { DP, TP, PP, CP, EP };
     for (int pass = 0; pass < 2; pass++)                        /* restricted axes first */
         for (int i = 0; i < AXIS_COUNT; i++) {
-            bool has[MESH_MOST_DEVICES];
+            bool has[MESH_MOST_LISTED];
             const bool any = coordinates(mesh, failing, order[i], has) == coordinates(mesh, holding, order[i], has) &&
                              coordinates(mesh, holding, order[i], has) > 1;
             if (mesh->size[order[i]] > 1 && any == (pass == 1)) say_axis(&w, mesh, order[i], holding, failing);

@@ -24,7 +24,7 @@ static const struct command topics[] = {
     { "step", "the speed of a training step, beside this machine's matrix product", bench_step_topic },
     { "published", "what papers printed beside what is computed here: bubbles, memory, times of steps",
       bench_published_topic },
-    { "plan", "a plan of up to 16384 devices: its time for each message, and its memory", bench_plan_topic },
+    { "plan", "a plan of up to 1048576 devices: its time for each message, and its memory", bench_plan_topic },
     { "schedules", "published bubble rates beside ours; all schedules side by side", bench_schedules_topic },
     { "collectives", "every algorithm of a collective beside MPI's own", bench_collectives_topic },
     { "segments", "how long the segments of pipelined collectives are, beside the best of all lengths",

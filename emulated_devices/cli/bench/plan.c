@@ -28,7 +28,8 @@ static enum error_code plan_print_all(const struct plan_speed *wanted, struct er
                      PARTS * PARTS, PARTS, PARTS);
     if (e) return e;
     say(stdout, 0, "A step of %s without its numbers: %d microbatches of a sequence, 1f1b, tp %d x pp %d x dp,\n"
-        "bf16, on %s\n", wanted->model, wanted->micro, PARTS, PARTS, wanted->cluster.name);
+        "bf16, a vocabulary padded to a multiple of 128 tp, on %s\n", wanted->model, wanted->micro, PARTS, PARTS,
+        wanted->cluster.name);
     struct table t = table_start("plans", 1, "devices\tfolded\tran\tevents\tswitches\tseconds\tns/event\tMB"
                                              "\tvirtual ms");
     struct time_left line;
@@ -49,7 +50,7 @@ static enum error_code plan_print_all(const struct plan_speed *wanted, struct er
 
 enum error_code bench_plan_topic(int argc, char **argv, int *status, struct error *err)
 {
-    struct plan_speed w = { .model = "gpt3-175b", .devices = "512,4096,16384", .micro = 8,
+    struct plan_speed w = { .model = "gpt3-175b", .devices = "512,4096,16384,131072", .micro = 8,
                             .streams = USUAL_COMM_STREAMS };
     const char *cluster = BENCH_CLUSTER;
     bool help;

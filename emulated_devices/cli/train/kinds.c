@@ -38,7 +38,7 @@ static const char *const of_reports[] = { OF_NUMBERS, "--json", "--tokens", "--m
 
 const struct run_kind run_plan = {
     .command = "plan", .without = of_numbers, .steps = 1, .more = plan_options,
-    .what = "What a training step would take on a mesh of up to 16384 devices, without running it: memory,\n"
+    .what = "What a training step would take on a mesh of up to 1048576 devices, without running it: memory,\n"
             "messages and virtual time of every device, and whether it fits.\n"
             "Takes the options of `orrery train` that say what is trained where. The numbers are those of a run,\n"
             "to the byte and the picosecond. Tokens of a mixture go to the experts that --load says, by default to\n"

@@ -216,7 +216,9 @@ static void peaks(FILE *file, const cJSON *devices)
     cJSON_ArrayForEach(d, devices) {
         const cJSON *peak = cJSON_GetObjectItemCaseSensitive(d, "peak_bytes");
         if (i++ == MOST) break;
-        fprintf(file, "<tr><td>%.0f</td>", run_number(d, "rank", 0));
+        const double alike = run_number(d, "stands_for", 1) - 1;       /* of a plan: others of its class */
+        fprintf(file, alike > 0 ? "<tr><td>%.0f and %.0f alike</td>" : "<tr><td>%.0f</td>", run_number(d, "rank", 0),
+                alike);
         for (int t = 0; t < ARENA_TAG_COUNT; t++)
             fprintf(file, "<td class=\"n\">%s</td>",
                     page_bytes(run_number(peak, arena_tag_name((enum arena_tag)t), 0)).text);

@@ -101,7 +101,7 @@ static enum error_code check_replicas(const struct trainer *trainer, const cJSON
     const int own = shards_replicas(&trainer->data.shards);
     int64_t replicas;
     if (!json_has(root, "replicas")) return OK;
-    enum error_code e = json_int(root, path, "replicas", 1, MESH_MOST_DEVICES, &replicas, err);
+    enum error_code e = json_int(root, path, "replicas", 1, MESH_MOST_LISTED, &replicas, err);
     if (e) return e;
     if (!trainer->data.shards.apart)
         return fail(err, ERR_FORMAT,

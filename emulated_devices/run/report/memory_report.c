@@ -10,6 +10,12 @@ static const struct memory_of *memory_fullest(const struct train_record *record)
     return &record->plan->memory[record->plan->fullest_of];
 }
 
+/* The first device of the class that needs most. */
+static int memory_device(const struct train_record *record)
+{
+    return record->device[record->plan->fullest_of].rank;
+}
+
 static void memory_report_held(FILE *out, const struct memory_of *memory)
 {
     const struct figure_scale scale = size_scale(memory->allocated);
@@ -38,7 +44,7 @@ void memory_report(const struct train_record *record, uint64_t has)
     const struct memory_of *m = memory_fullest(record);
     const struct memory_profile *p = record->plan->profile;
     say(record->out, 8, "memory  as %s has it, device %d: %s allocated, %s reserved", p->name,
-        record->plan->fullest_of, size_format(m->allocated).text, size_format(m->reserved).text);
+        memory_device(record), size_format(m->allocated).text, size_format(m->reserved).text);
     say(record->out, 8, "        (%s)", p->title);
     say(record->out, 8, "        its programs print: %s", p->prints);
     say(record->out, 8, "        with %s for CUDA's context and %s for NCCL: %s in all", size_format(m->context).text,
@@ -54,7 +60,7 @@ void memory_report_json(cJSON *to, const struct train_record *record)
     char when[160];
     cJSON *o = cJSON_AddObjectToObject(to, "memory_of"), *held;
     json_add(o, "profile %s device %d allocated %g reserved %g context %g nccl %g total %g",
-             record->plan->profile->name, record->plan->fullest_of, (double)m->allocated, (double)m->reserved,
+             record->plan->profile->name, memory_device(record), (double)m->allocated, (double)m->reserved,
              (double)m->context, (double)m->nccl, (double)memory_of_total(m));
     json_add(o, "when %s", doing_describe(&m->doing, when, sizeof when));
     held = cJSON_AddObjectToObject(o, "held");
@@ -67,6 +73,6 @@ enum error_code memory_report_check(const struct train_record *record, uint64_t 
     const uint64_t needs = memory_of_total(memory_fullest(record));
     if (has == 0 || needs <= has) return OK;
     return fail(err, ERR_CHECK, "--memory %s: device %d needs %s as %s has it, %s more", size_word(has).text,
-                record->plan->fullest_of, size_format(needs).text, record->plan->profile->name,
+                memory_device(record), size_format(needs).text, record->plan->profile->name,
                 size_format(needs - has).text);
 }

@@ -53,7 +53,7 @@ void plan_report_path(const struct train_record *record)
     struct columns t = columns_start(record->out);
     char text[120];
     if (p->total < 0) {
-        say(record->out, 8, "path    not kept: the step has too many events");
+        say(record->out, 8, "path    not kept: the devices that ran have more than %d events", STEP_MOST_EVENTS);
         return;
     }
     say(record->out, 0, "\ncritical path of %s: work and messages that follow each other",
@@ -106,8 +106,8 @@ void plan_report_peak(const struct train_record *record)
     const struct plan_peak *p = &record->plan->peak[record->plan->fullest];
     const struct figure_scale scale = size_scale(p->use.total);
     char when[160];
-    say(record->out, 8, "peak    of device %d, %s: in %s", record->plan->fullest, size_format(p->use.total).text,
-        doing_describe(&p->doing, when, sizeof when));
+    say(record->out, 8, "peak    of device %d, %s: in %s", record->device[record->plan->fullest].rank,
+        size_format(p->use.total).text, doing_describe(&p->doing, when, sizeof when));
     fprintf(record->out, "        held at the peak, in %s:\n", scale.name);
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++)
         if (p->use.tag[tag] > 0)
@@ -161,17 +161,16 @@ static void add_peak(cJSON *to, int device, const struct plan_peak *plan_peak)
     }
 }
 
+/* A device has the numbers of the class with its coordinates, each modulo `every`. */
 static void add_folding(cJSON *to, const struct train_record *record)
 {
     const struct folding *f = &record->folded.folding;
-    cJSON *o = cJSON_AddObjectToObject(to, "folding"), *list;
+    cJSON *o = cJSON_AddObjectToObject(to, "folding"), *every;
     char text[80];
-    json_add(o, "axes %s why_not_more %s", folding_describe(f, text, sizeof text), record->folded.why);
-    list = cJSON_AddArrayToObject(o, "classes");
-    for (int d = 0; d < f->mesh.devices; d++) {
-        if (folding_stands_for(f, d) != d) continue;
-        json_add(json_row(list), "first %d devices %d", d, f->mesh.devices / folding_lives(f));
-    }
+    json_add(o, "axes %s why_not_more %s classes %d devices_of_a_class %d", folding_describe(f, text, sizeof text),
+             record->folded.why, folding_lives(f), folding_share(f));
+    every = cJSON_AddObjectToObject(o, "every");
+    for (enum axis a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(every, axis_name(a), f->every[a]);
 }
 
 void plan_report_json(cJSON *root, const struct train_record *record)
@@ -179,7 +178,7 @@ void plan_report_json(cJSON *root, const struct train_record *record)
     cJSON *plan = cJSON_AddObjectToObject(root, "plan");
     const struct plan_path *p = &record->plan->path;
     if (p->total >= 0) add_path(plan, &record->options->cluster, p), add_shares(plan, p);
-    add_peak(plan, record->plan->fullest, &record->plan->peak[record->plan->fullest]);
+    add_peak(plan, record->device[record->plan->fullest].rank, &record->plan->peak[record->plan->fullest]);
     add_folding(plan, record);
     memory_report_json(plan, record);
     if (record->plan->more) record->plan->more->json(root, record->plan->more->context);

@@ -23,11 +23,12 @@ struct plan_more {
 struct plan_findings {
     const struct plan_more *more;       /* NULL: nothing */
     struct plan_path path;              /* which work and messages the step's time consists of */
-    struct plan_peak *peak;             /* [devices], of those that ran */
-    int fullest;                        /* the device that needs most */
+    struct plan_peak *peak;             /* [classes] */
+    int room;                           /* classes that these, and the record's reports, have room for */
+    int fullest;                        /* the class whose devices need most */
     const struct memory_profile *profile;       /* of --memory-of; NULL: none */
-    struct memory_of *memory;           /* [devices] with a profile: a framework's memory of those that ran */
-    int fullest_of;                     /* the device that needs most of it */
+    struct memory_of *memory;           /* [classes] with a profile: a framework's memory */
+    int fullest_of;                     /* the class whose devices need most of it */
 };
 
 /* A planned step with all that was found. */

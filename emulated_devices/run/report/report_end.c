@@ -27,7 +27,7 @@ double report_median(const struct train_record *record, const double *seconds)
 static void print_slope(const struct train_record *record)
 {
     uint64_t most = 0;
-    for (int d = 0; d < record->options->plan.mesh.devices; d++) {
+    for (int d = 0; d < folding_lives(&record->folded.folding); d++) {
         const uint64_t bytes = ledger_kind(&record->device[d].counted, TRAFFIC_RESULT).bytes_sent;
         if (bytes > most) most = bytes;
     }
@@ -39,7 +39,7 @@ static void print_slope(const struct train_record *record)
 static bool all_exact(const struct train_record *record, bool memory)
 {
     bool exact = true;
-    for (int d = 0; d < record->options->plan.mesh.devices; d++)
+    for (int d = 0; d < folding_lives(&record->folded.folding); d++)
         exact = exact && (memory ? record->device[d].wrong_memory.code : record->device[d].wrong_traffic.code) == OK;
     return exact;
 }
@@ -48,7 +48,7 @@ static bool all_exact(const struct train_record *record, bool memory)
 static void report_cache(const struct train_record *record)
 {
     struct drive_use all = { 0 };
-    for (int d = 0; d < record->options->plan.mesh.devices; d++) {
+    for (int d = 0; d < folding_lives(&record->folded.folding); d++) {
         const struct drive_use one = record->device[d].drive;
         tier_traffic_add(&all.moved, one.moved, 1);
         all.requests += one.requests, all.hits += one.hits;

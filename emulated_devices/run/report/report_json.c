@@ -65,13 +65,15 @@ static void add_kind(cJSON *sent, enum traffic_kind kind, const struct ledger *c
     for (enum operation op = 0; op < CONTROL; op++) add_operation(o, op, &counted->of[kind].of[op], cluster);
 }
 
+/* stands_for: the devices of a class whose numbers these are; 0: of a run, in which each has its own. */
 static void add_device(cJSON *list, const struct plan *plan, const struct cluster *cluster,
-                       const struct device_report *report)
+                       const struct device_report *report, int stands_for)
 {
     cJSON *o = json_add(json_row(list), "rank %d", report->rank);
     for (int a = 0; a < AXIS_COUNT; a++)
         cJSON_AddNumberToObject(o, axis_name(a), a == EP ? plan_expert_place(plan, report->rank, EXPERT_PARTS)
                                                          : mesh_coordinate(&plan->mesh, report->rank, a));
+    if (stands_for > 0) json_add(o, "stands_for %d", stands_for);
     json_add(o, "parameters %g", (double)report->parameters);
     cJSON *peak = json_add(cJSON_AddObjectToObject(o, "peak_bytes"), "total %g", (double)report->peak.total);
     for (int t = 0; t < ARENA_TAG_COUNT; t++)
@@ -130,8 +132,9 @@ cJSON *report_object(const struct train_record *record, const char *format, bool
     if (steps) add_steps(root, record);
     if (record->profile) cJSON_AddItemToObject(root, "profile", cJSON_Duplicate(record->profile, true));
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");
-    for (int d = 0; d < record->options->plan.mesh.devices; d++)
-        add_device(devices, &record->options->plan, &record->options->cluster, &record->device[d]);
+    for (int n = 0; n < folding_lives(&record->folded.folding); n++)
+        add_device(devices, &record->options->plan, &record->options->cluster, &record->device[n],
+                   record->plan ? folding_share(&record->folded.folding) : 0);
     if (record->options->paranoid) json_add(root, "copies_compared %g", (double)record->copies);
     if (record->stopped) json_add(root, "stopped %s", stopping_name(record->stopped));
     if (record->divergence.what) add_divergence(root, &record->divergence);

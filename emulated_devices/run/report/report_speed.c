@@ -22,8 +22,8 @@ double report_mean_sequences(const struct train_record *record)
 double report_virtual_step(const struct train_record *record)
 {
     int64_t most = 0;
-    for (int d = 0; d < record->options->plan.mesh.devices; d++)
-        if (record->device[d].virtual_time > most) most = record->device[d].virtual_time;
+    for (int n = 0; n < folding_lives(&record->folded.folding); n++)
+        if (record->device[n].virtual_time > most) most = record->device[n].virtual_time;
     return record->steps > 0 ? (double)most / (double)record->steps : 0;
 }
 
@@ -84,10 +84,12 @@ uint64_t report_budget(const struct train_options *options)
            : options->cluster.memory;
 }
 
-/* Whether one device of the cluster could hold what it keeps of the model: otherwise there is no speed-up over it. */
+/* Whether one device of the cluster could hold what it keeps of the model: otherwise there is no speed-up over it.  If
+ * --memory asks for no limit, the memory is that of the cluster: a device without bounds is none. */
 static bool fits_alone(const struct train_record *record)
 {
-    const uint64_t budget = report_budget(record->options);
+    const uint64_t asked = report_budget(record->options),
+                   budget = asked > 0 ? asked : record->options->cluster.memory;
     return record->alone > 0 && (budget == 0 || record->alone_kept <= budget);
 }
 

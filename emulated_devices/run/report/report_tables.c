@@ -13,50 +13,62 @@
 
 enum { NUMBERS_MOST = 2 * TRAFFIC_KIND_COUNT > 8 ? 2 * TRAFFIC_KIND_COUNT : 8, SHOWN_RANKS = 40, SHOWN_PLACE = 120 };
 
-/* A device's numbers, what tells printed ones apart, and its rank. */
-struct device_numbers { uint64_t number[NUMBERS_MOST], printed[NUMBERS_MOST]; int rank; };
+/* The numbers of a class of devices, what tells printed ones apart, and the class's number. */
+struct device_numbers { uint64_t number[NUMBERS_MOST], printed[NUMBERS_MOST]; int class; };
 
 /* Devices whose printed numbers are equal, and that fill a part of the mesh: some coordinates on each axis, in every
  * combination. */
-struct device_box { const struct device_numbers *like; char ranks[SHOWN_RANKS], place[SHOWN_PLACE]; };
+struct device_box { const struct device_numbers *like; int first; char ranks[SHOWN_RANKS], place[SHOWN_PLACE]; };
 
-struct box_list { const struct mesh *mesh; struct device_box *of; int count; };
+/* marked: [the longest axis] coordinates of a box. */
+struct box_list { const struct folding *folding; struct device_box *of; int count; bool *marked; };
 
 static int by_numbers(const void *a, const void *b)
 {
     const struct device_numbers *x = a, *y = b;
     for (int i = 0; i < NUMBERS_MOST; i++)
         if (x->printed[i] != y->printed[i]) return x->printed[i] < y->printed[i] ? -1 : 1;
-    return (x->rank > y->rank) - (x->rank < y->rank);
+    return (x->class > y->class) - (x->class < y->class);
 }
 
 static int by_first_rank(const void *a, const void *b)
 {
-    const int x = ((const struct device_box *)a)->like->rank, y = ((const struct device_box *)b)->like->rank;
+    const int x = ((const struct device_box *)a)->first, y = ((const struct device_box *)b)->first;
     return (x > y) - (x < y);
 }
 
-/* The coordinates of some devices on an axis, as marks. @return how many there are. */
-static int mark_coordinates(const struct mesh *mesh, enum axis axis, const struct device_numbers *numbers, int n,
-                            bool *marked)
+/* The coordinate of a class on an axis, that of the device that ran. */
+static int class_coordinate(const struct folding *folding, int class, enum axis axis)
 {
+    return mesh_coordinate(&folding->mesh, folding_first(folding, class), axis);
+}
+
+/* Mark the coordinates of classes of devices on an axis. @return how many of the axis's classes there are. */
+static int mark_coordinates(const struct box_list *list, enum axis axis, const struct device_numbers *numbers, int n)
+{
+    const struct folding *f = list->folding;
+    bool *marked = list->marked;
     int count = 0;
-    memset(marked, 0, sizeof *marked * (size_t)mesh->size[axis]);
+    memset(marked, 0, sizeof *marked * (size_t)f->mesh.size[axis]);
     for (int i = 0; i < n; i++) {
-        bool *mark = &marked[mesh_coordinate(mesh, numbers[i].rank, axis)];
+        bool *mark = &marked[class_coordinate(f, numbers[i].class, axis)];
         count += !*mark;
         *mark = true;
     }
+    /* All devices of a class are where its first one is, modulo the classes of the axis. */
+    for (int i = f->every[axis]; i < f->mesh.size[axis]; i++) marked[i] = marked[i - f->every[axis]];
     return count;
 }
 
 /* Text such as "pp=0", "tp=1-7", "dp=0,2-3". */
 static int describe_coordinates(const struct mesh *mesh, enum axis axis, const bool *marked, char *text, size_t size)
 {
+    enum { RANGES = 8 };
     int used = snprintf(text, size, "%s=", axis_name(axis));
     for (int first = 0, last, n = 0; first < mesh->size[axis] && used < (int)size; first = last + 1) {
         last = first;
         if (!marked[first]) continue;
+        if (n == RANGES) return used + snprintf(text + used, size - (size_t)used, ",..");
         while (last + 1 < mesh->size[axis] && marked[last + 1]) last++;
         used += snprintf(text + used, size - (size_t)used, "%s%d", n++ ? "," : "", first);
         if (last > first && used < (int)size) used += snprintf(text + used, size - (size_t)used, "-%d", last);
@@ -64,49 +76,74 @@ static int describe_coordinates(const struct mesh *mesh, enum axis axis, const b
     return used;
 }
 
-/* Ranks "3", "0-7", "0, 8, .."; places "pp=0 tp=1-7", or "pp=0 tp=0, all 256 dp" where the ranks do not say so. */
-static void describe_box(struct device_box *box, const struct mesh *mesh, const struct device_numbers *numbers, int n,
-                         bool *marked)
+/* The lowest and the highest rank of a box, and the rank after the lowest; the number of its devices is returned. */
+static int box_ranks(const struct box_list *list, const struct device_numbers *numbers, int n, int *second, int *last)
 {
-    const bool neighbours = numbers[n - 1].rank - numbers[0].rank == n - 1;
-    int used = 0;
-    box->like = numbers;
+    const struct folding *f = list->folding;
+    const int first = folding_first(f, numbers[0].class);
+    int step = f->mesh.devices;
+    *last = folding_first(f, numbers[n - 1].class);
+    for (enum axis a = 0; a < AXIS_COUNT; a++) {
+        int next = 0;
+        mark_coordinates(list, a, numbers, n);
+        /* Along each axis the last device of the box is the last marked one. */
+        for (int c = 0; c < f->mesh.size[a]; c++)
+            if (list->marked[c]) *last = mesh_neighbour(&f->mesh, *last, a, c);
+        for (next = mesh_coordinate(&f->mesh, first, a) + 1; next < f->mesh.size[a]; next++)
+            if (list->marked[next]) break;
+        const int by = next < f->mesh.size[a] ? mesh_neighbour(&f->mesh, first, a, next) - first : step;
+        if (by < step) step = by;
+    }
+    *second = first + step;
+    return n * folding_share(f);
+}
+
+/* Ranks "3", "0-7", "0, 8, .."; places "pp=0 tp=1-7", or "pp=0 tp=0, all 256 dp" where the ranks do not say so. */
+static void describe_box(const struct box_list *list, struct device_box *box, const struct device_numbers *numbers,
+                         int n)
+{
+    const struct folding *f = list->folding;
+    const struct mesh *mesh = &f->mesh;
+    int used = 0, last, second;
+    const int devices = box_ranks(list, numbers, n, &second, &last), first = folding_first(f, numbers[0].class);
+    const bool neighbours = last - first == devices - 1;
+    box->like = numbers, box->first = first;
     box->place[0] = '\0';
-    if (n == 1) snprintf(box->ranks, SHOWN_RANKS, "%d", numbers[0].rank);
-    else if (neighbours) snprintf(box->ranks, SHOWN_RANKS, "%d-%d", numbers[0].rank, numbers[n - 1].rank);
-    else snprintf(box->ranks, SHOWN_RANKS, "%d, %d%s", numbers[0].rank, numbers[1].rank, n > 2 ? ", .." : "");
+    if (devices == 1) snprintf(box->ranks, SHOWN_RANKS, "%d", first);
+    else if (neighbours) snprintf(box->ranks, SHOWN_RANKS, "%d-%d", first, last);
+    else snprintf(box->ranks, SHOWN_RANKS, "%d, %d%s", first, second, devices > 2 ? ", .." : "");
     for (enum axis a = 0; a < AXIS_COUNT && used < SHOWN_PLACE - 2; a++) {
-        if (mesh->size[a] == 1 || mark_coordinates(mesh, a, numbers, n, marked) == mesh->size[a]) continue;
+        if (mesh->size[a] == 1 || mark_coordinates(list, a, numbers, n) == f->every[a]) continue;
         if (used) box->place[used++] = ' ';
-        used += describe_coordinates(mesh, a, marked, box->place + used, (size_t)(SHOWN_PLACE - used));
+        used += describe_coordinates(mesh, a, list->marked, box->place + used, (size_t)(SHOWN_PLACE - used));
     }
     for (enum axis a = 0; a < AXIS_COUNT && used < SHOWN_PLACE && !neighbours; a++)
-        if (mesh->size[a] > 1 && mark_coordinates(mesh, a, numbers, n, marked) == mesh->size[a])
+        if (mesh->size[a] > 1 && mark_coordinates(list, a, numbers, n) == f->every[a])
             used += snprintf(box->place + used, (size_t)(SHOWN_PLACE - used), "%sall %d %s", used ? ", " : "",
                              mesh->size[a], axis_name(a));
     if (box->place[0] == '\0') snprintf(box->place, SHOWN_PLACE, "%s", mesh->devices > 1 ? "all" : "the only device");
 }
 
-/* Add n devices whose printed numbers are equal, in order of rank.  Those that are no box are cut by their coordinates
+/* Add n classes whose printed numbers are equal, in their order.  Those that are no box are cut by their coordinates
  * on the first axis on which they differ. */
-static void add_boxes(struct box_list *list, struct device_numbers *numbers, int n, bool *marked)
+static void add_boxes(struct box_list *list, const struct device_numbers *numbers, int n)
 {
-    const struct mesh *m = list->mesh;
     enum axis cut = AXIS_COUNT;
     int64_t combinations = 1;
     for (enum axis a = 0; a < AXIS_COUNT; a++) {
-        const int count = mark_coordinates(m, a, numbers, n, marked);
+        const int count = mark_coordinates(list, a, numbers, n);
         if (count > 1 && cut == AXIS_COUNT) cut = a;
         combinations *= count;
     }
     if (combinations == n) {
-        describe_box(&list->of[list->count++], m, numbers, n, marked);
+        describe_box(list, &list->of[list->count++], numbers, n);
         return;
     }
-    for (int first = 0, end; first < n; first = end) {          /* ranks are in order of the first such axis */
-        const int at = mesh_coordinate(m, numbers[first].rank, cut);
-        for (end = first + 1; end < n && mesh_coordinate(m, numbers[end].rank, cut) == at; end++) continue;
-        add_boxes(list, numbers + first, end - first, marked);
+    for (int first = 0, end; first < n; first = end) {          /* classes are in order of the first such axis */
+        const int at = class_coordinate(list->folding, numbers[first].class, cut);
+        for (end = first + 1; end < n; end++)
+            if (class_coordinate(list->folding, numbers[end].class, cut) != at) break;
+        add_boxes(list, numbers + first, end - first);
     }
 }
 
@@ -177,27 +214,28 @@ static void print_boxes(FILE *out, const struct number_table *table, const struc
 
 static void print_table(const struct train_record *record, const struct number_table *table)
 {
-    const struct mesh *m = &record->options->plan.mesh;
-    struct device_numbers *d = calloc((size_t)m->devices, sizeof *d);
-    bool *marked = calloc((size_t)m->devices, sizeof *marked);
-    struct box_list list = { m, calloc((size_t)m->devices, sizeof *list.of), 0 };
-    if (d && marked && list.of) {
-        for (int i = 0; i < m->devices; i++) {
-            d[i].rank = i;
+    const struct folding *f = &record->folded.folding;
+    const int lives = folding_lives(f);
+    struct device_numbers *d = calloc((size_t)lives, sizeof *d);
+    struct box_list list = { f, calloc((size_t)lives, sizeof *list.of), 0,
+                             calloc((size_t)f->mesh.devices, sizeof *list.marked) };
+    if (d && list.marked && list.of) {
+        for (int i = 0; i < lives; i++) {
+            d[i].class = i;
             table->fill(&record->options->plan, &record->device[i], d[i].number);
         }
-        const struct figure_scale scale = size_scale(most_bytes(table, d, m->devices));
-        for (int i = 0; i < m->devices; i++) round_numbers(&d[i], table, &scale);
-        qsort(d, (size_t)m->devices, sizeof *d, by_numbers);
-        for (int first = 0, end; first < m->devices; first = end) {
-            for (end = first + 1; end < m->devices; end++)
+        const struct figure_scale scale = size_scale(most_bytes(table, d, lives));
+        for (int i = 0; i < lives; i++) round_numbers(&d[i], table, &scale);
+        qsort(d, (size_t)lives, sizeof *d, by_numbers);
+        for (int first = 0, end; first < lives; first = end) {
+            for (end = first + 1; end < lives; end++)
                 if (memcmp(d[first].printed, d[end].printed, sizeof d->printed) != 0) break;
-            add_boxes(&list, d + first, end - first, marked);
+            add_boxes(&list, d + first, end - first);
         }
         qsort(list.of, (size_t)list.count, sizeof *list.of, by_first_rank);
         print_boxes(record->out, table, &list, &scale);
     } else fprintf(record->out, "\n%s: no memory for the table\n", table->what);
-    free(d), free(marked), free(list.of);
+    free(d), free(list.marked), free(list.of);
 }
 
 /* ---- what they show ---------------------------------------------------------------------------------------------- */

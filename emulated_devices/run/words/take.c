@@ -3,6 +3,7 @@
 #include "emulated_devices/run/words/words.h"
 #include "emulated_devices/device/kernel_set.h"
 #include "emulated_devices/model/checkpoint/series.h"
+#include "emulated_devices/plan/padding.h"
 #include "emulated_devices/run/log.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/figures.h"
@@ -33,6 +34,17 @@ static enum error_code take_folder(struct train_options *options, struct checkpo
     return checkpoint_config(checkpoint, &options->plan.model, err);
 }
 
+/* --pad-vocabulary: the preset gets rows of no token (padding.h). */
+static enum error_code pad_vocabulary(struct model_config *config, const struct train_words *words, struct error *err)
+{
+    const int64_t padded = padded_vocabulary(config->V, words->pad_vocabulary, words->size[TP]);
+    if (padded > MOST_VOCABULARY)
+        return fail(err, ERR_USAGE, "--pad-vocabulary %d: with --tp %d makes %lld tokens, more than %d",
+                    words->pad_vocabulary, words->size[TP], (long long)padded, MOST_VOCABULARY);
+    config->V = padded;
+    return OK;
+}
+
 /* A preset has no weights yet, so it gets positions for longer sequences, and another vocabulary. */
 static enum error_code take_preset(struct train_options *options, const char *model, const struct train_words *words,
                                    int64_t *batch, struct error *err)
@@ -44,7 +56,7 @@ static enum error_code take_preset(struct train_options *options, const char *mo
     if (!e && options->tokenizer && !words->vocabulary) e = train_data_vocabulary(options->tokenizer, &tokens, err);
     if (!e && words->vocabulary) c->V = words->vocabulary;
     else if (!e && tokens > c->V) c->V = tokens;
-    return e;
+    return e ? e : pad_vocabulary(c, words, err);
 }
 
 /* --model NAME or DIR; a resumed run uses the checkpoint's, unless one is given, which train_check_saved compares. */
@@ -55,6 +67,9 @@ static enum error_code take_model(struct train_options *options, const struct tr
     *batch = 8;
     if (words->vocabulary && (options->resume || (model && is_folder(model))))
         return fail(err, ERR_USAGE, "--vocabulary %d: is for presets; a model of files has its own", words->vocabulary);
+    if (words->pad_vocabulary && (options->resume || (model && is_folder(model))))
+        return fail(err, ERR_USAGE, "--pad-vocabulary %d: is for presets; a model of files has its rows",
+                    words->pad_vocabulary);
     if (options->resume && model == NULL) {
         const enum error_code e = take_folder(options, &options->saved, batch, err);
         if (!e) train_take_dropout(&options->saved, &options->plan.model);
@@ -210,8 +225,8 @@ static enum error_code refuse_numbers(const struct train_options *options, const
 /* Experts lie over the devices of a stage.  If these are too few, each copy's part of the batch is cut further. */
 static void take_experts(struct plan *plan, const char *dispatch, int size[AXIS_COUNT])
 {
-    const int n = plan->ep <= MESH_MOST_DEVICES / plan->etp ? plan->ep * plan->etp : MESH_MOST_DEVICES;
-    if (size[DP] * size[CP] * size[TP] % n != 0 && size[DP] <= MESH_MOST_DEVICES / n) size[DP] *= n;
+    const int n = plan->ep <= MESH_MOST_LISTED / plan->etp ? plan->ep * plan->etp : MESH_MOST_LISTED;
+    if ((int64_t)size[DP] * size[CP] * size[TP] % n != 0 && size[DP] <= MESH_MOST_DEVICES / n) size[DP] *= n;
     plan->dispatch = dispatch ? dispatch : expert_scheme_at(n > 1)->head.name;
 }
 
@@ -326,7 +341,8 @@ static enum error_code take_check(struct train_options *options, const struct tr
         return fail(err, ERR_USAGE, "--check %s: must be ref or a golden file, NAME.safetensors; did you mean ref?",
                     printable(options->check).text);
     if (options->golden &&
-        (words->model || options->data || options->tokenizer || words->vocabulary || options->trace || words->batch ||
+        (words->model || options->data || options->tokenizer || words->vocabulary ||
+         words->pad_vocabulary || options->trace || words->batch ||
          words->seq || words->lr >= 0 ||
          words->dropout >= 0 || words->untied || m->router || m->z_loss >= 0 || m->zero || m->top_p > 0 || m->streams ||
          m->prefix || words->as || words->balance_over))

@@ -32,6 +32,8 @@ struct data_flags {
 struct low_rank_flags { int rank, refresh, history; double scale, damping; };
 
 /* Values of flags that are not stored in struct train_options directly. */
+enum { MOST_VOCABULARY = 1 << 24 };      /* tokens of a preset */
+
 struct train_words {
     const char *config, *from;          /* the file that was read before, of settings or of another framework; NULL:
                                          * none */
@@ -44,7 +46,7 @@ struct train_words {
     const char *placement, *dtype, *cluster, *optimizer, *direct;
     const char *kernels;                /* whose kernels programs run; NULL: as the cluster says */
     int size[AXIS_COUNT];
-    int batch, seq, micro, lr_steps, vocabulary;        /* 0: not given */
+    int batch, seq, micro, lr_steps, vocabulary, pad_vocabulary;        /* 0: not given */
     int steps, warmup;                  /* warmup -1: not given */
     const char *rates;                  /* the schedule of the learning rate */
     int lr_decay;                       /* its last steps; 0: not given */

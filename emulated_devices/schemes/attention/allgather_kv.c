@@ -38,7 +38,7 @@ static void counts_of(const struct context_parallel *cp, int64_t B, int64_t coun
 static void allgather_kv_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass,
                               int64_t rows)
 {
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     const enum dtype own = cp->tp->device->dtype;
     if (cp->devices == 1 || pass == WEIGHT_PASS) return;
     /* The cost function has only rows, so B is found from this device's share. */
@@ -59,7 +59,7 @@ static struct tensor allgather_kv_block_of(const struct cp_pass *cp_pass, struct
 /* Collective over the cp group: afterwards `all` [B S, 2 K A] has every member's keys and values. */
 static enum error_code allgather_kv_gather(struct cp_pass *cp_pass, struct tensor all, struct error *err)
 {
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     const struct tensor mine = allgather_kv_block_of(cp_pass, all, cp_pass->cp->rank);
     counts_of(cp_pass->cp, cp_pass->B, counts);
     /* The member's own place in the gathered tensor is also what it sends. */
@@ -71,7 +71,7 @@ static enum error_code allgather_kv_gather(struct cp_pass *cp_pass, struct tenso
 /* This device's block of `all` becomes the sum of all members' blocks for it. */
 static enum error_code allgather_kv_scatter(struct cp_pass *cp_pass, struct tensor all, struct error *err)
 {
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     counts_of(cp_pass->cp, cp_pass->B, counts);
     return collective_run(cp_pass->cp->group, REDUCE_SCATTER, NULL, &(struct collective){
         .in = all.data, .out = allgather_kv_block_of(cp_pass, all, cp_pass->cp->rank).data, .counts = counts,

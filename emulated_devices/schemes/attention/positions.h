@@ -13,7 +13,7 @@ struct positions {
     const struct context_parallel *cp;          /* whose members the tokens are cut over */
     int32_t *host;                              /* [S] */
     struct tensor on_device;                    /* the same, I32 [S], in BUFFERS */
-    int64_t start[MESH_MOST_DEVICES + 1];       /* where each member's begin */
+    int64_t start[MESH_MOST_LISTED + 1];       /* where each member's begin */
 };
 
 /**

@@ -82,7 +82,7 @@ static void streams_pack(const struct context_parallel *cp, struct tensor packed
 static enum error_code streams_exchange(const struct context_parallel *cp, struct tensor streams, struct tensor tokens,
                                         bool to_tokens, struct error *err)
 {
-    int64_t out[MESH_MOST_DEVICES], in[MESH_MOST_DEVICES];
+    int64_t out[MESH_MOST_LISTED], in[MESH_MOST_LISTED];
     struct device *d = cp->tp->device;
     const struct tensor packed = device_tensor_in(d, BUFFERS, streams.dtype, tensor_count(streams));
     if (packed.data == NULL) return fail(err, ERR_MEMORY, "no memory to exchange the rows of streams");
@@ -138,7 +138,7 @@ enum error_code streams_apart(const struct context_parallel *cp, struct tensor d
 
 void streams_cost(struct forecast *forecast, const struct context_parallel *cp, int64_t N, bool beside)
 {
-    int64_t streams[MESH_MOST_DEVICES], tokens[MESH_MOST_DEVICES];
+    int64_t streams[MESH_MOST_LISTED], tokens[MESH_MOST_LISTED];
     if (!sends(cp)) return;
     counts_of(cp, tokens_of_stream(cp, N), streams, tokens);
     forecast_on(forecast, cp->group, ALLTOALL, NULL,

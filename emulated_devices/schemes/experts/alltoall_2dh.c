@@ -34,7 +34,7 @@ static enum error_code experts_alltoall_2dh_inside(const struct expert_parallel 
                                                    struct error *err)
 {
     const int nodes = node_count_of(ep), places = ep->node, node = own_node(ep), place = own_place(ep);
-    int64_t length[MESH_MOST_DEVICES];
+    int64_t length[MESH_MOST_LISTED];
     const enum error_code e = hop_make(hop, &ep->part[INSIDE], ALLTOALL, routing->sent, err);
     /* Place l of this node gets all rows that go to place l of any node. */
     for (int b = 0; b < nodes && !e; b++)
@@ -51,7 +51,7 @@ static enum error_code across(const struct expert_parallel *ep, const struct exp
                               struct expert_hop *hop, struct error *err)
 {
     const int nodes = node_count_of(ep), places = ep->node, node = own_node(ep), place = own_place(ep);
-    int64_t length[MESH_MOST_DEVICES];
+    int64_t length[MESH_MOST_LISTED];
     const enum error_code e = hop_make(hop, &ep->part[ACROSS], ALLTOALL, hop_arrives(hop - 1), err);
     /* Node b's device at this place gets all rows of this node that go to it. */
     for (int b = 0; b < nodes && !e; b++)

@@ -63,7 +63,7 @@ static enum operation operation_of(const struct expert_hop *hop, enum way way)
 static enum error_code hops_exchange(const struct expert_hop *hop, enum way way, struct tensor in, struct tensor out,
                                      struct error *err)
 {
-    int64_t to[MESH_MOST_DEVICES], from[MESH_MOST_DEVICES];
+    int64_t to[MESH_MOST_LISTED], from[MESH_MOST_LISTED];
     struct collective call = hops_call_of(hop, way, in.dtype, tensor_cols(in), to, from);
     call.in = in.data, call.out = out.data;
     return collective_run(hop->group, operation_of(hop, way), NULL, &call, err);
@@ -166,7 +166,7 @@ enum error_code rows_collect(const struct expert_parallel *ep, struct tensor poo
 static void hops_cost(struct forecast *forecast, const struct expert_parallel *ep, enum way way, int first,
                       enum dtype dtype, int64_t width)
 {
-    int64_t to[MESH_MOST_DEVICES], from[MESH_MOST_DEVICES];
+    int64_t to[MESH_MOST_LISTED], from[MESH_MOST_LISTED];
     for (int i = first; i < ep->routing->hops; i++) {
         const struct expert_hop *h = &ep->routing->hop[i];
         forecast_on(forecast, h->group, operation_of(h, way), NULL, hops_call_of(h, way, dtype, width, to, from));

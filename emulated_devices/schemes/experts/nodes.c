@@ -5,7 +5,7 @@
 enum error_code nodes_open(struct expert_parallel *ep, struct error *err)
 {
     /* Members are listed by rank, so all devices of a group list them in one order. */
-    int member[NODE_GROUPS][MESH_MOST_DEVICES], size[NODE_GROUPS] = { 0 };
+    int member[NODE_GROUPS][MESH_MOST_LISTED], size[NODE_GROUPS] = { 0 };
     for (int m = 0; m < ep->devices; m++) {
         const int rank = ep->group->member[m];
         if (m / ep->node == own_node(ep)) member[INSIDE][size[INSIDE]++] = rank;

@@ -44,7 +44,7 @@ static enum error_code open_degree(struct expert_parallel *ep, int degree, struc
 {
     /* g neighbours gather slices; every g-th device along etp computes the same rows. */
     const int g = ep->slices / degree, *slice = ep->along_etp->member;
-    int member[MESH_MOST_DEVICES];
+    int member[MESH_MOST_LISTED];
     struct group *part = &ep->part[tutel_place_of(ep, degree)];
     for (int i = 0; i < g; i++) member[i] = slice[ep->slice / g * g + i];
     enum error_code e = group_of(part + SLICE_GROUP, ep->group->comm, member, g, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
@@ -55,7 +55,7 @@ static enum error_code open_degree(struct expert_parallel *ep, int degree, struc
 /* All groups of all degrees are opened once, so that a switch opens none. */
 static enum error_code tutel_open_groups(struct expert_parallel *ep, struct error *err)
 {
-    int member[MESH_MOST_DEVICES];
+    int member[MESH_MOST_LISTED];
     const int W = ep->devices * ep->slices;
     for (int i = 0; i < W; i++) member[i] = ep->group->member[0] - ep->slice + i;       /* neighbours */
     enum error_code e = group_of(&ep->part[ALL], ep->group->comm, member, W, TRAFFIC_EXPERTS, AXIS_BIT(EP), err);
@@ -244,7 +244,7 @@ static void visit_own(const struct mixture_call *call, struct gathered *gathered
 static enum error_code tutel_gather(struct gathered *gathered, const struct mixture_call *mixture_call,
                                     struct error *err)
 {
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     enum error_code e = open_gathered(gathered, mixture_call->ep, expert_format(mixture_call->ep, false), err);
     struct collective call = gathering(mixture_call->ep, gathered->own.dtype, counts);
     call.in = gathered->own.data, call.out = gathered->all.data;
@@ -256,7 +256,7 @@ static enum error_code tutel_gather(struct gathered *gathered, const struct mixt
 static enum error_code tutel_scatter(struct gathered *gathered, const struct mixture_call *mixture_call,
                                      struct error *err)
 {
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     struct collective call = gathering(mixture_call->ep, gathered->own.dtype, counts);
     call.in = gathered->all.data, call.out = gathered->own.data;
     const enum error_code e = collective_run(gather_group(mixture_call->ep), REDUCE_SCATTER, NULL, &call, err);
@@ -367,7 +367,7 @@ static enum error_code tutel_compute(struct mixture_call *call, enum tensor_pass
 
 static void compute_cost(struct forecast *forecast, const struct expert_parallel *ep, enum tensor_pass pass)
 {
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     /* Weights are gathered forward and again backward, gradients scattered once. */
     const bool back = pass == WEIGHT_PASS;
     forecast_on(forecast, gather_group(ep), back ? REDUCE_SCATTER : ALLGATHER, NULL,

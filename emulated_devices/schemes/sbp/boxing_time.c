@@ -57,8 +57,8 @@ picoseconds boxing_time(const struct shape *shape, const struct sbp_mesh *sbp_me
         [SUM_ALL] = { ALLREDUCE, "ring" },
     };
     const int devices = sbp_devices(sbp_mesh);
-    int64_t given[MESH_MOST_DEVICES], taken[MESH_MOST_DEVICES];
-    int member[MESH_MOST_DEVICES];
+    int64_t given[MESH_MOST_LISTED], taken[MESH_MOST_LISTED];
+    int member[MESH_MOST_LISTED];
     picoseconds slowest = 0;
     /* Zeros are written where the device is; nothing is sent. */
     if (step->kind == MAKE_PARTIAL) return 0;

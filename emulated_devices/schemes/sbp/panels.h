@@ -18,7 +18,7 @@
 #include "emulated_devices/device/interval.h"
 #include "emulated_devices/schemes/sbp/assign.h"
 
-enum { PANELS_MOST = 2 * MESH_MOST_DEVICES };
+enum { PANELS_MOST = 2 * MESH_MOST_LISTED };
 struct panels {
     int count;                          /* 0: the operation has none */
     int dim[2], along[2];               /* of the two factors: which is summed over, and the axis that it is cut over */

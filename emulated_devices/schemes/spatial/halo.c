@@ -88,8 +88,8 @@ static void exchange_halo(struct walk *walk, enum tile_axis axis, int dimension,
                           wide = own.count ? halo_of(whole, g->size, g->rank, reach) : own,
                           here = home ? wide : own, next_here = home ? own : wide;
     struct messages m = { .group = g, .row = 1 };
-    struct message message[MESH_MOST_DEVICES];
-    struct tensor packed[MESH_MOST_DEVICES], next = tensor_none;
+    struct message message[MESH_MOST_LISTED];
+    struct tensor packed[MESH_MOST_LISTED], next = tensor_none;
     int64_t size[WALK_DIMS];
     memcpy(size, walk->size, sizeof size);
     size[dimension] = next_here.count;

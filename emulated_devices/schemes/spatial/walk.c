@@ -96,7 +96,7 @@ static void pack_parts(struct walk *walk, const int64_t size[], struct tensor bl
 void walk_turn(struct walk *walk, enum tile_axis axis, int split, int join, int64_t whole)
 {
     struct group *const g = &walk->tiling->along[axis];
-    int64_t give[MESH_MOST_DEVICES], take[MESH_MOST_DEVICES], size[WALK_DIMS];
+    int64_t give[MESH_MOST_LISTED], take[MESH_MOST_LISTED], size[WALK_DIMS];
     memcpy(size, walk->size, sizeof size);
     /* A device gives away the other parts of `split` and gets those of `join`, which becomes whole. */
     size[split] = tiling_part(walk->tiling, axis, walk->size[split]).count, size[join] = whole;
@@ -126,7 +126,7 @@ void walk_turn(struct walk *walk, enum tile_axis axis, int split, int join, int6
 void walk_reduce_scatter(struct walk *walk, enum tile_axis axis, int dimension)
 {
     struct group *const g = &walk->tiling->along[axis];
-    int64_t counts[MESH_MOST_DEVICES], size[WALK_DIMS];
+    int64_t counts[MESH_MOST_LISTED], size[WALK_DIMS];
     memcpy(size, walk->size, sizeof size);
     /* Member i of the axis gets the sum of part i of the dimension. */
     size[dimension] = tiling_part(walk->tiling, axis, walk->size[dimension]).count;
@@ -146,7 +146,7 @@ void walk_reduce_scatter(struct walk *walk, enum tile_axis axis, int dimension)
 void walk_allgather(struct walk *walk, enum tile_axis axis, int dimension, int64_t whole)
 {
     struct group *const g = &walk->tiling->along[axis];
-    int64_t counts[MESH_MOST_DEVICES], size[WALK_DIMS];
+    int64_t counts[MESH_MOST_LISTED], size[WALK_DIMS];
     memcpy(size, walk->size, sizeof size);
     size[dimension] = whole;
     for (int i = 0; i < g->size; i++) counts[i] = count_with(size, dimension, block_at(whole, g->size, i).count);

@@ -75,7 +75,7 @@ void forecast_rooted(struct forecast *forecast, enum operation op, unsigned axes
 
 static void enter_rows(struct forecast *forecast, enum operation op, unsigned axes, const int64_t rows[], int64_t cols)
 {
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     for (int i = 0; i < axes_size(forecast->tp, axes); i++) counts[i] = rows[i] * cols;
     cost_enter(forecast, op, axes, forecast->tp->scheme->rings ? "ring" : NULL,
                (struct collective){ .counts = counts, .dtype = own_format(forecast) });

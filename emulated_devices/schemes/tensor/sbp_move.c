@@ -46,7 +46,7 @@ static int64_t width_at(const struct tensor_parallel *tp, struct sbp_matrix matr
  * and all columns. */
 struct tensor sbp_piece(const struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp sbp, enum dtype dtype)
 {
-    int64_t rows[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED];
     tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
     return tensor_2d(NULL, dtype, sbp_equal(sbp, S0) ? rows[tp->rank] : matrix.N,
                      sbp_equal(sbp, S1) ? width_at(tp, matrix, tp->rank) : whole_width(tp, matrix));
@@ -121,7 +121,7 @@ void sbp_among_zeros(struct tensor_parallel *tp, struct sbp_matrix matrix, struc
 static enum error_code scatter_columns(struct tensor_parallel *tp, struct sbp_matrix matrix, struct tensor old,
                                        struct tensor new, struct error *err)
 {
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     struct tensor packed;
     enum error_code e = make_blocks(tp, &packed, old.dtype, column_counts(tp, matrix, matrix.N, counts), err);
     if (e) return e;
@@ -138,7 +138,7 @@ static enum error_code scatter_columns(struct tensor_parallel *tp, struct sbp_ma
 static enum error_code gather_columns(struct tensor_parallel *tp, struct sbp_matrix matrix, struct tensor old,
                                       struct tensor new, struct error *err)
 {
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     struct tensor packed;
     enum error_code e = make_blocks(tp, &packed, old.dtype, column_counts(tp, matrix, matrix.N, counts), err);
     if (e) return e;
@@ -152,12 +152,12 @@ static enum error_code gather_columns(struct tensor_parallel *tp, struct sbp_mat
 
 /* An exchanged counts the elements that this device sends to each other device, and gets back.  An element belongs to
  * a part of the rows and a part of the columns. */
-struct exchanged { int64_t by_rows[MESH_MOST_DEVICES], by_columns[MESH_MOST_DEVICES]; };
+struct exchanged { int64_t by_rows[MESH_MOST_LISTED], by_columns[MESH_MOST_LISTED]; };
 
 /* @return the elements of this device's rows. */
 static int64_t exchanged_of(const struct tensor_parallel *tp, struct sbp_matrix matrix, struct exchanged *exchanged)
 {
-    int64_t rows[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED];
     tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
     for (int i = 0; i < tp->devices; i++) exchanged->by_rows[i] = rows[i] * width_at(tp, matrix, tp->rank);
     return column_counts(tp, matrix, rows[tp->rank], exchanged->by_columns);
@@ -197,7 +197,7 @@ static enum error_code sum_all(struct tensor_parallel *tp, struct tensor old, st
 static enum error_code own_rows(struct tensor_parallel *tp, struct sbp_matrix matrix, struct tensor old,
                                 struct tensor new)
 {
-    int64_t rows[MESH_MOST_DEVICES], before = 0;
+    int64_t rows[MESH_MOST_LISTED], before = 0;
     tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
     for (int i = 0; i < tp->rank; i++) before += rows[i];
     device_copy(tp->device, new.data, tensor_rows_of(old, before, rows[tp->rank]).data, tensor_bytes(new));
@@ -207,7 +207,7 @@ static enum error_code own_rows(struct tensor_parallel *tp, struct sbp_matrix ma
 enum error_code sbp_move(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp from, struct sbp to,
                          struct tensor old, struct tensor new, struct error *err)
 {
-    int64_t rows[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED];
     tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
     /* Each line is a cell of the table in the head comment. */
     if (is(from, B, to, S0)) return own_rows(tp, matrix, old, new);
@@ -235,7 +235,7 @@ static void forecast_exchange(struct forecast *forecast, struct sbp_matrix matri
 void forecast_move(struct forecast *forecast, struct sbp_matrix matrix, struct sbp from, struct sbp to)
 {
     const struct tensor_parallel *tp = forecast->tp;
-    int64_t rows[MESH_MOST_DEVICES], widths[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED], widths[MESH_MOST_LISTED];
     tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
     column_counts(tp, matrix, 1, widths);
     /* From B each device has everything already, so nothing is sent. */

@@ -43,7 +43,7 @@ static enum error_code run_on_rows(struct tensor_parallel *tp, enum operation op
                                    int64_t cols, enum dtype dtype, const void *in, void *out, struct error *err)
 {
     struct group *g = &tp->along[axes];
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     for (int i = 0; i < g->size; i++) counts[i] = rows[i] * cols;
     const struct collective c = { .in = in, .out = out, .counts = counts, .dtype = dtype, .reduction = SUM };
     return collective_run(g, op, tp->scheme->rings ? "ring" : NULL, &c, err);
@@ -83,7 +83,7 @@ enum error_code shared_take(struct tensor_parallel *tp, struct tensor_cut cut, s
                             struct shared *shared, struct error *err)
 {
     const struct tensor own = as_rows(piece);
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     *shared = (struct shared){ .piece = piece, .taken = piece };
     /* A vector that is whole here is used where it lies. */
     if (!tensor_present(piece) || !tp->scheme->cuts_vectors || alone(tp, cut)) return OK;
@@ -116,7 +116,7 @@ enum error_code shared_give(struct tensor_parallel *tp, struct tensor_cut cut, s
     if (shared->taken.data == shared->piece.data) return OK;
     const struct tensor g = as_rows(shared->piece);
     struct tensor sum = shared->taken;
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     enum error_code e;
     /* Each device keeps a part of the vector: it gets the sum of that part, else of all. */
     if (tp->scheme->cuts_vectors) {
@@ -133,7 +133,7 @@ enum error_code shared_give(struct tensor_parallel *tp, struct tensor_cut cut, s
 void forecast_shared(struct forecast *forecast, struct tensor_cut cut, int64_t rows, int64_t cols,
                      enum tensor_pass pass)
 {
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     const bool cut_up = forecast->tp->scheme->cuts_vectors, gives = pass == WEIGHT_PASS;
     share_out(forecast->tp, cut.rows, rows, counts);
     forecast->gradients = gives;

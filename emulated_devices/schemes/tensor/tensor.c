@@ -38,7 +38,7 @@ enum error_code tensor_open(struct tensor_parallel *tp, struct group *group, str
     tensor_share(tp, group->size, group->rank);
     /* For each set of axes there is a group of devices whose places differ along these axes only. */
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS && !e; axes++) {
-        int ranks[MESH_MOST_DEVICES], n = 0;
+        int ranks[MESH_MOST_LISTED], n = 0;
         struct tensor_parallel other = *tp;
         for (int r = 0; r < tp->group->size; r++) {
             bool same = true;

@@ -46,7 +46,7 @@ struct weight_cut sequence_weight(const struct tensor_scheme *scheme, enum param
 static enum error_code tensor_1d_sp_gather(struct tensor_parallel *tp, int64_t N, struct tensor whole,
                                            struct tensor own, struct error *err)
 {
-    int64_t rows[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED];
     tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, rows);
     return gather_rows(tp, SEQUENCE, rows, whole, own, err);
 }
@@ -55,7 +55,7 @@ static enum error_code tensor_1d_sp_gather(struct tensor_parallel *tp, int64_t N
 static enum error_code tensor_1d_sp_scatter(struct tensor_parallel *tp, int64_t N, struct tensor own,
                                             struct tensor whole, struct error *err)
 {
-    int64_t rows[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED];
     tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, rows);
     return scatter_rows(tp, SEQUENCE, rows, own, whole, err);
 }
@@ -165,7 +165,7 @@ void sequence_cost(struct forecast *forecast, enum param_role role, enum tensor_
 {
     const bool inside = leads_inside(role) && role != ROLE_TOKENS;
     const int64_t D = forecast->tp->config->D;
-    int64_t rows[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED];
     (void)has_bias;
     tensor_row_counts(forecast->tp, SEQUENCE, SEQUENCE, N, rows);
     if (role == ROLE_TOKENS && pass == WEIGHT_PASS) forecast_allgather(forecast, SEQUENCE, rows, D);

@@ -65,13 +65,13 @@ static void tensor_1d_sp_overlap_multiply(const struct product *product, struct 
 struct ring {
     struct group *group;
     struct exchange exchange;
-    int64_t count[MESH_MOST_DEVICES], longest;      /* rows of each chunk */
+    int64_t count[MESH_MOST_LISTED], longest;      /* rows of each chunk */
 };
 
 /* The messages are those of the ring algorithm, sent at other times. */
 static void expect(const struct ring *ring, struct tensor rows)
 {
-    int64_t counts[MESH_MOST_DEVICES];
+    int64_t counts[MESH_MOST_LISTED];
     for (int c = 0; c < ring->group->size; c++) counts[c] = ring->count[c] * tensor_cols(rows);
     const struct collective call = { .counts = counts, .dtype = rows.dtype, .reduction = SUM };
     collective_expect(ring->group, ring->exchange.operation, "ring", &call);

@@ -78,7 +78,7 @@ static int64_t weight_rows(const struct tensor_parallel *tp, enum param_role rol
 static enum error_code tensor_3d_gather(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
                                         struct tensor *whole, struct error *err)
 {
-    int64_t rows[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED];
     enum error_code e = tensor_buffer(tp, whole, rows_along(tp, axis, N, rows), tensor_cols(own), err);
     return e ? e : gather_rows(tp, axis, rows, *whole, own, err);
 }
@@ -87,7 +87,7 @@ static enum error_code tensor_3d_gather(struct tensor_parallel *tp, unsigned axi
 static enum error_code gather_weight(struct tensor_parallel *tp, enum param_role role, struct tensor W,
                                      struct tensor *whole, struct error *err)
 {
-    int64_t rows[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED];
     enum error_code e = tensor_buffer(tp, whole, weight_rows(tp, role, rows), tensor_cols(W), err);
     return e ? e : gather_rows(tp, I_AXIS, rows, *whole, W, err);
 }
@@ -96,7 +96,7 @@ static enum error_code gather_weight(struct tensor_parallel *tp, enum param_role
 static enum error_code tensor_3d_scatter(struct tensor_parallel *tp, unsigned axis, int64_t N, struct tensor own,
                                          struct tensor whole, struct error *err)
 {
-    int64_t rows[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED];
     rows_along(tp, axis, N, rows);
     return scatter_rows(tp, axis, rows, own, whole, err);
 }
@@ -150,7 +150,7 @@ static enum error_code add_weight(struct tensor_parallel *tp, enum param_role ro
                                   struct tensor whole, struct error *err)
 {
     struct tensor sum;
-    int64_t rows[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED];
     weight_rows(tp, role, rows);
     enum error_code e = tensor_gradient_buffer(tp, &sum, tensor_rows(dW), tensor_cols(dW), err);
     /* Parts i have other rows of X and dY: their products for W are summed along i. */
@@ -176,7 +176,7 @@ static enum error_code tensor_3d_add_bias(struct tensor_parallel *tp, enum param
 static enum error_code zeroed_weight(struct tensor_parallel *tp, enum param_role role, int64_t cols,
                                      struct tensor *tensor, struct error *err)
 {
-    int64_t rows[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED];
     enum error_code e = tensor_gradient_buffer(tp, tensor, weight_rows(tp, role, rows), cols, err);
     if (!e) device_zero(tp->device, *tensor);
     return e;
@@ -204,7 +204,7 @@ static enum error_code tensor_3d_linear_backward_weight(struct tensor_parallel *
 /* The ids of the i-th p-th of the rows, which begins at its first device's rows. */
 static struct tensor ids_of_third(const struct tensor_parallel *tp, struct tensor ids)
 {
-    int64_t rows[MESH_MOST_DEVICES];
+    int64_t rows[MESH_MOST_LISTED];
     struct tensor_parallel first = *tp;
     first.at[1] = 0;
     return tensor_1d((int32_t *)ids.data + tensor_rows_at(&first, STREAM, tensor_count(ids)).first, I32,
@@ -246,7 +246,7 @@ static void matrix_cost(struct forecast *forecast, enum param_role role, enum te
     const struct weight_cut cut = tensor_3d_weight(tp->scheme, role);
     const int p = axes_size(tp, I_AXIS);
     const bool tokens = role == ROLE_TOKENS;
-    int64_t x[MESH_MOST_DEVICES], y[MESH_MOST_DEVICES], w[MESH_MOST_DEVICES];
+    int64_t x[MESH_MOST_LISTED], y[MESH_MOST_LISTED], w[MESH_MOST_LISTED];
     const int64_t O = weight_rows(tp, role, w), I = tensor_width(tp, role, false, axes_index(tp, cut.in), p);
     const unsigned in = input_axis(role), out = output_axis(role);
     rows_along(tp, in, N, x), rows_along(tp, out, N, y);

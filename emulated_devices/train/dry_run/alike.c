@@ -62,17 +62,18 @@ static bool same_batches(const struct plan *plan, int every)
 
 static bool divides(int64_t n, int by) { return n % by == 0; }
 
-/* Only where each layer is cut along one axis, and everything by as many. */
-static bool same_parts(const struct plan *plan)
+/* Parts are as large only where each layer is cut along one axis, and everything by as many. */
+static const char *parts_differ(const struct plan *plan)
 {
     const struct model_config *c = &plan->model;
     const int t = plan->mesh.size[TP];
     static const char *const even[] = { "1d", "1d-sp", "1d-sp-keep", "1d-sp-overlap" };
     bool known = false;
     for (size_t i = 0; i < sizeof even / sizeof *even; i++) known = known || strcmp(plan->tensor, even[i]) == 0;
-    return known && divides(c->H, t) && divides(c->K, t) && divides(c->F, t) && divides(c->V, t)
-           && divides(plan->S, t) &&
-           c->mlp != MLP_MIXTURE && c->streams.P <= 1 && divides(plan->S / plan->mesh.size[CP], t);
+    if (!known || !divides(c->H, t) || !divides(c->K, t) || !divides(c->F, t) || !divides(plan->S, t) ||
+        c->mlp == MLP_MIXTURE || c->streams.P > 1 || !divides(plan->S / plan->mesh.size[CP], t))
+        return "parts of a layer differ in size, or their scheme is not 1d";
+    return divides(c->V, t) ? NULL : "the vocabulary is no multiple of tp; --pad-vocabulary 128 would make it one";
 }
 
 /* ---- mixtures: has each device as many rows for each expert? ----------------------------------------------------- */
@@ -138,7 +139,7 @@ static const char *alike_differs(const struct plan *plan, const struct folding *
     if (everywhere) return everywhere;
     if (axis == DP && !same_batches(plan, folding->every[DP])) return "copies have different numbers of sequences";
     if (axis == TP && folding->every[TP] != 1) return "parts of a layer are folded to one, or not";
-    if (axis == TP && !same_parts(plan)) return "parts of a layer differ in size, or their scheme is not 1d";
+    if (axis == TP && parts_differ(plan)) return parts_differ(plan);
     if (!same_links(plan->cluster ? plan->cluster : &flat, folding, axis))
         return "the cluster's links or devices differ";
     return NULL;

@@ -5,12 +5,48 @@
 #include "emulated_devices/train/dry_run/alike.h"
 #include "emulated_devices/model/charged.h"
 #include "emulated_devices/train/training.h"
+#include "emulated_devices/device/events.h"
 #include <stdio.h>
+#include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+enum error_code dry_events_open(struct dry_events *events, int devices, int64_t *left, struct error *err)
+{
+    *events = (struct dry_events){ calloc((size_t)devices, sizeof *events->of), left };
+    return events->of ? OK : fail(err, ERR_MEMORY, "no memory for the events of %d devices", devices);
+}
+
+void dry_events_close(struct dry_events *events, int devices)
+{
+    for (int d = 0; d < devices && events->of; d++) {
+        if (events->of[d]) events_free(events->of[d]);
+        free(events->of[d]);
+    }
+    free(events->of);
+    events->of = NULL;
+}
+
+/* The list of a device that runs; a run with less folding begins it again. */
+static enum error_code dry_events_of(struct dry_events *events, int rank, struct clock *clock, struct error *err)
+{
+    if (events == NULL) return OK;
+    if (events->of[rank] == NULL) events->of[rank] = calloc(1, sizeof **events->of);
+    if (events->of[rank] == NULL) return fail(err, ERR_MEMORY, "no memory for the events of device %d", rank);
+    events->of[rank]->left = events->left;
+    clock->events = events->of[rank];
+    return OK;
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 struct job {
     const struct plan *plan;
     int64_t steps;
-    struct events *const *events;
+    struct dry_events *events;
     dry_run_fn *before, *after;
     void *context;
     double *flops;                      /* charged to the devices that run */
@@ -34,9 +70,10 @@ static enum error_code train(struct comm *comm, const struct job *job, const str
 {
     struct trainer t;
     const struct cluster own = cluster_of_rank(job->plan->cluster, comm->rank);
-    if (job->events) comm->device->clock.events = job->events[comm->rank];
+    enum error_code e = dry_events_of(job->events, comm->rank, &comm->device->clock, err);
+    if (e) return e;
     clock_restart(&comm->device->clock, &own, job->plan->dtype);
-    enum error_code e = trainer_open(&t, job->plan, comm, (struct batch_source){ NULL, NULL }, err);
+    e = trainer_open(&t, job->plan, comm, (struct batch_source){ NULL, NULL }, err);
     if (e) return e;
     e = take_steps(&t, job, crew, err);
     trainer_close(&t);
@@ -72,7 +109,30 @@ static enum error_code dry_run_check_time(const struct plan *plan, struct error 
                 plan->cluster->name, (long long)plan->B, days, MOST_DAYS);
 }
 
-enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, struct events *const *events,
+/* Tables of tokens, which nobody fills in a run without numbers, take no memory if they are pages of their own.  The C
+ * library would move its limit up as soon as one is freed. */
+static void leave_pages_untouched(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    mallopt(M_MMAP_THRESHOLD, 1 << 16);
+#endif
+}
+
+/* Copies of which each runs send to all others: so many messages of a collective take minutes. */
+enum { MOST_ENDS = 1 << 24 };
+
+static enum error_code dry_run_check_folding(const struct dry_run *run, struct error *err)
+{
+    const struct folding *f = &run->folding;
+    const int lives = folding_lives(f);
+    if ((int64_t)lives * f->mesh.size[DP] <= MOST_ENDS) return OK;
+    return fail(err, ERR_PLAN,
+                "--dp %d: at least %d of %d devices would have to run, which is too many (%s); copies fold if they are "
+                "alike and their number divides the sizes of what they share, as powers of two often do",
+                f->mesh.size[DP], lives, f->mesh.devices, run->why);
+}
+
+enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, struct dry_events *events,
                         dry_run_fn *before, dry_run_fn *after, void *context, struct dry_run *d, struct error *err)
 {
     double flops = 0;
@@ -83,11 +143,16 @@ enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, s
     else d->folding = plan_alike(plan, d->why);
     enum error_code e = dry_run_check_time(plan, err);
     if (e) return e;
+    leave_pages_untouched();
+    if (!unfolded) e = dry_run_check_folding(d, err);
+    if (e) return e;
     e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
     while (d->crew.inexact[0] && !folding_is_none(&d->folding)) {       /* fold less */
         snprintf(d->why, sizeof d->why, "%s", d->crew.inexact);
         d->folding = plan_alike_refined(plan, &d->folding, d->crew.axes);
         flops = 0;
+        e = dry_run_check_folding(d, err);
+        if (e) return e;
         e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
     }
     return e ? e : charged_check(plan, steps, flops * plan->mesh.devices / folding_lives(&d->folding), err);

@@ -140,8 +140,8 @@ static void step_path_follow(struct path *path)
 picoseconds step_end(const struct folding *folding, struct events *const *events)
 {
     picoseconds end = 0;
-    for (int d = 0; d < folding->mesh.devices; d++) {
-        if (folding_stands_for(folding, d) != d) continue;
+    for (int n = 0; n < folding_lives(folding); n++) {
+        const int d = folding_first(folding, n);
         const struct event_list *l = &events[d]->of[COMPUTE];
         if (events[d]->lost) return -1;
         if (l->count > 0 && l->event[l->count - 1].at > end) end = l->event[l->count - 1].at;
@@ -151,9 +151,9 @@ picoseconds step_end(const struct folding *folding, struct events *const *events
 
 static int last_device(const struct folding *folding, struct events *const *events, picoseconds end)
 {
-    for (int d = 0; d < folding->mesh.devices; d++) {
-        const struct event_list *l = folding_stands_for(folding, d) == d ? &events[d]->of[COMPUTE] : NULL;
-        if (l && l->count > 0 && l->event[l->count - 1].at == end) return d;
+    for (int n = 0; n < folding_lives(folding); n++) {
+        const struct event_list *l = &events[folding_first(folding, n)]->of[COMPUTE];
+        if (l->count > 0 && l->event[l->count - 1].at == end) return folding_first(folding, n);
     }
     return 0;
 }
@@ -318,9 +318,8 @@ static void add_shares_of_all(struct plan_path *path, const struct folding *fold
     struct step_share sum = { 0 };
     path->least = path->total;
     const int lives = folding_lives(folding);
-    for (int d = 0; d < folding->mesh.devices; d++) {
-        if (folding_stands_for(folding, d) != d) continue;
-        const struct step_share s = step_share(events[d], path->total);
+    for (int n = 0; n < lives; n++) {
+        const struct step_share s = step_share(events[folding_first(folding, n)], path->total);
         if (s.computing < path->least) path->least = s.computing;
         if (s.computing > path->most) path->most = s.computing;
         sum.computing += s.computing, sum.engines += s.engines, sum.ended += s.ended;

@@ -250,7 +250,7 @@ static enum error_code run_steps(struct trainer *trainer, struct reference *ref,
 /* Add up on rank 0 what all devices have sent of embeddings of images or sound. */
 static enum error_code add_bridged(struct trainer *trainer, struct outcome *outcome, struct error *err)
 {
-    uint64_t all[MESH_MOST_DEVICES] = { 0 };
+    uint64_t all[MESH_MOST_LISTED] = { 0 };
     const uint64_t own = trainer->comm->counted.of[TRAFFIC_ENCODERS].of[ALLTOALL].bytes_sent;
     const enum error_code e = comm_bring(trainer->comm, &own, sizeof own, all, err);
     for (int d = 0; d < trainer->comm->size && trainer->comm->rank == 0; d++) outcome->bridged += all[d];

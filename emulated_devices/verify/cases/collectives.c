@@ -212,7 +212,7 @@ static enum error_code time_call(struct group *group, const char *name, enum ope
 {
     struct comm *const comm = group->comm;
     struct clock *const clock = &comm->device->clock;
-    picoseconds all[MESH_MOST_DEVICES];
+    picoseconds all[MESH_MOST_LISTED];
     const struct cluster cluster = clock->cluster;
     /* All clocks start at 0, as if all members began together. */
     clock_restart(clock, &cluster, collective.dtype);

@@ -95,7 +95,7 @@ static struct tensor body_piece(const void *layer, int64_t expert, int matrix, b
 /* Ranks are numbered with slices fastest: along_ep has equal slices of all parts, along_etp all slices of one part. */
 static enum error_code make_groups(struct expert_layer *layer, struct comm *world, struct error *err)
 {
-    int along[MESH_MOST_DEVICES], across[MESH_MOST_DEVICES];
+    int along[MESH_MOST_LISTED], across[MESH_MOST_LISTED];
     const int slices = layer->shape.etp, slice = world->rank % slices;
     for (int i = 0; i < layer->shape.ep; i++) along[i] = i * slices + slice;
     for (int i = 0; i < slices; i++) across[i] = world->rank - slice + i;

@@ -151,7 +151,7 @@ static enum error_code check_order(struct adaptation *adaptation, const struct t
 {
     const struct plan *const p = &trainer->plan;
     const struct intervals *const rows = &trainer->stage[0].micro[micro].rows;
-    int own[MESH_MOST_DEVICES];
+    int own[MESH_MOST_LISTED];
     const int64_t n = intervals_total(rows);
     if (!plan_shuffles(p) || p->ids == NULL || p->mesh.size[TP] == 1) return OK;
     int32_t *const part = malloc((size_t)(n + 1) * sizeof *part);

@@ -293,7 +293,7 @@ static enum error_code compare_across(struct trainer *trainer, bool *by_value, e
 static enum error_code check_biases(struct trainer *trainer, struct error *err)
 {
     const struct model_config *m = &trainer->plan.model;
-    uint64_t all[MESH_MOST_DEVICES], own = HASH_START;
+    uint64_t all[MESH_MOST_LISTED], own = HASH_START;
     if (m->mlp != MLP_MIXTURE || !m->mixture.router.biased) return OK;
     own = hash_bytes(own, trainer->routers.bias, (size_t)(m->L * mixture_columns(&m->mixture)) * sizeof(double));
     enum error_code e = comm_bring(trainer->comm, &own, sizeof own, all, err);

@@ -19,8 +19,11 @@ void training_options(struct option_list *to, struct train_options *options, str
         { "--tokenizer", "PATH", OPTION_STRING, &options->tokenizer,
           .help = "read texts as tokens, by a tokenizer.json or the folder of a model that has one; a preset gets its "
                   "vocabulary" },
-        { "--vocabulary", "N", OPTION_INT, &words->vocabulary, .min = 2, .max = 1 << 24,
+        { "--vocabulary", "N", OPTION_INT, &words->vocabulary, .min = 2, .max = MOST_VOCABULARY,
           .help = "number of tokens of a preset; default: the preset's, or that of --tokenizer" },
+        { "--pad-vocabulary", "N", OPTION_INT, &words->pad_vocabulary, .min = 1, .max = 1 << 16,
+          .help = "rows of no token are added to a preset's vocabulary, up to a multiple of N times tp; N is 128 in "
+                  "Megatron-LM, and they are trained as there (docs/plans/virtual_clock.md)" },
         { "--pack", "FILE", OPTION_STRING, &options->pack,
           .help = "cut the text into samples with the lengths in FILE, one on each line, and pack them into "
                   "sequences; lognormal draws lengths with a long tail (docs/parallelism/packing.md)" },

@@ -144,7 +144,7 @@ static enum error_code head_exchange_run(const struct head_exchange *exchange, s
 {
     /* More members than key heads: some have copies of a head, and backward adds the copies' gradients. */
     const bool adds = fused && !gather && exchange->devices > exchange->heads->keys.count;
-    int64_t heads[MESH_MOST_DEVICES], tokens[MESH_MOST_DEVICES];
+    int64_t heads[MESH_MOST_LISTED], tokens[MESH_MOST_LISTED];
     struct device *d = exchange->tp->device;
     counts_of(exchange, tensor_rows(theirs) / exchange->tokens, fused, heads, tokens);
     int64_t sums[2] = { 0, 0 };
@@ -191,7 +191,7 @@ enum error_code head_exchange_back(const struct head_exchange *exchange, struct 
 void head_exchange_cost(struct forecast *forecast, const struct head_exchange *exchange, int64_t B,
                         bool fused, bool gather)
 {
-    int64_t heads[MESH_MOST_DEVICES], tokens[MESH_MOST_DEVICES];
+    int64_t heads[MESH_MOST_LISTED], tokens[MESH_MOST_LISTED];
     /* The counts are those of head_exchange_run, so the forecast is exact. */
     counts_of(exchange, B, fused, heads, tokens);
     forecast_on(forecast, exchange->group, ALLTOALL, NULL,

@@ -85,7 +85,7 @@ void two_dimensional_cut(struct intervals *tokens, const struct context_parallel
 
 enum error_code two_dimensional_open(struct context_parallel *cp, struct error *err)
 {
-    int member[GROUPS][MESH_MOST_DEVICES], size[GROUPS] = { 0 };
+    int member[GROUPS][MESH_MOST_LISTED], size[GROUPS] = { 0 };
     for (int m = 0; m < cp->devices; m++) {
         const int rank = cp->group->member[m];
         /* Members at the same ring place exchange tokens for heads; members at the same head place form a ring. */

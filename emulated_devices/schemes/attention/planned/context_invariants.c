@@ -111,7 +111,7 @@ static int64_t fewest_that_move(const struct tokens_of_device of[], int P)
 static enum error_code fewest_rows_move(const void *seen, int64_t *checked, struct error *err)
 {
     const struct context_plan *const p = ((const struct context_seen *)seen)->plan;
-    struct tokens_of_device of[MESH_MOST_DEVICES];
+    struct tokens_of_device of[MESH_MOST_LISTED];
     int64_t moved = 0, least = INT64_MAX, most = 0;
     if (!is_planned(seen)) return OK;
     count_tokens(p, of);
@@ -135,7 +135,7 @@ static enum error_code fewest_rows_cross(const void *seen, int64_t *checked, str
     const struct context_seen *const s = seen;
     const struct context_plan *const p = s->plan;
     const int node = s->load->node;
-    struct tokens_of_device of[MESH_MOST_DEVICES];
+    struct tokens_of_device of[MESH_MOST_LISTED];
     int64_t crossed = 0, fewest = 0;
     if (!is_planned(seen) || node < 1 || node >= p->devices || p->rows == 0) return OK;
     count_tokens(p, of);
@@ -231,9 +231,9 @@ enum { MOST_TRIED_SAMPLES = 6, MOST_TRIED_GROUPS = 4 };
 struct grouping {
     const struct context_load *load;
     const struct interval *sample;
-    int groups, size[MESH_MOST_DEVICES];
-    double busy[MESH_MOST_DEVICES];
-    int64_t tokens[MESH_MOST_DEVICES], room;
+    int groups, size[MESH_MOST_LISTED];
+    double busy[MESH_MOST_LISTED];
+    int64_t tokens[MESH_MOST_LISTED], room;
     double best;                        /* negative: none fits */
 };
 
@@ -322,7 +322,7 @@ static void try_groups(struct grouping *grouping, int devices, int largest, bool
 /* Return the plan's own time by the same formula: each sample counts in the group that has its first token. */
 static double time_of_plan(const struct context_seen *seen)
 {
-    double busy[MESH_MOST_DEVICES] = { 0 }, slowest = 0;
+    double busy[MESH_MOST_LISTED] = { 0 }, slowest = 0;
     const struct context_plan *const p = seen->plan;
     for (int64_t i = 0, first = 0; i < seen->load->samples; first += seen->load->length[i++])
         for (int b = 0; b < p->blocks; b++) {
@@ -385,7 +385,7 @@ static enum error_code is_balanced(const void *seen, int64_t *checked, struct er
     const struct context_seen *const s = seen;
     const int P = s->plan->devices, node = s->load->node > 0 && s->load->node < P ? s->load->node : P;
     for (int kind = WORK; kind <= TOKENS && is_planned(seen); kind++) {
-        double of[MESH_MOST_DEVICES] = { 0 }, heaviest = 0, all = 0;
+        double of[MESH_MOST_LISTED] = { 0 }, heaviest = 0, all = 0;
         weigh(s, kind, of, &heaviest);
         for (int d = 0; d < P; d++) all += of[d];
         /* The last node may have fewer devices, so its share is smaller. */

@@ -16,11 +16,11 @@ struct search {
     const struct interval *sample;      /* the longest first */
     int64_t *length;                    /* [samples] bucketed */
     double *rest;                       /* [samples + 1] devices times time, at least, of a sample and those after it */
-    struct loaded part[MESH_MOST_DEVICES];
+    struct loaded part[MESH_MOST_LISTED];
     int parts, steps;
     int64_t room;                       /* tokens of a device */
     int *in, *best_in;                  /* [samples] the part of each */
-    struct loaded best[MESH_MOST_DEVICES];
+    struct loaded best[MESH_MOST_LISTED];
     int best_parts;
     double least;                       /* time of the slowest part of the best; negative: none yet */
     double bound;                       /* the same with bucketed lengths; infinite: none yet */
@@ -73,7 +73,7 @@ static double time_of(const struct search *search, bool bucketed, struct loaded 
 /* Keep a complete placement if its slowest part is faster, by true lengths. */
 static void keep_if_better(struct search *search)
 {
-    struct loaded part[MESH_MOST_DEVICES];
+    struct loaded part[MESH_MOST_LISTED];
     const double bound = time_of(search, true, part), time = time_of(search, false, part);
     /* Branches are compared by bucketed lengths, plans by true ones. */
     if (bound < search->bound) search->bound = bound;

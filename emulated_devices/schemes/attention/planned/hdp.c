@@ -37,7 +37,7 @@
 
 /* The load that devices have so far. */
 struct loaded {
-    double busy[MESH_MOST_DEVICES];     /* operations of the step */
+    double busy[MESH_MOST_LISTED];     /* operations of the step */
     int64_t *tokens;                    /* [micros][devices] */
     int devices, micros;
     int64_t room;                       /* C */
@@ -135,7 +135,7 @@ static int device_for(const struct loaded *have, int64_t s)
 static void hdp_place(struct context_plan *plan, const struct context_load *load, struct loaded *have,
                       const struct interval sample[])
 {
-    int all[MESH_MOST_DEVICES];
+    int all[MESH_MOST_LISTED];
     for (int d = 0; d < load->devices; d++) all[d] = d;
     /* Samples of all microbatches are placed on every device alike, so all devices plan the same step. */
     for (int i = 0; i < load->samples; i++) {

@@ -46,8 +46,8 @@ struct bins {
     int count, devices;                 /* devices of a bin */
     int64_t room;                       /* tokens of a bin */
     double mean;                        /* work of a bin, in pairs */
-    double busy[MESH_MOST_DEVICES];
-    int64_t tokens[MESH_MOST_DEVICES];
+    double busy[MESH_MOST_LISTED];
+    int64_t tokens[MESH_MOST_LISTED];
 };
 
 /* Arrays of [samples][bins] say which bins have a sample. */
@@ -222,7 +222,7 @@ enum zone { BETWEEN_NODES, INSIDE_A_NODE, LOCAL, ZONES };
 static void add_zone(struct context_plan *plan, const struct zeppelin *zeppelin, enum zone zone)
 {
     const int begin = plan->divisions;
-    int device[MESH_MOST_DEVICES];
+    int device[MESH_MOST_LISTED];
     for (int i = 0; i < zeppelin->load->samples; i++) {
         const int D = devices_of(zeppelin, i, device);
         if (zone == (zeppelin->node[i] < 0 ? BETWEEN_NODES : D > 1 ? INSIDE_A_NODE : LOCAL))
