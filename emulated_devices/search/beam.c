@@ -347,5 +347,5 @@ const struct planner planner_beam = {
     .name = "beam", .description = "the most promising meshes, improved a dimension at a time",
     .source = "B. Lowerre, The HARPY speech recognition system, 1976",
     .promise = "no change of one dimension of it has a better estimate",
-    .most = 32, .choose = beam_choose,
+    .most = 32, .work = 40e6, .choose = beam_choose,
 };
