@@ -60,7 +60,7 @@ static enum error_code stage_plan(struct plan *q, const struct plan *p, const st
 }
 
 /* These are the longest times of any device: forward, backward for inputs, for weights, and the whole step. */
-struct noted { picoseconds part[PARTS], end; double work; };
+struct noted { picoseconds part[PARTS], end; double work; int lives; };
 
 /* Note one device's times after its step; dry_run calls this for each device that runs. */
 static enum error_code estimate_note(struct trainer *trainer, void *context, struct error *err)
@@ -99,7 +99,7 @@ static enum error_code plan_stage(const struct plan *plan, const struct stage_ke
     enum error_code e = stage_plan(&q, plan, stage_key, copies, layers, err);
     if (!e && is_wide(&q)) e = ERR_CHECK;
     if (!e) e = dry_run(&q, 1, false, NULL, NULL, estimate_note, noted, &d, err);
-    noted->work += (double)d.crew.events;
+    noted->work += (double)d.crew.events, noted->lives = d.crew.lives;
     noted->part[OF_REST] = noted->end - noted->part[OF_FORWARD] - noted->part[OF_INPUT] - noted->part[OF_WEIGHT];
     return e;
 }
@@ -112,8 +112,12 @@ static int64_t few_layers(const struct model_config *config)
     return few;
 }
 
+/* To open a device takes as long as so many operations. */
+static const double OPENS = 5000;
+
 /* The difference of a stage with a layer more is that layer; the rest is what a model has once. */
-static enum error_code time_copies(struct stage_times *times, const struct plan *plan, int copies, struct error *err)
+static enum error_code time_copies(struct stage_times *times, const struct plan *plan, int copies, double *worked,
+                                   struct error *err)
 {
     const int64_t L = plan->model.L, few = few_layers(&plan->model);
     struct noted small, large;
@@ -129,6 +133,7 @@ static enum error_code time_copies(struct stage_times *times, const struct plan 
     }
     times->layer_work = L == 1 ? small.work : fmax(0, large.work - small.work);
     times->ends_work = fmax(0, small.work - (double)few * times->layer_work);
+    *worked += small.work + large.work + OPENS * (small.lives + large.lives);
     return OK;
 }
 
@@ -146,13 +151,14 @@ static bool has_few_copies(const struct stage_key *stage_key)
     return stage_key->dp > ESTIMATE_COPIES && half % stage_key->ep == 0;
 }
 
-static enum error_code time_stage(struct stage_times *times, const struct plan *plan, struct error *err)
+static enum error_code time_stage(struct stage_times *times, const struct plan *plan, double *worked,
+                                  struct error *err)
 {
     const int dp = times->key.dp;
     struct stage_times half = { .key = times->key };
     const bool few = has_few_copies(&times->key);
-    enum error_code e = few ? time_copies(&half, plan, ESTIMATE_COPIES / 2, err) : OK;
-    if (!e) e = time_copies(times, plan, few ? ESTIMATE_COPIES : dp, err);
+    enum error_code e = few ? time_copies(&half, plan, ESTIMATE_COPIES / 2, worked, err) : OK;
+    if (!e) e = time_copies(times, plan, few ? ESTIMATE_COPIES : dp, worked, err);
     for (int i = 0; i < PARTS && few && !e; i++) {
         times->layer[i] = (picoseconds)with_copies((double)half.layer[i], (double)times->layer[i], dp);
         times->ends[i] = (picoseconds)with_copies((double)half.ends[i], (double)times->ends[i], dp);
@@ -180,7 +186,7 @@ static enum error_code find_stage(struct estimator *estimator, const struct plan
     *s = (struct stage_times){ .key = key };
     estimator->planned++;
     *out = s;
-    return time_stage(s, plan, err);
+    return time_stage(s, plan, &estimator->worked, err);
 }
 
 void estimator_close(struct estimator *estimator)

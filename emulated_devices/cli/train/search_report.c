@@ -70,6 +70,9 @@ void searched_print_head(const struct searched *searched)
     say(searched->out, 8,
         "        a lower bound says of %lld that they need more memory; %lld were planned, and %d of these fit",
         (long long)s->over, (long long)s->planned, searched->fit);
+    if (s->unseen > 0)
+        say(searched->out, 8, "        %d unusual meshes of %d were not looked at; --seconds S or --plans N looks at all",
+            s->unseen, s->space->meshes);
     if (s->dear > 0)
         say(searched->out, 8, "        %lld more were left out, as planning them takes long; --seconds S or --plans N "
             "plans them, too", (long long)s->dear);
@@ -296,12 +299,12 @@ enum error_code searched_json(const struct searched *searched, struct error *err
     const struct search *s = &searched->search;
     cJSON *root = document_start("orrery search"), *plans, *frontier;
     json_add(root, "model %s cluster %s devices %d memory_bytes %g batch %g seq %g words %s planner %s legal %d"
-             " above_memory %g planned %g fit %d replayed %d others_beaten %hhd all_planned %hhd left_out %g like %s",
+             " above_memory %g planned %g fit %d replayed %d others_beaten %hhd all_planned %hhd left_out %g meshes_not_seen %d like %s",
              searched->options->plan.model.name, searched->options->cluster.name, s->space->devices, (double)s->memory,
              (double)searched->options->plan.B, (double)searched->options->plan.S, searched->common, searched->planner->name,
              s->count, (double)s->over, (double)s->planned, searched->fit,
              searched->fit == 0 || searched->search.of[0].clocks == 0 ? 0 : searched->ranked, searched->beaten,
-             (bool)(s->planned + s->over >= s->count && !s->ended), (double)s->dear, search_asked.like);
+             (bool)(s->planned + s->over >= s->count && !s->ended), (double)s->dear, s->unseen, search_asked.like);
     if (s->ended) json_add(root, "ended %s", searched_why_ended());
     plans = cJSON_AddArrayToObject(root, "plans");
     for (int i = 0; i < searched->ranked; i++)

@@ -9,6 +9,7 @@
  * error is returned.
  */
 #include "emulated_devices/cli/train/choose.h"
+#include "emulated_devices/cli/train/compare.h"
 #include "emulated_devices/run/session.h"
 #include <stdlib.h>
 
@@ -80,6 +81,15 @@ enum error_code command_infer(int argc, char **argv, int *status, struct error *
     return train_train_run(&run_infer, argc, argv, status, err);
 }
 
+/* The step of the plan, or what is asked of the plan instead. */
+static enum error_code plan_answer(const struct train_options *options, struct error *err)
+{
+    if (plan_asked.against && plan_asked.zero_table)
+        return fail(err, ERR_USAGE, "--against: is another question than --zero-table; ask one of them");
+    if (plan_asked.against) return compare_against(options, plan_asked.against, err);
+    return plan_asked.zero_table ? zero_table(options, err) : plan_step(options, NULL, err);
+}
+
 enum error_code command_plan(int argc, char **argv, int *status, struct error *err)
 {
     struct train_options o;
@@ -88,7 +98,7 @@ enum error_code command_plan(int argc, char **argv, int *status, struct error *e
     enum error_code e = train_parse(&o, &run_plan, argc - 2, argv + 2, err);
     if (!e && !o.help) e = choose_check(err);
     if (!e && !o.help && o.steps < 1) e = fail(err, ERR_USAGE, "--steps 0: a plan is of at least one step");
-    if (!e && !o.help && launcher_rank() == 0) e = plan_step(&o, NULL, err);
+    if (!e && !o.help && launcher_rank() == 0) e = plan_answer(&o, err);
     train_options_free(&o);
     return e;
 }
