@@ -432,7 +432,7 @@ static void test_wrong_words(void **state)
     refuse((struct plan_space){ .devices = 4, .only = { [BY_RECOMPUTE] = "all" } }, "--recompute all");
     refuse((struct plan_space){ .devices = 4, .sizes = { [TP] = "0" } }, "--tp 0");
     refuse((struct plan_space){ .devices = 4, .sizes = { [TP] = "" } }, "--tp");
-    refuse((struct plan_space){ .devices = 4, .sizes = { [TP] = "3" } }, "no mesh of 4 devices");
+    refuse((struct plan_space){ .devices = 4, .sizes = { [TP] = "3" } }, "cannot be divided by the 3 of --tp 3");
     assert_int_equal(planner_find(&(const struct planner *){ NULL }, "beem", &err), ERR_USAGE);
     assert_non_null(strstr(err.text, "beam"));
 }

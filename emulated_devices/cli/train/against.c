@@ -274,6 +274,9 @@ static enum error_code against_json(const struct against *against, const char *p
 enum { AGAINST_WORDS = 200 };
 struct against_words { char *word[AGAINST_WORDS]; int count; char text[2000]; };
 
+/* Whether a word is the name of an option; several words in quotes are a value. */
+static bool is_option(const char *word) { return strncmp(word, "--", 2) == 0 && strchr(word, ' ') == NULL; }
+
 /* Whether two words name the same option: "--tp", "--tp=2". */
 static bool same_option(const char *a, const char *b)
 {
@@ -298,7 +301,7 @@ static enum error_code other_words(struct against_words *other, const struct tra
     other->count = 0;
     for (int i = 0, leaves = 0; i < options->argc; i++) {
         char *const word = options->argv[i];
-        if (strncmp(word, "--", 2) == 0) {
+        if (is_option(word) || same_option("--against", word)) {
             leaves = same_option("--against", word) || same_option("--json", word);
             for (int k = 0; k < count; k++) leaves = leaves || same_option(own[k], word);
             leaves = leaves || (same_option("--zero", word) && options_given(count, own, "--data-parallel"))
