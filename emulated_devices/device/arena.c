@@ -18,6 +18,7 @@ struct arena_block {
     uint64_t bytes;
     enum arena_tag tag;
     struct doing doing;                 /* of the device when the block was allocated */
+    const char *tensor;                 /* what the block is for (arena_name); or NULL */
     bool uncounted;                     /* passed on: no longer counted as the device's memory */
     bool on_host;                       /* of a backend without numbers, though it has some */
 };
@@ -206,7 +207,15 @@ static void arena_show(const struct arena *arena)
     lister->done = true;
     for (int i = 0; i < ARENA_LISTS; i++)
         for (const struct arena_block *b = arena->held[i]; b != NULL; b = b->next)
-            if (!b->uncounted) lister->piece(lister->context, &(struct arena_piece){ b->tag, b->bytes, b->doing });
+            if (!b->uncounted) lister->piece(lister->context,
+                &(struct arena_piece){ b->tag, b->bytes, b->doing, b->tensor });
+}
+
+/* Nobody asks for names unless an arena is to be listed: the usual step does not look for the block. */
+void arena_name(struct arena *arena, const void *data, const char *name)
+{
+    struct arena_block **at = lister && data ? held_at(arena, data) : NULL;
+    if (at) (*at)->tensor = name;
 }
 
 void arena_list(struct arena_lister *who)

@@ -135,14 +135,18 @@ static int explain_count(const struct pair *pair, char *text, size_t size)
     return used;
 }
 
+static bool other_recomputation(const struct plan *a, const struct plan *b)
+{
+    return strcmp(a->recompute ? a->recompute : "none", b->recompute ? b->recompute : "none") != 0;
+}
+
 /* Why only one of both plans holds it. */
 static void explain_only(const struct pair *pair, const struct plan *a, const struct plan *b, char *text, size_t size)
 {
     const struct held_tensor *const has = pair->a ? pair->a : pair->b;
     const struct plan *const lacks = pair->a ? b : a, *const holds = pair->a ? a : b;
     const char *const where = pair->a ? "only this plan" : "only the other";
-    const bool again = lacks->recompute && (holds->recompute == NULL || strcmp(lacks->recompute, holds->recompute) != 0);
-    if (has->tag == ACTIVATIONS && again)
+    if (has->tag == ACTIVATIONS && lacks->recompute && other_recomputation(a, b))
         snprintf(text, size, "%s keeps it; --recompute %s computes it again", where, lacks->recompute);
     else if (strncmp(has->name, "gathered", 8) == 0)
         snprintf(text, size, "%s gathers them: --data-parallel %s", where, holds->data.scheme);
@@ -161,6 +165,8 @@ static void explain(const struct pair *pair, const struct plan *a, const struct 
     const double factor = ((double)pair->b->bytes / pair->b->count) / ((double)pair->a->bytes / pair->a->count);
     text[0] = '\0';
     if (pair->a->count != pair->b->count) used = explain_count(pair, text, size);
+    if (pair->a->tag == ACTIVATIONS && pair->a->layers != pair->b->layers && other_recomputation(a, b))
+        used += snprintf(text + used, size - (size_t)used, ", --recompute %s", b->recompute ? b->recompute : "none");
     if (is_equal(factor, 1)) return;
     make_causes(a, b, pair->a->tag, cause);
     used += snprintf(text + used, size - (size_t)used, "%seach %s times", used ? "; " : "", times_of(factor).text);

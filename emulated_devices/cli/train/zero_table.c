@@ -56,7 +56,7 @@ static void zero_take(struct zero_row *row, const struct planned_step *planned)
     row->held = planned->findings.peak[planned->findings.fullest].use;
     row->sent = sent_by_all(r);
     row->step = r->replayed > 0 ? (double)r->replayed : report_virtual_step(r);
-    row->exposed = path->total > 0 ? (double)step_share_exposed(&path->share) / (double)path->total : -1;
+    row->exposed = path->total > 0 ? 100 * (double)step_share_exposed(&path->share) / (double)path->total / 100 : -1;
     row->fits = has == 0 || row->held.total <= has;
 }
 

@@ -26,7 +26,9 @@ static void held_name(const struct arena_piece *piece, char *name, size_t size)
     else if (piece->tag == PARAMETERS || piece->tag == GRADIENTS)
         snprintf(name, size, "%s%s", weights, d->part ? d->part : d->pass);
     else if (d->part == NULL) snprintf(name, size, "%s", d->pass);
-    else snprintf(name, size, "%s%s%s", layer ? "" : d->part, layer ? "" : ", ", d->what ? d->what : "output");
+    else snprintf(name, size, "%s%s%s%s", layer ? "" : d->part, layer ? "" : ", ",
+                  piece->tensor && piece->tag == BUFFERS ? "gradient of " : "",
+                  piece->tensor ? piece->tensor : d->what ? d->what : "output");
 }
 
 static int mark(unsigned char *marks, int at)
