@@ -2,6 +2,7 @@
  * which order; a scheme takes part by being registered; estimates beside plans.
  */
 #include "emulated_devices/search/planner.h"
+#include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/verify/cases/case.h"
 #include <setjmp.h>
@@ -437,9 +438,89 @@ static void test_wrong_words(void **state)
     assert_non_null(strstr(err.text, "beam"));
 }
 
+/* ---- memory of the search itself --------------------------------------------------------------------------------- */
+
+/* Blocks and bytes of ids, positions and labels of a device's microbatches, each block once. */
+struct integers { int blocks, micros; };
+
+static enum error_code count_integers(struct trainer *trainer, void *context, struct error *e)
+{
+    struct integers *const n = context;
+    const struct stage *const s = &trainer->stage[0];
+    (void)e;
+    for (int i = 0; i < trainer->plan.micros; i++, n->micros++) {
+        int first = 0;
+        while (s->micro[first].ids.data != s->micro[i].ids.data) first++;
+        n->blocks += first == i;
+    }
+    return OK;
+}
+
+/* A search plans hundreds of devices at once: they hold the tokens of one microbatch, not of the whole batch. */
+static void test_microbatches_share_integers(void **state)
+{
+    struct plan p = base;
+    struct dry_run d;
+    struct integers n = { 0, 0 };
+    (void)state;
+    p.micros = 8;
+    assert_int_equal(plan_check(&p, &err), OK);
+    assert_int_equal(dry_run(&p, 1, true, NULL, NULL, count_integers, &n, &d, &err), OK);
+    assert_int_equal(n.micros, 8);
+    assert_int_equal(n.blocks, 1);
+}
+
+/* Estimates of many copies come from few: beside a plan of all of them. */
+static void test_many_copies(void **state)
+{
+    struct plan p = base;
+    struct estimator many = { .count = 0 };
+    struct estimate estimate;
+    struct candidate planned = { .time = 0 };
+    const int size[AXIS_COUNT] = { [PP] = 1, [DP] = 256, [CP] = 1, [EP] = 1, [TP] = 1 };
+    (void)state;
+    p.B = 256, p.micros = 1;
+    assert_int_equal(mesh_make(&p.mesh, size, &err), OK);
+    assert_int_equal(plan_check(&p, &err), OK);
+    assert_int_equal(estimate_step(&many, &p, &estimate, &err), OK);
+    assert_int_equal(search_plan(&p, &planned, &err), OK);
+    const double ratio = (double)estimate.time / (double)planned.time;
+    if (!(ratio > 0.97 && ratio < 1.03)) fail_msg("256 copies: the estimate is %.3f of the plan's time", ratio);
+    assert_true(estimate.work > 0);
+    estimator_close(&many);
+}
+
+/* A search with a bound of work ends at the same place each time, and says what it left out. */
+static void test_bounded_work(void **state)
+{
+    struct plan_space s = { .base = &base, .devices = 4 };
+    struct search search[2];
+    int ranked[2];
+    (void)state;
+    assert_int_equal(plan_space_open(&s, &err), OK);
+    for (int i = 0; i < 2; i++) {
+        const struct planner *beam;
+        assert_int_equal(planner_find(&beam, "beam", &err), OK);
+        search[i] = (struct search){ .space = &s, .most = beam->most, .work_most = 2e5 };
+        assert_int_equal(beam->choose(&search[i], &err), OK);
+        assert_int_equal(search_rank(&search[i], &ranked[i], &err), OK);
+        assert_true(search[i].unseen > 0);
+        assert_true(search[i].dear > 0);
+        assert_true(ranked[i] > 0);
+        assert_true(search[i].worked <= 2e5);
+    }
+    assert_int_equal(search[0].count, search[1].count);
+    assert_int_equal(search[0].dear, search[1].dear);
+    assert_int_equal(search[0].of[0].time, search[1].of[0].time);
+    search_close(&search[0]), search_close(&search[1]);
+    plan_space_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_microbatches_share_integers), cmocka_unit_test(test_many_copies),
+        cmocka_unit_test(test_bounded_work),
         cmocka_unit_test(test_brute_force), cmocka_unit_test(test_order),      cmocka_unit_test(test_beam),
         cmocka_unit_test(test_early_end),
         cmocka_unit_test(test_estimates),   cmocka_unit_test(test_changes),    cmocka_unit_test(test_wrong_words),
