@@ -192,7 +192,7 @@ static enum error_code fail_unknown(const char *command, const struct option *ta
 static bool looks_like_flag(const char *word)
 {
     return word[0] == '-' && word[1] != '\0' && !isdigit((unsigned char)word[1]) && word[1] != '.'
-           && strchr(word, ' ') == NULL;
+           && (strchr(word, ' ') == NULL || strcspn(word, "=") < strcspn(word, " "));
 }
 
 /* Parse the flag at argv[*i] and its value; *i becomes the last word used. */
