@@ -55,7 +55,7 @@ static void make_pairs(struct against *against)
 
 /* ---- reasons ----------------------------------------------------------------------------------------------------- */
 
-/* What a tensor's size grows with, or shrinks with, in both plans. */
+/* A tensor's size grows with this number, or shrinks with it. */
 struct cause { const char *name; int64_t a, b; bool shrinks; };
 
 enum { CAUSES = 6 };
@@ -153,7 +153,7 @@ static void explain_only(const struct pair *pair, const struct plan *a, const st
     else snprintf(text, size, "%s, at its peak", where);
 }
 
-static void explain(const struct pair *pair, const struct plan *a, const struct plan *b, char *text, size_t size)
+static void against_explain(const struct pair *pair, const struct plan *a, const struct plan *b, char *text, size_t size)
 {
     struct cause cause[CAUSES];
     char why[160];
@@ -231,7 +231,7 @@ static void against_print(FILE *out, const struct against *against)
             if (pair_difference(p) == 0) same += any->bytes;
             if (pair_difference(p) == 0) continue;
             snprintf(name, sizeof name, "%s: %s", arena_tag_name(any->tag), any->name);
-            explain(p, a, b, why, sizeof why);
+            against_explain(p, a, b, why, sizeof why);
             add_row(&c, &scale, name, pair_difference(p), p->a ? p->a->bytes : 0, p->b ? p->b->bytes : 0, why);
         }
         add_row(&c, &scale, "the same in both", 0, same, same, "");
@@ -269,7 +269,7 @@ static enum error_code against_json(const struct against *against, const char *p
                               any->name, (double)pair_difference(p));
         add_held(row, "this", p->a), add_held(row, "other", p->b);
         if (pair_difference(p) == 0) continue;
-        explain(p, &against->a.options->plan, &against->b.options->plan, why, sizeof why);
+        against_explain(p, &against->a.options->plan, &against->b.options->plan, why, sizeof why);
         json_add(row, "why %s", why);
     }
     return fail_about(err, json_finish(path, root, err), "--json");
@@ -300,7 +300,8 @@ static enum error_code other_words(struct against_words *other, const struct tra
     if (strlen(words) >= sizeof other->text || options->argc >= AGAINST_WORDS / 2)
         return fail(err, ERR_USAGE, "--against: too many words");
     strcpy(other->text, words);
-    for (char *at = strtok(other->text, " "); at && count < AGAINST_WORDS / 2; at = strtok(NULL, " ")) own[count++] = at;
+    for (char *at = strtok(other->text, " "); at && count < AGAINST_WORDS / 2; at = strtok(NULL, " "))
+        own[count++] = at;
     if (count == 0 || strncmp(own[0], "--", 2) != 0)
         return fail(err, ERR_USAGE, "--against \"%.60s\": must be options of the other plan, in quotes, such as "
                     "\"--tp 4 --recompute full\"", words);

@@ -16,7 +16,8 @@
 struct plan_asked plan_asked;
 
 #define FEWEST { "--fewest", NULL, OPTION_SWITCH, &plan_asked.fewest, \
-    .help = "find the fewest devices on which a step fits, up to those of --devices, and plan the best plan of so many" }
+    .help = "find the fewest devices on which a step fits, up to those of --devices, and plan the best plan of so " \
+            "many" }
 
 const struct option plan_options[] = {
     { .kind = OPTION_HEADING, .help = "Questions (docs/plans/questions.md)" },
@@ -34,7 +35,8 @@ const struct option plan_options[] = {
     { "--zero-table", NULL, OPTION_SWITCH, &plan_asked.zero_table,
       .help = "a row for each data scheme that the plan can have: memory, bytes sent, time" },
     { "--against", "WORDS", OPTION_STRING, &plan_asked.against,
-      .help = "why this plan needs more memory than another, or less: the words, in quotes, in which the other differs" },
+      .help = "why this plan needs more memory than another, or less: the words, in quotes, in which the other "
+              "differs" },
     { 0 }
 };
 
@@ -142,8 +144,8 @@ static enum error_code fewest_fail(const struct fewest *fewest, int most, uint64
     const struct tried *const near = fewest_nearest(fewest);
     if (near == NULL)
         return fail(err, ERR_CHECK, "--fewest: there is no plan of 1 to %d devices; --devices N tries up to N", most);
-    return fail(err, ERR_CHECK, "--fewest: none of 1 to %d devices fits; with %d the smallest, %s, lacks %s; --devices N "
-                "tries up to N", most, near->devices, near->words, size_format(near->needs - memory).text);
+    return fail(err, ERR_CHECK, "--fewest: none of 1 to %d devices fits; with %d the smallest, %s, lacks %s; "
+                "--devices N tries up to N", most, near->devices, near->words, size_format(near->needs - memory).text);
 }
 
 /* Without --devices, so many numbers are tried. */
