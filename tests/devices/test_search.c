@@ -470,34 +470,6 @@ static void test_microbatches_share_integers(void **state)
     assert_int_equal(n.blocks, 1);
 }
 
-/* The estimate of a step with so many copies, over the time of the plan. */
-static double estimate_over_plan(int copies)
-{
-    struct plan p = base;
-    struct estimator estimator = { .count = 0 };
-    struct estimate estimate;
-    struct candidate planned = { .time = 0 };
-    const int size[AXIS_COUNT] = { [PP] = 1, [DP] = copies, [CP] = 1, [EP] = 1, [TP] = 1 };
-    p.B = copies, p.micros = 1;
-    assert_int_equal(mesh_make(&p.mesh, size, &err), OK);
-    assert_int_equal(plan_check(&p, &err), OK);
-    assert_int_equal(estimate_step(&estimator, &p, &estimate, &err), OK);
-    assert_int_equal(search_plan(&p, &planned, &err), OK);
-    assert_true(estimate.work > 0);
-    estimator_close(&estimator);
-    return (double)estimate.time / (double)planned.time;
-}
-
-/* More copies than ESTIMATE_COPIES are estimated from few, as well as so many are. */
-static void test_many_copies(void **state)
-{
-    (void)state;
-    const double planned = estimate_over_plan(ESTIMATE_COPIES), from_few = estimate_over_plan(2 * ESTIMATE_COPIES);
-    if (!(from_few > 0.95 * planned && from_few < 1.05 * planned))
-        fail_msg("of the plan's time the estimate is %.3f with %d copies, and %.3f with twice as many", planned,
-                 ESTIMATE_COPIES, from_few);
-}
-
 /* A search with a bound of work ends at the same place each time, and says what it left out. */
 static void test_bounded_work(void **state)
 {
@@ -526,7 +498,7 @@ static void test_bounded_work(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_microbatches_share_integers), cmocka_unit_test(test_many_copies),
+        cmocka_unit_test(test_microbatches_share_integers),
         cmocka_unit_test(test_bounded_work),
         cmocka_unit_test(test_brute_force), cmocka_unit_test(test_order),      cmocka_unit_test(test_beam),
         cmocka_unit_test(test_early_end),

@@ -153,7 +153,8 @@ static void explain_only(const struct pair *pair, const struct plan *a, const st
     else snprintf(text, size, "%s, at its peak", where);
 }
 
-static void against_explain(const struct pair *pair, const struct plan *a, const struct plan *b, char *text, size_t size)
+static void against_explain(const struct pair *pair, const struct plan *a, const struct plan *b, char *text,
+                            size_t size)
 {
     struct cause cause[CAUSES];
     char why[160];

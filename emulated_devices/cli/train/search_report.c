@@ -72,7 +72,8 @@ void searched_print_head(const struct searched *searched)
         (long long)s->over, (long long)s->planned, searched->fit);
     if (s->unseen > 0)
         say(searched->out, 8,
-            "        %d unusual meshes of %d were not looked at; --seconds S or --plans N looks at all", s->unseen, s->space->meshes);
+            "        %d unusual meshes of %d were not looked at; --seconds S or --plans N looks at all", s->unseen,
+            s->space->meshes);
     if (s->dear > 0)
         say(searched->out, 8, "        %lld more were left out, as planning them takes long; --seconds S or --plans N "
             "plans them, too", (long long)s->dear);
