@@ -3,7 +3,7 @@
  * device.c, comm/, collectives/, model/ and schemes/ call this file; arena.h declares its functions.  NULL means that
  * the backend has no memory.  A guard that was overwritten ends the program with abort().
  */
-#include "emulated_devices/device/arena.h"
+#include "emulated_devices/device/arena_list.h"
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/device/trace.h"
 #include <stdio.h>
@@ -17,6 +17,8 @@ struct arena_block {
     unsigned char *data;                /* the caller's bytes */
     uint64_t bytes;
     enum arena_tag tag;
+    struct doing doing;                 /* of the device when the block was allocated */
+    const char *tensor;                 /* what the block is for (arena_name); or NULL */
     bool uncounted;                     /* passed on: no longer counted as the device's memory */
     bool on_host;                       /* of a backend without numbers, though it has some */
 };
@@ -196,6 +198,32 @@ static void arena_note(const struct arena *arena)
     if (c->trace != NULL) trace_arena(c->trace, c->now, &arena->now);
 }
 
+static struct arena_lister *lister;             /* of one arena, or NULL */
+
+/* Show the lister every counted block, if this is the moment. */
+static void arena_show(const struct arena *arena)
+{
+    if (lister == NULL || lister->arena != arena || lister->done || arena->now.total != lister->at) return;
+    lister->done = true;
+    for (int i = 0; i < ARENA_LISTS; i++)
+        for (const struct arena_block *b = arena->held[i]; b != NULL; b = b->next)
+            if (!b->uncounted) lister->piece(lister->context,
+                &(struct arena_piece){ b->tag, b->bytes, b->doing, b->tensor });
+}
+
+/* Nobody asks for names unless an arena is to be listed: the usual step does not look for the block. */
+void arena_name(struct arena *arena, const void *data, const char *name)
+{
+    struct arena_block **at = lister && data ? held_at(arena, data) : NULL;
+    if (at) (*at)->tensor = name;
+}
+
+void arena_list(struct arena_lister *who)
+{
+    lister = who;
+    if (who) arena_show(who->arena);
+}
+
 /* Count a new block, and remember the state at the highest total. */
 static void arena_count(struct arena *arena, enum arena_tag tag, uint64_t bytes)
 {
@@ -210,6 +238,7 @@ static void arena_count(struct arena *arena, enum arena_tag tag, uint64_t bytes)
         arena->doing_at_peak = arena->doing;
         memcpy(arena->blocks_at_peak, arena->blocks, sizeof arena->blocks);
     }
+    arena_show(arena);
     arena_note(arena);
 }
 
@@ -222,7 +251,8 @@ static void *alloc(struct arena *arena, enum arena_tag tag, uint64_t bytes, bool
 
     struct arena_block **list = &arena->held[list_of((uint64_t)(uintptr_t)b->data)];
     /* A spare block begins a new life: all fields but its memory. */
-    *b = (struct arena_block){ .next = *list, .data = b->data, .bytes = bytes, .tag = tag, .on_host = on_host };
+    *b = (struct arena_block){ .next = *list, .data = b->data, .bytes = bytes, .tag = tag,
+                                .doing = arena->doing, .on_host = on_host };
     *list = b;
     if (on_host) memset(b->data, 0, (size_t)bytes);     /* as its other memory shows zeros, also in a run given up */
     arena_count(arena, tag, bytes);

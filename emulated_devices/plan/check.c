@@ -272,7 +272,8 @@ static enum error_code check_split(const struct plan *plan, struct error *err)
     return OK;
 }
 
-/* Check every device along tp: numbers of heads may differ.  Devices that share sequences must belong to the same replica. */
+/* Check every device along tp: numbers of heads may differ.  Devices that share sequences must belong to the same
+ * replica. */
 static enum error_code check_attention(const struct plan *plan, const struct shards *shards, struct error *err)
 {
     const int cp = plan->mesh.size[CP];

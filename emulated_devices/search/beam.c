@@ -261,6 +261,11 @@ static enum error_code starts_of(struct search *search, const struct placed_mesh
     for (int m = 0; m < s->meshes && !e; m++) {
         struct plan p = *s->base;
         int value[3];
+        /* The usual meshes came first: what is left is unusual. */
+        if (*count > 0 && search->work_most > 0 && search->estimator.worked > search->work_most) {
+            search->unseen = s->meshes - m;
+            break;
+        }
         plan_space_set(s, BY_MESH, &p, order[m].mesh);
         const int n = numbers_of_micros(s, &p, value);
         beam_tell(search, "estimating", (double)m / s->meshes);
@@ -347,5 +352,5 @@ const struct planner planner_beam = {
     .name = "beam", .description = "the most promising meshes, improved a dimension at a time",
     .source = "B. Lowerre, The HARPY speech recognition system, 1976",
     .promise = "no change of one dimension of it has a better estimate",
-    .most = 32, .choose = beam_choose,
+    .most = 32, .work = 40e6, .choose = beam_choose,
 };

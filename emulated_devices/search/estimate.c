@@ -60,7 +60,7 @@ static enum error_code stage_plan(struct plan *q, const struct plan *p, const st
 }
 
 /* These are the longest times of any device: forward, backward for inputs, for weights, and the whole step. */
-struct noted { picoseconds part[PARTS], end; double work; };
+struct noted { picoseconds part[PARTS], end; double work; int lives; };
 
 /* Note one device's times after its step; dry_run calls this for each device that runs. */
 static enum error_code estimate_note(struct trainer *trainer, void *context, struct error *err)
@@ -99,7 +99,7 @@ static enum error_code plan_stage(const struct plan *plan, const struct stage_ke
     enum error_code e = stage_plan(&q, plan, stage_key, copies, layers, err);
     if (!e && is_wide(&q)) e = ERR_CHECK;
     if (!e) e = dry_run(&q, 1, false, NULL, NULL, estimate_note, noted, &d, err);
-    noted->work += (double)d.crew.events;
+    noted->work += (double)d.crew.events, noted->lives = d.crew.lives;
     noted->part[OF_REST] = noted->end - noted->part[OF_FORWARD] - noted->part[OF_INPUT] - noted->part[OF_WEIGHT];
     return e;
 }
@@ -112,31 +112,35 @@ static int64_t few_layers(const struct model_config *config)
     return few;
 }
 
-/* The difference of a stage with a layer more is that layer; the rest is what a model has once. */
-static enum error_code time_copies(struct stage_times *times, const struct plan *plan, int copies, struct error *err)
+/* To open a device takes as long as so many operations. */
+static const double OPENS = 5000;
+
+/* A stage with few layers, and with one more. */
+struct two_stages { struct noted small, large; };
+
+static enum error_code plan_two(struct two_stages *two, const struct plan *plan, const struct stage_key *stage_key,
+                                int copies, double *worked, struct error *err)
 {
-    const int64_t L = plan->model.L, few = few_layers(&plan->model);
-    struct noted small, large;
-    enum error_code e = plan_stage(plan, &times->key, copies, few, &small, err);
-    if (!e && L == 1) large = small;
-    else if (!e) e = plan_stage(plan, &times->key, copies, few + 1, &large, err);
-    if (e) return e;
-    /* layer = time of few + 1 layers - time of few layers; ends = time of few layers - few layer. */
-    for (int i = 0; i < PARTS; i++) {
-        const picoseconds more = large.part[i] - small.part[i];
-        times->layer[i] = L == 1 ? small.part[i] : more > 0 ? more : 0;
-        times->ends[i] = small.part[i] > few * times->layer[i] ? small.part[i] - few * times->layer[i] : 0;
-    }
-    times->layer_work = L == 1 ? small.work : fmax(0, large.work - small.work);
-    times->ends_work = fmax(0, small.work - (double)few * times->layer_work);
-    return OK;
+    const int64_t few = few_layers(&plan->model);
+    enum error_code e = plan_stage(plan, stage_key, copies, few, &two->small, err);
+    if (!e && plan->model.L == 1) two->large = two->small;
+    else if (!e) e = plan_stage(plan, stage_key, copies, few + 1, &two->large, err);
+    if (!e) *worked += two->small.work + two->large.work + OPENS * (two->small.lives + two->large.lives);
+    return e;
 }
 
-/* What grows by the same with each copy: its value with `copies` of them, from those with half as many as
+/* A time that grows by the same with each copy: with `copies` of them, from the times with half as many as
  * ESTIMATE_COPIES, and with so many. */
 static double with_copies(double half, double most, int copies)
 {
     return fmax(0, most + (most - half) * (copies - ESTIMATE_COPIES) / (ESTIMATE_COPIES / 2));
+}
+
+static void noted_with_copies(struct noted *most, const struct noted *half, int copies)
+{
+    for (int i = 0; i < PARTS; i++)
+        most->part[i] = (picoseconds)with_copies((double)half->part[i], (double)most->part[i], copies);
+    most->work = with_copies(half->work, most->work, copies);
 }
 
 /* Few copies can stand for all unless they would cut experts otherwise. */
@@ -146,18 +150,31 @@ static bool has_few_copies(const struct stage_key *stage_key)
     return stage_key->dp > ESTIMATE_COPIES && half % stage_key->ep == 0;
 }
 
-static enum error_code time_stage(struct stage_times *times, const struct plan *plan, struct error *err)
+/* The difference of a stage with a layer more is that layer; the rest is what a model has once. */
+static void split_times(struct stage_times *times, const struct two_stages *two, int64_t L, int64_t few)
 {
-    const int dp = times->key.dp;
-    struct stage_times half = { .key = times->key };
-    const bool few = has_few_copies(&times->key);
-    enum error_code e = few ? time_copies(&half, plan, ESTIMATE_COPIES / 2, err) : OK;
-    if (!e) e = time_copies(times, plan, few ? ESTIMATE_COPIES : dp, err);
-    for (int i = 0; i < PARTS && few && !e; i++) {
-        times->layer[i] = (picoseconds)with_copies((double)half.layer[i], (double)times->layer[i], dp);
-        times->ends[i] = (picoseconds)with_copies((double)half.ends[i], (double)times->ends[i], dp);
+    const struct noted *const small = &two->small, *const large = &two->large;
+    /* layer = time of few + 1 layers - time of few layers; ends = time of few layers - few layer. */
+    for (int i = 0; i < PARTS; i++) {
+        const picoseconds more = large->part[i] - small->part[i];
+        times->layer[i] = L == 1 ? small->part[i] : more > 0 ? more : 0;
+        times->ends[i] = small->part[i] > few * times->layer[i] ? small->part[i] - few * times->layer[i] : 0;
     }
-    if (few) times->layer_work = with_copies(half.layer_work, times->layer_work, dp);
+    times->layer_work = L == 1 ? small->work : fmax(0, large->work - small->work);
+    times->ends_work = fmax(0, small->work - (double)few * times->layer_work);
+}
+
+static enum error_code time_stage(struct stage_times *times, const struct plan *plan, double *worked,
+                                  struct error *err)
+{
+    const struct stage_key *const key = &times->key;
+    const bool few = has_few_copies(key);
+    struct two_stages most, half;
+    enum error_code e = few ? plan_two(&half, plan, key, ESTIMATE_COPIES / 2, worked, err) : OK;
+    if (!e) e = plan_two(&most, plan, key, few ? ESTIMATE_COPIES : key->dp, worked, err);
+    if (!e && few)
+        noted_with_copies(&most.small, &half.small, key->dp), noted_with_copies(&most.large, &half.large, key->dp);
+    if (!e) split_times(times, &most, plan->model.L, few_layers(&plan->model));
     times->there = e == OK, times->wide = e == ERR_CHECK;
     /* A stage that cannot be planned is kept as such, so that nobody tries again. */
     return e == ERR_MEMORY ? e : OK;
@@ -180,7 +197,7 @@ static enum error_code find_stage(struct estimator *estimator, const struct plan
     *s = (struct stage_times){ .key = key };
     estimator->planned++;
     *out = s;
-    return time_stage(s, plan, err);
+    return time_stage(s, plan, &estimator->worked, err);
 }
 
 void estimator_close(struct estimator *estimator)

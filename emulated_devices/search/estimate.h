@@ -19,7 +19,12 @@
 struct plan;
 
 /* Stages that were planned before: their times are kept. */
-struct estimator { struct stage_times *known; int count, room; uint64_t planned; };
+struct estimator {
+    struct stage_times *known;          /* [count] */
+    int count, room;
+    uint64_t planned;                   /* stages */
+    double worked;                      /* what that took, as struct estimate counts it */
+};
 
 void estimator_close(struct estimator *);
 

@@ -32,5 +32,5 @@ const struct planner planner_exhaustive = {
     .name = "exhaustive", .description = "every legal plan",
     .source = "none: the definition of the search",
     .promise = "no legal plan is faster and fits",
-    .most = 0, .choose = exhaustive_choose,
+    .most = 0, .work = 0, .choose = exhaustive_choose,
 };

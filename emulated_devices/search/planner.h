@@ -12,6 +12,7 @@ struct planner {
     const char *description, *source;   /* one line; the paper */
     const char *promise;                /* what is known of the winner if all that was chosen was planned, too */
     int most;                           /* plans that are planned, by default; 0: all */
+    double work;                        /* likewise, what planning them takes (struct estimate); 0: any */
     /** Add the plans that are worth ranking to a search (search_add).  Its estimator, memory and space are set.
      *  @return OK; ERR_PLAN: the space is not for this planner; ERR_MEMORY. */
     enum error_code (*choose)(struct search *, struct error *);

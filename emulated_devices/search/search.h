@@ -38,8 +38,9 @@ struct search {
     const struct plan_space *space;     /* what may be chosen */
     uint64_t memory;                    /* of a device; 0: no limit */
     int most;                           /* plans that are planned at most; 0: all */
-    double work_most, worked;           /* what planning may take together, as struct estimate counts it, 0: any; what
-                                         * it took */
+    double work_most, worked;           /* what planning may take together, and what estimates may, as struct estimate
+                                         * counts it, 0: any; what planning took */
+    int unseen;                         /* meshes that were not estimated because that had taken work_most */
     int64_t dear;                       /* plans that were not planned because so much work was not left */
     bool only_memory;                   /* no step is estimated, and the plan that needs least is the best */
     bool plans_all;                     /* also what the lower bound says does not fit: for tests */

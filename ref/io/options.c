@@ -188,10 +188,11 @@ static enum error_code fail_unknown(const char *command, const struct option *ta
     return fail(err, ERR_USAGE, "%s is not a flag of %s; see orrery %s --help", flag.text, command, command);
 }
 
-/* Whether a word must be a flag; a negative number is a value. */
+/* Whether a word must be a flag; a negative number is a value, and so are several words in quotes. */
 static bool looks_like_flag(const char *word)
 {
-    return word[0] == '-' && word[1] != '\0' && !isdigit((unsigned char)word[1]) && word[1] != '.';
+    return word[0] == '-' && word[1] != '\0' && !isdigit((unsigned char)word[1]) && word[1] != '.'
+           && (strchr(word, ' ') == NULL || strcspn(word, "=") < strcspn(word, " "));
 }
 
 /* Parse the flag at argv[*i] and its value; *i becomes the last word used. */

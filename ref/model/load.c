@@ -251,7 +251,14 @@ enum error_code load_deal(const struct load *load, const struct model_config *co
     const struct mixture_config *m = &config->mixture;
     /* A file says itself which choices are dropped. */
     const bool drops = m->capacity_factor > 0 && !(load && load->kind == LOAD_FILE);
-    for (int64_t i = 0; i < count && !drops; i++) deal_row(load, config, step, layer, first + i, choice + i * m->k);
+    /* Dealt evenly, rows repeat what as many rows before them as there are columns got. */
+    const bool even = load == NULL || load->kind == LOAD_EVEN;
+    const int64_t own = even && mixture_columns(m) < count ? mixture_columns(m) : count;
+    for (int64_t i = 0; i < own && !drops; i++) deal_row(load, config, step, layer, first + i, choice + i * m->k);
+    for (int64_t i = own, n; i < count && !drops; i += n) {
+        n = i < count - i ? i : count - i;
+        memcpy(choice + i * m->k, choice + i % own * m->k, (size_t)(n * m->k) * sizeof *choice);
+    }
     if (!drops) return OK;
     int32_t *const room = malloc((size_t)(m->E + m->k) * sizeof *room);
     if (room == NULL) return fail(err, ERR_MEMORY, "no memory to deal rows to %lld experts", (long long)m->E);

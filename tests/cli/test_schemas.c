@@ -140,6 +140,10 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "train", "infer --model tiny --data " GOLDEN " --steps 1 --batch 2 --json -", 0, true },
     { "train", "plan --model tiny --dp 2 --tp 2 --json -", 0, false },
     { "train", "plan --from tests/fuzz/corpus/from/accelerate_deepspeed.yaml --model tiny --json -", 0, false },
+    { "train", "plan --fewest --devices 2 --model tiny --micro 2 --recompute none --data-parallel ddp --tensor 1d "
+      "--cp 1 --memory 4M --json -", 0, false },
+    { "plan-zero-table", "plan --model tiny --dp 2 --zero-table --json -", 0, false },
+    { "plan-against", "plan --model tiny --dp 2 --against=\"--recompute full\" --json -", 0, false },
     { "search", "search --devices 2 --model tiny --micro 2 --recompute none --data-parallel ddp --schedule 1f1b "
       "--tensor 1d --attention ring --json -", 0, false },
     { "verify", "verify collectives --devices 2 --json -", 0, true },

@@ -137,6 +137,7 @@ test_likes() {
     run search --devices 4 --model tiny --batch 8 --micro 2 --recompute none --like megatron,torchtitan --tp 4; expect_status 0; expect_out '^        of schemes as in megatron,torchtitan$'; expect_out 'overlap'
     run search --devices 4 --model tiny --batch 8 --micro 2 --recompute none --tp 4 --like all --top 1000; expect_status 0; expect_out '--tensor 2d'; expect_no_out 'as in'
     run search --devices 4 --model tiny --like megatron,nemo; expect_status 2; expect_error '--like nemo.*megatron'
+    run search --devices 4 --model tiny --like megatron,all; expect_status 2; expect_error '--like megatron,all: all stands alone: it takes every scheme'
     run list likes; expect_status 0; expect_out '^  megatron '; expect_out '^  torchtitan '; expect_out '^  deepspeed '
 }
 
@@ -177,7 +178,8 @@ test_refusals() {
     run search --devices 4 --tensor 1e;                     expect_status 2; expect_error '--tensor 1e'
     run search --devices 4 --micro 2,x;                     expect_status 2; expect_error '--micro 2,x'
     run search --devices 4 --planner best;                  expect_status 2; expect_error '--planner best'
-    run search --devices 7 --tp 2;                          expect_status 2; expect_error 'no mesh of 7 devices'
+    run search --devices 7 --tp 2;                          expect_status 2; expect_error '--devices 7: cannot be divided by the 2 of --tp 2'
+    run search --devices 4 --zero 1,4;                      expect_status 2; expect_error '--zero 1,4: must be stages from 0 to 3'
     run search --devices 3 --batch 8 --tp 1 --pp 1 --cp 1;  expect_status 2; expect_error 'no mesh of 3 devices'
     run search --devices 4 --check ref;                     expect_status 2; expect_error 'check'
     run search $few --json /nowhere/x;                      expect_status 1; expect_error '/nowhere/x'

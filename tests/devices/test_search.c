@@ -2,6 +2,7 @@
  * which order; a scheme takes part by being registered; estimates beside plans.
  */
 #include "emulated_devices/search/planner.h"
+#include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/verify/cases/case.h"
 #include <setjmp.h>
@@ -432,14 +433,73 @@ static void test_wrong_words(void **state)
     refuse((struct plan_space){ .devices = 4, .only = { [BY_RECOMPUTE] = "all" } }, "--recompute all");
     refuse((struct plan_space){ .devices = 4, .sizes = { [TP] = "0" } }, "--tp 0");
     refuse((struct plan_space){ .devices = 4, .sizes = { [TP] = "" } }, "--tp");
-    refuse((struct plan_space){ .devices = 4, .sizes = { [TP] = "3" } }, "no mesh of 4 devices");
+    refuse((struct plan_space){ .devices = 4, .sizes = { [TP] = "3" } }, "cannot be divided by the 3 of --tp 3");
     assert_int_equal(planner_find(&(const struct planner *){ NULL }, "beem", &err), ERR_USAGE);
     assert_non_null(strstr(err.text, "beam"));
+}
+
+/* ---- memory of the search itself --------------------------------------------------------------------------------- */
+
+/* Blocks and bytes of ids, positions and labels of a device's microbatches, each block once. */
+struct integers { int blocks, micros; };
+
+static enum error_code count_integers(struct trainer *trainer, void *context, struct error *e)
+{
+    struct integers *const n = context;
+    const struct stage *const s = &trainer->stage[0];
+    (void)e;
+    for (int i = 0; i < trainer->plan.micros; i++, n->micros++) {
+        int first = 0;
+        while (s->micro[first].ids.data != s->micro[i].ids.data) first++;
+        n->blocks += first == i;
+    }
+    return OK;
+}
+
+/* A search plans hundreds of devices at once: they hold the tokens of one microbatch, not of the whole batch. */
+static void test_microbatches_share_integers(void **state)
+{
+    struct plan p = base;
+    struct dry_run d;
+    struct integers n = { 0, 0 };
+    (void)state;
+    p.micros = 8;
+    assert_int_equal(plan_check(&p, &err), OK);
+    assert_int_equal(dry_run(&p, 1, true, NULL, NULL, count_integers, &n, &d, &err), OK);
+    assert_int_equal(n.micros, 8);
+    assert_int_equal(n.blocks, 1);
+}
+
+/* A search with a bound of work ends at the same place each time, and says what it left out. */
+static void test_bounded_work(void **state)
+{
+    struct plan_space s = { .base = &base, .devices = 4 };
+    struct search search[2];
+    int ranked[2];
+    (void)state;
+    assert_int_equal(plan_space_open(&s, &err), OK);
+    for (int i = 0; i < 2; i++) {
+        const struct planner *beam;
+        assert_int_equal(planner_find(&beam, "beam", &err), OK);
+        search[i] = (struct search){ .space = &s, .most = beam->most, .work_most = 1e4 };
+        assert_int_equal(beam->choose(&search[i], &err), OK);
+        assert_int_equal(search_rank(&search[i], &ranked[i], &err), OK);
+        assert_true(search[i].unseen > 0);
+        if (search[i].dear == 0) fail_msg("%d of %d plans were planned", (int)search[i].planned, search[i].count);
+        assert_true(ranked[i] > 0);
+    }
+    assert_int_equal(search[0].count, search[1].count);
+    assert_int_equal(search[0].dear, search[1].dear);
+    assert_int_equal(search[0].of[0].time, search[1].of[0].time);
+    search_close(&search[0]), search_close(&search[1]);
+    plan_space_close(&s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_microbatches_share_integers),
+        cmocka_unit_test(test_bounded_work),
         cmocka_unit_test(test_brute_force), cmocka_unit_test(test_order),      cmocka_unit_test(test_beam),
         cmocka_unit_test(test_early_end),
         cmocka_unit_test(test_estimates),   cmocka_unit_test(test_changes),    cmocka_unit_test(test_wrong_words),

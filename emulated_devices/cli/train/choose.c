@@ -16,7 +16,8 @@
 struct plan_asked plan_asked;
 
 #define FEWEST { "--fewest", NULL, OPTION_SWITCH, &plan_asked.fewest, \
-    .help = "find the fewest devices on which a step fits, up to those of --devices, and plan the best plan of so many" }
+    .help = "find the fewest devices on which a step fits, up to those of --devices, and plan the best plan of so " \
+            "many" }
 
 const struct option plan_options[] = {
     { .kind = OPTION_HEADING, .help = "Questions (docs/plans/questions.md)" },
@@ -34,7 +35,8 @@ const struct option plan_options[] = {
     { "--zero-table", NULL, OPTION_SWITCH, &plan_asked.zero_table,
       .help = "a row for each data scheme that the plan can have: memory, bytes sent, time" },
     { "--against", "WORDS", OPTION_STRING, &plan_asked.against,
-      .help = "why this plan needs more memory than another, or less: the words, in quotes, in which the other differs" },
+      .help = "why this plan needs more memory than another, or less: the words, in quotes, in which the other "
+              "differs" },
     { 0 }
 };
 
@@ -95,7 +97,8 @@ static enum error_code fewest_open(struct fewest *fewest, const struct train_opt
     if (e) return e;
     fewest->state = kept.tag[PARAMETERS]
         + (offloads || options->plan.optimizer->low_rank ? 0 : kept.tag[OPTIMIZER]);
-    fewest->first = memory > 0 ? (int)((fewest->state + memory - 1) / memory) : 1;
+    fewest->first = memory == 0 ? 1 : fewest->state / memory >= MESH_MOST_DEVICES ? MESH_MOST_DEVICES + 1
+                  : (int)((fewest->state + memory - 1) / memory);
     fewest->first = fewest->first > 1 ? fewest->first : 1;
     return OK;
 }
@@ -141,25 +144,24 @@ static enum error_code fewest_fail(const struct fewest *fewest, int most, uint64
     const struct tried *const near = fewest_nearest(fewest);
     if (near == NULL)
         return fail(err, ERR_CHECK, "--fewest: there is no plan of 1 to %d devices; --devices N tries up to N", most);
-    return fail(err, ERR_CHECK, "--fewest: none of 1 to %d devices fits; with %d the smallest, %s, lacks %s; --devices N "
-                "tries up to N", most, near->devices, near->words, size_format(near->needs - memory).text);
+    return fail(err, ERR_CHECK, "--fewest: none of 1 to %d devices fits; with %d the smallest, %s, lacks %s; "
+                "--devices N tries up to N", most, near->devices, near->words, size_format(near->needs - memory).text);
 }
 
-/* Without --devices, counts up to this many times the first possible are tried, and up to FEWEST_LEAST. */
-enum { FEWEST_TIMES = 4, FEWEST_LEAST = 64 };
+/* Without --devices, so many numbers are tried. */
+enum { FEWEST_TRIES = 64 };
 
 /* Every number of devices is tried in turn, as more devices may need more memory each: none is left out because a
  * smaller or larger one fits. */
 static enum error_code find_fewest(struct fewest *fewest, const struct train_options *options, struct error *err)
 {
+    const int fewest_most = search_asked.devices;
     const uint64_t memory = report_budget(options);
     enum error_code e = fewest_open(fewest, options, memory, err);
     if (e) return e;
-    int most = search_asked.devices;
-    if (!plan_asked.devices_given) {
-        most = fewest->first > MESH_MOST_DEVICES / FEWEST_TIMES ? MESH_MOST_DEVICES : FEWEST_TIMES * fewest->first;
-        most = most > FEWEST_LEAST ? most : FEWEST_LEAST;
-    }
+    const int more = fewest->first < MESH_MOST_DEVICES - FEWEST_TRIES ? fewest->first + FEWEST_TRIES - 1
+                                                                       : MESH_MOST_DEVICES;
+    const int most = plan_asked.devices_given ? fewest_most : more;
     if (fewest->first > most)
         return fail(err, ERR_CHECK, "--fewest: weights and optimizer state are %s; %d devices of %s have less together",
                     size_format(fewest->state).text, most, size_format(memory).text);

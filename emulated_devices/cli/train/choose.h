@@ -19,7 +19,8 @@ extern const struct option plan_options[];
 /** Whether the words ask for a plan to be chosen, so that axes and schemes are lists. */
 bool choose_is_asked(int argc, char *const argv[]);
 
-/** `orrery plan --devices` and --fewest.  @return OK; ERR_CHECK if no plan fits; errors of the words and of a search. */
+/** `orrery plan --devices` and --fewest.  @return OK; ERR_CHECK if no plan fits; errors of the words and of a
+ *  search. */
 enum error_code choose_plan(int argc, char **argv, struct error *);
 
 /** Refuse options that belong to a choice in the words of one plan.  @return OK or ERR_USAGE. */

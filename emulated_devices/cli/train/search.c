@@ -173,6 +173,8 @@ enum error_code searched_open(struct searched *searched, const struct train_opti
     if (searched->planner == NULL) searched->planner = planner_usual(space);
     searched->search.memory = report_budget(options);
     searched->search.most = search_asked.plans_given ? search_asked.plans : searched->planner->most;
+    /* Who says how long, or how many plans, gets that. */
+    searched->search.work_most = search_asked.plans_given || search_asked.seconds > 0 ? 0 : searched->planner->work;
     take_common(searched, own);
     return OK;
 }

@@ -70,6 +70,13 @@ void searched_print_head(const struct searched *searched)
     say(searched->out, 8,
         "        a lower bound says of %lld that they need more memory; %lld were planned, and %d of these fit",
         (long long)s->over, (long long)s->planned, searched->fit);
+    if (s->unseen > 0)
+        say(searched->out, 8,
+            "        %d unusual meshes of %d were not looked at; --seconds S or --plans N looks at all", s->unseen,
+            s->space->meshes);
+    if (s->dear > 0)
+        say(searched->out, 8, "        %lld more were left out, as planning them takes long; --seconds S or --plans N "
+            "plans them, too", (long long)s->dear);
     if (s->ended)
         say(searched->out, 8, "        ended early, %s: the first is the best so far", searched_why_ended());
     else say(searched->out, 8, "        so %s", s->planned + s->over < s->count
@@ -136,7 +143,8 @@ static void print_words(const struct searched *searched, int from, const char *c
         print_group(searched, i, true, "the same time, memory and bytes");
         print_group(searched, i, false, near);
     }
-    say(searched->out, 6, "      each behind: orrery %s%s%s", command, searched->common[0] ? " " : "", searched->common);
+    say(searched->out, 6, "      each behind: orrery %s%s%s", command, searched->common[0] ? " " : "",
+        searched->common);
 }
 
 void searched_print_plans(const struct searched *searched, int from, const char *command)
@@ -184,7 +192,8 @@ static void print_why(const struct searched *searched, int other)
     const struct candidate *a = in_row(searched, 0), *b = in_row(searched, other);
     char kinds[300] = "", words[PLAN_WORDS + 16] = "", text[PLAN_WORDS];
     int used = 0;
-    if (other >= searched->shown) snprintf(words, sizeof words, " (%s)", searched_words(searched, searched->row[other], text));
+    if (other >= searched->shown)
+        snprintf(words, sizeof words, " (%s)", searched_words(searched, searched->row[other], text));
     for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++) {
         const picoseconds more = b->share.waiting[k] - a->share.waiting[k];
         if (k == TRAFFIC_PIPELINE || k == TRAFFIC_RESULT || more == 0 || used > 200) continue;
@@ -225,7 +234,8 @@ static void print_frontier(const struct searched *searched)
     for (int i = 0; i < searched->frontiers; i++) {
         const struct candidate *c = &searched->search.of[searched->frontier[i]];
         say(searched->out, 28, "%9s %-2s  %7s %-3s  %s", time_in(&u, c->time).text, u.time.name,
-            scale_format(&u.size, (double)c->peak).text, u.size.name, searched_words(searched, searched->frontier[i], text));
+            scale_format(&u.size, (double)c->peak).text, u.size.name,
+            searched_words(searched, searched->frontier[i], text));
     }
 }
 
@@ -265,11 +275,12 @@ void searched_add_plan(cJSON *list, const struct searched *searched, int place)
     cJSON *o = cJSON_CreateObject(), *exposed;
     char text[PLAN_WORDS];
     cJSON_AddItemToArray(list, o);
-    json_add(o, "words %s group %d virtual_step_ps %g", searched_words(searched, place, text), search_row_of(searched, place) + 1,
+    json_add(o, "words %s group %d virtual_step_ps %g", searched_words(searched, place, text),
+             search_row_of(searched, place) + 1,
              (double)c->time);
     if (c->clocks > 0) json_add(o, "virtual_step_by_clocks_ps %g", (double)c->clocks);
     json_add(o, "peak_bytes %g least_bytes %g", (double)c->peak, (double)c->least);
-    if (c->estimate > 0) json_add(o, "estimated_step_ps %g", (double)c->estimate);
+    if (c->estimate > 0 && c->estimate < INT64_MAX) json_add(o, "estimated_step_ps %g", (double)c->estimate);
     json_add(o, "sent_bytes %g", (double)c->sent);
     if (!c->share_known) return;
     json_add(o, "computing_ps %g exposed_ps %g bubble_ps %g", (double)c->share.computing,
@@ -293,12 +304,14 @@ enum error_code searched_json(const struct searched *searched, struct error *err
     const struct search *s = &searched->search;
     cJSON *root = document_start("orrery search"), *plans, *frontier;
     json_add(root, "model %s cluster %s devices %d memory_bytes %g batch %g seq %g words %s planner %s legal %d"
-             " above_memory %g planned %g fit %d replayed %d others_beaten %hhd all_planned %hhd like %s",
+             " above_memory %g planned %g fit %d replayed %d others_beaten %hhd all_planned %hhd left_out %g"
+             " meshes_not_seen %d like %s",
              searched->options->plan.model.name, searched->options->cluster.name, s->space->devices, (double)s->memory,
-             (double)searched->options->plan.B, (double)searched->options->plan.S, searched->common, searched->planner->name,
+             (double)searched->options->plan.B, (double)searched->options->plan.S, searched->common,
+             searched->planner->name,
              s->count, (double)s->over, (double)s->planned, searched->fit,
              searched->fit == 0 || searched->search.of[0].clocks == 0 ? 0 : searched->ranked, searched->beaten,
-             (bool)(s->planned + s->over >= s->count && !s->ended), search_asked.like);
+             (bool)(s->planned + s->over >= s->count && !s->ended), (double)s->dear, s->unseen, search_asked.like);
     if (s->ended) json_add(root, "ended %s", searched_why_ended());
     plans = cJSON_AddArrayToObject(root, "plans");
     for (int i = 0; i < searched->ranked; i++)
@@ -317,7 +330,8 @@ enum error_code searched_nothing_fits(const struct searched *searched, struct er
     char words[PLAN_WORDS], more[64] = "and was not planned (--plans)";
     struct plan p;
     if (s->ended)
-        return fail(err, ERR_CHECK, "%s: none of the %d plans that were looked at until then fits", searched_why_ended(),
+        return fail(err, ERR_CHECK, "%s: none of the %d plans that were looked at until then fits",
+                    searched_why_ended(),
                     s->count);
     if (s->count == 0) return plan_space_explain(s->space, err);
     const int at = smallest(s);
@@ -330,6 +344,7 @@ enum error_code searched_nothing_fits(const struct searched *searched, struct er
     if (n > 0) report_changes_print(searched->out, change, n);
     if (needs > s->memory) snprintf(more, sizeof more, "%s more", size_format(needs - s->memory).text);
     return fail(err, ERR_CHECK, "--memory %s: none of %d plans fits: the smallest, %s, needs at least %s, %s",
-                size_word(s->memory).text, s->count, searched_words(searched, at, words), size_format(needs).text, more);
+                size_word(s->memory).text, s->count, searched_words(searched, at, words), size_format(needs).text,
+                more);
 }
 

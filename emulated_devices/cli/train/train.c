@@ -10,6 +10,7 @@
  */
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/cli/train/choose.h"
+#include "emulated_devices/cli/train/compare.h"
 #include "emulated_devices/run/from/from.h"
 #include "emulated_devices/run/plan.h"
 #include "emulated_devices/run/session.h"
@@ -83,6 +84,15 @@ enum error_code command_infer(int argc, char **argv, int *status, struct error *
     return train_train_run(&run_infer, argc, argv, status, err);
 }
 
+/* The step of the plan, or what is asked of the plan instead. */
+static enum error_code plan_answer(const struct train_options *options, struct error *err)
+{
+    if (plan_asked.against && plan_asked.zero_table)
+        return fail(err, ERR_USAGE, "--against: is another question than --zero-table; ask one of them");
+    if (plan_asked.against) return compare_against(options, plan_asked.against, err);
+    return plan_asked.zero_table ? zero_table(options, err) : plan_step(options, NULL, err);
+}
+
 enum error_code command_plan(int argc, char **argv, int *status, struct error *err)
 {
     struct train_options o;
@@ -93,7 +103,7 @@ enum error_code command_plan(int argc, char **argv, int *status, struct error *e
     if (!e && !o.help && o.steps < 1) e = fail(err, ERR_USAGE, "--steps 0: a plan is of at least one step");
     if (!e && !o.help && launcher_rank() == 0) {
         if (o.from) from_print(run_stream(&o), o.from);
-        e = plan_step(&o, NULL, err);
+        e = plan_answer(&o, err);
     }
     train_options_free(&o);
     return e;

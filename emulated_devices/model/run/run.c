@@ -2,10 +2,19 @@
  * Tensors are allocated and dropped as the list says.  Without memory in the arena the code is ERR_MEMORY. */
 #include "emulated_devices/model/run/run.h"
 #include "emulated_devices/model/run/run_node.h"
+#include "emulated_devices/device/arena_list.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/trace.h"
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* The tensor that is in a buffer, for lists of what a device holds. */
+static const char *name_of_buffer(const struct linked *linked, int buffer)
+{
+    for (int i = 0; i < linked->slots; i++)
+        if (linked->slot[i].value == buffer || linked->slot[i].gradient == buffer) return linked->slot[i].name;
+    return "what operations keep";
+}
 
 static enum error_code run_run_make(struct stage *stage, struct microbatch *micro,
                                     const struct model_part *part, int buffer, struct error *err)
@@ -15,6 +24,7 @@ static enum error_code run_run_make(struct stage *stage, struct microbatch *micr
     const struct seams seams = stage_seams(stage, micro, part);
     *t = buffer_shape(b, &seams, micro->N);
     t->data = arena_alloc(&stage->device->arena, b->tag, tensor_bytes(*t));
+    arena_name(&stage->device->arena, t->data, name_of_buffer(&part->linked, buffer));
     return t->data ? OK
                    : fail(err, ERR_MEMORY, "the machine has no memory left for microbatch %d in layer %d",
                           (int)(micro - stage->micro), part->layer);

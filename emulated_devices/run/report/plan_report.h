@@ -1,5 +1,6 @@
 /* plan_report.h -- what `orrery plan` says besides what a run does: the critical path, waits, the peak's moment.
- * cli/train/search.c, run/plan.c and report_json.c call these functions.  No function returns an error code. */
+ * cli/train/search.c, run/plan.c and report_json.c call these functions.  Only
+ * planned_step_open returns an error code. */
 #ifndef ORRERY_TRAIN_PLAN_REPORT_H
 #define ORRERY_TRAIN_PLAN_REPORT_H
 
