@@ -6,21 +6,47 @@ has_rows() { [ "$(rows_of "$1")" = "$2" ] || complain "$1: $(rows_of "$1") rows,
 
 # How far ours may be off is said in each file.
 test_sections() {
-    run bench published;                                expect_status 0; expect_silent; expect_columns 110
+    run bench published;                                expect_status 0; expect_silent; expect_columns 120
     has_rows '^Bubbles' 72;                             has_rows '^Memory of weights' 54
     has_rows '^Memory of a layer' 20;                   has_rows '^Which setting' 20
     has_rows '^Llama 3 405B' 2;                         expect_out '^  8192: tp 8 pp 16 dp 64, fitted +43\.0 +4[23]\.[0-9] '
     has_rows '^Megatron-LM' 10;                         has_rows '^Less recomputation' 8
     has_rows '^GPT models on one node' 720;             has_rows '^GPT models on up to 512' 55
-    has_rows '^Megatron-Core' 5;                        has_rows '^Recipes of NeMo' 11
+    has_rows '^Megatron-Core' 5;                        has_rows '^Recipes of NeMo' 8
+    has_rows '^torchtitan.*speed' 6;                    has_rows '^torchtitan.*memory' 2
+    has_rows '^nanotron.*speed' 21;                     has_rows '^nanotron.*memory' 21
+    expect_out '^  not counted, 18 rows: products in fp8: no plan has them$'
+    expect_out '^  assumed, first of 7\.1B on 96: microbatches of 1; no overlap along tp'
+    expect_out '^  vtrain-cluster +55 +5\.44 +38\.36 +[0-9]+/364$'
+    expect_out '^  planned speed, tests: 41 rows, error '
+    expect_out '^  pairs: 4[0-9][0-9] of 496 ordered as published, [0-9.]+ %$'
     expect_out '^  22\.1B on 8: tp 8 pp 1 dp 1 v 1, 4 of 4, selective +1\.10 +1\.11 +\+0\.79$'
     expect_out '^  figure 14: pp 2 over 4: 1\.[0-9]+ times +1 +1 +\+0\.00$'
 }
 
 test_json() {
     run bench published --json -;                       expect_status 0; expect_silent
-    [ "$(grep -c '"published":' "$place/out")" = 977 ] || complain "$(grep -c '"published":' "$place/out") rows, expected 977"
-    [ "$(grep -c '"calibrated_on":' "$place/out")" = 11 ] || complain "not eleven sections"
+    [ "$(grep -c '"published":' "$place/out")" = 1101 ] || complain "$(grep -c '"published":' "$place/out") rows, expected 1101"
+    [ "$(grep -c '"calibrated_on":' "$place/out")" = 18 ] || complain "not eighteen sections"
+}
+
+# One table, whose rows say what they are, and a picture of its planned rows.
+test_only() {
+    run bench published --only megatron-core --json one.json --draw one.svg;    expect_status 0; expect_silent
+    expect_out '^  planned speed, tests: 5 rows';       expect_no_out '^ZeRO|^GPT models'
+    grep -q '"assumed": *"microbatches of 1"' one.json || complain 'no row says what is assumed'
+    grep -q '"fitted": *false' one.json || complain 'no row says that it is a test'
+    [ "$(grep -c '<rect' one.svg)" = 7 ] || complain "$(grep -c '<rect' one.svg) boxes: a ground, 5 rows and a source are 7"
+    run bench published --only megatron-cores;          expect_status 1; expect_error 'there are no published numbers megatron-cores'
+    run bench published --only llama3 --draw /nowhere/x.svg;    expect_status 1; expect_error '--draw: /nowhere/x.svg'
+}
+
+# A planned row is what `orrery plan` says of the same words.
+test_planned_as_plan() {
+    run plan --model gpt2:L=24,H=16,D=2048,F=8192,V=131072,S=4096 --batch 192 --dp 48 --micro 4 --cluster h100-infiniband \
+        --dtype bf16 --zero 1 --comm-streams 4 --recompute none --json plan.json
+    rate=$(awk '/"flops_per_second_per_device"/ { on = 1 } on && /attention_whole/ { gsub(/[^0-9.e+]/, "", $2); printf "%.1f", $2 / 1e12; exit }' plan.json)
+    run bench published --only megatron-core;           expect_out "^  1\\.7B on 48 +408\\.8 +$rate "
 }
 
 # A file of a folder of one's own whose numbers, or whose mean, are further off than it allows.
@@ -69,4 +95,4 @@ test_every_mesh() {
 
 slow=(test_every_mesh)
 [ "$TIER" = verify ] || slow=()
-run_tests test_sections test_json test_what_does_not_hold test_measured test_bad_input "${slow[@]}"
+run_tests test_sections test_json test_only test_planned_as_plan test_what_does_not_hold test_measured test_bad_input "${slow[@]}"
