@@ -1,5 +1,5 @@
-/* predicted.c -- draws predicted numbers over measured ones.  cli/bench/published_draw.c passes predicted_svg to
- * svg_file.  Only the end of the file can fail, with ERR_FILE. */
+/* predicted.c -- draws predicted numbers over measured ones.  cli/bench/published_summary.c passes predicted_svg
+ * to svg_file.  Only the end of the file can fail, with ERR_FILE. */
 #include "emulated_devices/draw/predicted.h"
 #include "emulated_devices/draw/svg.h"
 #include <math.h>

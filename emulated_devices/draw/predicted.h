@@ -1,5 +1,5 @@
-/* predicted.h -- predicted numbers over measured ones, as one picture.  cli/bench/published_draw.c calls
- * predicted_svg through svg_file. */
+/* predicted.h -- predicted numbers over measured ones, as one picture.  cli/bench/published_summary.c
+ * passes predicted_svg to svg_file. */
 #ifndef ORRERY_DRAW_PREDICTED_H
 #define ORRERY_DRAW_PREDICTED_H
 

@@ -17,7 +17,8 @@ static void size_letters(struct size_letter letters[SIZE_LETTERS], struct model_
 {
     int64_t *const numbers[SIZE_LETTERS] = { &config->L, &config->D, &config->H, &config->K, &config->A, &config->F,
                                              &config->V, &config->S, &config->mixture.E, &config->mixture.k };
-    for (int i = 0; i < SIZE_LETTERS; i++) letters[i] = (struct size_letter){ MODEL_SIZE_LETTERS[i], numbers[i], false };
+    for (int i = 0; i < SIZE_LETTERS; i++)
+        letters[i] = (struct size_letter){ MODEL_SIZE_LETTERS[i], numbers[i], false };
 }
 
 static enum error_code size_refuse(const char *word, const char *why, struct error *err)

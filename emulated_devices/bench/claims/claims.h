@@ -67,7 +67,7 @@ struct claims_must { bool mean; double within; const char *why; };
 
 enum { ORDER_FLAGS = 4 };
 
-/** Which rows of a file are pairs: those with equal values of all flags, whose published numbers are far enough apart. */
+/** This says which rows of a file are pairs: all flags are equal, and the published numbers are far enough apart. */
 struct claims_orders { double apart; const char *flag[ORDER_FLAGS]; int flags; };
 
 /** The claims of a file. */
@@ -94,7 +94,7 @@ struct claims {
     int pairs, ordered;                 /**< pairs of rows that are computed; those that ours orders as published */
 };
 
-/** What errors amount to: of rows that are tests, or of those that constants were fitted to. */
+/** This holds what errors amount to: of rows that are tests, or of rows that constants were fitted to. */
 struct claims_errors { int rows; double sum, worst; };
 
 /** Add the computed rows of one kind to errors. */

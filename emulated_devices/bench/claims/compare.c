@@ -90,23 +90,25 @@ static bool claims_are_pair(const struct claims_orders *orders, const struct cla
     return 100 * (more / less - 1) >= orders->apart;
 }
 
-/* Of claims that are pairs themselves: the published number is 1 or the factor between both plans. */
+/* Whether claims are pairs themselves: how large the numbers are is then no error. */
+static bool claims_are_orders(const struct claims *claims) { return strcmp(claims->quantity, "planned-order") == 0; }
+
+/* Count claims that are pairs themselves.  Their published number is the factor between both plans, or 1: a source
+ * says only that the first plan is faster. */
 static void claims_order_rows(struct claims *claims)
 {
-    const bool factors = strcmp(claims->quantity, "planned-order") == 0;
     for (int i = 0; i < claims->count; i++) {
         const struct claim *claim = &claims->claim[i];
         if (!claim->computed) continue;
         claims->pairs++;
-        claims->ordered += factors ? (claim->published > 1) == (claim->ours > 1) : claim->ours == claim->published;
+        claims->ordered += (claim->published >= 1) == (claim->ours > 1);
     }
 }
 
 /* Count the pairs, and those that ours orders as published.  A tie of ours is not the same order. */
 static void claims_order(struct claims *claims)
 {
-    if (strcmp(claims->quantity, "order") == 0 || strcmp(claims->quantity, "planned-order") == 0)
-        claims_order_rows(claims);
+    if (claims_are_orders(claims)) claims_order_rows(claims);
     if (claims->orders.flags == 0) return;
     for (int i = 0; i < claims->count; i++)
         for (int j = i + 1; j < claims->count; j++) {
@@ -120,7 +122,7 @@ static void claims_order(struct claims *claims)
 
 void claims_add_errors(const struct claims *claims, bool fitted, struct claims_errors *errors)
 {
-    for (int i = 0; i < claims->count; i++) {
+    for (int i = 0; i < claims->count && !claims_are_orders(claims); i++) {
         const struct claim *claim = &claims->claim[i];
         if (!claim->computed || claim->fitted != fitted || isnan(claim->published)) continue;
         errors->rows++;

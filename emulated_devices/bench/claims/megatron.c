@@ -11,20 +11,6 @@ static const char *const recompute_words[] = { [MEGATRON_KEEPS_ALL] = "none", [M
 
 #define SIZE(flag, to, must) { flag, "N", OPTION_INT, &(to), .min = 1, .max = LARGEST, .required = must, .help = "" }
 
-/* Where they are not given, the other setting's sizes are the first one's. */
-static void share_sizes(struct megatron *step, struct megatron *other)
-{
-    const struct megatron own = *other;
-    if (step->dp == 0) step->dp = step->devices / step->tp / step->pp;
-    *other = *step;
-    if (own.micro > 0) other->micro = own.micro;
-    if (own.tp > 0) other->tp = own.tp;
-    if (own.pp > 0) other->pp = own.pp;
-    if (own.chunks > 0) other->chunks = own.chunks;
-    other->scattered = own.scattered;
-    other->dp = other->devices / other->tp / other->pp;
-}
-
 static void take_recompute(struct megatron *step, const char *word)
 {
     for (int i = 0; recompute_words[i]; i++)
@@ -33,19 +19,15 @@ static void take_recompute(struct megatron *step, const char *word)
 
 enum error_code claim_step(const struct claim *claim, struct claim_step *setting, struct error *err)
 {
-    struct megatron *step = &setting->step, *other = &setting->other;
+    struct megatron *step = &setting->step;
     const char *recompute = NULL, *cluster = NULL;
     int card_rate = 0;
     *step = (struct megatron){ .chunks = 1, .vocabulary = 51200, .scattered = true };
-    *other = (struct megatron){ .scattered = true };
     const struct option table[] = {
         SIZE("--devices", step->devices, true), SIZE("--batch", step->batch, true), SIZE("--micro", step->micro, true),
         SIZE("--width", step->width, true), SIZE("--heads", step->heads, true), SIZE("--layers", step->layers, true),
         SIZE("--tokens", step->tokens, true), SIZE("--tp", step->tp, true), SIZE("--dp", step->dp, false),
         SIZE("--pp", step->pp, true), SIZE("--chunks", step->chunks, false),
-        SIZE("--other-micro", other->micro, false), SIZE("--other-tp", other->tp, false),
-        SIZE("--other-pp", other->pp, false), SIZE("--other-chunks", other->chunks, false),
-        { "--other-scattered", "YES", OPTION_BOOL, &other->scattered, .help = "stages send parts of messages" },
         { "--recompute", "WHAT", OPTION_CHOICE, &recompute, .choices = recompute_words, .required = true, .help = "" },
         { "--sequence-parallel", "YES", OPTION_BOOL, &step->sequence_parallel, .help = "norms and dropout" },
         { "--cluster", "NAME", OPTION_STRING, &cluster, .required = true, .help = "where it was measured" },
@@ -55,7 +37,7 @@ enum error_code claim_step(const struct claim *claim, struct claim_step *setting
     enum error_code e = claim_take(claim, table, err);
     if (e) return e;
     take_recompute(step, recompute);
-    share_sizes(step, other);
+    if (step->dp == 0) step->dp = step->devices / step->tp / step->pp;
     e = cluster_find(&setting->cluster, cluster, err);
     if (!e && card_rate > 0) setting->cluster.link[setting->cluster.levels - 1].rate = card_rate;
     return e;
@@ -101,28 +83,4 @@ enum error_code quantity_step_milliseconds(struct claim *claim, const struct cla
     const enum error_code e = quantity_step_seconds(claim, setting, err);
     claim->ours *= 1e3;
     return e;
-}
-
-enum error_code quantity_step_rate(struct claim *claim, const struct claims_setting *setting, struct error *err)
-{
-    struct claim_step read;
-    enum error_code e = claim_step(claim, &read, err);
-    if (!e) e = quantity_step_seconds(claim, setting, err);
-    if (!e) claim->ours = megatron_flops(&read.step) / claim->ours / read.step.devices / 1e12;
-    return e;
-}
-
-enum error_code quantity_order(struct claim *claim, const struct claims_setting *setting, struct error *err)
-{
-    struct claim_step read;
-    double first = 0, other = 0;
-    (void)setting;
-    enum error_code e = claim_step(claim, &read, err);
-    if (!e) e = seconds_of(&first, &read.step, &read.cluster, err);
-    if (!e) e = seconds_of(&other, &read.other, &read.cluster, err);
-    if (e) return e;
-    const size_t used = strlen(claim->what);
-    snprintf(claim->what + used, sizeof claim->what - used, ": %.2f times", other / first);
-    claim->ours = other > first;
-    return OK;
 }

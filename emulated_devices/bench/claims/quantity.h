@@ -20,7 +20,7 @@ struct quantity {
 extern const struct quantity quantities[];
 
 quantity_fn quantity_bubble, quantity_zero_memory, quantity_activations, quantity_step_seconds,
-            quantity_step_milliseconds, quantity_step_rate, quantity_order, quantity_utilization,
+            quantity_step_milliseconds,
             quantity_attention_ratio, quantity_tensor_speedup, quantity_overlap_speedup,
             quantity_offload_stride, quantity_planned_seconds, quantity_planned_milliseconds,
             quantity_planned_tokens, quantity_planned_rate, quantity_planned_utilization, quantity_planned_memory,
@@ -38,8 +38,8 @@ enum error_code claim_bubble(const struct claim *, struct published_setting *, c
 
 /* ---- megatron.c -------------------------------------------------------------------------------------------------- */
 
-/** The setting of a claim of a step of Megatron-LM, the one it is compared with, and where both were measured. */
-struct claim_step { struct megatron step, other; struct cluster cluster; };
+/** The setting of a claim of a step of Megatron-LM, and where it was measured. */
+struct claim_step { struct megatron step; struct cluster cluster; };
 enum error_code claim_step(const struct claim *, struct claim_step *, struct error *);
 
 #endif

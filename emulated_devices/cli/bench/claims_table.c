@@ -33,7 +33,7 @@ static void claims_table_add_row(struct table *table, const struct claims *claim
     table_row(table, "%s\t%s\t%.*f\t%s%s", claim->what, published, claims->digits, claim->ours, error, more);
 }
 
-/* What the words have that no source prints, each text once, with the first row that has it. */
+/* Print what the words have and no source prints: each text once, with the first row that has it. */
 static void claims_print_assumed(const struct claims *claims)
 {
     for (int i = 0; i < claims->count; i++) {
@@ -89,7 +89,7 @@ void claims_print(const struct claims *claims, bool every)
     for (int i = 0; i < claims->count; i++) hold += claims->claim[i].computed && claims->claim[i].holds;
     if (bounds)
         printf("  %d of %d hold\n", hold, claims->computed);
-    else if (claims->computed > 0)
+    else if (claims->computed > 0 && strcmp(claims->quantity, "planned-order") != 0)
         printf("  %d rows: error %.2f %% on average, median %.2f %%, at most %.2f %%\n", claims->computed,
                claims->mean, claims->median, claims->worst);
     if (claims->pairs > 0)

@@ -60,7 +60,7 @@ static void summary_add_up(struct claims_errors *all, const struct claims_errors
     all->rows += more->rows, all->sum += more->sum, all->worst = fmax(all->worst, more->worst);
 }
 
-/* "27.3 of 5": the mean and the worst error, or nothing without rows. */
+/* Write rows, mean and worst error as three cells, which are empty without rows. */
 static const char *summary_errors(char text[32], const struct claims_errors *errors)
 {
     if (errors->rows == 0) snprintf(text, 32, "\t\t");
@@ -154,7 +154,8 @@ enum error_code summary_draw(const struct published_summary *summary, const char
 {
     struct predicted_picture picture = {
         .panel = { { "a step, s", summary->point[SUMMARY_SPEED], summary->points[SUMMARY_SPEED] },
-                   { "peak memory of a device, GiB", summary->point[SUMMARY_MEMORY], summary->points[SUMMARY_MEMORY] } },
+                   { "peak memory of a device, GiB", summary->point[SUMMARY_MEMORY],
+                     summary->points[SUMMARY_MEMORY] } },
     };
     summary_number(summary, &picture);
     return svg_file(path, predicted_svg, &picture, err);

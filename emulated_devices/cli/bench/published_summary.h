@@ -32,7 +32,7 @@ enum error_code summary_add(struct published_summary *, const struct claims *, s
 /** Print a line for each file, and lines for speeds, memory and pairs of all. */
 void summary_print(const struct published_summary *);
 
-/** The same as an array of objects. */
+/** Add the same to a document, as an array of objects. */
 void summary_json(const struct published_summary *, cJSON *root);
 
 /** Draw all planned rows.  @return as svg_file. */
