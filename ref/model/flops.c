@@ -1,6 +1,6 @@
 /* flops.c -- floating-point operations of a model's matrices and attention, in a forward pass and in a step.
- * bench/claims/utilization.c, bench/step_measure.c, model/charged.c and train/dry_run/dry_run.c call
- * model_step_flops.  model/charged.c, plan/context.c and run/report/report_speed.c call model_forward_flops.
+ * bench/step_measure.c, model/charged.c and train/dry_run/dry_run.c call model_step_flops.  model/charged.c,
+ * plan/context.c and run/report/report_speed.c call model_forward_flops.
  * run/report/report_speed.c calls model_forward_flops_whole.  No function returns an error code. */
 #include "ref/model/config.h"
 #include "ref/model/kinds.h"

@@ -118,6 +118,19 @@ static bool take_columns(struct claims *claims, char *value)
     return claims->columns > 0 && claims->words + 2 * claims->columns + most <= CLAIM_WORDS;
 }
 
+/* "3 % --model --batch". */
+static bool take_orders(struct claims_orders *orders, char *value)
+{
+    int used = 0;
+    if (sscanf(value, "%lf %% %n", &orders->apart, &used) != 1 || used == 0 || !(orders->apart >= 0)) return false;
+    value += used;
+    for (char *cell; (cell = next_cell(&value)) != NULL;) {
+        if (orders->flags == ORDER_FLAGS || strncmp(cell, "--", 2) != 0) return false;
+        orders->flag[orders->flags++] = cell;
+    }
+    return orders->flags > 0;
+}
+
 static bool take_fitted(struct claims *claims, const char *value)
 {
     claims->fitted = strcmp(value, "yes") == 0;
@@ -138,6 +151,7 @@ static enum error_code take_heading(struct claims *claims, char *line, int numbe
         if (strcmp(line, text[i].key) == 0) return *text[i].to = value, OK;
     bool taken = true;
     if (strcmp(line, "digits") == 0) taken = sscanf(value, "%1d", &claims->digits) == 1;
+    else if (strcmp(line, "orders") == 0) taken = take_orders(&claims->orders, value);
     else if (strcmp(line, "fitted") == 0) taken = take_fitted(claims, value);
     else if (strcmp(line, "rows") == 0) claims->brief = strcmp(value, "long") == 0;
     else if (strcmp(line, "must") == 0) taken = take_must(claims, value);

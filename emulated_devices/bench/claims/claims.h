@@ -8,6 +8,7 @@
  *     quantity: activations
  *     digits: 2
  *     must: each within 1.15 %: the paper leaves out what is smaller
+ *     orders: 3 % --tp
  *     words: --tp 8
  *     columns: name --heads --width "tensor, sequence"[--tensor 1d-sp]
  *     22B 64 6144 66.84
@@ -21,6 +22,9 @@
  *     assumed   what the source does not print and the words have; "-": nothing is assumed
  *     fitted    "yes": a constant of ours was fitted to this number, so it is no test; "fitted: yes" heads such a file
  *     not-counted   why no plan can say the setting; such a row is listed, not computed; "-": it is counted
+ *
+ * With `orders`, rows with equal values of the flags are pairs if their numbers differ by at least so many per cent:
+ * a pair is right if ours has the same order.  `must: mean within` and `must: each within` are the gate of a file.
  *
  * A cell "-" in a column of numbers is not published.  Cells are separated by blanks or commas; one with blanks stands
  * in quotation marks.  The files are golden/published/NAME.txt; the program has them all.  fit.c,
@@ -46,6 +50,7 @@ struct claim {
     const char *assumed, *uncounted;    /**< what the source does not print; why ours is not computed; or NULL */
     bool seldom, quick;                 /**< only if all are wanted; only if not all are */
     bool fitted;                        /**< a constant of ours was fitted to it: no test */
+    double measured, predicted;         /**< seconds of a planned step, or GiB, that both numbers amount to; 0: none */
     double ours, error;                 /**< from claims_compute(); error in per cent, NAN without a number */
     bool computed, holds;               /**< holds: within its own bounds and those of each claim of the file */
 };
@@ -60,6 +65,11 @@ struct claim_column {
 /** This holds what all claims of a file, or their mean, must be within. */
 struct claims_must { bool mean; double within; const char *why; };
 
+enum { ORDER_FLAGS = 4 };
+
+/** This says which rows of a file are pairs: all flags are equal, and the published numbers are far enough apart. */
+struct claims_orders { double apart; const char *flag[ORDER_FLAGS]; int flags; };
+
 /** The claims of a file. */
 struct claims {
     char *text, *rows;                  /**< of the file and of the one that replaces its rows, cut into words; owned */
@@ -70,6 +80,7 @@ struct claims {
     bool brief;                         /**< its rows are printed only if all are wanted */
     struct claims_must must[CLAIM_MUSTS];
     int musts;
+    struct claims_orders orders;        /**< flags 0: there are no pairs */
     const char *word[CLAIM_WORDS];      /**< of all rows */
     int words;
     struct claim_column column[CLAIM_COLUMNS];
@@ -80,7 +91,17 @@ struct claims {
     /* From claims_compute(). */
     int computed, broken;               /**< claims with a value of ours; those that do not hold, without `why` */
     double mean, median, worst;         /**< of the absolute errors of published numbers, in per cent */
+    int pairs, ordered;                 /**< pairs of rows that are computed; those that ours orders as published */
 };
+
+/** This holds what errors amount to: of rows that are tests, or of rows that constants were fitted to. */
+struct claims_errors { int rows; double sum, worst; };
+
+/** Add the computed rows of one kind to errors. */
+void claims_add_errors(const struct claims *, bool fitted, struct claims_errors *);
+
+/** How many rows are listed and not computed, because no plan can say them. */
+int claims_uncounted(const struct claims *);
 
 /** The files of golden/published, made by the Makefile: name and text in turn; ends with NULL. */
 extern const char *const claims_texts[];

@@ -79,6 +79,65 @@ static bool claim_is_wanted(const struct claim *claim, const struct claims_setti
     return setting->every ? !claim->quick : !claim->seldom;
 }
 
+/* ---- pairs ------------------------------------------------------------------------------------------------------- */
+
+static bool claims_are_pair(const struct claims_orders *orders, const struct claim *a, const struct claim *b)
+{
+    if (!a->computed || !b->computed || isnan(a->published) || isnan(b->published)) return false;
+    for (int i = 0; i < orders->flags; i++)
+        if (strcmp(claim_word(a, orders->flag[i]), claim_word(b, orders->flag[i])) != 0) return false;
+    const double more = fmax(a->published, b->published), less = fmin(a->published, b->published);
+    return 100 * (more / less - 1) >= orders->apart;
+}
+
+/* Whether claims are pairs themselves: how large the numbers are is then no error. */
+static bool claims_are_orders(const struct claims *claims) { return strcmp(claims->quantity, "planned-order") == 0; }
+
+/* Count claims that are pairs themselves.  Their published number is the factor between both plans, or 1: a source
+ * says only that the first plan is faster. */
+static void claims_order_rows(struct claims *claims)
+{
+    for (int i = 0; i < claims->count; i++) {
+        const struct claim *claim = &claims->claim[i];
+        if (!claim->computed) continue;
+        claims->pairs++;
+        claims->ordered += (claim->published >= 1) == (claim->ours > 1);
+    }
+}
+
+/* Count the pairs, and those that ours orders as published.  A tie of ours is not the same order. */
+static void claims_order(struct claims *claims)
+{
+    if (claims_are_orders(claims)) claims_order_rows(claims);
+    if (claims->orders.flags == 0) return;
+    for (int i = 0; i < claims->count; i++)
+        for (int j = i + 1; j < claims->count; j++) {
+            const struct claim *a = &claims->claim[i], *b = &claims->claim[j];
+            if (!claims_are_pair(&claims->orders, a, b)) continue;
+            claims->pairs++;
+            claims->ordered += (a->published > b->published && a->ours > b->ours) ||
+                               (a->published < b->published && a->ours < b->ours);
+        }
+}
+
+void claims_add_errors(const struct claims *claims, bool fitted, struct claims_errors *errors)
+{
+    for (int i = 0; i < claims->count && !claims_are_orders(claims); i++) {
+        const struct claim *claim = &claims->claim[i];
+        if (!claim->computed || claim->fitted != fitted || isnan(claim->published)) continue;
+        errors->rows++;
+        errors->sum += fabs(claim->error);
+        errors->worst = fmax(errors->worst, fabs(claim->error));
+    }
+}
+
+int claims_uncounted(const struct claims *claims)
+{
+    int rows = 0;
+    for (int i = 0; i < claims->count; i++) rows += claims->claim[i].uncounted != NULL;
+    return rows;
+}
+
 enum error_code claims_compute(struct claims *claims, const struct claims_setting *setting, struct error *err)
 {
     const struct quantity *quantity = find_quantity(claims->quantity);
@@ -88,6 +147,7 @@ enum error_code claims_compute(struct claims *claims, const struct claims_settin
     for (int i = 0; i < claims->count && !e && (setting->status == NULL || *setting->status == 0); i++)
         if (claim_is_wanted(&claims->claim[i], setting))
             e = compute_claim(claims, &claims->claim[i], quantity, setting, err);
+    if (!e) claims_order(claims);
     return e ? e : summarise(claims, err);
 }
 

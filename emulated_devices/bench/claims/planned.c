@@ -54,11 +54,19 @@ static enum error_code plan_claim(struct plan_numbers *numbers, struct claim *cl
     return setting->plan(numbers, words, word, err);
 }
 
+/* Note the seconds that both numbers amount to.  rate: the numbers are larger if a step is shorter. */
+static void planned_note(struct claim *claim, double ours, const struct plan_numbers *numbers, bool rate)
+{
+    claim->ours = ours;
+    claim->predicted = numbers->speed.seconds;
+    claim->measured = claim->predicted * (rate ? ours / claim->published : claim->published / ours);
+}
+
 enum error_code quantity_planned_seconds(struct claim *claim, const struct claims_setting *setting, struct error *err)
 {
     struct plan_numbers numbers;
     const enum error_code e = plan_claim(&numbers, claim, false, setting, err);
-    if (!e) claim->ours = numbers.speed.seconds;
+    if (!e) planned_note(claim, numbers.speed.seconds, &numbers, false);
     return e;
 }
 
@@ -74,7 +82,7 @@ enum error_code quantity_planned_tokens(struct claim *claim, const struct claims
 {
     struct plan_numbers numbers;
     const enum error_code e = plan_claim(&numbers, claim, false, setting, err);
-    if (!e) claim->ours = numbers.speed.tokens;
+    if (!e) planned_note(claim, numbers.speed.tokens, &numbers, true);
     return e;
 }
 
@@ -93,7 +101,7 @@ enum error_code quantity_planned_rate(struct claim *claim, const struct claims_s
     enum attention_count count;
     enum error_code e = planned_count(&count, claim, err);
     if (!e) e = plan_claim(&numbers, claim, false, setting, err);
-    if (!e) claim->ours = numbers.speed.flops[count] / 1e12;
+    if (!e) planned_note(claim, numbers.speed.flops[count] / 1e12, &numbers, true);
     return e;
 }
 
@@ -104,7 +112,7 @@ enum error_code quantity_planned_utilization(struct claim *claim, const struct c
     enum attention_count count;
     enum error_code e = planned_count(&count, claim, err);
     if (!e) e = plan_claim(&numbers, claim, false, setting, err);
-    if (!e) claim->ours = 100 * numbers.speed.utilization[count];
+    if (!e) planned_note(claim, 100 * numbers.speed.utilization[count], &numbers, true);
     return e;
 }
 
@@ -118,8 +126,11 @@ enum error_code quantity_planned_memory(struct claim *claim, const struct claims
         if (strcmp(claim_word(claim, "--unit"), units[i].name) == 0) bytes = units[i].bytes;
     if (!(bytes > 0)) return fail(err, ERR_USAGE, "--unit %s: must be GiB, GB or MiB", claim_word(claim, "--unit"));
     const enum error_code e = plan_claim(&numbers, claim, false, setting, err);
-    if (!e) claim->ours = (double)numbers.peak / bytes;
-    return e;
+    if (e) return e;
+    claim->ours = (double)numbers.peak / bytes;
+    claim->predicted = (double)numbers.peak / 0x1p30;
+    claim->measured = claim->published * bytes / 0x1p30;
+    return OK;
 }
 
 /* How many times as long the other plan takes for a token, because the batches may differ. */

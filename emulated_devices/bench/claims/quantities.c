@@ -11,7 +11,6 @@ const struct quantity quantities[] = {
     { "step-milliseconds", "the same in thousandths", quantity_step_milliseconds },
     { "step-rate", "Tflop/s of a GPU in a step of Megatron-LM", quantity_step_rate },
     { "order", "1 if a step of Megatron-LM is faster than with the other setting, else 0", quantity_order },
-    { "utilization", "model FLOP utilization of a planned step, in per cent", quantity_utilization },
     { "attention-ratio", "time, forward time or bytes of an attention scheme over those of another one",
       quantity_attention_ratio },
     { "tensor-speedup", "bytes sent, or time of a layer, of a tensor scheme over those of another one",

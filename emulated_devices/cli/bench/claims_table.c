@@ -7,6 +7,7 @@
 #include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static bool has_bounds(const struct claims *claims)
 {
@@ -32,6 +33,46 @@ static void claims_table_add_row(struct table *table, const struct claims *claim
     table_row(table, "%s\t%s\t%.*f\t%s%s", claim->what, published, claims->digits, claim->ours, error, more);
 }
 
+/* Print what the words have and no source prints: each text once, with the first row that has it. */
+static void claims_print_assumed(const struct claims *claims)
+{
+    for (int i = 0; i < claims->count; i++) {
+        const struct claim *claim = &claims->claim[i];
+        bool before = !claim->computed || claim->assumed == NULL;
+        for (int j = 0; j < i && !before; j++)
+            before = claims->claim[j].computed && claims->claim[j].assumed &&
+                     strcmp(claims->claim[j].assumed, claim->assumed) == 0;
+        if (!before) say(stdout, 4, "  assumed, first of %s: %s", claim->what, claim->assumed);
+    }
+}
+
+/* How many rows have the same reason not to be counted as row i; 0: a row before i has it. */
+static int claims_alike_uncounted(const struct claims *claims, int i)
+{
+    int alike = 0;
+    for (int j = 0; j < claims->count; j++) {
+        const char *reason = claims->claim[j].uncounted;
+        if (reason == NULL || strcmp(reason, claims->claim[i].uncounted) != 0) continue;
+        if (j < i) return 0;
+        alike++;
+    }
+    return alike;
+}
+
+/* Rows that are listed only: each, or how many have each reason. */
+static void claims_print_uncounted(const struct claims *claims, bool every)
+{
+    for (int i = 0; i < claims->count; i++) {
+        const struct claim *claim = &claims->claim[i];
+        const int alike = claim->uncounted ? claims_alike_uncounted(claims, i) : 0;
+        if (claim->uncounted && every)
+            say(stdout, 4, "  not counted: %s, %.*f: %s", claim->what, claims->digits, claim->published,
+                claim->uncounted);
+        else if (alike > 0)
+            say(stdout, 4, "  not counted, %d row%s: %s", alike, alike == 1 ? "" : "s", claim->uncounted);
+    }
+}
+
 void claims_print(const struct claims *claims, bool every)
 {
     const bool bounds = has_bounds(claims);
@@ -42,15 +83,20 @@ void claims_print(const struct claims *claims, bool every)
                                                              : "what\tpublished\tours\terror %");
     for (int i = 0; i < claims->count; i++)
         if (claims->claim[i].computed) claims_table_add_row(&table, claims, &claims->claim[i], bounds);
-    if (claims->brief && !every) table_drop(&table);
+    if ((claims->brief && !every) || claims->computed == 0) table_drop(&table);
     else table_end(&table);
     int hold = 0;
     for (int i = 0; i < claims->count; i++) hold += claims->claim[i].computed && claims->claim[i].holds;
     if (bounds)
-        printf("  %d of %d hold\n\n", hold, claims->computed);
-    else
-        printf("  %d rows: error %.2f %% on average, median %.2f %%, at most %.2f %%\n\n", claims->computed,
+        printf("  %d of %d hold\n", hold, claims->computed);
+    else if (claims->computed > 0 && strcmp(claims->quantity, "planned-order") != 0)
+        printf("  %d rows: error %.2f %% on average, median %.2f %%, at most %.2f %%\n", claims->computed,
                claims->mean, claims->median, claims->worst);
+    if (claims->pairs > 0)
+        printf("  %d of %d pairs are ordered as published\n", claims->ordered, claims->pairs);
+    claims_print_assumed(claims);
+    claims_print_uncounted(claims, every);
+    printf("\n");
 }
 
 enum error_code claims_show(const char *name, const struct claims_setting *setting, struct error *err)
@@ -68,11 +114,18 @@ void claims_add(const struct claims *claims, cJSON *sections)
 {
     cJSON *section = json_add(json_row(sections), "title %s source %s calibrated_on %s unit %s", claims->title,
                               claims->source, claims->calibrated, claims->unit);
+    if (claims->pairs > 0) json_add(section, "pairs %d pairs_as_published %d", claims->pairs, claims->ordered);
     cJSON *rows = cJSON_AddArrayToObject(section, "rows");
     for (int i = 0; i < claims->count; i++) {
         const struct claim *claim = &claims->claim[i];
         if (!claim->computed) continue;
-        json_add(json_row(rows), "what %s published %g ours %g error_percent %g holds %hhd", claim->what,
-                 claim->published, claim->ours, claim->error, claim->holds);
+        cJSON *row = json_add(json_row(rows), "what %s published %g ours %g error_percent %g holds %hhd fitted %hhd",
+                              claim->what, claim->published, claim->ours, claim->error, claim->holds, claim->fitted);
+        if (claim->assumed) json_add(row, "assumed %s", claim->assumed);
     }
+    cJSON *uncounted = claims_uncounted(claims) > 0 ? cJSON_AddArrayToObject(section, "not_counted") : NULL;
+    for (int i = 0; i < claims->count && uncounted; i++)
+        if (claims->claim[i].uncounted)
+            json_add(json_row(uncounted), "what %s published %g reason %s", claims->claim[i].what,
+                     claims->claim[i].published, claims->claim[i].uncounted);
 }

@@ -4,6 +4,7 @@
 #include "emulated_devices/bench/claims/fit.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/claims_table.h"
+#include "emulated_devices/cli/bench/published_summary.h"
 #include "emulated_devices/cli/train/train.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 
 struct asked {
-    const char *folder, *measured, *json;
+    const char *folder, *measured, *only, *json, *draw;
     bool every, searches, quiet;
 };
 
@@ -24,11 +25,15 @@ static enum error_code published_parse(struct asked *asked, int argc, char **arg
           .help = "where published numbers are, in place of the program's own: files as those of golden/published" },
         { "--measured", "FILE", OPTION_STRING, &asked->measured,
           .help = "steps of your own in place of all, in the columns of vtrain-node.txt or of vTrain's files" },
+        { "--only", "NAME", OPTION_STRING, &asked->only,
+          .help = "one table alone: the name of its file in golden/published, such as megatron-core" },
         { "--every", NULL, OPTION_SWITCH, &asked->every, .help = "print every row, also of hundreds" },
         { "--calibrate", NULL, OPTION_SWITCH, &asked->searches,
           .help = "in place of all: search for the constants of a100-node and a100-superpod, some minutes" },
         { "--json", "FILE", OPTION_STRING, &asked->json,
           .help = "every row as JSON; - for stdout, without the tables" },
+        { "--draw", "FILE", OPTION_STRING, &asked->draw,
+          .help = "a picture of all planned rows as SVG: predicted over measured" },
         { 0 }
     };
     return parse_command("bench published", "[options]",
@@ -41,12 +46,13 @@ static enum error_code published_parse(struct asked *asked, int argc, char **arg
 
 /* Compute and show claims, and free them.  @param unlike  the first that do not hold. */
 static enum error_code published_show(struct claims *claims, const struct asked *asked, cJSON *sections,
-                                      struct error *unlike, struct error *err)
+                                      struct published_summary *summary, struct error *unlike, struct error *err)
 {
-    const enum error_code e = claims_compute(claims, &(struct claims_setting){ .every = asked->every,
+    enum error_code e = claims_compute(claims, &(struct claims_setting){ .every = asked->every,
                                                                            .plan = train_plan_words }, err);
     if (!e && !asked->quiet) claims_print(claims, asked->every);
     if (!e && sections) claims_add(claims, sections);
+    if (!e) e = summary_add(summary, claims, err);
     if (!e && unlike->code == OK) claims_hold(claims, unlike);
     claims_free(claims);
     return e;
@@ -76,21 +82,26 @@ static enum error_code find_measured(struct claims *claims, const struct asked *
     return e;
 }
 
-static enum error_code published_compare(const struct asked *asked, cJSON *sections, struct error *unlike,
-                                         struct error *err)
+static enum error_code published_compare(const struct asked *asked, cJSON *sections,
+                                         struct published_summary *summary, struct error *unlike, struct error *err)
 {
-    static const char *const names[] = { "zero-bubble", "zero-memory", "activations", "megatron-orders", "llama3",
-                                         "megatron-2021", "recomputation-2022", "vtrain-node", "vtrain-cluster",
-                                         "megatron-core", "dgx-cloud" };
+    static const char *const names[] = {
+        "zero-bubble", "zero-memory", "activations", "megatron-orders", "llama3", "megatron-2021", "recomputation-2022",
+        "vtrain-node", "vtrain-cluster", "megatron-core", "dgx-cloud", "nemo", "torchtitan", "nanotron", "kempner",
+        "torchtitan-memory", "nanotron-memory", "kempner-memory" };
     struct claims claims;
     enum error_code e = OK;
     if (asked->measured) {
         e = find_measured(&claims, asked, err);
-        return e ? e : published_show(&claims, asked, sections, unlike, err);
+        return e ? e : published_show(&claims, asked, sections, summary, unlike, err);
+    }
+    if (asked->only) {
+        e = claims_find(&claims, asked->only, asked->folder, err);
+        return e ? e : published_show(&claims, asked, sections, summary, unlike, err);
     }
     for (size_t i = 0; i < sizeof names / sizeof *names && !e; i++) {
         e = claims_find(&claims, names[i], asked->folder, err);
-        if (!e) e = published_show(&claims, asked, sections, unlike, err);
+        if (!e) e = published_show(&claims, asked, sections, summary, unlike, err);
     }
     return e;
 }
@@ -114,6 +125,7 @@ enum error_code bench_published_topic(int argc, char **argv, int *status, struct
 {
     struct asked asked = { .folder = NULL };
     struct error unlike = { 0 };
+    struct published_summary summary = { .files = 0 };
     bool help;
     (void)status;
     enum error_code e = published_parse(&asked, argc, argv, &help, err);
@@ -124,8 +136,13 @@ enum error_code bench_published_topic(int argc, char **argv, int *status, struct
     }
     asked.quiet = asked.json && strcmp(asked.json, "-") == 0;
     cJSON *root = asked.json ? document_start("orrery bench published") : NULL;
-    e = published_compare(&asked, asked.json ? cJSON_AddArrayToObject(root, "sections") : NULL, &unlike, err);
+    e = published_compare(&asked, asked.json ? cJSON_AddArrayToObject(root, "sections") : NULL, &summary, &unlike,
+                          err);
+    if (!e && !asked.quiet) summary_print(&summary);
+    if (!e && asked.json) summary_json(&summary, root);
+    if (!e && asked.draw) e = fail_about(err, summary_draw(&summary, asked.draw, err), "--draw");
     if (!e && asked.json) e = json_write(asked.json, root, err);
     cJSON_Delete(root);
+    summary_free(&summary);
     return e ? e : unlike.code ? fail(err, unlike.code, "%s", unlike.text) : OK;
 }
