@@ -62,7 +62,7 @@ static enum error_code passes(struct trainer *t, struct inferred *r)
 {
     struct step_result result;
     enum error_code e = OK;
-    const struct probe probe = { see, &r->seen };
+    const struct probe probe = { .see = see, .context = &r->seen };
     trainer_watch(t, &probe);
     for (r->seen.step = 0; r->seen.step < STEPS && !e; r->seen.step++) {
         e = trainer_gradients(t, &result, &err);

@@ -121,7 +121,7 @@ static enum error_code one_step(struct trainer *t, struct reference *ref, const 
     struct step_result result = { 0 };
     probes_open(&probes, t, isolate);
     struct breaker b = { mistake, &probes };
-    const struct probe breaking = { break_and_pass_on, &b };
+    const struct probe breaking = { .see = break_and_pass_on, .context = &b };
     trainer_watch(t, &breaking);
     enum error_code e = compare_begin(&probes, ref, &err);
     if (!e) e = trainer_gradients(t, &result, &err);

@@ -115,7 +115,8 @@ static void sequences_that_count_have_words(void **state)
         for (int b = 0; b < BATCHES; b++) memcpy(times[b], cases[i].times[b], sizeof cases[i].times[b]);
         int again = 0;
         for (int s = 0; s < 5; s++) again += cases[i].times[BATCH_AGAIN][s];
-        const struct whose_step step = again ? (struct whose_step){ 2, 3, 2 } : (struct whose_step){ 1, 3, 0 };
+        const struct whose_step step = again ? (struct whose_step){ 2, 3, 2, 0 }
+            : (struct whose_step){ 1, 3, 0, 0 };
         assert_string_equal(whose_say_counts(words, sizeof words, &cuts, times, &step), cases[i].words);
     }
 }
@@ -124,8 +125,10 @@ static void sequences_that_count_have_words(void **state)
 static void batches_are_of_different_steps(void **state)
 {
     static const struct { struct whose_step step; int of[BATCHES]; } cases[] = {
-        { { 0, 3, 0 }, { -1, 0, 1, -1 } }, { { 2, 3, 0 }, { 1, 2, -1, -1 } }, { { 1, 3, 1 }, { 0, 1, 2, -1 } },
-        { { 2, 4, 2 }, { 1, 2, 3, 0 } },   { { 3, 4, 2 }, { 2, 3, -1, 1 } },  { { 0, 0, 0 }, { -1, 0, -1, -1 } },
+        { { 0, 3, 0, 0 }, { -1, 0, 1, -1, -1 } }, { { 2, 3, 0, 0 }, { 1, 2, -1, -1, -1 } },
+        { { 1, 3, 1, 0 }, { 0, 1, 2, -1, -1 } }, { { 2, 4, 2, 0 }, { 1, 2, 3, 0, -1 } },
+        { { 3, 4, 2, 0 }, { 2, 3, -1, 1, -1 } }, { { 0, 0, 0, 0 }, { -1, 0, -1, -1, -1 } },
+        { { 0, 5, 0, 4 }, { -1, 0, 1, -1, 3 } },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

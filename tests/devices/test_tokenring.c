@@ -12,8 +12,9 @@ enum { NARROW = 4, WIDE = 8, TOKENS = 8, LEVELS = 2 };
 static struct cluster machine(bool nodes, int64_t inside, int64_t between)
 {
     struct cluster c = { .name = "test", .flop_rate = { [F32] = 1000000 }, .levels = LEVELS };
-    c.link[0] = (struct link){ "node", nodes && test_size > 2 ? test_size / 2 : 1, 0, 0, inside, ALWAYS_EAGER, "" };
-    c.link[1] = (struct link){ "cluster", 0, 0, 0, between, ALWAYS_EAGER, "" };
+    c.link[0] = (struct link){ .level = "node", .devices = nodes && test_size > 2 ? test_size / 2 : 1, .rate = inside,
+                              .eager = ALWAYS_EAGER };
+    c.link[1] = (struct link){ .level = "cluster", .rate = between, .eager = ALWAYS_EAGER };
     return c;
 }
 

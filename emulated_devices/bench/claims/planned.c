@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Words of a claim that are no words of a plan: how a source counts operations, and in which unit it states memory. */
-static const char *const own_flags[] = { "--counted", "--unit", NULL };
+static const char *const own_flags[] = { "--counted", "--unit", "--held", NULL };
 static const char OTHER[] = "--other-";                 /* before a flag: of the plan that a claim compares with */
 
 static bool planned_is_own(const char *word)
@@ -116,21 +116,33 @@ enum error_code quantity_planned_utilization(struct claim *claim, const struct c
     return e;
 }
 
+/* The peak that a source prints: of our own tensors, or with --memory-of what a framework's allocator has. */
+static enum error_code planned_peak(uint64_t *bytes, const struct claim *claim, const struct plan_numbers *numbers,
+                                    struct error *err)
+{
+    const char *const word = claim_word(claim, "--held");
+    const bool framework = numbers->memory.reserved > 0;
+    if (strcmp(word, "own") == 0) *bytes = numbers->peak;
+    else if (framework && strcmp(word, "reserved") == 0) *bytes = numbers->memory.reserved;
+    else if (framework && strcmp(word, "allocated") == 0) *bytes = numbers->memory.allocated;
+    else return fail(err, ERR_USAGE, "--held %s: must be own, or with --memory-of reserved or allocated", word);
+    return OK;
+}
+
 enum error_code quantity_planned_memory(struct claim *claim, const struct claims_setting *setting, struct error *err)
 {
     static const struct { const char *name; double bytes; } units[] = { { "GiB", 0x1p30 }, { "GB", 1e9 },
                                                                         { "MiB", 0x1p20 } };
     struct plan_numbers numbers;
+    uint64_t peak = 0;
     double bytes = 0;
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (strcmp(claim_word(claim, "--unit"), units[i].name) == 0) bytes = units[i].bytes;
     if (!(bytes > 0)) return fail(err, ERR_USAGE, "--unit %s: must be GiB, GB or MiB", claim_word(claim, "--unit"));
-    const enum error_code e = plan_claim(&numbers, claim, false, setting, err);
-    if (e) return e;
-    claim->ours = (double)numbers.peak / bytes;
-    claim->predicted = (double)numbers.peak / 0x1p30;
-    claim->measured = claim->published * bytes / 0x1p30;
-    return OK;
+    enum error_code e = plan_claim(&numbers, claim, false, setting, err);
+    if (!e) e = planned_peak(&peak, claim, &numbers, err);
+    if (!e) claim->ours = (double)peak / bytes;
+    return e;
 }
 
 /* How many times as long the other plan takes for a token, because the batches may differ. */
