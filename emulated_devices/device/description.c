@@ -1,7 +1,7 @@
 /* description.c -- fields of the JSON files that describe machines: texts, names, whole numbers, and no unknown key.
  *
- * cluster.c, cluster_shared.c, kernel_table.c and kernel_set.c read their files by these functions.  What is wrong with a file is
- * ERR_FORMAT, with a line that names the file and the key.
+ * cluster.c, cluster_shared.c, kernel_table.c and kernel_set.c read their files by these functions.  What is wrong
+ * with a file is ERR_FORMAT, with a line that names the file and the key.
  */
 #include "emulated_devices/device/description.h"
 #include "ref/io/json.h"

@@ -1,6 +1,7 @@
 /* description.h -- how fields of the JSON files that describe machines are read, with one line for each mistake.
  *
- * cluster.c, cluster_shared.c, kernel_table.c and kernel_set.c call these functions.  `where` names the file and the object in messages.
+ * cluster.c, cluster_shared.c, kernel_table.c and kernel_set.c call these functions.  `where` names the file and the
+ * object in messages.
  */
 #ifndef ORRERY_DESCRIPTION_H
 #define ORRERY_DESCRIPTION_H

@@ -64,8 +64,8 @@ test_tensor() {
     expect_out '^ +4 +2d +2x2 +1[0-9.]+ +12\.00 '
     expect_out '^ +8 +3d +2x2x2 +[0-9.]+ +4\.50 '
     expect_out '^ +8\.3B +3072 +1024 +32 +32 +9 '                    # 36/(8 q - 13) is 12 for q = 2, 3.27 for q = 3; N/D is 10.7
-    expect_out '^ +Optimus: 2d over 1d: sent +1\.48 +2\.82 '; expect_out '^ +Optimus: 2d over 1d: time +1\.48 +2\.19 '
-    expect_out '^ +1d-sp-overlap over 1d-sp: mean +1\.30 +1\.30 '; expect_out '^ +1d-sp-overlap over 1d-sp: most +1\.47 +1\.69 '
+    expect_out '^ +Optimus: 2d over 1d: sent +1\.48 +2\.82 '; expect_out '^ +Optimus: 2d over 1d: time +1\.48 +2\.06 '
+    expect_out '^ +1d-sp-overlap over 1d-sp: mean +1\.30 +1\.36 '; expect_out '^ +1d-sp-overlap over 1d-sp: most +1\.47 +1\.83 '
     expect_out '^  softmax, mask, what it drops +10\.000 '
     expect_out '^  sum +44\.000 '
 }

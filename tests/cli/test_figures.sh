@@ -19,7 +19,7 @@ too_many_microseconds() {
                 if (i < n && word[i + 1] ~ /^us[,;:.)]?$/) print line
                 for (t = 1; t <= titles; t++) if (title[t] == at[i]) print line
             }
-            for (i = 1; i <= n; i++) if (word[i] == "us") { if (!fresh) titles = 0; title[++titles] = at[i]; fresh = 1 }
+            for (i = 1; i <= n; i++) if (word[i] == "us" && word[i - 1] !~ /^[0-9.]+$/) { if (!fresh) titles = 0; title[++titles] = at[i]; fresh = 1 }
             fresh = 0
         }' "$1"
 }

@@ -6,7 +6,7 @@ few='--tensor 1d,1d-sp --data-parallel ddp,zero3 --schedule 1f1b,gpipe --recompu
 # A number of the JSON by its key, the first one.
 first_of() { sed -n "s/^[[:space:]]*\"$1\":	\\([0-9.]*\\),*\$/\\1/p" "$2" | head -n 1; }
 fullest() { sed -n 's/.*"total":	\([0-9]*\),*$/\1/p' "$1" | sort -n | tail -n 1; }
-sent() { awk -F'\t' '/"sent":/ { on = 1 } /"slow_tier":/ { on = 0 } on && /"bytes":/ && ++n { depth = gsub(/\t/, "\t"); if (depth == 6) { sub(/,/, "", $NF); sum += $NF } } END { printf "%.0f", sum }' "$1"; }
+sent() { awk -F'\t' '/"stands_for":/ { share = $NF + 0 } /"sent":/ { on = 1 } /"slow_tier":/ { on = 0 } on && /"bytes":/ && ++n { depth = gsub(/\t/, "\t"); if (depth == 6) { sub(/,/, "", $NF); sum += share * $NF } } END { printf "%.0f", sum }' "$1"; }
 
 # The chosen plan is the first of the search, and the words plan it again: the same time and memory.
 test_chosen() {

@@ -119,7 +119,7 @@ test_schedules_are_whole() {
 }
 
 test_lists() {
-    run list;                                       expect_status 0; [ "$(wc -l <"$place/out")" -lt 400 ] || complain 'not a line for each entry'
+    run list;                                       expect_status 0; [ "$(wc -l <"$place/out")" -lt 480 ] || complain 'not a line for each entry'
     run list ring-zigzag;                           expect_status 0; expect_out '^  ring-zigzag '; expect_out '^ +sends '; expect_no_out '^  ulysses'
     run list zigzag-ring;                           expect_status 2; expect_error 'WHAT zigzag-ring'
     run list collectives;                           expect_status 0; expect_out '^  auto +the least time; .orrery list auto. tries'     # for seconds

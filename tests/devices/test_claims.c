@@ -116,7 +116,8 @@ static enum error_code plan_by_words(struct plan_numbers *numbers, int words, co
     (void)err;
     *numbers = (struct plan_numbers){ .speed = { .seconds = 2 } };
     for (int i = 0; i + 1 < words; i++) {
-        assert_true(strncmp(word[i], "--other", 7) != 0 && strcmp(word[i], "--unit") != 0);    /* no words of a plan */
+        assert_true(strncmp(word[i], "--other", 7) != 0 && strcmp(word[i], "--unit") != 0);
+        assert_true(strcmp(word[i], "--held") != 0);            /* no words of a plan */
         if (strcmp(word[i], "--dp") == 0) numbers->speed.tokens = atof(word[i + 1]);
         if (strcmp(word[i], "--tp") == 0) numbers->peak = (uint64_t)atoll(word[i + 1]) << 30;
     }
@@ -129,7 +130,7 @@ static void test_planned(void **state)
     static const struct { const char *quantity, *rows; double ours, measured; } files[] = {
         { "planned-tokens", "columns: --dp tokens\n6 12\n", 6, 1 },
         { "planned-seconds", "columns: --dp seconds\n6 4\n", 2, 4 },
-        { "planned-memory", "words: --unit GiB\ncolumns: --tp GiB\n6 12\n", 6, 12 },
+        { "planned-memory", "words: --unit GiB --held own\ncolumns: --tp GiB\n6 12\n", 6, 12 },
         { "planned-order", "columns: --dp --other-dp times\n6 3 1\n", 2, 0 },
     };
     (void)state;

@@ -289,6 +289,7 @@ static void test_collectives_that_turn(void **state)
                 struct crew_outcome o;
                 if (!algorithms[i]->turns || !algorithms[i]->turns(P, &c)) continue;
                 flat.link[0].eager = waits ? 16 : ALWAYS_EAGER, flat.memory_rate = 1000, flat.link[0].gap = 1234;
+                flat.link[0].reduces = true;
                 assert_int_equal(mesh_make(&f.mesh, size, &err), OK);
                 f = folding_none(&f.mesh), f.every[DP] = 1;
                 assert_int_equal(crew_run(P, be_device, &of_all, &err), OK);

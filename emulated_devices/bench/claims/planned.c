@@ -141,8 +141,11 @@ enum error_code quantity_planned_memory(struct claim *claim, const struct claims
     if (!(bytes > 0)) return fail(err, ERR_USAGE, "--unit %s: must be GiB, GB or MiB", claim_word(claim, "--unit"));
     enum error_code e = plan_claim(&numbers, claim, false, setting, err);
     if (!e) e = planned_peak(&peak, claim, &numbers, err);
-    if (!e) claim->ours = (double)peak / bytes;
-    return e;
+    if (e) return e;
+    claim->ours = (double)peak / bytes;
+    claim->predicted = (double)peak / 0x1p30;
+    claim->measured = claim->published * bytes / 0x1p30;
+    return OK;
 }
 
 /* How many times as long the other plan takes for a token, because the batches may differ. */

@@ -24,7 +24,9 @@ const struct quantity quantities[] = {
       quantity_planned_rate },
     { "planned-utilization", "model FLOP utilization of such a step in per cent, likewise",
       quantity_planned_utilization },
-    { "planned-memory", "peak of the device that needs most in such a step, in --unit: --held own, reserved or allocated", quantity_planned_memory },
+    { "planned-memory",
+      "peak of the device that needs most in such a step, in --unit: --held own, reserved or allocated",
+      quantity_planned_memory },
     { "planned-order", "times as many tokens a second as the plan with the words of --other-FLAG",
       quantity_planned_order },
     { 0 }

@@ -44,7 +44,7 @@ static enum error_code trace_exchange(const struct expert_hop *hop, struct trace
                                       struct error *err)
 {
     struct group *const group = hop->group;
-    struct message message[2 * MESH_MOST_DEVICES];
+    struct message message[2 * MESH_MOST_LISTED];
     struct exchange exchange = exchange_begin(group, CONTROL);
     const bool gathers = hop->operation == ALLGATHER;
     int64_t to = 0, from = 0;

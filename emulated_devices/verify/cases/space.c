@@ -499,7 +499,8 @@ enum error_code space_open(struct space *space, int devices, struct error *err)
     add_splits(space);
     add_experts(space);
     if (space->full)
-        return fail(err, ERR_PLAN, "%d devices have more %s than the table of cases has room for", devices, space->full);
+        return fail(err, ERR_PLAN, "%d devices have more %s than the table of cases has room for", devices,
+                    space->full);
     for (int d = 0; d < DIMENSIONS; d++) space->values[d] = info[d].values;
     space->values[DIM_MESH] = space->meshes, space->values[DIM_DATA] = space->forms,
         space->values[DIM_OPTIMIZER] = count_optimizers();
