@@ -7,6 +7,6 @@
 #define ORRERY_DATE "2026-11-26"        /* of this version, for the man page */
 
 /** The version of the JSON reports: it grows when a field changes its meaning or goes.  New fields do not change it. */
-enum { JSON_SCHEMA = 1 };
+enum { JSON_SCHEMA = 2 };
 
 #endif

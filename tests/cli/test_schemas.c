@@ -217,10 +217,10 @@ static void test_documents(void **state)
 /* Of a document that fits, each of these changes must be seen. */
 static void test_the_validator(void **state)
 {
-    static const char good[] = "{\"format\":\"orrery bench dispatch\",\"version\":1,\"orrery\":\"1\",\"rows\":[],"
+    static const char good[] = "{\"format\":\"orrery bench dispatch\",\"version\":2,\"orrery\":\"1\",\"rows\":[],"
                                "\"zipf\":[{\"copies\":1,\"busiest_over_mean\":1,\"bytes_sent\":1,\"bytes_kept\":1}]}";
     static const char *const change[][2] = {
-        { "\"version\":1", "\"version\":2" }, { "\"copies\":1", "\"copies\":\"1\"" }, { "\"copies\":1,", "" },
+        { "\"version\":2", "\"version\":1" }, { "\"copies\":1", "\"copies\":\"1\"" }, { "\"copies\":1,", "" },
         { "\"rows\":[]", "\"rows\":{}" }, { "\"rows\"", "\"lines\"" }, { "bench dispatch", "bench" },
     };
     cJSON *schema = schema_of("bench-dispatch");
