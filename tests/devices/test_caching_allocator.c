@@ -73,7 +73,8 @@ static void test_the_best_fit_is_taken(void **state)
     assert_int_equal(caching_address(take(2 * MIB, 0)), at + 12 * MIB);         /* what was left of it */
 }
 
-/* Of 20 MiB, 9 are used: 11 are left.  A request of 10 leaves 1 MiB, which is not split off; 512 bytes less are. */
+/* A segment of 20 MiB has 11 left when 9 are used.  A request of 10 leaves 1 MiB, which is not split off; with 512
+ * bytes less the rest is split off. */
 static void test_large_blocks_keep_a_small_rest(void **state)
 {
     (void)state;
@@ -159,7 +160,7 @@ static void test_the_end_is_taken_last(void **state)
     expect_use(37 * MIB, 80 * MIB);
 }
 
-/* What merges with the end can grow, too. */
+/* A block that merges with the segment's end can grow, too. */
 static void test_the_end_merges(void **state)
 {
     (void)state;

@@ -193,7 +193,7 @@ static void test_times_by_hand(void **state)
     assert_int_equal(kernel_time(&c, F16, "copy", bytes), 7000 + 40000000);
     assert_int_equal(kernel_time(&c, F16, "norm", bytes), 2 * 7000 + 3 * 40000000);
     assert_int_equal(kernel_time(&c, F16, "add", bytes), 20000000);
-    /* What is part of a collective's kernel goes by the rates. */
+    /* Operations inside a collective's kernel go by the rates. */
     assert_int_equal(kernel_time(&c, F16, "reduce", (struct op_cost){ .bytes = 1e6, .running = true }), 10000000);
 }
 

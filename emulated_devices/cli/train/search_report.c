@@ -252,7 +252,7 @@ void searched_print(const struct searched *searched)
 
 /* ---- the smallest ----------------------------------------------------------------------------------------------- */
 
-/* That needs least, as far as is known. */
+/* Find the plan whose fullest device needs least memory: by its lower bound, as most plans are not planned. */
 static int smallest(const struct search *search)
 {
     int least = 0;

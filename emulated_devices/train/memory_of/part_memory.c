@@ -149,7 +149,7 @@ static int last_reader(const struct linked *linked, int slot)
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
-static struct replayed *make(struct part_pass *pass, enum memory_kind kind, int64_t bytes)
+static struct replayed *part_make(struct part_pass *pass, enum memory_kind kind, int64_t bytes)
 {
     const bool of_loss = pass->part->layer == pass->stage->plan->model.L;
     const enum memory_kind where = of_loss && kind != OF_MESSAGES ? OF_LOSS : kind;
@@ -205,7 +205,7 @@ static void make_output(struct part_pass *pass, int v)
     for (int i = 0; i < slot_pieces(pass, n->out); i++) {
         struct replayed **value = &pass->memory->value[n->out][i], **cached = &pass->memory->cached[n->out][i];
         *value = *cached ? replayed_use(*cached)
-                         : make(pass, OF_ACTIVATIONS, piece_elements(pass, n->out, i) * pass_width(pass));
+                         : part_make(pass, OF_ACTIVATIONS, piece_elements(pass, n->out, i) * pass_width(pass));
         if (!pass->again && outlives(pass, v, i)) *cached = replayed_use(*value);
     }
 }
@@ -220,12 +220,12 @@ static void forward_steps(struct part_pass *pass, int v)
                                                     : &pass->memory->own[v][(s->tensor - 'a') % OWN];
         if (s->tensor == 'y') make_output(pass, v);
         else if (s->action == MEMORY_DROP) drop(pass, tensor);
-        else *tensor = make(pass, OF_ACTIVATIONS, own_elements(pass, n, s->size) * s->bytes);
+        else *tensor = part_make(pass, OF_ACTIVATIONS, own_elements(pass, n, s->size) * s->bytes);
     }
     /* An operation without a rule keeps what the emulated devices keep for it. */
     for (int i = 0; i < NODE_STATISTICS && !has_rule(pass, n); i++)
         if (n->statistic[i] >= 0 && pass->part->linked.buffer[n->statistic[i]].kept)
-            pass->memory->own[v][i] = make(pass, OF_ACTIVATIONS, (int64_t)buffer_bytes(
+            pass->memory->own[v][i] = part_make(pass, OF_ACTIVATIONS, (int64_t)buffer_bytes(
                 &pass->part->linked.buffer[n->statistic[i]], &pass->seams, pass->N));
 }
 
@@ -247,8 +247,8 @@ static void save_for_backward(struct part_pass *pass, int v, struct replayed **g
 /* Whole rows, out of a buffer in the order of devices, or into one. */
 static struct replayed *make_rows(struct part_pass *pass, enum memory_kind kind, int64_t bytes)
 {
-    struct replayed *buffer = pass->states->profile->copies_gathered ? make(pass, OF_MESSAGES, bytes) : NULL,
-                    *rows = make(pass, kind, bytes);
+    struct replayed *buffer = pass->states->profile->copies_gathered ? part_make(pass, OF_MESSAGES, bytes) : NULL,
+                    *rows = part_make(pass, kind, bytes);
     drop(pass, &buffer);
     return rows;
 }
@@ -300,7 +300,7 @@ static void add_gradient(struct part_pass *pass, int slot, struct replayed *piec
         return;
     }
     if ((*has)->users > 1) {
-        struct replayed *sum = make(pass, OF_WORK, (int64_t)(*has)->bytes);
+        struct replayed *sum = part_make(pass, OF_WORK, (int64_t)(*has)->bytes);
         drop(pass, has);
         *has = sum;
     }
@@ -312,7 +312,7 @@ static void make_gradients(struct part_pass *pass, const struct linked_node *nod
     for (int k = 0; k < NODE_INPUTS && node->is->op != OP_EMBED; k++)
         if (node->in[k] >= 0)
             add_gradient(pass, node->in[k],
-                         make(pass, OF_WORK, slot_elements(pass, node->in[k]) * pass_width(pass)));
+                         part_make(pass, OF_WORK, slot_elements(pass, node->in[k]) * pass_width(pass)));
 }
 
 static void backward_steps(struct part_pass *pass, int v)
@@ -326,7 +326,7 @@ static void backward_steps(struct part_pass *pass, int v)
     for (const struct memory_step *s = rule->backward[0].action ? rule->backward : usual; s->action; s++) {
         struct replayed **own = s->tensor == 'd' ? NULL : &pass->memory->own[v][s->tensor - 'a'];
         if (own == NULL) make_gradients(pass, n);
-        else if (s->action == MEMORY_MAKE) *own = make(pass, OF_WORK, own_elements(pass, n, s->size) * s->bytes);
+        else if (s->action == MEMORY_MAKE) *own = part_make(pass, OF_WORK, own_elements(pass, n, s->size) * s->bytes);
         else drop(pass, own);
     }
 }
@@ -352,7 +352,7 @@ static void backward_node(struct part_pass *pass, int v)
     const bool has_gathered = saves_gathered(pass, n);
     pass->states->pieces->doing.what = n->is->out;
     if (rule->saves_input && n->in[0] >= 0 && is_computed_again(pass, n->in[0]) && !has_gathered)
-        value = make(pass, OF_WORK, slot_elements(pass, n->in[0]) * width);
+        value = part_make(pass, OF_WORK, slot_elements(pass, n->in[0]) * width);
     if (gathers_rows(pass, n)) {
         const int64_t bytes = pass->N * slot_columns(pass, n->in[0]) * width;
         if (!has_gathered) gathered = make_rows(pass, OF_MESSAGES, bytes);
