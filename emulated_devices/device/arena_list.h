@@ -10,9 +10,9 @@
 
 /* A counted block, and what the device did when the block was allocated. */
 struct arena_piece {
-    enum arena_tag tag;
-    uint64_t bytes;
-    struct doing doing;
+    enum arena_tag tag;                 /* the class of the tensor */
+    uint64_t bytes;                     /* of the block */
+    struct doing doing;                 /* what the device did when it opened the block */
     const char *tensor;                 /* what the block is for, if arena_name said it; or NULL */
 };
 

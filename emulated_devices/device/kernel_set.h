@@ -22,13 +22,13 @@ enum { SET_MOST_OPERATIONS = 64, SET_MOST_ATTENTION = 3 };
 struct set_cost { int64_t percent, kernels; };
 
 struct kernel_set {
-    char name[32], description[160], source[600], assumed[600];
+    char name[32], description[160], source[600], assumed[600]; /* texts of the file */
     int attentions;                     /* entries of `attention` */
     char attention[SET_MOST_ATTENTION][16];     /* by names of tables, the first that a device has; "unfused" */
     bool graphs;                        /* kernels start as parts of a graph */
     struct set_cost scores[2];          /* of unfused attention, forward and backward: of one pass over all scores */
     struct set_cost other;              /* of operations that are not named */
-    int operations;
+    int operations;                     /* entries of `operation` */
     struct { char name[40]; struct set_cost cost; } operation[SET_MOST_OPERATIONS];
 };
 

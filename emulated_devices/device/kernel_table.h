@@ -32,13 +32,13 @@ struct table_line { int count; struct table_point point[TABLE_MOST_LENGTHS]; };
 /* Attention by some kernels, forward or backward, with heads of one width. */
 struct table_attention {
     char kernels[16];                   /* as sets of kernels name them: "flash-2" */
-    bool backward, causal;
+    bool backward, causal;              /* pass and mask of the series */
     int64_t head;                       /* columns of a head */
     struct table_line line;             /* by tokens of a sequence */
 };
 
 struct table_product {
-    int64_t rows, columns, depth;
+    int64_t rows, columns, depth;       /* sizes of the product */
     double at[3];                       /* their logarithms */
     double share, factor;               /* measured share of the rate; over the law */
 };
@@ -48,10 +48,10 @@ struct kernel_table {
     double flop_rate, memory_rate;      /* of which points are shares: operations and bytes, in 10^6 a second */
     double half_outputs, half_depth;    /* of the law of products */
     double sustained;                   /* share that no product exceeds in a long run; 1: not stated */
-    int products;
-    struct table_product product[TABLE_MOST_POINTS];
-    int series;
-    struct table_attention attention[TABLE_MOST_SERIES];
+    int products;                       /* entries of `product` */
+    struct table_product product[TABLE_MOST_POINTS]; /* measured products */
+    int series;                         /* entries of `attention` */
+    struct table_attention attention[TABLE_MOST_SERIES]; /* measured series */
     struct table_line memory;           /* by bytes */
     picoseconds launch, graph_launch;   /* before a kernel starts: alone, and in a graph of kernels */
     struct table_class { char source[600], assumed[400]; } of_products, of_attention, of_memory;

@@ -15,14 +15,14 @@ struct predicted_point { double measured, predicted; int source; };
 struct predicted_panel {
     const char *title;                  /* with the unit */
     const struct predicted_point *point;        /* [points] */
-    int points;
+    int points;                         /* entries of `point` */
 };
 
 /* The picture: panels side by side, with one list of sources below. */
 struct predicted_picture {
-    struct predicted_panel panel[2];
-    char source[PREDICTED_SOURCES][PREDICTED_LABEL];
-    int sources;
+    struct predicted_panel panel[2];    /* time, and memory */
+    char source[PREDICTED_SOURCES][PREDICTED_LABEL]; /* names for the legend */
+    int sources;                        /* entries of `source` */
 };
 
 /** Draw both panels with logarithmic axes, a line where both numbers are equal, and lines of half and of twice.

@@ -10,20 +10,20 @@ enum { SUMMARY_FILES = 32 };
 
 /* The numbers of one file. */
 struct summary_file {
-    char name[64];
-    enum summary_kind { SUMMARY_OTHER, SUMMARY_SPEED, SUMMARY_MEMORY, SUMMARY_KINDS } kind;
-    struct claims_errors held_out, fitted;
-    int uncounted, pairs, ordered;
+    char name[64];                      /* of the table's file */
+    enum summary_kind { SUMMARY_OTHER, SUMMARY_SPEED, SUMMARY_MEMORY, SUMMARY_KINDS } kind; /* what its rows are of */
+    struct claims_errors held_out, fitted; /* errors of tests, and of fits */
+    int uncounted, pairs, ordered;      /* rows left out, pairs, and pairs in the published order */
 };
 
 struct predicted_point;
 
 /* All files so far, and the points of the picture. */
 struct published_summary {
-    struct summary_file file[SUMMARY_FILES];
-    int files;
+    struct summary_file file[SUMMARY_FILES]; /* one for each table */
+    int files;                          /* entries of `file` */
     struct predicted_point *point[SUMMARY_KINDS];       /* [points]; owned */
-    int points[SUMMARY_KINDS], room[SUMMARY_KINDS];
+    int points[SUMMARY_KINDS], room[SUMMARY_KINDS]; /* points of each panel, and room for so many */
 };
 
 /** Add computed claims.  @return OK or ERR_MEMORY. */

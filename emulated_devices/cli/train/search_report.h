@@ -14,8 +14,8 @@
 
 /* This holds what the command line says besides the options of `orrery train`.  A process searches once. */
 struct search_asked {
-    int devices, plans, top;
-    const char *planner, *like;
+    int devices, plans, top;            /* devices of a plan, plans to look at, and rows to print */
+    const char *planner, *like;         /* words of --planner and --like */
     double seconds;                     /* at most; 0: without end */
     bool plans_given, like_given;
     const char *zero;                   /* stages of ZeRO, another way to name data schemes; NULL: not given */
@@ -28,12 +28,12 @@ extern const struct option search_options[];
 extern const char *const search_without[];
 
 struct searched {
-    const struct train_options *options;
+    const struct train_options *options; /* what the command line asks for */
     struct plan_space space;            /* with the lists of --like and --zero, which are kept below */
-    struct likes likes;
+    struct likes likes;                 /* schemes that --like leaves */
     char data[64];
-    struct search search;
-    const struct planner *planner;
+    struct search search;               /* what was found */
+    const struct planner *planner;      /* who chose the order */
     int fit, ranked, *frontier, frontiers;      /* ranked: of those that fit, the ones that are compared */
     int *first;                         /* [ranked] the first plan of each one's group (search_group) */
     int *row, rows, shown;              /* [rows] the first plans of all groups; the first `shown` are printed */
@@ -43,7 +43,7 @@ struct searched {
     struct time_left line;              /* on the terminal */
     char common[1024];                  /* words that all plans have */
     char of_plan[256];                  /* words that they have as `orrery plan`, besides */
-    FILE *out;
+    FILE *out;                          /* where the report goes */
 };
 
 /* ---- search.c: running ------------------------------------------------------------------------------------------- */

@@ -52,7 +52,7 @@ extern const struct framework *const frameworks[];      /* ends with NULL */
 /* This holds what came of a key. */
 struct from_row {
     char key[96], value[96];            /* theirs; the value as text */
-    enum fate fate;
+    enum fate fate;                     /* what becomes of the key */
     bool usual;                         /* not in the file: the framework's default */
     char text[FROM_TEXT];               /* our words, or why */
 };
@@ -60,17 +60,17 @@ struct from_row {
 struct from_word { const char *flag; char text[FROM_TEXT]; };   /* text: "--tp=8", or a switch alone */
 
 struct from {
-    const struct framework *framework;
+    const struct framework *framework;  /* who has written the file */
     char file[164];                     /* as messages and reports name it */
     struct yaml *root;                  /* [keys of the file], flat: "training.seq_len" */
-    struct from_row row[FROM_ROWS];
-    int rows;
-    struct from_word word[FROM_WORDS];
-    int words;
+    struct from_row row[FROM_ROWS];     /* the translation, a row for each key */
+    int rows;                           /* entries of `row` */
+    struct from_word word[FROM_WORDS];  /* words of a plan */
+    int words;                          /* entries of `word` */
     int own_argc;                       /* the words that the user typed, without --from FILE */
     char **own;                         /* [own_argc] */
     char **argv;                        /* [argc + 1] our words, then those */
-    int argc;
+    int argc;                           /* entries of argv */
     enum error_code failed;             /* the first problem */
     struct error *err;
 };

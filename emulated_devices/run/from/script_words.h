@@ -29,7 +29,7 @@ struct script {
     int depth, nested;                  /* open ifs; expansions inside each other */
     struct script_branch branch[SCRIPT_DEPTH];
     struct script_variable variable[SCRIPT_VARIABLES];
-    int variables;
+    int variables;                      /* entries of `variable` */
     struct script_words start, assumed; /* the words that start the program; what was assumed */
     size_t work;                        /* bytes of all words so far */
 };

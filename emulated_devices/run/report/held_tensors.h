@@ -11,7 +11,7 @@
 
 /* Tensors of one class and name: of some layers and microbatches. */
 struct held_tensor {
-    enum arena_tag tag;
+    enum arena_tag tag;                 /* the class of the tensor */
     char name[80];                      /* "attn.q", "the loss, logits"; "kept between steps" */
     uint64_t bytes;                     /* of all */
     int count;                          /* blocks */

@@ -12,7 +12,7 @@ enum { SPLIT = 3, KEPT = 8, OWN = 8 };
 struct part_memory {
     struct replayed *value[LINK_SLOTS][SPLIT];     /* until the last reader has run */
     struct replayed *cached[LINK_SLOTS][SPLIT];    /* kept over a drop after forward */
-    struct replayed *gradient[LINK_SLOTS];
+    struct replayed *gradient[LINK_SLOTS]; /* gradients of the part's inputs */
     struct replayed *own[LINK_NODES][OWN];         /* 'a' to 'h' */
     struct replayed *kept[LINK_NODES][KEPT];       /* references that nodes hold for their backward pass */
     struct replayed *entering;                     /* the input, kept by a part that will be computed again */
@@ -23,13 +23,13 @@ enum keeping_mode { KEEP_ALL, KEEP_INPUT, KEEP_ATTENTION, KEEP_MATRICES };
 
 /* A pass over a part. */
 struct part_pass {
-    struct states *states;
-    const struct stage *stage;
-    const struct model_part *part;
-    struct part_memory *memory;
-    struct seams seams;
+    struct states *states;              /* of all parameters */
+    const struct stage *stage;          /* the stage of the part */
+    const struct model_part *part;      /* the part that runs */
+    struct part_memory *memory;         /* what the part keeps */
+    struct seams seams;                 /* how the stage is cut */
     int64_t N;                          /* tokens of the microbatch */
-    enum keeping_mode mode;
+    enum keeping_mode mode;             /* what the pass keeps */
     bool again;                         /* forward once more, before backward */
     int last_reader[LINK_SLOTS];        /* part_forward finds them: the last node that reads a slot; -1: none does */
 };

@@ -43,8 +43,8 @@ struct memory_profile {
     const struct memory_rule *rules;    /* of all operations */
     const struct memory_rule *last_rules, *cut_loss;    /* of the part with the loss, before those of all; of the loss
                                                          * over a cut vocabulary; NULL: none */
-    struct memory_formats formats;
-    enum gradient_life life;
+    struct memory_formats formats;      /* formats of weights, gradients and states */
+    enum gradient_life life;            /* how long gradients live */
     bool expandable;                    /* the programs run with expandable segments */
     bool fused;                         /* queries, keys and values are one matrix, gate and up another */
     bool saves_gathered;                /* gathered rows of sequence parallelism are saved; else only under

@@ -9,15 +9,15 @@
 /* A tensor; freed when its last user drops it. */
 struct replayed {
     struct caching_block *block;        /* NULL: it has no bytes */
-    uint64_t bytes;
-    enum memory_kind kind;
-    int users;
+    uint64_t bytes;                     /* of the tensor */
+    enum memory_kind kind;              /* for the list of what is held */
+    int users;                          /* readers that still come */
     struct replayed *next;                 /* in a list, or NULL */
 };
 
 /* The allocator with what is held, and the state at its peak. */
 struct pieces {
-    struct caching_allocator allocator;
+    struct caching_allocator allocator; /* the allocator that the step runs through */
     uint64_t held[MEMORY_KIND_COUNT];
     struct doing doing;                 /* now */
     struct memory_of *result;
