@@ -54,6 +54,7 @@ test_refused() {
     run plan --dtype bf16 --memory-of x;            expect_status 2; expect_error '--memory-of x: .*torch, megatron, deepspeed, nanotron'
     run plan --memory-of torch;                     expect_status 2; expect_error '--memory-of torch: .* computes in 16 bits: use --dtype bf16$'
     run plan --dtype bf16 --offload optimizer --memory-of torch;    expect_status 2; expect_error 'plan without --offload$'
+    run plan --dtype bf16 --offload activations --memory-of torch;  expect_status 2; expect_error 'plan without --offload$'
     run plan --dtype bf16 --dp 2 --data-parallel diloco --memory-of torch;  expect_status 2; expect_error 'its copies do not train apart$'
     run train --memory-of torch;                    expect_status 2; expect_error '--memory-of is not a flag of train'
 }
