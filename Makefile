@@ -16,22 +16,28 @@ MAKEFLAGS += --no-builtin-rules
 B        := build$(if $(FUZZ),-fuzz)$(if $(SAN),-san)
 Q        := $(if $(V),,@)
 
-# OpenMP's OpenBLAS shares its threads with ours; Debian keeps that variant in a folder of its own.
-BLAS_LIB := $(firstword $(wildcard /usr/lib/*/openblas-openmp))
-BLAS_INC := $(firstword $(wildcard /usr/include/*/openblas-openmp))
+, := ,
+
+# OpenMP's OpenBLAS shares its threads with ours.  Debian keeps each variant of a BLAS in a folder of its own; BLAS= names another one.
+BLAS     := $(if $(wildcard /usr/lib/*/openblas-openmp),openblas-openmp,openblas)
+BLAS_LIB := $(firstword $(wildcard $(BLAS:%=/usr/lib/*/%)))
+BLAS_INC := $(firstword $(wildcard $(BLAS:%=/usr/include/*/%)))
+# OpenBLAS has LAPACK in it.  Beside another BLAS it is Netlib's; both paths are given by the old tag, by which LAPACK finds that BLAS, too.
+LAPACK_LIB := $(if $(filter openblas% -%,$(BLAS)),,$(firstword $(wildcard /usr/lib/*/lapack)))
+BLAS_LIBS := $(if $(LAPACK_LIB),-Wl$(,)--disable-new-dtags) $(foreach folder,$(BLAS_LIB) $(LAPACK_LIB),-L$(folder) -Wl$(,)-rpath$(,)$(folder))
+BLAS_LIBS += $(if $(filter -%,$(BLAS)),$(BLAS),-l$(firstword $(subst -, ,$(BLAS)))) $(if $(filter openblas% -%,$(BLAS)),,-llapack)
 
 OPT      ?= -O3 -march=native
 CFLAGS   ?= -g
 # No -ffast-math: NaN must stay NaN.  Contraction to fused multiply-add only makes results more exact.
 # Position-independent, so that the same objects become the program and the shared library.
-override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(if $(BLAS_INC),-I$(BLAS_INC)) $(if $(FUZZ),,-fopenmp) -fno-math-errno \
+override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(if $(BLAS_INC),-isystem $(BLAS_INC)) $(if $(FUZZ),,-fopenmp) -fno-math-errno \
             -ffp-contract=fast -fPIC -fno-semantic-interposition -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes $(if $(CI),-Werror) -MMD -MP
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING -Wno-unknown-pragmas -Wno-unused-function -Wno-format -Wno-missing-field-initializers,$(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG))
-, := ,
 # Plug-ins call functions of the program that loads them.
 PLUGINS  := -DORRERY_CC='"$(CC)"' -DORRERY_SOURCES='"$(CURDIR)"'
-LDLIBS   := $(if $(BLAS_LIB),-L$(BLAS_LIB) -Wl$(,)-rpath$(,)$(BLAS_LIB)) -lopenblas -lcjson -lyaml -lpcre2-8 -lutf8proc -lm -lrt -ldl -pthread
+LDLIBS   := $(BLAS_LIBS) -lcjson -lyaml -lpcre2-8 -lutf8proc -lm -lrt -ldl -pthread
 
 # Each object is compiled again when this file has changed, or the flags: those of CI=1 or OPT= are other ones.
 ALSO     := Makefile $(B)/flags.is
@@ -227,7 +233,7 @@ CUDA_HOST := $(wildcard $(CUDA_DIR)/*.c)
 NCCL_SRC  := emulated_devices/collectives/nccl.c
 EMULATOR  := $(wildcard $(CUDA_DIR)/emulated/*.cpp $(CUDA_DIR)/emulated/*.c)
 CUDA_KIND := $(if $(CUDA),$(or $(filter emulated judge,$(CUDA)),nvcc))
-CXXFLAGS  := -std=gnu++17 -fno-extern-tls-init -I. -I$(CUDA_DIR)/emulated $(if $(BLAS_INC),-I$(BLAS_INC)) -g -fopenmp -fno-math-errno -ffp-contract=fast -Wall -Wextra $(if $(CI),-Werror) -MMD -MP
+CXXFLAGS  := -std=gnu++17 -fno-extern-tls-init -I. -I$(CUDA_DIR)/emulated $(if $(BLAS_INC),-isystem $(BLAS_INC)) -g -fopenmp -fno-math-errno -ffp-contract=fast -Wall -Wextra $(if $(CI),-Werror) -MMD -MP
 CXXFLAGS  += $(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG)
 emulated_objects = $(patsubst %,$(B)/cuda-$(1)/%.o,$(KERNELS) $(CUDA_HOST) $(NCCL_SRC) $(EMULATOR))
 OBJECTS_emulated := $(call emulated_objects,emulated)
@@ -318,11 +324,11 @@ test-gpu: deps
 
 # ---- what the machine must have ----------------------------------------------------------------------------------
 deps:
-	@bash docs/requirements.sh $(DEPS_FOR)
+	@BLAS="$(BLAS)" bash docs/requirements.sh $(DEPS_FOR)
 
 # ---- how it is built ---------------------------------------------------------------------------------------------
 # The flags of the whole command; a target's own are added later.
-FLAGS := $(CC) $(MPICC) $(CFLAGS) $(CXX) $(CXXFLAGS) $(NVCC) $(NVCCFLAGS) $(CUDA_ARCH) $(PLUGINS)
+FLAGS := $(CC) $(MPICC) $(CFLAGS) $(CXX) $(CXXFLAGS) $(NVCC) $(NVCCFLAGS) $(CUDA_ARCH) $(PLUGINS) $(LDLIBS)
 QUOTED := '$(subst ','\'',$(FLAGS))'
 $(B)/flags.is: always
 	@mkdir -p $(@D)

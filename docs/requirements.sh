@@ -1,9 +1,20 @@
 #!/usr/bin/env bash
-# Install what is missing, from the system's package manager, saying what.  Usage: requirements.sh [docs|fuzz|simgrid|faults]
+# Install what is missing, from the system's package manager, saying what.  Usage: [BLAS=blis-openmp] requirements.sh [docs|fuzz|simgrid|faults]
+# BLAS is the Makefile's: a variant of Debian's, or a name or flags for the linker, which nobody can install here.
 set -euo pipefail
 
 have_header() { echo "#include <$1>" | cc -E ${2:-} - >/dev/null 2>&1; }
-blas_inc=$(ls -d /usr/include/*/openblas-openmp 2>/dev/null | head -n 1 || true)
+blas=${BLAS:-openblas}
+have_blas=false blas_packages=()
+case $blas in
+    openblas)   blas_packages=(libopenblas-openmp-dev)
+                if have_header openblas_config.h; then have_blas=true; fi ;;        # cblas.h others have, too
+    openblas-*) blas_packages=("lib$blas-dev")
+                if ls /usr/lib/*/"$blas"/libopenblas.so >/dev/null 2>&1; then have_blas=true; fi ;;
+    blis-*)     blas_packages=("lib$blas-dev" liblapack-dev)                        # BLIS has no LAPACK
+                if ls /usr/lib/*/"$blas"/libblis.so /usr/lib/*/lapack/liblapack.so >/dev/null 2>&1; then have_blas=true; fi ;;
+    *)          have_blas=true ;;
+esac
 
 missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
@@ -14,7 +25,7 @@ else
     command -v mpicc.mpich >/dev/null || command -v mpicc >/dev/null || missing+=(mpich libmpich-dev)
 fi
 if command -v cc >/dev/null; then
-    have_header openblas_config.h "${blas_inc:+-I$blas_inc}" || missing+=(libopenblas-openmp-dev)     # cblas.h others have, too
+    "$have_blas" || missing+=("${blas_packages[@]}")
     have_header cjson/cJSON.h || missing+=(libcjson-dev)
     have_header yaml.h || missing+=(libyaml-dev)
     echo '#include <pcre2.h>' | cc -E -DPCRE2_CODE_UNIT_WIDTH=8 - >/dev/null 2>&1 || missing+=(libpcre2-dev)
@@ -22,7 +33,7 @@ if command -v cc >/dev/null; then
     printf '#include <stdarg.h>\n#include <stddef.h>\n#include <setjmp.h>\n#include <stdint.h>\n#include <cmocka.h>\n' |
         cc -E - >/dev/null 2>&1 || missing+=(libcmocka-dev)
 else
-    missing+=(libopenblas-openmp-dev libcjson-dev libyaml-dev libpcre2-dev libutf8proc-dev libcmocka-dev)
+    missing+=("${blas_packages[@]}" libcjson-dev libyaml-dev libpcre2-dev libutf8proc-dev libcmocka-dev)
 fi
 fuzzer_is_here() { ls "$(clang -print-resource-dir)"/lib/*/libclang_rt.fuzzer*.a; } >/dev/null 2>&1
 if [ "${1:-}" = fuzz ]; then fuzzer_is_here || missing+=(clang); fi

@@ -6,8 +6,8 @@
 #include "ref/io/document.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
+#include "ref/machine/blas.h"
 #include "ref/version.h"
-#include <cblas.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,10 +38,10 @@ static void print_help(void)
 
 static void print_version(void)
 {
-    char mpi[200];
+    char mpi[200], blas[160];
     printf("orrery %s\n", ORRERY_VERSION);
     say(stdout, 12, "  messages  %s", comm_library(mpi, sizeof mpi));
-    say(stdout, 12, "  matrices  %s, kernels for %s", openblas_get_config(), openblas_get_corename());
+    say(stdout, 12, "  matrices  %s, kernels for %s", blas_name(blas, sizeof blas), blas_kernel());
 }
 
 /* `orrery help train --dp` as `orrery train --help`.  The words are changed in place. */

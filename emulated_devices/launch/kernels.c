@@ -6,7 +6,7 @@
  * returns an error code.
  */
 #include "emulated_devices/launch/launch.h"
-#include <cblas.h>
+#include "ref/machine/blas.h"
 #include <string.h>
 
 static const char *kernels_of_instructions(void)
@@ -22,5 +22,5 @@ static const char *kernels_of_instructions(void)
 
 const char *better_kernels(void)
 {
-    return strcmp(openblas_get_corename(), "Prescott") == 0 ? kernels_of_instructions() : NULL;
+    return strcmp(blas_kernel(), "Prescott") == 0 ? kernels_of_instructions() : NULL;
 }

@@ -187,7 +187,7 @@ static size_t blas_threads(char *const *environment)
 /* The dynamic linker calls this before the constructors of libraries; getenv does not work yet. */
 static void check_limits(int argc, char **argv, char **environment)
 {
-    static const char blas[] = "OpenBLAS and MPI need";
+    static const char blas[] = "the BLAS and MPI need";
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     const size_t buffer = (size_t)128 << 20;                    /* OpenBLAS: one for each thread, and the caller's */
     const size_t space = ((size_t)768 << 20) + ((size_t)256 << 20) * (size_t)(cores > 0 ? cores : 1);

@@ -4,7 +4,7 @@
  * can fail.
  */
 #include "ref/machine/threads.h"
-#include <cblas.h>
+#include "ref/machine/blas.h"
 #include <stdio.h>
 #include <stdlib.h>
 #if defined(_OPENMP)
@@ -19,7 +19,7 @@ void threads_set(int threads)
     omp_set_dynamic(0);
     omp_set_num_threads(threads);
 #endif
-    openblas_set_num_threads(threads);
+    blas_set_threads(threads);
 }
 
 /* OpenMP's variable may have a number for each level of nesting: "4,2". */
@@ -43,8 +43,8 @@ int threads_use(int cores)
 /* Returns the number before, for setting it back. */
 int threads_set_blas(int threads)
 {
-    const int before = openblas_get_num_threads();
-    openblas_set_num_threads(threads);
+    const int before = blas_threads();
+    blas_set_threads(threads);
     return before;
 }
 
@@ -60,8 +60,8 @@ void threads_pass_on(void)
 /* Bits of results depend on these, so reports name them. */
 struct arithmetic arithmetic_now(void)
 {
-    struct arithmetic a = { .threads = openblas_get_num_threads() };
-    snprintf(a.kernel, sizeof a.kernel, "%s", openblas_get_corename());
-    snprintf(a.blas, sizeof a.blas, "%s", openblas_get_config());
+    struct arithmetic a = { .threads = blas_threads() };
+    snprintf(a.kernel, sizeof a.kernel, "%s", blas_kernel());
+    blas_name(a.blas, sizeof a.blas);
     return a;
 }

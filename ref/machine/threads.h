@@ -15,17 +15,17 @@ enum { THREADS_MOST = 1024 };
 extern int threads_asked;
 
 /**
- * Set the threads of OpenMP and OpenBLAS: those of --threads, else the first number of OMP_NUM_THREADS, else as many as
+ * Set the threads of OpenMP and the BLAS: those of --threads, else the first number of OMP_NUM_THREADS, else as many as
  * this process has cores.
  * @param cores  that it has for itself; less than 1 counts as 1.
  * @return the number of threads.
  */
 int threads_use(int cores);
 
-/** Set the threads of OpenMP and OpenBLAS. */
+/** Set the threads of OpenMP and the BLAS. */
 void threads_set(int threads);
 
-/** Set the threads of OpenBLAS alone.  @return how many it had. */
+/** Set the threads of the BLAS alone.  @return how many it had. */
 int threads_set_blas(int threads);
 
 /** From now on processes that this one starts have the threads of --threads, unless their own words say otherwise. */
@@ -34,8 +34,8 @@ void threads_pass_on(void);
 /* The bits of a result depend on these, and on the program and its input. */
 struct arithmetic {
     int threads;                        /* of OpenMP and of BLAS, which cut sums differently for another number */
-    char kernel[32];                    /* OpenBLAS's for this processor, such as Haswell */
-    char blas[160];                     /* OpenBLAS's version, and how it was built */
+    char kernel[32];                    /* the BLAS's for this processor, such as Haswell */
+    char blas[160];                     /* the BLAS's name and version, and how it was built */
 };
 
 /** The arithmetic of this process as it is now. */

@@ -194,7 +194,7 @@ test_machine_that_is_too_small() {
         limited -v 200000;                  expect_status 1; expect_error 'the address space is limited to 200000 KB'
         # OpenBLAS takes 128 MB for each thread, as soon as it is loaded, and has no end without
         for words in 'list dtypes' --version 'train --model tiny --steps 1 --batch 2'; do
-            within -d 20000 $words;         expect_status 1; expect_error "a process's data is limited to 20000 KB \\(ulimit -d\\); OpenBLAS and MPI need [0-9]+ KB"
+            within -d 20000 $words;         expect_status 1; expect_error "a process's data is limited to 20000 KB \\(ulimit -d\\); the BLAS and MPI need [0-9]+ KB"
             OMP_NUM_THREADS=1 within -d 300000 $words;  expect_status 1; expect_error "a process's data is limited to 300000 KB .* need 393216 KB"
             OMP_NUM_THREADS=1 within -d 450000 $words;  expect_status 0; expect_silent
             within -s 64 $words;            expect_status 1; expect_error 'the stack is limited to 64 KB \(ulimit -s\); orrery needs 2048 KB'

@@ -10,8 +10,8 @@
 #include "ref/machine/cores.h"
 #include "ref/machine/cgroup.h"
 #include "ref/machine/threads.h"
+#include "ref/machine/blas.h"
 #include <omp.h>
-#include <cblas.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <sys/wait.h>
@@ -160,7 +160,7 @@ static void test_threads(void **state)
         else unsetenv("OMP_NUM_THREADS");
         const int threads = threads_use(cases[i].cores);
         if (threads != cases[i].threads || arithmetic_now().threads != threads || omp_get_max_threads() != threads ||
-            openblas_get_num_threads() != threads)
+            blas_threads() != threads)
             fail_msg("case %d: %d threads, not %d", (int)i, threads, cases[i].threads);
         threads_pass_on();              /* to processes that this one starts */
         const char *passed = getenv("OMP_NUM_THREADS"), *want = cases[i].told;

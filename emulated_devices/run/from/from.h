@@ -57,7 +57,7 @@ struct from_row {
     char text[FROM_TEXT];               /* our words, or why */
 };
 
-struct from_word { const char *flag; char text[FROM_TEXT]; };   /* text: "--tp=8", or a switch alone */
+struct from_word { const char *flag; char text[FROM_TEXT + 40]; };   /* text: "--tp=8", or a switch alone */
 
 struct from {
     const struct framework *framework;  /* who has written the file */

@@ -33,7 +33,7 @@ plus="-std=gnu++17 $flags -I$cuda/kernels"
 if $cxx -fno-extern-tls-init -E -x c++ /dev/null >/dev/null 2>&1; then plus="$plus -fno-extern-tls-init"; fi       # not before clang 15
 
 blas=
-for folder in /usr/include/*/openblas-openmp; do if [ -d "$folder" ]; then blas=-I$folder; fi; done
+for folder in /usr/include/*/blis-* /usr/include/*/openblas-*; do if [ -d "$folder" ]; then blas=-I$folder; fi; done
 
 # ---- what surrounds the kernels, at the same time as they are compiled -----------------------------------------------------------
 started=
