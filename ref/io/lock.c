@@ -102,7 +102,7 @@ static enum error_code lock_read(const char *path, char **text, struct holder *h
     size_t count;
     const enum error_code e = file_read_all(path, 4096, text, &count, NULL);
     *told = !e && sscanf(*text, SCAN, holder->run, holder->host, holder->boot, holder->space, &holder->pid,
-                         &holder->shown, &holder->started, &holder->since) == 8;
+                         &holder->shown, &holder->started, &holder->since) == 8 && holder->pid > 0;
     return e;
 }
 
@@ -157,8 +157,8 @@ static enum lock_state lock_judge(const char *path, char *words, size_t size)
     }
     if (here && h.pid == own.pid && h.started == own.started) return LOCK_OWN;
     const double since = difftime(time(NULL), (time_t)h.since);
-    int n = snprintf(words, size, "run %s, process %ld on %s, begun %s ago", h.run, h.shown, h.host,
-                     time_format(since > 0 ? since : 0).text);
+    int n = snprintf(words, size, "run %s, process %ld on %s, begun %s ago", printable(h.run).text, h.shown,
+                     printable(h.host).text, time_format(since > 0 ? since : 0).text);
     if (!here && n > 0 && (size_t)n < size)
         snprintf(words + n, size - (size_t)n, LAST_SEEN "%s ago", time_format(age > 0 ? age : 0).text);
     return (here ? is_running(&h) : age <= LOCK_VOID) ? LOCK_HELD : LOCK_IS_VOID;
