@@ -69,6 +69,9 @@ enum error_code comm_open(struct comm *, struct device *, struct error *);
 /** Whether MPI sends messages with UCX.  May be called before comm_open. */
 bool comm_uses_ucx(void);
 
+/** Whether MPI finds its other processes by PMIx, as Open MPI does.  May be called before comm_open. */
+bool comm_speaks_pmix(void);
+
 /** Whether MPI tells its launcher only in an exit handler that this process is done, as MPICH does from 4.2 on: mpiexec
  *  kills the others if a process ends without it.  May be called before comm_open, and after comm_close. */
 bool comm_ends_at_exit(void);

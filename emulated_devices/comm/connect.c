@@ -8,6 +8,7 @@
 #include "emulated_devices/comm/patience.h"
 #include "emulated_devices/comm/sharing.h"
 #include "ref/machine/cores.h"
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,18 @@ bool comm_uses_ucx(void)
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
     int length;
     return MPI_Get_library_version(version, &length) == MPI_SUCCESS && strstr(version, "ch4:ucx") != NULL;
+}
+
+/* MPICH can be built with PMIx, as Ubuntu 24.04's is; then its library has loaded PMIx's. */
+bool comm_speaks_pmix(void)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    void *const loaded = dlopen(NULL, RTLD_LAZY);
+    const bool by_itself = loaded != NULL && dlsym(loaded, "PMIx_Init") != NULL;
+    if (loaded != NULL) dlclose(loaded);
+    return by_itself || (MPI_Get_library_version(version, &length) == MPI_SUCCESS &&
+                         strstr(version, "Open MPI") != NULL);
 }
 
 bool comm_ends_at_exit(void)

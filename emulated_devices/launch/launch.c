@@ -10,6 +10,7 @@
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/launch/family.h"
 #include "emulated_devices/launch/machine.h"
+#include "emulated_devices/launch/mpiexec.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/launch/watch.h"
 #include "ref/io/document.h"
@@ -102,10 +103,27 @@ static bool waits_for_step(const struct watch *watch, const struct family *famil
     return true;
 }
 
-/* mpiexec hangs if a signal reaches it while it starts its proxy: it has no limit of its own. */
+/* Parts of start_limit(): after the first it is said once that no device has reported.  After the second a launcher has
+ * given up that has complained.  Nothing ends by the first: many devices on a slow machine may take longer. */
+static const double SILENT_PART = 0.1, COMPLAINED_PART = 0.05;
+
+static bool is_patient(double since, double part) { return measure_now() - since <= part * start_limit(); }
+
+/* mpiexec hangs if a signal reaches it while it starts its proxy: it has no limit of its own.  And if it has said that
+ * it cannot start a program, or ssh that a host cannot be reached. */
 static bool has_stalled(const struct watch *watch)
 {
-    return watch_started(watch) < watch->room && measure_now() - watch->heard > start_limit();
+    if (watch_started(watch) == watch->room) return false;
+    const double last = watch->complained > watch->heard ? watch->complained : watch->heard;
+    return !is_patient(watch->heard, 1) || (watch->complained > 0 && !is_patient(last, COMPLAINED_PART));
+}
+
+static void say_silence(struct watch *watch)
+{
+    if (watch->silence_said || watch->known > 0 || is_patient(watch->heard, SILENT_PART)) return;
+    watch->silence_said = true;
+    fprintf(stderr, "orrery: no device has reported for %.3g s; %s has said %s%s\n", measure_now() - watch->heard,
+            ORRERY_MPIEXEC, watch->noise[0] ? "" : "nothing", watch->noise);
 }
 
 /* And if it is never told that a device has ended. */
@@ -131,6 +149,7 @@ static void watch_job(struct watch *watch, struct family *family)
         family_reap(family);
         if (family->job_ended && ended == 0) ended = measure_now();
         if (family->job_ended && (ready == 0 || measure_now() - ended > PROMPT)) return;
+        if (!family->job_ended) say_silence(watch);
         if (!family->job_ended && has_stalled(watch)) watch->stalled = true;
         if (!family->job_ended && does_not_end(watch)) watch->lingers = true;
         const bool failed = watch->write_errno || watch->stalled || watch->lingers;
@@ -187,21 +206,6 @@ static void dismiss_guardian(pid_t guardian, int line)
 
 /* ---- starting ---------------------------------------------------------------------------------------------------- */
 
-/* Open MPI's mpiexec refuses to start more devices than cores, and to run as root, as in a container; and it would bind
- * each device to a core.  Version 4 reads the first of these variables, version 5 those of PRTE; MPICH reads none.
- * Variables that the user has set are kept. */
-static void permit_open_mpi(void)
-{
-    static const char *const usual[][2] = {
-        { "OMPI_ALLOW_RUN_AS_ROOT", "1" }, { "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1" },
-        { "OMPI_MCA_rmaps_base_oversubscribe", "1" }, { "OMPI_MCA_hwloc_base_binding_policy", "none" },
-        { "PRTE_ALLOW_RUN_AS_ROOT", "1" }, { "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1" },
-        { "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe" },
-        { "PRTE_MCA_hwloc_default_binding_policy", "none" },
-    };
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) setenv(usual[i][0], usual[i][1], 0);
-}
-
 /* The files that mpiexec inherits: its output, and the devices' end of the lifeline. */
 struct inherited { int out, errors, lifeline; };
 
@@ -214,7 +218,7 @@ static void run_mpiexec(pid_t launcher, int devices, int argc, char **argv, stru
     snprintf(count, sizeof count, "%d", devices);
     words[0] = (char *)ORRERY_MPIEXEC, words[1] = (char *)"-n", words[2] = count;
     for (int i = 0; i < argc; i++) words[3 + i] = argv[i];
-    permit_open_mpi();
+    mpiexec_prepare();
     family_mark(launcher);
     threads_pass_on();
     char columns[16];
@@ -313,10 +317,23 @@ static enum error_code report_death_of_manager(const struct watch *watch, int ho
                 ORRERY_MPIEXEC);
 }
 
+/* What to do inside a job whose hosts mpiexec cannot reach. */
+static const char *stall_advice(char *text, size_t size)
+{
+    text[0] = '\0';
+    if (mpiexec_manager() != NULL)
+        snprintf(text, size, "; it took the hosts from %s: HYDRA_RMK=user HYDRA_LAUNCHER=fork starts all devices on "
+                 "this machine", mpiexec_manager());
+    return text;
+}
+
 static enum error_code report_stall(const struct watch *watch, int devices, struct error *err)
 {
+    const double waited = watch->complained > 0 ? COMPLAINED_PART * start_limit() : start_limit();
+    char advice[200];
     return fail(err, ERR_COMM, "%s hangs: %d of %d devices have started, and none got further for %g s "
-                "(ORRERY_START_LIMIT); all were stopped", ORRERY_MPIEXEC, watch_started(watch), devices, start_limit());
+                "(ORRERY_START_LIMIT); all were stopped%s%s%s", ORRERY_MPIEXEC, watch_started(watch), devices, waited,
+                watch->noise[0] ? "; it has said: " : "", watch->noise, stall_advice(advice, sizeof advice));
 }
 
 static enum error_code report_no_end(int devices, struct error *err)

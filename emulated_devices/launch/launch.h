@@ -20,12 +20,6 @@ int end_process(int status);
 /** The OpenBLAS kernels for this processor, if OpenBLAS would choose much older ones; else NULL.  kernels.c */
 const char *better_kernels(void);
 
-/** Whether a launcher (mpiexec, srun) has started this process as one of several. */
-bool under_launcher(void);
-
-/** This process's rank from the launcher's environment, before MPI is initialised; 0 without a launcher. */
-int launcher_rank(void);
-
 /** Tell the waiting launch_devices() this process's rank and place: one line on stderr, which launch_devices() does not
  *  print. */
 void announce_process(int rank, const char *place);
@@ -78,6 +72,23 @@ typedef enum error_code device_fn(struct comm *world, const void *asked, struct 
  */
 enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, device_fn *run, const void *asked,
                             struct error *);
+
+/* ---- launcher.c: who started this process ------------------------------------------------------------------------- */
+
+/** Call before any file is opened: removes variables by which a launcher told another process its rank. */
+void launcher_forget_others(void);
+
+/** Whether a launcher (mpiexec, srun) has started this process as one of several.  After launcher_forget_others. */
+bool under_launcher(void);
+
+/** This process's rank from the launcher's environment, before MPI is initialised; 0 without a launcher. */
+int launcher_rank(void);
+
+/** The number of the socket to a PMI launcher, PMI_FD.  @return -1: there is none, or this process has closed it. */
+int launcher_line(void);
+
+/** Whether the other end of launcher_line() was made by this process's parent, such as MPICH's proxy (Linux). */
+bool launcher_is_parent(void);
 
 /* ---- launch.c: starting devices ---------------------------------------------------------------------------------- */
 

@@ -53,26 +53,17 @@ void die_with_parent(void)
 
 /* The signal is sent when the thread that has forked us ends.  MPICH's proxy has only one thread; others may have
  * more. */
-static bool parent_is_a_proxy(void) { return getenv("HYDI_CONTROL_FD") != NULL; }
+static bool parent_is_a_proxy(void) { return getenv("HYDI_CONTROL_FD") != NULL && launcher_is_parent(); }
 
-static int pmi_line(void)
-{
-    const char *told = getenv("PMI_FD");
-    return told != NULL && *told != '\0' ? atoi(told) : -1;
-}
-
+/* A number that is closed has not hung up: nobody is at its other end, nor ever was. */
 static bool has_hung_up(int fd)
 {
     struct pollfd p = { .fd = fd };
-    return fd >= 0 && poll(&p, 1, 0) == 1 && p.revents != 0;
+    return fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR)) != 0;
 }
 
 /* In the end MPI closes the line itself. */
-bool proxy_is_gone(void)
-{
-    struct pollfd p = { .fd = pmi_line() };
-    return p.fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLNVAL) == 0;
-}
+bool proxy_is_gone(void) { return has_hung_up(launcher_line()); }
 
 /* ---- waiting for the end ----------------------------------------------------------------------------------------- */
 
@@ -111,7 +102,7 @@ void hold_lifeline(void)
 {
     watched.parent = getppid();
     watched.lifeline = told_pipe("ORRERY_LIFELINE");
-    watched.pmi = pmi_line();
+    watched.pmi = launcher_line();
     if (parent_is_a_proxy()) die_with_parent();
     if (watched.parent != getppid() || has_hung_up(watched.pmi) || has_hung_up(watched.lifeline))
         kill(getpid(), SIGKILL);

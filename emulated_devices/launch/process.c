@@ -1,5 +1,4 @@
-/* process.c -- the setup of one process: its environment, its share of the cores, its rank before MPI is
- * initialised.  Files of cli/, launch/ and run/ call these functions.  set_backend alone can fail: ERR_USAGE for an
+/* process.c -- the setup of one process: its environment, its streams and signals, its witness.  Files of cli/, launch/ and run/ call these functions.  set_backend alone can fail: ERR_USAGE for an
  * unknown backend. */
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/device/backend.h"
@@ -155,6 +154,7 @@ static bool settle_environment(void)
 
 void prepare_process(char **argv)
 {
+    launcher_forget_others();                           /* before a file gets the number of the launcher's line */
     open_missing_streams();
     signal(SIGXFSZ, SIG_IGN);                       /* a too large file is an error to report, not a death */
     signal(SIGPIPE, SIG_IGN);                       /* a reader such as head may leave: the work and its status stay */
@@ -172,16 +172,6 @@ void prepare_process(char **argv)
     }
     hold_lifeline();                                    /* after the fork, which would not copy its thread */
 }
-
-int launcher_rank(void)
-{
-    const char *text = getenv("PMI_RANK");
-    if (text == NULL || *text == '\0') text = getenv("PMIX_RANK");
-    const int rank = text != NULL ? atoi(text) : 0;
-    return rank < 0 ? 0 : rank;
-}
-
-bool under_launcher(void) { return getenv("PMI_RANK") != NULL || getenv("PMIX_RANK") != NULL; }
 
 static double seconds_told(const char *variable, double usual)
 {

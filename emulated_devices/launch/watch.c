@@ -144,6 +144,27 @@ static const char *complaint_of_pmi(const char *line)
     return NULL;
 }
 
+/* The launcher's message that it cannot start a device.  Hydra says one, and may wait for ever; its warnings, and what
+ * HYDRA_DEBUG asks for, look alike.  The user sees ssh's messages. */
+static bool cannot_start(const char *line)
+{
+    if (strstr(line, "WARNING") != NULL || getenv("HYDRA_DEBUG") != NULL) return false;
+    return starts_with(line, "[mpiexec@") || starts_with(line, "[proxy:");
+}
+
+static bool ssh_has_failed(const char *line)
+{
+    return starts_with(line, "ssh: ") || starts_with(line, "Host key verification failed") ||
+           strstr(line, ": Permission denied (") != NULL;
+}
+
+static void note_complaint(struct watch *watch, const char *line)
+{
+    const bool by_ssh = ssh_has_failed(line);
+    if (by_ssh) keep_noise(watch, line);
+    if (watch->complained == 0 && (by_ssh || cannot_start(line))) watch->complained = measure_now();
+}
+
 /* Whether a line is for this launcher, not for the user. */
 static bool is_private(struct watch *watch, struct stream *stream, const char *line)
 {
@@ -194,6 +215,7 @@ static bool is_private(struct watch *watch, struct stream *stream, const char *l
 static void pass_line(struct watch *watch, struct stream *stream)
 {
     const bool blank = !stream->middle && strcmp(stream->line, "\n") == 0;
+    if (stream->to == STDERR_FILENO && !stream->middle) note_complaint(watch, stream->line);
     if (blank && !stream->blank) stream->blank = true;
     else if (stream->middle || !is_private(watch, stream, stream->line)) {
         if (stream->blank) watch_write_all(watch, stream->to, "\n", 1);

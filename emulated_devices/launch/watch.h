@@ -31,6 +31,8 @@ struct watch {
     struct process *process;            /* [known] all that have announced themselves */
     int known, room;                    /* entries of `process`, and for how many there is memory */
     double heard;                       /* when a process last announced itself, or the job was started */
+    double complained;                  /* when the launcher said that it could not start a device; 0: it has not */
+    bool silence_said;                  /* that no device has reported for long */
     bool stalled;                       /* it was ended because it did not start, */
     bool lingers;                       /* or because all devices had ended, and it had not */
     double gone;                        /* when they were seen to have ended; 0: they have not */
@@ -45,7 +47,7 @@ struct watch {
     char said[LINE];                    /* the first error line of a device; shown at the end */
     int write_errno;                    /* if our own output cannot be written */
     char mpi_failed[200];               /* the last line of MPICH's message when it cannot start: the cause */
-    char noise[200];                    /* the first message of mpiexec or UCX */
+    char noise[200];                    /* the first message of mpiexec, ssh or UCX */
 };
 
 /** Pass on the output that has arrived, except what is not for the user.  At the end of the stream, from becomes -1. */

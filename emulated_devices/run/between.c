@@ -1,6 +1,7 @@
 /* between.c -- what happens between two steps of a run: evaluation, logs, checkpoints, a signal that asks to stop.
  * run/session.c calls these functions.  Errors: ERR_FILE of a checkpoint, ERR_MEMORY, and those of evaluating; each
  * ends the run. */
+#include "emulated_devices/run/keeping.h"
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/run/report/report.h"
@@ -17,7 +18,8 @@ static enum error_code save_in(struct session *session, const struct train_data 
 {
     cJSON *run = session->speaks ? train_run(session->options, data, session->trainer.step, err) : NULL;
     char *origin = run ? origin_text(session->options, err) : NULL;
-    enum error_code e = comm_agree(session->trainer.comm, session->speaks && origin == NULL ? err->code : OK, err);
+    enum error_code e = !session->speaks ? OK : origin == NULL ? err->code : keeping_stands(err);
+    e = comm_agree(session->trainer.comm, e, err);
     if (!e) e = checkpoint_save(&session->trainer, dir, run, origin, err);
     cJSON_Delete(run);
     free(origin);

@@ -2,6 +2,7 @@
  * run/words/take.c calls train_take_golden(), and session.c calls train_golden().  ERR_CHECK names the first
  * difference, after the run and its report; ERR_MEMORY; other errors end the run. */
 #include "emulated_devices/model/checkpoint/series.h"
+#include "emulated_devices/run/keeping.h"
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/verify/dump/dump.h"
@@ -260,7 +261,8 @@ static enum error_code golden_save(struct session *session, struct error *err)
     if (o->save_every) series_path(path, sizeof path, o->save, t->step);
     cJSON *run = session->here ? train_run(o, session->data, t->step, err) : NULL;
     char *origin = run ? origin_text(o, err) : NULL;
-    enum error_code e = comm_agree(t->comm, session->here && origin == NULL ? err->code : OK, err);
+    enum error_code e = !session->here ? OK : origin == NULL ? err->code : keeping_stands(err);
+    e = comm_agree(t->comm, e, err);
     if (!e && o->save_every) e = comm_agree(t->comm, session->here ? series_make(o->save, err) : OK, err);
     if (!e) e = checkpoint_save(t, o->save_every ? path : o->save, run, origin, err);
     if (!e && session->here && o->save_every && o->keep) e = series_prune(o->save, o->keep, err);

@@ -88,9 +88,10 @@ static enum error_code log_put(struct run_log *run_log, const char *text, struct
     return OK;
 }
 
-/* A line of JSON; the object is used up. */
+/* A line of JSON; the object is used up.  Each says of which run it is: two logs may have been joined. */
 static enum error_code put_json(struct run_log *run_log, cJSON *o, struct error *err)
 {
+    if (o && origin_run() != NULL) json_add(o, "run %s", origin_run());
     char *line = o ? json_text(o, false) : NULL;
     enum error_code e = line ? log_put(run_log, line, err) : fail(err, ERR_MEMORY, "no memory for a line of --log");
     if (!e) e = log_put(run_log, "\n", err);

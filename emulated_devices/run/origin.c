@@ -6,9 +6,29 @@
 #include "emulated_devices/run/run.h"
 #include "ref/machine/cores.h"
 #include "ref/version.h"
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+static char run_name[16];
+
+/* By chance: counted numbers would need a place that all machines know.  Where the system has no chance to give, the
+ * process and its time tell runs apart. */
+void origin_name_run(void)
+{
+    uint32_t drawn = 0;
+    FILE *f = run_name[0] ? NULL : fopen("/dev/urandom", "rb");
+    if (run_name[0]) return;
+    if (f == NULL || fread(&drawn, sizeof drawn, 1, f) != 1)
+        drawn = (uint32_t)getpid() * 2654435761u ^ (uint32_t)time(NULL);
+    if (f != NULL) fclose(f);
+    snprintf(run_name, sizeof run_name, "%08x", (unsigned)drawn);
+}
+
+const char *origin_run(void) { return run_name[0] ? run_name : NULL; }
 
 /* The machine of rank 0. */
 struct machine { char host[256], system[256], processor[128]; long cores; };
@@ -52,7 +72,8 @@ bool origin_add_json(cJSON *root, const struct train_options *options)
     char seed[24];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)options->plan.seed);
     cJSON *by = cJSON_AddObjectToObject(root, "written_by"), *words = cJSON_CreateArray();
-    bool ok = by && words && cJSON_AddStringToObject(by, "version", ORRERY_VERSION) &&
+    bool ok = by && words && (origin_run() == NULL || cJSON_AddStringToObject(by, "run", origin_run())) &&
+              cJSON_AddStringToObject(by, "version", ORRERY_VERSION) &&
               cJSON_AddItemToObject(by, "command", words) &&
               cJSON_AddItemToArray(words, cJSON_CreateString("orrery")) &&
               cJSON_AddItemToArray(words, cJSON_CreateString(options->command));
@@ -76,6 +97,7 @@ static void print_origin(FILE *to, const struct train_options *options)
     const struct machine m = this_machine();
     fprintf(to, "# Settings of a run: orrery %s --config FILE repeats it.\n%s:\n", options->command,
             SETTINGS_WRITTEN_BY);
+    if (origin_run() != NULL) print_line(to, "run", origin_run());
     print_line(to, "version", ORRERY_VERSION);
     fprintf(to, "  command: [orrery, %s", options->command);
     for (int i = 0; i < options->argc; i++) {

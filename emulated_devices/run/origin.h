@@ -10,7 +10,14 @@
 
 struct train_options;
 
-/** Add "written_by" (version, command, model, seed, host, system, processor, cores) and "settings", the flags that were
+/** Give this run a short name, which tells its lines, reports and checkpoints from those of others.  On the device that
+ *  writes, once, before anything is written. */
+void origin_name_run(void);
+
+/** The run's name, 8 hexadecimal digits.  @return NULL: none was given, as in a plan. */
+const char *origin_run(void);
+
+/** Add "written_by" (run, version, command, model, seed, host, system, processor, cores) and "settings", the flags that were
  *  given as texts, to a report.  @return false if there is no memory. */
 bool origin_add_json(cJSON *root, const struct train_options *);
 

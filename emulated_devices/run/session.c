@@ -4,6 +4,8 @@
  * a comparison or a count failed.  Trainer, reference and logs are closed in any case. */
 #include "emulated_devices/launch/machine.h"
 #include "emulated_devices/draw/profile.h"
+#include "emulated_devices/run/keeping.h"
+#include "emulated_devices/run/origin.h"
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/run/session.h"
 #include "emulated_devices/launch/stopping.h"
@@ -464,6 +466,7 @@ enum error_code session_run(struct comm *comm, const struct train_options *optio
                  options->plan.mesh.size[PP], options->plan.mesh.size[CP], options->plan.mesh.size[EP],
                  options->plan.mesh.devices);
     threads_use(comm->cores);
+    if (comm->rank == 0) origin_name_run();
     if (!e) {
         announce_process(comm->rank, mesh_describe(&options->plan.mesh, comm->rank, place, sizeof place));
         e = group_same(comm->everyone, options->words.digest.text, sizeof options->words.digest.text - 1,
@@ -471,6 +474,7 @@ enum error_code session_run(struct comm *comm, const struct train_options *optio
         if (!e && options->plan.batches) e = batch_plan_agree(options->plan.batches, comm, err);
         if (!e) e = session_load_data(&data, options, err);
         if (!e && comm->rank == 0) e = train_check_saved(options, &data, overridden, sizeof overridden, err);
+        if (!e && comm->rank == 0) e = keeping_take(options, err);
         if (!e && comm->rank == 0) e = session_probe_outputs(options, err);
         if (!e && comm->rank == 0)
             e = under_launcher() ? check_budget(options, &together, err) : session_check_memory(options, err);
@@ -479,6 +483,7 @@ enum error_code session_run(struct comm *comm, const struct train_options *optio
     }
     if (!e && options->golden) e = train_golden(comm, options, &data, err);
     else if (!e) e = run_on_device(comm, options, &data, overridden, status, err);
+    if (comm->rank == 0) keeping_release();
     train_data_free(&data);
     return e;
 }

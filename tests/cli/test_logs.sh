@@ -4,14 +4,14 @@
 
 small='--batch 4 --seq 8'
 steps_of() { sed -n 's/^{"type":"step","step":\([0-9]*\),.*/\1/p' "$1" | tr '\n' ' '; }
-# Steps without what the clock of the wall says.
-course() { sed -n 's/^\({"type":"step".*\),"seconds":[^,]*,"tokens_per_second":[^,}]*/\1/p' "$1"; }
+# Steps without what the clock of the wall says, and which run it was.
+course() { sed -n 's/^\({"type":"step".*\),"seconds":[^,]*,"tokens_per_second":[^,}]*/\1/; s/,"run":"[0-9a-f]*"}$/}/p' "$1" | grep '^{"type":"step"'; }
 
 test_lines() {
     train $small --steps 7 --log a.jsonl --eval-every 3;            expect_status 0; expect_silent
     [ "$(steps_of a.jsonl)" = '1 2 3 4 5 6 7 ' ] || complain "a.jsonl has the steps $(steps_of a.jsonl)"
     [ "$(grep -c '"validation_loss"' a.jsonl)" = 3 ] || complain 'not three losses on held-out text: after 3, after 6, at the end'
-    head -n 1 a.jsonl | grep -q '^{"type":"start","step":0,"schema":2,"last_step":7,"devices":1,"written_by":{"version":.*"settings":{.*"steps":"7"' || complain 'its head does not say what it is'
+    head -n 1 a.jsonl | grep -q '^{"type":"start","step":0,"schema":2,"last_step":7,"devices":1,"written_by":{"run":"[0-9a-f]\{8\}","version":.*"settings":{.*"steps":"7"' || complain 'its head does not say what it is'
     tail -n 1 a.jsonl | grep -q '^{"type":"end","step":7,"status":"done","validation_loss":' || complain 'it has no end'
     train $small --steps 7 --log a.csv --log-every 4;               expect_status 0
     [ "$(cut -d, -f1 a.csv | tr '\n' ' ')" = 'step 4 7 ' ] || complain "a.csv has $(cut -d, -f1 a.csv | tr '\n' ' ')"
