@@ -89,12 +89,10 @@ enum error_code parse_command(const char *command, const char *usage, const char
 enum error_code find_model(struct model_config *config, const char *word, const char **dir, struct error *err)
 {
     struct stat st;
-    char path[4096];
     int64_t batch;
     *dir = stat(word, &st) == 0 && S_ISDIR(st.st_mode) ? word : NULL;
     if (*dir == NULL) return model_config_preset(config, &batch, word, err);
-    snprintf(path, sizeof path, "%s/config.json", *dir);
-    return fail_about(err, model_config_read(config, path, err), "--model");
+    return fail_about(err, model_config_read_folder(config, *dir, err), "--model");
 }
 
 const struct command *command_find(const struct command *table, const char *of, const char *word, struct error *err)

@@ -83,8 +83,10 @@ static enum error_code refuse_duplicates(const cJSON *value, const char *where, 
 }
 
 /* Why cJSON stopped there. */
-static const char *why_not(const char *text, size_t at)
+static const char *why_not(const char *text, size_t length, size_t at)
 {
+    /* Python writes these words for numbers; cJSON stops at the word or behind a minus before it. */
+    static const char *const words[] = { "Infinity", "NaN" };
     size_t depth = 0;
     bool in_string = false;
     for (size_t i = 0; i < at; i++) {
@@ -93,6 +95,10 @@ static const char *why_not(const char *text, size_t at)
         else if (!in_string && (text[i] == '[' || text[i] == '{')) depth++;
         else if (!in_string && (text[i] == ']' || text[i] == '}')) depth -= depth > 0;
     }
+    if (at < length && text[at] == '-') at++;
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+        if (length - at >= strlen(words[w]) && memcmp(text + at, words[w], strlen(words[w])) == 0)
+            return "has Infinity or NaN, which Python writes and JSON does not have,";
     return depth >= CJSON_NESTING_LIMIT ? "is nested too deeply" : "is not JSON";
 }
 
@@ -107,7 +113,7 @@ enum error_code json_parse(const char *text, size_t length, const char *where, c
     /* cJSON says where it stopped, which is the place of the error. */
     at = end == NULL ? 0 : (size_t)(end - text);
     if (at > length) at = length;
-    if (*root == NULL) return fail_at(err, where, text, at, why_not(text, at));
+    if (*root == NULL) return fail_at(err, where, text, at, why_not(text, length, at));
     while (at < length && strchr(" \t\r\n", text[at]) != NULL) at++;
     const enum error_code e = at < length ? fail_at(err, where, text, at, "has something after its end")
                                           : refuse_duplicates(*root, where, err);

@@ -176,6 +176,9 @@ static enum error_code read_header(struct safetensors *st, int64_t size, struct 
                     (long long)size);
     enum error_code e = file_read_at(st->fd, st->path, length, 8, 0, err);
     if (e != OK) return e;
+    if (memcmp(length, "version ", 8) == 0)             /* "version https://git-lfs.github.com/spec/v1" */
+        return fail(err, ERR_FORMAT, "%s: is a pointer of Git LFS, of %lld bytes, in place of the file: git lfs pull",
+                    path.text, (long long)size);
     /* The first 8 bytes are the header's length, with the lowest byte first. */
     for (int i = 7; i >= 0; i--) n = n << 8 | length[i];
     if (n < 2 || n > SAFETENSORS_HEADER_LIMIT)

@@ -593,12 +593,14 @@ static enum error_code check_rotary(const struct model_config *config, struct er
     if (r->scaling == SCALING_LONG) return check_long(config, err);
     if (r->scaling != SCALING_NONE && !(r->factor >= 1))
         return fail(err, ERR_PLAN, "model: rotary scaling factor %g; it must be at least 1", r->factor);
-    if (scales_by_turns(r) && !(r->low_frequency > 0 && r->high_frequency > r->low_frequency))
-        return fail(err, ERR_PLAN,
-                    "model: rotary %s %g, %s %g; they must be above 0 and the second larger",
-                    r->scaling == SCALING_YARN ? "beta_slow" : "low_freq_factor", r->low_frequency,
-                    r->scaling == SCALING_YARN ? "beta_fast" : "high_freq_factor", r->high_frequency);
-    if (r->scaling == SCALING_YARN && !(r->enlarged > 0 && isfinite(r->enlarged) && r->theta > 1))
+    /* Equal ends of YaRN's ramp make it a step (yarn_ramp); Llama 3's zone would divide by 0. */
+    const bool yarn = r->scaling == SCALING_YARN;
+    if (scales_by_turns(r) && !(r->low_frequency > 0 && (yarn ? r->high_frequency >= r->low_frequency
+                                                              : r->high_frequency > r->low_frequency)))
+        return fail(err, ERR_PLAN, "model: rotary %s %g, %s %g; they must be above 0, and the second %s",
+                    yarn ? "beta_slow" : "low_freq_factor", r->low_frequency, yarn ? "beta_fast" : "high_freq_factor",
+                    r->high_frequency, yarn ? "not smaller" : "larger");
+    if (yarn && !(r->enlarged > 0 && isfinite(r->enlarged) && r->theta > 1))
         return fail(err, ERR_PLAN,
                     "model: rotary attention_factor %g, theta %g; of YaRN the first must be above 0, the second "
                     "above 1",

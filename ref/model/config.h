@@ -235,6 +235,9 @@ enum error_code model_config_resize(struct model_config *, const char *sizes, co
  */
 enum error_code model_config_read(struct model_config *, const char *path, struct error *);
 
+/** Read DIR/config.json.  @return as model_config_read; ERR_FORMAT, too, if the folder has another program's files. */
+enum error_code model_config_read_folder(struct model_config *, const char *dir, struct error *);
+
 /** Read a config from text in memory; `where` names the text in messages. */
 enum error_code model_config_parse(struct model_config *, const char *text, const char *where, struct error *);
 

@@ -4,6 +4,7 @@
 #include "ref/model/weights.h"
 #include "ref/model/params.h"
 #include "ref/model/weights_codes.h"
+#include "ref/model/weights_others.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,8 +75,11 @@ enum error_code weights_open(struct weights *weights, const char *dir, struct er
         return fail(err, ERR_FILE, "%s: this name is too long", printable_path(dir).text);
     snprintf(one, sizeof one, "%s/model.safetensors", dir);
     snprintf(index, sizeof index, "%s/model.safetensors.index.json", dir);
-    return access(one, F_OK) == 0 || access(index, F_OK) != 0 ? weights_open_file(weights, one, err)
-                                                              : open_index(weights, dir, index, err);
+    const bool whole = access(one, F_OK) == 0, parts = access(index, F_OK) == 0;
+    enum error_code e = others_refuse_codes(dir, err);
+    if (!e && !whole && !parts) e = others_refuse(dir, "model.safetensors", err);
+    if (e) return e;
+    return whole || !parts ? weights_open_file(weights, one, err) : open_index(weights, dir, index, err);
 }
 
 void weights_close(struct weights *weights)
@@ -174,6 +178,21 @@ static enum error_code read_apart(const struct safetensors *file, const struct s
     return e;
 }
 
+/* Say that a tensor is there under a wrapper's name.  OK: it is not. */
+static enum error_code refuse_wrapped(const struct weights *weights, const char *name, struct error *err)
+{
+    for (int f = 0; f < weights->files; f++)
+        for (int i = 0; i < weights->file[f].count; i++) {
+            const char *const entry = weights->file[f].entry[i].name;
+            const struct wrapper *const w = others_wrapper(entry, name);
+            if (w)
+                return fail(err, ERR_FORMAT, "%s: %.100s has \"%s\" in its name, for %s; %s: %s",
+                            printable_path(weights->file[f].path).text, printable(entry).text, w->part, name, w->what,
+                            w->cure);
+        }
+    return OK;
+}
+
 /* Files of codes have two tensors in place of one. */
 static enum error_code fail_missing(const struct weights *weights, const char *name, struct error *err)
 {
@@ -184,8 +203,9 @@ static enum error_code fail_missing(const struct weights *weights, const char *n
     if (weights_find(weights, codes, &file) != NULL)
         return fail(err, ERR_FORMAT, "%s: in place of %s there are MXFP4 codes, %s; Orrery reads numbers: load the "
                     "model dequantised with transformers, and save it", where, name, codes);
-    return fail(err, ERR_FORMAT, "%s: there is no tensor %s%s", where, name,
-                weights->index ? " in the files of its index" : "");
+    const enum error_code e = refuse_wrapped(weights, name, err);
+    return e ? e : fail(err, ERR_FORMAT, "%s: there is no tensor %s%s", where, name,
+                        weights->index ? " in the files of its index" : "");
 }
 
 /* fp8 codes: NAME_scale_inv has their factors. */

@@ -23,7 +23,8 @@ struct weights {
 };
 
 /** Open DIR/model.safetensors or, if it does not exist, the files of DIR/model.safetensors.index.json.
- *  @return OK; ERR_FILE; ERR_FORMAT; ERR_MEMORY.  After a failure there is nothing to close. */
+ *  @return OK; ERR_FILE; ERR_FORMAT, also for weights in another format or as codes that are not read; ERR_MEMORY.
+ *          After a failure there is nothing to close. */
 enum error_code weights_open(struct weights *, const char *dir, struct error *);
 
 /** Open one file.  @return as weights_open. */

@@ -118,8 +118,6 @@ static void refuses_what_orrery_has_not(void **state)
         { "n_ctx", "12", ERR_FORMAT, "n_ctx is 12, n_positions is 11; they must be the same" },
         { "pruned_heads", "{\"0\": [1]}", ERR_FORMAT, "pruned_heads is {\"0\":[1]}; Orrery has only {} or null" },
         { "torchscript", "true", ERR_FORMAT, "torchscript is true; Orrery has only false" },
-        { "quantization_config", "{\"bits\": 4}", ERR_FORMAT,
-          "quantization_config says that the weights are codes, of \"?\"; Orrery reads numbers, and fp8" },
         { "n_heads", "3", ERR_FORMAT,
           "config.json: Orrery does not know the key \"n_heads\"|did you mean \"n_head\"? If it does not, "
           "take it out" },

@@ -149,7 +149,6 @@ static void what_we_have_not_is_refused(void **state)
         { "\"rope_parameter\": {}", "does not know the key \"rope_parameter\"|did you mean \"rope_parameters\"?" },
         { "\"mup_scale\": 3", "does not know the key \"mup_scale\"" },
         { "\"head_dim\": 7", "heads are A=7 wide; rotary positions need an even width" },
-        { "\"pretraining_tp\": 2", "pretraining_tp is 2" },
         { "\"rope_scaling\": 3", "rope_scaling" },
         { "\"rope_theta\": 0", "theta 0; it must be above 0" },
         { "\"num_key_value_heads\": 4", "H=6 heads are not a multiple of K=4" },
@@ -246,7 +245,7 @@ static void yarn_has_defaults(void **state)
     assert_says("another's", err.text, "\"low_freq_factor\" is there");
     assert_true(parse(&c, LLAMA, "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"beta_slow\": 40, "
                                  "\"original_max_position_embeddings\": 9}", &err) != OK);
-    assert_says("order", err.text, "beta_slow 40, beta_fast 32; they must be above 0 and the second larger");
+    assert_says("order", err.text, "beta_slow 40, beta_fast 32; they must be above 0, and the second not smaller");
 }
 
 /* A Qwen3's heads are 128 wide if the file does not say it, whatever D and H are. */
@@ -366,11 +365,6 @@ static void corrections_of_routers_are_read(void **state)
         { "\"scoring_func\": \"softmax\"", "a deepseek_v3 has topk_method" },
         { "\"rope_interleave\": null", "rope_interleave" },
         { "\"n_group\": 3", "3 groups of E=256 experts" },
-        { "\"quantization_config\": {\"quant_method\": \"fp8\"}", "the weights are codes, of \"fp8\"" },
-        { "\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [64, 128]}",
-          "e4m3 in blocks of 128 x 128" },
-        { "\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"e5m2\", \"weight_block_size\": [128, 128]}",
-          "e4m3 in blocks of 128 x 128" },
     };
     const char released[] = "\"quantization_config\": {\"activation_scheme\": \"dynamic\", \"fmt\": \"e4m3\", "
                             "\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128]}";

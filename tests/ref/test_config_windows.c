@@ -70,7 +70,7 @@ static void contradictions_are_refused(void **state)
         { MISTRAL ", \"sliding_window\": null" LIST("full", "full", "full", "sliding") "}",
           "layer_types has \"sliding_attention\", and sliding_window is null" },
         { MISTRAL ", \"use_sliding_window\": true}", "does not know the key \"use_sliding_window\"" },
-        { MISTRAL ", \"attention_bias\": true}", "does not know the key \"attention_bias\"" },
+        { MISTRAL ", \"attention_bias\": true}", "attention_bias is true; Orrery has only false" },
         { QWEN2 LIST("full", "full", "full", "sliding") "}", "use_sliding_window is not true" },
         { QWEN2 ", \"sliding_window\": null" USED LIST("full", "full", "full", "sliding") "}",
           "or sliding_window is null" },

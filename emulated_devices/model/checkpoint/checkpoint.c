@@ -191,8 +191,8 @@ enum error_code checkpoint_config(const struct checkpoint *checkpoint, struct mo
 {
     char path[PATH_ROOM], *text;
     size_t count;
+    if (!checkpoint->there) return model_config_read_folder(config, checkpoint->dir, err);
     path_of(path, checkpoint->dir, CONFIG_FILE);
-    if (!checkpoint->there) return model_config_read(config, path, err);
     enum error_code e = bundle_read(&checkpoint->files, CONFIG_FILE, JSON_FILE_LIMIT, &text, &count, err);
     if (e) return e;
     e = model_config_parse(config, text, path, err);

@@ -5,11 +5,15 @@
  * architecture or quantisation that is not read; ERR_MEMORY; ERR_FILE.
  */
 #include "ref/model/config_json/config_json.h"
+#include "ref/model/config_json/config_released.h"
 #include "ref/model/kinds.h"
-#include "ref/model/weights_codes.h"
+#include "ref/model/weights_others.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { WHERE_ROOM = 1024, PATH_ROOM = 4096 };
 
 /* ---- keys of any model ------------------------------------------------------------------------------------------- */
 
@@ -24,63 +28,53 @@ static const struct config_key common_keys[] = {
     KEY_ONLY_AS("chunk_size_feed_forward", "0"), KEY_ONLY_AS("pruned_heads", "{}", "null"),
     KEY_ONLY_AS("torchscript", "false"), /* tied matrices would be copies */
     KEY_ONLY_AS("use_bfloat16", "false"), KEY_ONLY_AS("tf_legacy_loss", "false"),
-    KEY_ONLY_AS("auto_map", "{}", "null"),         /* a model of its own code */
     KEY_ONLY_AS("per_layer_config", "{}", "null"), /* layers that differ */
     KEY_ONLY_AS("rope_interleaved", "false"),
 
-    /* Origin; model_type and architectures are read before the rest. */
-    KEY_LEFT("quantization_config"),               /* check_codes */
-    KEY_LEFT("model_type"), KEY_LEFT("architectures"), KEY_LEFT("_name_or_path"), KEY_LEFT("name_or_path"),
-    KEY_LEFT("_commit_hash"), KEY_LEFT("transformers_version"), KEY_LEFT("unsloth_version"),
-    KEY_LEFT("unsloth_fixed"),
-
-    /* Other ways to compute the same; the number format is ours (--dtype). */
-    KEY_LEFT("torch_dtype"), KEY_LEFT("dtype"), KEY_LEFT("use_cache"), KEY_LEFT("cache_implementation"),
-    KEY_LEFT("gradient_checkpointing"), KEY_LEFT("attn_implementation"), KEY_LEFT("_attn_implementation"),
-    KEY_LEFT("_attn_implementation_autoset"), KEY_LEFT("experts_implementation"), KEY_LEFT("_experts_implementation"),
-    KEY_LEFT("_flash_attn_2_enabled"), KEY_LEFT("is_decoder"),
-
-    /* Special tokens, used only for text generation; pad_token_id is in the lists of the families. */
-    KEY_LEFT("bos_token_id"), KEY_LEFT("eos_token_id"), KEY_LEFT("sep_token_id"),
-    KEY_LEFT("unk_token_id"), KEY_LEFT("decoder_start_token_id"), KEY_LEFT("tokenizer_class"), KEY_LEFT("prefix"),
-
-    /* Additional outputs of the model. */
-    KEY_LEFT("output_attentions"), KEY_LEFT("output_hidden_states"), KEY_LEFT("output_scores"),
-    KEY_LEFT("return_dict"), KEY_LEFT("return_dict_in_generate"), KEY_LEFT("use_return_dict"),
-
-    /* Other heads: classification, summaries. */
-    KEY_LEFT("id2label"), KEY_LEFT("label2id"), KEY_LEFT("num_labels"), KEY_LEFT("problem_type"),
-    KEY_LEFT("finetuning_task"), KEY_LEFT("task_specific_params"), KEY_LEFT("classifier_dropout"),
-    KEY_LEFT("summary_type"), KEY_LEFT("summary_use_proj"), KEY_LEFT("summary_activation"),
-    KEY_LEFT("summary_proj_to_labels"), KEY_LEFT("summary_first_dropout"),
-
-    /* Text generation by generate(). */
-    KEY_LEFT("max_length"), KEY_LEFT("min_length"), KEY_LEFT("max_new_tokens"), KEY_LEFT("do_sample"),
-    KEY_LEFT("early_stopping"), KEY_LEFT("num_beams"), KEY_LEFT("num_beam_groups"), KEY_LEFT("diversity_penalty"),
-    KEY_LEFT("temperature"), KEY_LEFT("top_k"), KEY_LEFT("top_p"), KEY_LEFT("min_p"), KEY_LEFT("typical_p"),
-    KEY_LEFT("repetition_penalty"), KEY_LEFT("length_penalty"), KEY_LEFT("no_repeat_ngram_size"),
-    KEY_LEFT("encoder_no_repeat_ngram_size"), KEY_LEFT("bad_words_ids"), KEY_LEFT("num_return_sequences"),
-    KEY_LEFT("forced_bos_token_id"), KEY_LEFT("forced_eos_token_id"), KEY_LEFT("remove_invalid_values"),
-    KEY_LEFT("exponential_decay_length_penalty"), KEY_LEFT("suppress_tokens"), KEY_LEFT("begin_suppress_tokens"),
+#define REASON(name, text)
+#define IGNORED(key, reason) KEY_LEFT(key),
+#include "ref/model/config_json/ignored.def"
+#undef IGNORED
+#undef REASON
     { .name = NULL },
 };
 
 /* ---- families ---------------------------------------------------------------------------------------------------- */
 
-static enum error_code find_family(const struct family **family, const cJSON *root, const char *path,
-                                   struct error *err)
+/* A file: its family, and the classes that may have written it. */
+struct origin {
+    const char *type, *architecture, *without_head;
+    const struct family *family;
+    const struct release *release;      /* NULL: the file is the family's own */
+};
+
+static const struct family *family_find(const char *type)
+{
+    int f = 0;
+    while (families[f] && strcmp(families[f]->name, type) != 0) f++;
+    return families[f];
+}
+
+static enum error_code find_origin(struct origin *origin, const cJSON *root, const char *path, struct error *err)
 {
     const char *type;
     const enum error_code e = json_string(root, path, "model_type", &type, err);
     if (e) return e;
-    for (int f = 0; families[f]; f++)
-        if (strcmp(families[f]->name, type) == 0) return *family = families[f], OK;
-    return fail(err, ERR_FORMAT, "%s: model_type is \"%.60s\"; Orrery has only %s", path, printable(type).text,
-                families_text().text);
+    const struct release *const r = release_find(type);
+    const struct family *const f = family_find(r ? r->family : type);
+    if (f == NULL && release_unread(type))
+        return fail(err, ERR_FORMAT, "%s: model_type is \"%s\", which is not read: %s", path, type,
+                    release_unread(type));
+    if (f == NULL)
+        return fail(err, ERR_FORMAT, "%s: model_type is \"%.60s\"; Orrery has only %s", path, printable(type).text,
+                    families_text().text);
+    *origin = r ? (struct origin){ r->type, r->architecture, r->without_head, f, r }
+                : (struct origin){ f->name, f->architecture, f->without_head, f, NULL };
+    return OK;
 }
 
 /* Check the class that wrote the file: another class with the same model_type differs after the last layer. */
-static enum error_code check_architecture(const struct family *family, const cJSON *root, const char *path,
+static enum error_code check_architecture(const struct origin *origin, const cJSON *root, const char *path,
                                           struct error *err)
 {
     const cJSON *list, *class;
@@ -89,54 +83,36 @@ static enum error_code check_architecture(const struct family *family, const cJS
     if (e) return e;
     cJSON_ArrayForEach(class, list) {
         const char *name = cJSON_IsString(class) ? class->valuestring : "";
-        if (strcmp(name, family->architecture) != 0 && strcmp(name, family->without_head) != 0)
+        if (strcmp(name, origin->architecture) != 0 && strcmp(name, origin->without_head) != 0)
             return fail(err, ERR_FORMAT,
                         "%s: architectures has \"%.60s\"; of model_type \"%s\" Orrery has only \"%s\" and \"%s\"", path,
-                        printable(name).text, family->name, family->architecture, family->without_head);
+                        printable(name).text, origin->type, origin->architecture, origin->without_head);
     }
     return OK;
 }
 
-static bool is_text(const cJSON *object, const char *key, const char *text)
+/* The keys of a release get the family's names in the document, and messages say what it is read as. */
+static enum error_code rewrite(const struct release *release, cJSON *root, const char *path, char *where, size_t size,
+                               struct error *err)
 {
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsString(v) && strcmp(v->valuestring, text) == 0;
+    snprintf(where, size, "%s%s%s", path, release ? ", read as a " : "", release ? release->family : "");
+    return release && release->rewrite ? release->rewrite(root, path, err) : OK;
 }
 
-/* e4m3 with a factor for each block of 128 x 128, as DeepSeek releases weights; activations are not rounded here. */
-static bool are_blocks(const cJSON *codes)
+static enum error_code from_json(struct model_config *config, cJSON *root, const char *path, struct error *err)
 {
-    const cJSON *block = cJSON_GetObjectItemCaseSensitive(codes, "weight_block_size"), *one;
-    bool fits = cJSON_GetArraySize(block) == 2;
-    cJSON_ArrayForEach(one, block) fits = fits && cJSON_IsNumber(one) && one->valuedouble == CODES_BLOCK;
-    return fits && is_text(codes, "quant_method", "fp8") &&
-           (!json_has(codes, "fmt") || is_text(codes, "fmt", "e4m3"));
-}
-
-/* Weights that are codes, such as the released ones of a GPT-OSS. */
-static enum error_code check_codes(const cJSON *root, const char *path, struct error *err)
-{
-    const cJSON *codes = cJSON_GetObjectItemCaseSensitive(root, "quantization_config"),
-                *method = cJSON_GetObjectItemCaseSensitive(codes, "quant_method");
-    if (!json_has(root, "quantization_config") || are_blocks(codes)) return OK;
-    return fail(err, ERR_FORMAT, "%s: quantization_config says that the weights are codes, of \"%.40s\"; Orrery reads "
-                "numbers, and fp8, e4m3 in blocks of %d x %d: load the model dequantised with transformers, and save "
-                "it", path, cJSON_IsString(method) ? printable(method->valuestring).text : "?", CODES_BLOCK,
-                CODES_BLOCK);
-}
-
-static enum error_code from_json(struct model_config *config, const cJSON *root, const char *path, struct error *err)
-{
-    const struct family *f = NULL;
-    enum error_code e = find_family(&f, root, path, err);
-    if (!e) e = check_architecture(f, root, path, err);
-    if (!e) e = check_codes(root, path, err);
+    struct origin origin = { NULL };
+    char where[WHERE_ROOM];
+    enum error_code e = find_origin(&origin, root, path, err);
+    if (!e) e = check_architecture(&origin, root, path, err);
+    if (!e) e = rewrite(origin.release, root, path, where, sizeof where, err);
     if (e) return e;
+    const struct family *const f = origin.family;
     struct config_reading reading = *f->defaults;
     reading.c.family = f;
     const struct config_key *const lists[] = { f->keys, common_keys };
-    e = config_keys_read(lists, 2, root, path, &reading, err);
-    if (!e) e = f->finish(&reading, root, path, err);
+    e = config_keys_read(lists, 2, root, where, &reading, err);
+    if (!e) e = f->finish(&reading, root, where, err);
     if (e) return e;
     *config = reading.c;
     snprintf(config->name, sizeof config->name, "%s-L%lld-D%lld", f->name, (long long)config->L, (long long)config->D);
@@ -151,6 +127,14 @@ enum error_code model_config_read(struct model_config *config, const char *path,
     e = from_json(config, root, path, err);
     cJSON_Delete(root);
     return e;
+}
+
+enum error_code model_config_read_folder(struct model_config *config, const char *dir, struct error *err)
+{
+    char path[PATH_ROOM];
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    const enum error_code e = access(path, F_OK) == 0 ? OK : others_refuse(dir, "config.json", err);
+    return e ? e : model_config_read(config, path, err);
 }
 
 enum error_code model_config_parse(struct model_config *config, const char *text, const char *where, struct error *err)

@@ -111,8 +111,7 @@ struct config_reading {
 
 #define LLAMA_KEYS                                                                                                     \
     DECODER_KEYS,                                                                                                      \
-    CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),                                                     \
-    KEY_ONLY_AS("pretraining_tp", "1")
+    CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window)
 
 #define QWEN2_KEYS                                                                                                     \
     DECODER_KEYS,                                                                                                      \
@@ -175,7 +174,6 @@ struct config_reading {
     KEY_ONLY_AS("seq_aux", "true"),                                                                                    \
     KEY_ONLY_AS("moe_layer_freq", "1"),                                                                                \
     CONFIG_TO("attention_bias", KEY_FLAG, attention_bias),                                                             \
-    KEY_ONLY_AS("pretraining_tp", "1"),                                                                                \
     KEY_ONLY_AS("hidden_act", "\"silu\""),                                                                             \
     KEY_LEFT("head_dim"), KEY_LEFT("qk_head_dim"),                                                                     \
     KEY_LEFT("ep_size"), KEY_LEFT("output_router_logits")

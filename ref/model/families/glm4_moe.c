@@ -17,7 +17,8 @@ static const struct config_reading defaults = {         /* Glm4MoeConfig's */
     .sparse_step = 1, .scoring_func = "sigmoid", .topk_method = "noaux_tc",
 };
 
-/* The layers that predict further tokens are not in the class of transformers: its files may have them. */
+/* The layers that predict further tokens are not in the class of transformers: its files may have them.  The class has
+ * no balance loss, computes its router in fp32, and has experts in every layer after the dense ones. */
 static const struct config_key keys[] = {
     SHAPE_KEYS, ROUTER_RULE_KEYS,
     CONFIG_TO("intermediate_size", KEY_SIZE, c.dense.F),
@@ -31,7 +32,8 @@ static const struct config_key keys[] = {
     CONFIG_BOTH("attention_bias", KEY_FLAG, qkv_bias),
     CONFIG_TO("orrery_router", KEY_FLAG, another_router),
     CONFIG_TO("aux_loss_alpha", KEY_REAL, c.mixture.sequence_coefficient),
-    KEY_ONLY_AS("seq_aux", "true"),
+    KEY_ONLY_AS("seq_aux", "true"), KEY_ONLY_AS("decoder_sparse_step", "1"),
+    KEY_LEFT("router_aux_loss_coef"), KEY_LEFT("moe_router_dtype"),
     KEY_LEFT("output_router_logits"), KEY_LEFT("num_nextn_predict_layers"), KEY_LEFT("num_mtp_layers"),
     { .name = NULL },
 };

@@ -26,6 +26,7 @@ static const struct config_key keys[] = {
     CONFIG_BOTH("resid_pdrop", KEY_NUMBER, c.dropout_residual),
     CONFIG_BOTH("attn_pdrop", KEY_NUMBER, c.dropout_attention),
     KEY_LEFT("pad_token_id"),                           /* its embedding has no row for padding */
+    KEY_LEFT("n_special"), KEY_LEFT("predict_special_tokens"),     /* of the first files; no class reads them */
     KEY_ONLY_AS("scale_attn_weights", "true"),
     KEY_ONLY_AS("scale_attn_by_inverse_layer_idx", "false"),
     KEY_ONLY_AS("reorder_and_upcast_attn", "false"),

@@ -13,6 +13,7 @@ static const struct config_reading defaults = {         /* MistralConfig's */
 static const struct config_key keys[] = {
     DECODER_KEYS,
     CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),
+    KEY_ONLY_AS("attention_bias", "false"), KEY_ONLY_AS("mlp_bias", "false"),
     { .name = NULL },
 };
 

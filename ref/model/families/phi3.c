@@ -11,7 +11,7 @@ static const struct config_reading defaults = {         /* Phi3Config's */
     .usual_part = 1, .only_long = true,
 };
 
-/* Released files also have how to generate, code of transformers' own, and a dropout that no version applies. */
+/* Released files also have a dropout that no version applies. */
 static const struct config_key keys[] = {
     DECODER_KEYS,
     CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),
@@ -20,7 +20,6 @@ static const struct config_key keys[] = {
     CONFIG_BOTH("pad_token_id", KEY_TOKEN, pad_token),
     KEY_ONLY_AS("embd_pdrop", "0"), KEY_ONLY_AS("attention_bias", "false"), KEY_ONLY_AS("mlp_bias", "false"),
     KEY_ONLY_AS("lm_head_bias", "false"), KEY_ONLY_AS("full_attn_mod", "1"), KEY_ONLY_AS("interpolate_factor", "1"),
-    KEY_LEFT("auto_map"),
     { .name = NULL },
 };
 

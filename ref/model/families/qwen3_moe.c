@@ -13,12 +13,14 @@ static const struct config_reading defaults = {         /* Qwen3MoeConfig's */
     .rope_theta = 10000, .pad_token = NO_TOKEN, .sparse_step = 1,
 };
 
-/* A window is described even where it is not used. */
+/* A window is described even where it is not used.  Files of Qwen3-Coder say what else the class has fixed. */
 static const struct config_key keys[] = {
     SHAPE_KEYS, ROUTER_KEYS, SPARSE_KEYS,
     KEY_ONLY_AS("use_sliding_window", "false"),
     KEY_LEFT("sliding_window"), KEY_LEFT("max_window_layers"),
     CONFIG_TO("attention_bias", KEY_FLAG, attention_bias),
+    KEY_ONLY_AS("qkv_bias", "false"), KEY_ONLY_AS("use_qk_norm", "true"),
+    KEY_ONLY_AS("shared_expert_intermediate_size", "0", "null"),
     { .name = NULL },
 };
 

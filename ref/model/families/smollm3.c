@@ -21,7 +21,7 @@ static const struct config_key keys[] = {
     CONFIG_TO("no_rope_layers", KEY_LIST, turned_layers),
     CONFIG_TO("no_rope_layer_interval", KEY_SIZE_OR_NULL, unturned_interval),
     CONFIG_BOTH("pad_token_id", KEY_TOKEN, pad_token),
-    KEY_LEFT("max_window_layers"), KEY_ONLY_AS("pretraining_tp", "1"),
+    KEY_LEFT("max_window_layers"),
     { .name = NULL },
 };
 

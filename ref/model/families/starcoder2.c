@@ -13,7 +13,8 @@ static const struct config_reading defaults = {         /* Starcoder2Config's */
     .rope_theta = 10000, .pad_token = NO_TOKEN, .window_rule = WINDOWS_ALL, .attention_bias = true,
 };
 
-/* Released files also have how their norms and feed-forwards are called, of which the class has one each. */
+/* Released files also have how their norms and feed-forwards are called, of which the class has one each, and keys of
+ * a GPT-BigCode, which it does not read. */
 static const struct config_key keys[] = {
     GROUPED_KEYS, FEED_KEYS,
     KEY_BOTH_AS("hidden_act", "\"gelu_pytorch_tanh\""),
@@ -23,6 +24,8 @@ static const struct config_key keys[] = {
     CONFIG_BOTH("embedding_dropout", KEY_REAL, c.dropout_embedding),
     CONFIG_TO("sliding_window", KEY_SIZE_OR_NULL, sliding_window),
     KEY_ONLY_AS("norm_type", "\"layer_norm\""), KEY_ONLY_AS("mlp_type", "\"default\""),
+    KEY_LEFT("activation_function"), KEY_LEFT("layer_norm_epsilon"), KEY_LEFT("scale_attn_weights"),
+    KEY_LEFT("attention_softmax_in_fp32"), KEY_LEFT("scale_attention_softmax_in_fp32"),
     { .name = NULL },
 };
 
