@@ -14,7 +14,10 @@ static enum error_code replace_read(void **state, const struct step_reading *rea
     struct replacement *replacement = *state;
     if (!e) e = step_keys(reading, object, "pattern content");
     if (!e) e = step_pattern(reading, object, &replacement->pattern);
-    return e ? e : step_text_copy(reading, object, "content", NULL, &replacement->content);
+    if (!e) e = step_text_copy(reading, object, "content", NULL, &replacement->content);
+    /* What the library puts in at the beginning of a text, it repeats in later steps, or it ends with a panic. */
+    return e || !pattern_matches_nothing(replacement->pattern) ? e
+           : step_refuse(reading, "pattern: an expression that matches where nothing stands");
 }
 
 static enum error_code replace_apply(void *state, const char *text, size_t bytes, struct text_buffer *out,
