@@ -165,8 +165,9 @@ enum error_code added_tokens_find(const struct added_tokens *added_tokens, struc
             const enum error_code e = piece_pass(between, piece_part(piece, done, begin), err);
             if (e) return e;
         }
-        if (!token_ids_add(to, token->id)) return fail(err, ERR_MEMORY, "no memory for tokens");
-        done = end;
+        /* The white space before it may have taken all of a token of white space, which then is none. */
+        if (begin < end && !token_ids_add(to, token->id)) return fail(err, ERR_MEMORY, "no memory for tokens");
+        done = begin < end ? end : begin;
     }
     return done < piece.bytes ? piece_pass(between, piece_part(piece, done, piece.bytes), err) : OK;
 }
