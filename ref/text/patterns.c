@@ -1,7 +1,8 @@
 /* patterns.c -- rewrites the expressions of tokenizer files for PCRE2, compiles and matches them.
  *
- * tokenizer_read.c opens patterns, tokenizer.c matches them.  The library `tokenizers` matches with Oniguruma, which
- * has other classes of characters; classes.h has its tables.  Errors are ERR_FORMAT and ERR_MEMORY.
+ * step.c opens patterns; files of normalizers/, splitters/ and decoders/ match them.  The library `tokenizers` matches
+ * with Oniguruma, which has other classes of characters; classes.h has its tables.  Errors are ERR_FORMAT and
+ * ERR_MEMORY.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "ref/text/patterns.h"
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct pattern { pcre2_code *code; pcre2_match_data *found; bool gave_up; };
+struct pattern { pcre2_code *code; pcre2_match_data *found; };
 
 /* ---- rewriting --------------------------------------------------------------------------------------------------- */
 
@@ -83,7 +84,7 @@ static size_t rewrite_escape(struct rewriting *rewriting, const char *t, bool in
     const struct character_class *k = NULL;
     bool opposite;
     const size_t n = class_at(t, &k, &opposite);
-    if (n == 0 && strchr("wWbBhHR", t[1]) != NULL && t[1]) return patterns_refuse(rewriting, t, 2, err), 0;
+    if (n == 0 && strchr("wWbBhHRK", t[1]) != NULL && t[1]) return patterns_refuse(rewriting, t, 2, err), 0;
     if (n == 0) return patterns_put(rewriting, t, t[1] ? 2 : 1), t[1] ? 2 : 1;
     if (k == NULL || (opposite && inside)) return patterns_refuse(rewriting, t, n, err), 0;
     if (!inside) patterns_put(rewriting, opposite ? "[^" : "[", opposite ? 2 : 1);
@@ -208,33 +209,58 @@ void pattern_close(struct pattern *pattern)
     free(pattern);
 }
 
-/* A match is never empty.  A pattern that runs out of steps finds nothing, and remembers that. */
-bool pattern_next(struct pattern *pattern, const char *text, size_t bytes, size_t from, size_t *begin, size_t *end)
+/* The search goes on at the end of the last match.  An empty match there is passed over by one character. */
+enum error_code pattern_next(struct pattern *pattern, const char *text, size_t bytes, struct match *match,
+                             struct error *err)
 {
-    const int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY,
-                                  pattern->found, NULL);
-    if (found < 0) {
-        pattern->gave_up = pattern->gave_up || found != PCRE2_ERROR_NOMATCH;
-        return false;
+    uint32_t c;
+    /* The library looks for nothing in an empty text. */
+    for (size_t from = match->end; bytes && from <= bytes;) {
+        const int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK, pattern->found,
+                                      NULL);
+        if (found == PCRE2_ERROR_NOMATCH) break;
+        if (found < 0)
+            return fail(err, ERR_FORMAT, "an expression of the tokenizer takes too many steps for this text");
+        const size_t *at = pcre2_get_ovector_pointer(pattern->found);
+        if (at[0] == at[1] && match->found && at[1] == match->end) {
+            from += from < bytes ? (size_t)utf8_first(text + from, bytes - from, &c) : 1;
+            continue;
+        }
+        return *match = (struct match){ at[0], at[1], true }, OK;
     }
-    const size_t *at = pcre2_get_ovector_pointer(pattern->found);
-    *begin = at[0], *end = at[1];
-    return true;
+    match->found = false;
+    return OK;
 }
 
-/* The caller asks after each text; the answer is forgotten with that. */
-bool pattern_gave_up(struct pattern *pattern)
+enum error_code pattern_replace(struct pattern *pattern, const char *text, size_t bytes, const char *content,
+                                struct text_buffer *out, struct error *err)
 {
-    const bool it_did = pattern->gave_up;
-    pattern->gave_up = false;
-    return it_did;
+    struct match match = { 0 };
+    const size_t content_bytes = strlen(content);
+    size_t done = 0;
+    enum error_code e;
+    while (!(e = pattern_next(pattern, text, bytes, &match, err)) && match.found) {
+        e = text_buffer_add(out, text + done, match.begin - done, err);
+        if (!e) e = text_buffer_add(out, content, content_bytes, err);
+        if (e) break;
+        done = match.end;
+    }
+    return e ? e : text_buffer_add(out, text + done, bytes - done, err);
 }
 
 /* The name has to be one of the table's. */
-bool is_in_class(uint32_t c, const char *name)
+const struct character_class *class_named(const char *name) { return class_of(name, strlen(name)); }
+
+/* Ranges ascend. */
+bool class_has(const struct character_class *character_class, uint32_t c)
 {
-    const struct character_class *k = class_of(name, strlen(name));
-    for (int i = 0; i < k->count; i++)
-        if (c >= k->range[i].first && c <= k->range[i].last) return true;
-    return false;
+    int low = 0, high = character_class->count;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (c > character_class->range[middle].last) low = middle + 1;
+        else high = middle;
+    }
+    return low < character_class->count && c >= character_class->range[low].first;
 }
+
+bool is_in_class(uint32_t c, const char *name) { return class_has(class_named(name), c); }
