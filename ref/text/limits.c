@@ -54,7 +54,8 @@ static enum error_code limits_read_padding(struct text_limits *limits, const str
     static const char *const directions[] = { "Right", "Left", NULL };
     int direction = 0;
     int64_t pad = 0;
-    enum error_code e = step_keys(reading, object, "strategy direction pad_to_multiple_of pad_id pad_type_id pad_token");
+    enum error_code e = step_keys(reading, object,
+                                  "strategy direction pad_to_multiple_of pad_id pad_type_id pad_token");
     if (!e) e = limits_read_strategy(limits, reading, object);
     if (!e) e = limits_choice(reading, object, "direction", directions, &direction);
     if (!e) e = step_count(reading, object, "pad_to_multiple_of", INT32_MAX, 0, &limits->multiple);

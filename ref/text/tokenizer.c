@@ -235,7 +235,8 @@ void tokenizer_close(struct tokenizer *tokenizer)
 const char *tokenizer_limits(const struct tokenizer *tokenizer)
 {
     const struct text_limits *l = &tokenizer->limits;
-    return l->truncates && l->pads ? "truncation and padding" : l->truncates ? "truncation" : l->pads ? "padding" : NULL;
+    if (l->truncates && l->pads) return "truncation and padding";
+    return l->truncates ? "truncation" : l->pads ? "padding" : NULL;
 }
 
 void tokenizer_obey_limits(struct tokenizer *tokenizer, bool obeys) { tokenizer->obeys = obeys; }
