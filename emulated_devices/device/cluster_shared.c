@@ -149,9 +149,9 @@ static int64_t torus_places(const struct shared_link *shared_link)
 static enum error_code torus_fit(const struct shared_link *shared_link, const struct cluster *cluster,
                                  const char *where, struct error *err)
 {
+    if (shared_link->kind != SHARED_TORUS || shared_link->of_level == 0) return OK;
     const struct link *level = &cluster->link[shared_link->of_level - 1];
-    if (shared_link->kind != SHARED_TORUS || shared_link->of_level == 0 || level->devices == 0) return OK;
-    if (torus_places(shared_link) == level->devices) return OK;
+    if (level->devices == 0 || torus_places(shared_link) == level->devices) return OK;
     return fail(err, ERR_FORMAT, "%s: \"torus\" has places for %lld devices; a %s has %d", where,
                 (long long)torus_places(shared_link), level->level, level->devices);
 }

@@ -199,8 +199,8 @@ static enum error_code read_operands(struct reader *reader, const struct known *
         shapes += n;
         graph_file_put(letters, ',');
     }
-    /* The last comma goes; "->" follows. */
-    letters->text[--letters->used] = '\0';
+    /* The last comma goes; "->" follows.  Every operation has an operand, so there is one. */
+    if (letters->used > 0) letters->text[--letters->used] = '\0';
     return OK;
 }
 
