@@ -105,7 +105,7 @@ static enum error_code dry_run_check_time(const struct plan *plan, struct error 
                  days = rate > 0 ? model_step_flops(&plan->model, plan->B, plan->S) / rate / 86400 : 0;
     if (days <= MOST_DAYS) return OK;
     return fail(err, ERR_PLAN, "--cluster %s: a step of %lld sequences computes for %.0f days; "
-                               "virtual time counts up to %d",
+                               "virtual time counts up to %d: take a faster cluster, more devices, or a smaller --batch or --seq",
                 plan->cluster->name, (long long)plan->B, days, MOST_DAYS);
 }
 
