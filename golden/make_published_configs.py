@@ -130,7 +130,7 @@ def main():
     if sys.argv[1:] != ["--check"]:
         OUT.write_text(text)
     elif OUT.read_text() != text:
-        sys.exit(f"{OUT}: transformers {transformers.__version__} makes something else")
+        sys.exit(f"golden/configs/{OUT.name}: transformers {transformers.__version__} makes something else")
 
 
 if __name__ == "__main__":
