@@ -43,6 +43,7 @@ static void what_a_release_cannot_say_is_refused(void **state)
           "of model_type \"kimi_k2\" Orrery has only \"DeepseekV3ForCausalLM\" and \"DeepseekV3Model\"" },
         { KIMI, "\"another\": 1", "config.json, read as a deepseek_v3: Orrery does not know the key \"another\"" },
         { INTERNLM, "\"bias\": true, \"attention_bias\": true", "bias and attention_bias are there" },
+        { INTERNLM, "\"Bias\": true", "Orrery does not know the key \"Bias\"" },
         { INTERNLM, "\"bias\": 3", "config.json, read as a llama: \"attention_bias\" is 3" },
         { MIMO, "\"attention_bias\": false", "attention_bias is not true; a MiMo's attention has biases" },
         { MINICPM, "\"scale_depth\": 1.4, \"dim_model_base\": 6", "\"scale_emb\" is missing" },

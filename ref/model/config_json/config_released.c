@@ -10,11 +10,16 @@
 
 /* ---- releases ---------------------------------------------------------------------------------------------------- */
 
+static bool has_key(const cJSON *root, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(root, key) != NULL;
+}
+
 /* Give a key another name.  An absent key stays absent; both at once are refused. */
 static enum error_code rename_key(cJSON *root, const char *from, const char *to, const char *path, struct error *err)
 {
-    if (!cJSON_HasObjectItem(root, from)) return OK;
-    if (cJSON_HasObjectItem(root, to))
+    if (!has_key(root, from)) return OK;
+    if (has_key(root, to))
         return fail(err, ERR_FORMAT, "%s: %s and %s are there, which mean the same", path, from, to);
     cJSON *const value = cJSON_DetachItemFromObjectCaseSensitive(root, from);
     return cJSON_AddItemToObject(root, to, value) ? OK : fail(err, ERR_MEMORY, "%s: no memory to read it", path);
@@ -23,7 +28,7 @@ static enum error_code rename_key(cJSON *root, const char *from, const char *to,
 /* Give a flag that a file does not have the default of the release's class, which is not the family's. */
 static enum error_code add_default(cJSON *root, const char *key, const char *path, struct error *err)
 {
-    return cJSON_HasObjectItem(root, key) || cJSON_AddTrueToObject(root, key)
+    return has_key(root, key) || cJSON_AddTrueToObject(root, key)
                ? OK : fail(err, ERR_MEMORY, "%s: no memory to read it", path);
 }
 
