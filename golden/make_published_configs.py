@@ -68,14 +68,34 @@ def first(config, *names):
     return next((value for value in (getattr(config, name, None) for name in names) if value is not None), 0)
 
 
+def head_width(config):
+    return first(config, "head_dim") or config.hidden_size // config.num_attention_heads
+
+
+def turned(config, rope):
+    """How many numbers of a head have rotary positions."""
+    if hasattr(config, "qk_rope_head_dim"):
+        return config.qk_rope_head_dim
+    return int(head_width(config) * rope.get("partial_rotary_factor", 1.0))
+
+
+def windows(config):
+    """The layers with a window that is shorter than the longest sequence, and its size."""
+    size = first(config, "sliding_window")
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
+    layers = kinds.count("sliding_attention") if 0 < size < config.max_position_embeddings else 0
+    return {"windowed_layers": layers, "window": size if layers else 0}
+
+
 def rotary(config):
     """Base, and of scaled positions the frequency of each pair, in sequences as long as the model takes."""
     rope = getattr(config, "rope_parameters", None)
     if not rope:
-        return {}
+        return {"turned": first(config, "rotary_dim")}
     if "full_attention" in rope:
-        return {"theta": rope["full_attention"]["rope_theta"], "local_theta": rope["sliding_attention"]["rope_theta"]}
-    facts = {"theta": rope["rope_theta"]}
+        return {"theta": rope["full_attention"]["rope_theta"], "local_theta": rope["sliding_attention"]["rope_theta"],
+                "turned": head_width(config)}
+    facts = {"theta": rope["rope_theta"], "turned": turned(config, rope)}
     if rope["rope_type"] != "default":
         frequencies, factor = ROPE_INIT_FUNCTIONS[rope["rope_type"]](config, "cpu", seq_len=config.max_position_embeddings)
         facts.update(enlarged=float(f"{factor:.9g}"), frequencies=[float(f"{x:.8g}") for x in frequencies.tolist()])
@@ -90,7 +110,9 @@ def facts_of(keys):
                  experts_of_a_token=first(config, "num_experts_per_tok"))
     if facts["experts"] == 0:
         facts["experts_of_a_token"] = 0
-    return {**facts, **rotary(config)}
+    facts["epsilon"] = first(config, "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
+    facts["key_heads"] = first(config, "num_key_value_heads") or config.num_attention_heads
+    return {**facts, **windows(config), **rotary(config)}
 
 
 def made():
@@ -108,7 +130,7 @@ def main():
     if sys.argv[1:] != ["--check"]:
         OUT.write_text(text)
     elif OUT.read_text() != text:
-        sys.exit(f"{OUT}: transformers {transformers.__version__} makes something else")
+        sys.exit(f"golden/configs/{OUT.name}: transformers {transformers.__version__} makes something else")
 
 
 if __name__ == "__main__":

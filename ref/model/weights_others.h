@@ -24,7 +24,10 @@ enum error_code others_refuse(const char *dir, const char *wanted, struct error 
 enum error_code others_refuse_codes(const char *dir, struct error *);
 
 /* A wrapper of models puts a part into the names of tensors. */
-struct wrapper { const char *part, *what, *cure; };
+struct wrapper {
+    const char *part;           /* what it puts there, such as "_orig_mod." */
+    const char *what, *cure;    /* who adds the part; how a model is saved without it */
+};
 
 /** The wrapper that makes one name of another.
  *  @param entry  a tensor's name in a file.

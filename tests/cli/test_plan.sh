@@ -228,7 +228,7 @@ test_beyond_all_bounds() {
     run plan --model llama3-8b --batch 1024 --memory 1000T --cluster h100-infiniband
     expect_status 0; expect_out '^ +72\.[0-9]+  activations'; expect_out 'held at the peak, in TiB:'
     run plan --model llama3-405b --dp 2 --offload optimizer
-    expect_status 2; expect_error '--cluster toy: a step of 512 sequences computes for 617 days; virtual time counts up to 50$'
+    expect_status 2; expect_error '--cluster toy: a step of 512 sequences computes for 617 days; virtual time counts up to 50: take a faster cluster, more devices'
 }
 
 # What is offloaded takes no memory of this machine, nor of its disk: 0.8 TB here.  And a mixture of 45000 parameters on 64 devices.

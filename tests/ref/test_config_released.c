@@ -24,11 +24,14 @@ static void releases_are_read_as_their_families(void **state)
     assert_true(c.family == &family_llama && c.biases == BIASES_ATTENTION);
     c = parsed(INTERNLM, "\"bias\": false");
     assert_true(c.biases == BIASES_NONE);
+    c = parsed(INTERNLM, "");
+    assert_true(c.biases == BIASES_ATTENTION);          /* InternLMConfig's default */
     c = parsed(MIMO, "\"attention_bias\": true, \"num_nextn_predict_layers\": 1, \"num_key_value_heads\": 3");
     assert_true(c.family == &family_qwen2 && c.biases == HAS_BIAS(ROLE_QKV));
     c = parsed(MINICPM, "\"scale_emb\": 12, \"scale_depth\": 1.4, \"dim_model_base\": 6");
     const struct multipliers *const m = &c.multipliers;
     assert_true(c.family == &family_granite && m->embedding == 12 && m->logit_divisor == 4);
+    assert_true(c.tied);                                /* MiniCPMConfig's default */
     assert_true(m->residual == 0.7 && fabs(m->scores - 0.5) < 1e-15);
 }
 
@@ -40,6 +43,7 @@ static void what_a_release_cannot_say_is_refused(void **state)
           "of model_type \"kimi_k2\" Orrery has only \"DeepseekV3ForCausalLM\" and \"DeepseekV3Model\"" },
         { KIMI, "\"another\": 1", "config.json, read as a deepseek_v3: Orrery does not know the key \"another\"" },
         { INTERNLM, "\"bias\": true, \"attention_bias\": true", "bias and attention_bias are there" },
+        { INTERNLM, "\"Bias\": true", "Orrery does not know the key \"Bias\"" },
         { INTERNLM, "\"bias\": 3", "config.json, read as a llama: \"attention_bias\" is 3" },
         { MIMO, "\"attention_bias\": false", "attention_bias is not true; a MiMo's attention has biases" },
         { MINICPM, "\"scale_depth\": 1.4, \"dim_model_base\": 6", "\"scale_emb\" is missing" },

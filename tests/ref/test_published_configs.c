@@ -62,12 +62,16 @@ static void expect_frequencies(const char *name, const struct model_config *c, c
 
 static void expect_facts(const char *name, const struct model_config *c, const cJSON *facts)
 {
+    const int64_t windowed = c->windows.size < c->S ? model_windowed_layers(c) : 0;
     const bool mixture = c->mlp == MLP_MIXTURE, turned = c->positions == POSITIONS_ROTARY &&
                          cJSON_HasObjectItem(facts, "theta");
     const struct { const char *key; double is; } fact[] = {
         { "parameters", (double)model_elements(c) }, { "layers", (double)c->L }, { "width", (double)c->D },
         { "heads", (double)c->H }, { "vocabulary", (double)c->V }, { "positions", (double)c->S }, { "tied", c->tied },
         { "experts", mixture ? (double)c->mixture.E : 0 }, { "experts_of_a_token", mixture ? (double)c->mixture.k : 0 },
+        { "epsilon", c->eps }, { "key_heads", (double)c->K },
+        { "windowed_layers", (double)windowed }, { "window", windowed ? (double)c->windows.size : 0 },
+        { "turned", c->positions == POSITIONS_ROTARY ? (double)rotary_table_width(c) : 0 },
         { "theta", turned ? c->rotary.theta : 0 }, { "local_theta", c->local_theta },
     };
     for (size_t i = 0; i < sizeof fact / sizeof *fact; i++)

@@ -104,9 +104,9 @@ static enum error_code dry_run_check_time(const struct plan *plan, struct error 
     const double rate = plan->cluster ? 1e6 * (double)plan->cluster->flop_rate[plan->dtype] * plan->mesh.devices : 0,
                  days = rate > 0 ? model_step_flops(&plan->model, plan->B, plan->S) / rate / 86400 : 0;
     if (days <= MOST_DAYS) return OK;
-    return fail(err, ERR_PLAN, "--cluster %s: a step of %lld sequences computes for %.0f days; "
-                               "virtual time counts up to %d",
-                plan->cluster->name, (long long)plan->B, days, MOST_DAYS);
+    return fail(err, ERR_PLAN, "--cluster %s: a step of %lld sequences computes for %.0f days; virtual time counts up "
+                "to %d: take a faster cluster, more devices, or a smaller --batch or --seq", plan->cluster->name,
+                (long long)plan->B, days, MOST_DAYS);
 }
 
 /* Tables of tokens, which nobody fills in a run without numbers, take no memory if they are pages of their own.  The C

@@ -11,6 +11,7 @@
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum { WHERE_ROOM = 1024, PATH_ROOM = 4096 };
@@ -73,7 +74,8 @@ static enum error_code find_origin(struct origin *origin, const cJSON *root, con
     return OK;
 }
 
-/* Check the class that wrote the file: another class with the same model_type differs after the last layer. */
+/* Check the class that wrote the file: another class with the same model_type differs after the last layer.  The first
+ * files of Llamas have LLaMAForCausalLM. */
 static enum error_code check_architecture(const struct origin *origin, const cJSON *root, const char *path,
                                           struct error *err)
 {
@@ -83,7 +85,7 @@ static enum error_code check_architecture(const struct origin *origin, const cJS
     if (e) return e;
     cJSON_ArrayForEach(class, list) {
         const char *name = cJSON_IsString(class) ? class->valuestring : "";
-        if (strcmp(name, origin->architecture) != 0 && strcmp(name, origin->without_head) != 0)
+        if (strcasecmp(name, origin->architecture) != 0 && strcasecmp(name, origin->without_head) != 0)
             return fail(err, ERR_FORMAT,
                         "%s: architectures has \"%.60s\"; of model_type \"%s\" Orrery has only \"%s\" and \"%s\"", path,
                         printable(name).text, origin->type, origin->architecture, origin->without_head);

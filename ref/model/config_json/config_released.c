@@ -10,20 +10,33 @@
 
 /* ---- releases ---------------------------------------------------------------------------------------------------- */
 
+static bool has_key(const cJSON *root, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(root, key) != NULL;
+}
+
 /* Give a key another name.  An absent key stays absent; both at once are refused. */
 static enum error_code rename_key(cJSON *root, const char *from, const char *to, const char *path, struct error *err)
 {
-    if (!cJSON_HasObjectItem(root, from)) return OK;
-    if (cJSON_HasObjectItem(root, to))
+    if (!has_key(root, from)) return OK;
+    if (has_key(root, to))
         return fail(err, ERR_FORMAT, "%s: %s and %s are there, which mean the same", path, from, to);
     cJSON *const value = cJSON_DetachItemFromObjectCaseSensitive(root, from);
     return cJSON_AddItemToObject(root, to, value) ? OK : fail(err, ERR_MEMORY, "%s: no memory to read it", path);
 }
 
+/* Give a flag that a file does not have the default of the release's class, which is not the family's. */
+static enum error_code add_default(cJSON *root, const char *key, const char *path, struct error *err)
+{
+    return has_key(root, key) || cJSON_AddTrueToObject(root, key)
+               ? OK : fail(err, ERR_MEMORY, "%s: no memory to read it", path);
+}
+
 /* InternLM (the first) calls the biases of attention `bias`. */
 static enum error_code rewrite_internlm(cJSON *root, const char *path, struct error *err)
 {
-    return rename_key(root, "bias", "attention_bias", path, err);
+    const enum error_code e = rename_key(root, "bias", "attention_bias", path, err);
+    return e ? e : add_default(root, "attention_bias", path, err);
 }
 
 /* MiMo's class is Qwen2's, whose queries, keys and values always have biases, and adds layers that predict further
@@ -59,6 +72,7 @@ static enum error_code rewrite_minicpm(cJSON *root, const char *path, struct err
     if (!e) e = take_positive(&embedding, root, "scale_emb", path, err);
     if (!e) e = take_positive(&depth, root, "scale_depth", path, err);
     if (!e) e = take_positive(&base, root, "dim_model_base", path, err);
+    if (!e) e = add_default(root, "tie_word_embeddings", path, err);
     if (e) return e;
     if (!(D >= 1 && H >= 1 && L >= 1))
         return fail(err, ERR_FORMAT, "%s: hidden_size, num_attention_heads and num_hidden_layers must be at least 1",
