@@ -6,6 +6,7 @@
 #include "ref/io/terminal.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
+#include "ref/optim/moments.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -88,11 +89,27 @@ static void report_arithmetic(const struct train_record *record)
     if (differs[0]) say(record->out, 8, "warning bits may differ from the saved run's: %s", differs);
 }
 
+/* Packages differ in what their optimizers take by themselves, so a run that follows one says its numbers; so does a
+ * run whose flags give the moments other numbers than the usual ones. */
+static void report_step_numbers(FILE *out, const struct plan *plan)
+{
+    const struct hyperparameters *const h = &plan->hyper;
+    bool usual = plan->optimizer->forward_only || h->as.profile == AS_ORRERY;
+    const struct moments_text moments = moments_format(plan->optimizer, h);
+    for (int i = 0; i < MOMENT_FLAGS; i++)
+        usual = usual && moment_number(h, i) == moment_number(&plan->optimizer->usual, i);
+    if (usual) return;
+    say(out, 8, "steps   %s%s%s: %s%sweight decay %g, clip %g, learning rate %g", plan->optimizer->name,
+        h->as.profile == AS_ORRERY ? "" : " as ", h->as.profile == AS_ORRERY ? "" : profile_names[h->as.profile],
+        moments.text, moments.text[0] ? ", " : "", h->weight_decay, h->clip, h->lr);
+}
+
 void report_start(const struct train_record *record, const struct train_data *data)
 {
     const struct train_options *o = record->options;
     report_shape(record);
     report_data(record->out, data, &o->plan);
+    report_step_numbers(record->out, &o->plan);
     if (o->resume)
         say(record->out, 8, "resumed %s, at step %lld", printable_path(o->resume).text, (long long)o->saved.step);
     if (o->resume) report_arithmetic(record);

@@ -98,7 +98,8 @@ void training_options(struct option_list *to, struct train_options *options, str
         { "--clip", "NORM", OPTION_DOUBLE, &words->clip, .min = 0, .max = 1e30,
           .help = "largest global gradient norm, 0: none; default: the optimizer's" },
         { "--weight-decay", "RATE", OPTION_DOUBLE, &words->decay, .min = 0, .max = 1e6,
-          .help = "weight decay of matrices; default: the optimizer's" },
+          .help = "weight decay of matrices; default: the optimizer's, with --as the package's" },
+        MOMENT_OPTIONS(words->moments),
         { "--as", "PROFILE", OPTION_STRING, &words->as,
           .help = "conventions of a package: torch, megatron, deepspeed, galore-torch; or "
                   "PROFILE,CONVENTION=VALUE,...: orrery list profiles, docs/checking/profiles.md" },
