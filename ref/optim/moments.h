@@ -1,7 +1,7 @@
 /* moments.h -- the numbers of Adam's moments that flags set: the decay rates --beta1 and --beta2, and --eps.
  *
- * cli/train/options/, cli/golden/, run/ and its report, and cli/check.c take flags, ranges and words from here.  An optimizer has a number if
- * its usual value is above 0, so one of a plug-in needs no line here.
+ * cli/train/options/, cli/golden/, run/ and its report, and cli/check.c take flags, ranges and words from here.  An
+ * optimizer has a number if its usual value is above 0, so one of a plug-in needs no line here.
  */
 #ifndef ORRERY_MOMENTS_H
 #define ORRERY_MOMENTS_H

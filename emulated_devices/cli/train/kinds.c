@@ -8,8 +8,9 @@ static const char *const of_training[] = {
     "--loss-scale", "--dropout", "--router-speed", "--optimizer", "--mezo-eps", "--perturb", "--lr", "--min-lr",
     "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",
     "--clip", "--weight-decay", "--beta1", "--beta2", "--eps", "--as", "--rank", "--refresh",
-    "--galore-scale", "--history", "--damping", "--timeline", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--save",
-    "--save-every", "--keep", "--eval-every", "--owners-out", "--resume", "--override",
+    "--galore-scale", "--history", "--damping", "--timeline", "--dump", "--dump-passes", "--dump-steps",
+    "--isolate", "--paranoid", "--save", "--save-every", "--keep", "--eval-every", "--owners-out", "--resume",
+    "--override",
     "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack",
     "--unfolded", "--dry-run", "--tokens", "--memory-of", "--from", NULL
 };

@@ -63,11 +63,14 @@ static void report_tokens(FILE *out, const struct corpus *corpus)
         (long long)corpus->windows, (long long)corpus->S);
     for (int i = 0; i < corpus->groups; i++) {
         const struct corpus_group *g = &corpus->group[i];
-        char share[48] = "", more[32] = "";
+        const struct token_file *const file = corpus->part[g->part].file;
+        char share[48] = "", more[32] = "", documents[64] = "";
         if (corpus->groups > 1) snprintf(share, sizeof share, "%d of %d: ", g->share, corpus->period);
         if (g->parts > 1) snprintf(more, sizeof more, " and %d more", g->parts - 1);
-        say(out, 8, "        %s%s%s, %lld windows", share, corpus->part[g->part].file->name, more,
-            (long long)g->windows);
+        if (g->parts == 1 && file->documents)
+            snprintf(documents, sizeof documents, ", %lld document%s of %d-bit tokens by its index",
+                     (long long)file->documents, plural(file->documents), 8 * file->bytes);
+        say(out, 8, "        %s%s%s, %lld windows%s", share, file->name, more, (long long)g->windows, documents);
     }
 }
 

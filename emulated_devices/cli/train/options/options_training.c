@@ -10,11 +10,12 @@ void training_options(struct option_list *to, struct train_options *options, str
         { "--model", "NAME|DIR", OPTION_STRING, &words->model,
           .help = "a preset, a preset with other sizes, such as llama3-8b:L=16,D=2048 (letters of docs/words.md), or a "
                   "folder with config.json and model.safetensors" },
-        { "--data", "FILE[:WEIGHT],..", OPTION_STRING, &options->data,
-          .help = "a text to learn, or a folder of sources and documents, or files of tokens, NAME.bin; several "
-                  "of one kind, all with a weight or all without (docs/using/text.md); default: two plays of "
+        { "--data", "FILE[:WIDTH][:WEIGHT],..", OPTION_STRING, &options->data,
+          .help = "a text to learn, or a folder of sources and documents, or files of tokens, NAME.bin or NAME.npy; "
+                  "several of one kind, all with a weight or all without; WIDTH says how wide the tokens of a file "
+                  "without a head or an index are, u16, i32 or u32 (docs/using/text.md); default: two plays of "
                   "Shakespeare" },
-        { "--eval-data", "FILE,..", OPTION_STRING, &options->eval_data,
+        { "--eval-data", "FILE[:WIDTH],..", OPTION_STRING, &options->eval_data,
           .help = "text or tokens that are held out; default: the last tenth of --data" },
         { "--tokenizer", "PATH", OPTION_STRING, &options->tokenizer,
           .help = "read texts as tokens, by a tokenizer.json or the folder of a model that has one; a preset gets its "
