@@ -96,6 +96,8 @@ golden:
 	$(Q)$(PYTHON) golden/make_galore.py --check
 	$(Q)$(PYTHON) golden/make_galore_codes.py --check
 	$(Q)$(PYTHON) golden/make_optimizers.py --check
+	$(Q)$(PYTHON) golden/make_moments.py --check
+	$(Q)$(PYTHON) golden/make_token_files.py --check
 	$(Q)$(PYTHON) golden/make_profiles.py --check
 	$(Q)$(PYTHON) golden/make_quantised.py --check
 	$(Q)$(PYTHON) golden/make_fp8.py --check

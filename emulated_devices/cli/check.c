@@ -14,6 +14,7 @@
 #include "ref/io/output.h"
 #include "ref/io/pair.h"
 #include "ref/io/terminal.h"
+#include "ref/optim/moments.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -160,6 +161,21 @@ static const char *first_name(const struct verdicts *verdicts)
     return verdicts->first_by_itself ? verdicts->first_by_itself->name : r->first >= 0 ? r->all[r->first].name : NULL;
 }
 
+/* Steps are judged with the numbers that the golden file has, so a reader can hold them against the program's own. */
+static void print_step_numbers(FILE *out, const struct golden *golden)
+{
+    char name[32];
+    for (const char *at = golden_next_optimizer(golden, NULL, name); at; at = golden_next_optimizer(golden, at, name)) {
+        const struct optimizer *optimizer;
+        const struct hyperparameters h = golden_hyperparameters(golden, name);
+        if (optimizer_find(&optimizer, name, NULL) != OK) continue;
+        const struct moments_text moments = moments_format(optimizer, &h);
+        if (moments.text[0])
+            say(out, 8, "steps   %s, by the golden file: %s, weight decay %g, clip %g", name, moments.text,
+                h.weight_decay, h.clip);
+    }
+}
+
 void check_print(FILE *out, const struct check_options *options, const struct verdicts *verdicts,
                  const struct actual *actual)
 {
@@ -168,6 +184,7 @@ void check_print(FILE *out, const struct check_options *options, const struct ve
     say(out, 8, "golden  %s", options->golden);
     say(out, 8, "actual  %s, %d file%s, computed in %s", options->actual, actual->files, plural(actual->files),
         dtype_name(verdicts->format));
+    print_step_numbers(out, verdicts->golden);
     if (actual->program) say(out, 8, "program %s", printable(actual->program).text);
     if (actual->begins) say(out, 8, "begins  after step %lld, with its own weights and states",
                             (long long)actual->begins);

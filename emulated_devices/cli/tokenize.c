@@ -2,6 +2,7 @@
  * calls command_tokenize().  ERR_USAGE is for flags that do not go together; other errors are the tokenizer's, and
  * ERR_MEMORY. */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/train/data/data_words.h"
 #include "ref/machine/measure.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
@@ -63,9 +64,12 @@ static enum error_code tokenize_encode(struct tokenizer *tokenizer, const struct
     if (!e && options->out)
         e = token_file_write(options->out, options->layout, &ids, tokenizer_vocabulary(tokenizer), err);
     if (!e && !options->out) e = print_tokens(tokenizer, &ids, err);
+    const bool alone = token_width_named(options->layout) != TOKENS_AS_FOUND;
     if (!e && options->out)
-        printf("%zu bytes are %lld tokens, %.2f bytes each; %s\n", bytes, (long long)ids.count,
-               ids.count ? (double)bytes / (double)ids.count : 0, byte_rate_format((double)bytes / seconds).text);
+        printf("%zu bytes are %lld tokens, %.2f bytes each; %s%s%s%s%s\n", bytes, (long long)ids.count,
+               ids.count ? (double)bytes / (double)ids.count : 0, byte_rate_format((double)bytes / seconds).text,
+               alone ? "; read it as " : "", alone ? printable_path(options->out).text : "", alone ? ":" : "",
+               alone ? options->layout : "");
     if (!e && !options->out) add_summary(bytes, &ids, wrong, seconds);
     token_ids_free(&ids);
     return e;
@@ -81,11 +85,8 @@ static void apply_limits(struct tokenizer *tokenizer, const struct tokenize_opti
 }
 
 /* Numbers with blanks or commas between them. */
-static enum error_code decode(struct tokenizer *tokenizer, const char *words, bool special, struct error *err)
+static enum error_code read_ids(struct token_ids *ids, const char *words, struct error *err)
 {
-    struct token_ids ids = { 0 };
-    char *text = NULL;
-    size_t bytes;
     enum error_code e = OK;
     for (const char *at = words; !e && *(at += strspn(at, " ,\n\t"));) {
         char *end;
@@ -93,9 +94,43 @@ static enum error_code decode(struct tokenizer *tokenizer, const char *words, bo
         if (end == at || (*end && strchr(" ,\n\t", *end) == NULL) || id < 0 || id > INT32_MAX)
             e = fail(err, ERR_USAGE, "--decode %s: must be numbers of tokens, such as \"15496 995\"",
                      printable(words).text);
-        else if (!token_ids_add(&ids, (int32_t)id)) e = fail(err, ERR_MEMORY, "no memory for the tokens");
+        else if (!token_ids_add(ids, (int32_t)id)) e = fail(err, ERR_MEMORY, "no memory for the tokens");
         at = end;
     }
+    return e;
+}
+
+/* All tokens of a file.  The tokenizer says later which of them is none. */
+static enum error_code tokenize_read_file(struct token_ids *ids, const struct data_word *word, struct error *err)
+{
+    struct token_file file;
+    enum error_code e = token_file_open(&file, word->path, word->width, err);
+    if (e) return e;
+    for (int64_t i = 0; i < file.count && !e; i++)
+        if (!token_ids_add(ids, token_file_get(&file, i))) e = fail(err, ERR_MEMORY, "no memory for the tokens");
+    token_file_close(&file);
+    return e;
+}
+
+/* The name of one file of tokens, with a width or without; else numbers. */
+static enum error_code read_tokens(struct token_ids *ids, const char *words, struct error *err)
+{
+    struct data_words names;
+    enum error_code e = data_words_read(&names, words, err);
+    if (e == ERR_MEMORY) return e;
+    const bool file = !e && names.count == 1 && !names.word[0].weight && data_word_is_tokens(&names.word[0]);
+    e = file ? fail_about(err, tokenize_read_file(ids, &names.word[0], err), "--decode")
+             : read_ids(ids, words, err);
+    data_words_free(&names);
+    return e;
+}
+
+static enum error_code decode(struct tokenizer *tokenizer, const char *words, bool special, struct error *err)
+{
+    struct token_ids ids = { 0 };
+    char *text = NULL;
+    size_t bytes;
+    enum error_code e = read_tokens(&ids, words, err);
     if (!e) e = fail_about(err, tokenizer_decode(tokenizer, ids.id, ids.count, special, &text, &bytes,
                                                  err), "--decode");
     if (!e) fwrite(text, 1, bytes, stdout), printf("\n");
@@ -138,10 +173,11 @@ enum error_code command_tokenize(int argc, char **argv, int *status, struct erro
           .help = "cut and pad as truncation and padding of the tokenizer's file say; else texts stay whole" },
         { "--out", "FILE", OPTION_STRING, &o.out, .help = "write the tokens to a file; default: print them" },
         { "--layout", "NAME", OPTION_CHOICE, &o.layout, .choices = token_layouts,
-          .help = "layout of --out: nanogpt has numbers of 16 bits alone, llmc a head before numbers of 16 or "
-                  "32 bits" },
-        { "--decode", "IDS", OPTION_STRING, &o.decode, .help = "print the text of these tokens, such as \"15496 "
-                                                               "995\"" },
+          .help = "layout of --out: nanogpt has numbers of 16 bits alone, i32 and u32 numbers of 32 bits alone, llmc "
+                  "a head before numbers of 16 or 32 bits, megatron an index beside them, NAME.idx" },
+        { "--decode", "IDS|FILE", OPTION_STRING, &o.decode,
+          .help = "print the text of these tokens, such as \"15496 995\", or of a file of them, such as plays.bin or "
+                  "plays.bin:i32" },
         { 0 }
     };
     const enum error_code e = parse_command(

@@ -11,6 +11,7 @@
 #include "ref/io/sha256.h"
 #include "ref/model/family.h"
 #include "ref/model/kinds.h"
+#include "ref/optim/moments.h"
 #include "ref/optim/rates.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -80,6 +81,8 @@ static void add_optimizer(struct run_list *run_list, const struct train_options 
     add_real(run_list, "--min-lr", h->min_lr);
     add_real(run_list, "--clip", h->clip);
     add_real(run_list, "--weight-decay", h->weight_decay);
+    for (int i = 0; i < MOMENT_FLAGS; i++)
+        if (optimizer_has_moment(p->optimizer, i)) add_real(run_list, moment_rows[i].flag, moment_number(h, i));
     if (lr_steps > 0) add_whole(run_list, "--lr-steps", lr_steps);
     if (options->warmup >= 0) add_whole(run_list, "--warmup", options->warmup);
     if (p->optimizer->forward_only) add_real(run_list, "--mezo-eps", h->distance);
@@ -231,6 +234,7 @@ static bool follows_given(const cJSON *run, const char *name, int argc, char *co
         { "--skip", { "--schedule" } },
         { "--update-every", { "--schedule" } }, { "--rank", { "--optimizer" } }, { "--refresh", { "--optimizer" } },
         { "--galore-scale", { "--optimizer" } }, { "--history", { "--optimizer" } }, { "--damping", { "--optimizer" } },
+        { "--beta1", { "--optimizer" } }, { "--beta2", { "--optimizer" } }, { "--eps", { "--optimizer" } },
         { "--mezo-eps", { "--optimizer" } }, { "--lr-decay", { "--lr-schedule" } },
     };
     for (size_t i = 0; i < sizeof about / sizeof *about; i++)

@@ -16,11 +16,23 @@
 #include "ref/optim/factors.h"
 #include "ref/optim/registry.h"
 
+/* torch     torch/optim/adamw.py of PyTorch 2.15.0, AdamW.__init__
+ * megatron  megatron/core/optimizer/optimizer_config.py of Megatron Core 0.16.1
+ * deepspeed deepspeed/ops/adam/fused_adam.py of DeepSpeed 0.19.8, FusedAdam.__init__
+ * galore    galore_torch/adamw.py of galore-torch 1.0, AdamW.__init__ */
+ONCE(static const struct package_usual adamw_usual[PROFILES] = {
+    [AS_TORCH] = { .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01 },
+    [AS_MEGATRON] = { .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01 },
+    [AS_DEEPSPEED] = { .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 },
+    [AS_GALORE_TORCH] = { .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6 },
+};)
+
 OPTIMIZER(adamw, adamw_step,
     .name = "adamw", .description = "Adam with decoupled weight decay and bias correction",
     .source = "I. Loshchilov, F. Hutter, arXiv:1711.05101; D. Kingma, J. Ba, arXiv:1412.6980",
     .states = 2, .state_name = { "exp_avg", "exp_avg_sq" }, .operations = 15,
-    .usual = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1 })
+    .usual = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1 },
+    .usual_as = adamw_usual)
 
 void FN(adamw_step)(struct tensor w, struct tensor g, const struct tensor state[], struct step s)
 {

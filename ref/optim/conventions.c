@@ -334,6 +334,7 @@ enum error_code conventions_parse(struct conventions *conventions, const char *t
     if (profile < 0) return fail_unknown_name(err, "--as", copy, profile_names, PROFILES);
     /* The profile gives every row; single rows replace values behind it. */
     for (int i = 0; i < CONVENTIONS; i++) conventions->value[i] = convention_rows[i].value[profile];
+    conventions->profile = (enum profile)profile;
     while (rest && !e) {
         char *word = rest;
         rest = strchr(word, ',');

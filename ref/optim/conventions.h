@@ -69,6 +69,7 @@ enum { CONVENTIONS_TEXT = 160, LOSS_CONVENTION = BALANCE_OVER, LOSS_CONVENTIONS_
 /* The value of every row.  All zeros: those of `orrery`. */
 struct conventions {
     char text[CONVENTIONS_TEXT];        /* as typed; empty for `orrery` as it is */
+    enum profile profile;               /* the package that the text names first */
     double value[CONVENTIONS];          /* read through convention(), which knows that an empty text means orrery's */
 };
 

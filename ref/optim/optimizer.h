@@ -36,6 +36,9 @@ struct step {
 
 enum { OPTIMIZER_MAX_STATES = 4 };
 
+/** This holds what a released package's optimizer takes if its caller gives it no numbers. */
+struct package_usual { double beta1, beta2, eps, weight_decay; /**< as the fields of struct hyperparameters */ };
+
 struct optimizer {
     const char *name, *description, *source;    /* as in --optimizer; one line for `orrery list`; the defining paper */
     const char *memory;                 /* numbers that it keeps, for `orrery list`; NULL: `states` per parameter */
@@ -43,6 +46,7 @@ struct optimizer {
     const char *state_name[OPTIMIZER_MAX_STATES];       /* as in checkpoints */
     int operations;                     /* arithmetic operations per element and step, for the virtual clock */
     struct hyperparameters usual;       /* values that a run takes if no flag sets them */
+    const struct package_usual *usual_as;       /* [PROFILES] with --as, by enum profile; NULL: `usual` (moments.h) */
     bool low_rank;                      /* galore.h projects and steps whole matrices of linear layers; other
                                          * parameters use the functions below */
     bool natural;                       /* low_rank with natural gradients */

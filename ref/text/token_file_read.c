@@ -4,7 +4,8 @@
  * after a failure there is nothing to close.
  */
 #include "ref/io/output.h"
-#include "ref/text/token_file.h"
+#include "ref/text/token_index.h"
+#include "ref/text/token_parts.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +15,29 @@
 
 enum { HEAD = 256 * 4, NARROW_MAGIC = 20240520, NARROW_VERSION = 1, WIDE_MAGIC = 20240801, WIDE_VERSION = 7 };
 
+const char *const token_width_names[TOKEN_WIDTHS] = { "", "u16", "i32", "u32" };
+static const int width_bytes[TOKEN_WIDTHS] = { 0, 2, 4, 4 };
+
+enum token_width token_width_named(const char *name)
+{
+    int i = TOKEN_WIDTHS - 1;
+    while (i > 0 && strcmp(token_width_names[i], name) != 0) i--;
+    return (enum token_width)i;
+}
+
+static bool has_ending(const char *path, const char *ending)
+{
+    const size_t n = strlen(path), m = strlen(ending);
+    return n > m && strcmp(path + n - m, ending) == 0;
+}
+
 bool token_file_is(const char *path)
 {
-    const size_t n = strlen(path);
-    return n > 4 && strcmp(path + n - 4, ".bin") == 0;
+    return has_ending(path, ".bin") || has_ending(path, ".npy") || has_ending(path, ".idx");
 }
 
 /* The file is mapped read-only; the mapping stays when the file is closed. */
-static enum error_code token_file_read_map(struct token_file *file, const char *path, struct error *err)
+enum error_code token_file_map(struct token_file *file, const char *path, struct error *err)
 {
     int fd;
     int64_t size;
@@ -76,23 +92,117 @@ static enum error_code read_head(struct token_file *file, struct error *err)
     return OK;
 }
 
-/* Without a head a file has tokens of 16 bits. */
-enum error_code token_file_open(struct token_file *file, const char *path, struct error *err)
+/* ---- numbers alone ----------------------------------------------------------------------------------------------- */
+
+/* Numbers of 16 bits at even and at odd places. */
+struct halves { int64_t large[2], other[2]; };
+
+/* A number is large above `most`.  Counting ends where both kinds of places have a large one. */
+static struct halves count_halves(const struct token_file *file, uint32_t most)
 {
-    enum error_code e = token_file_read_map(file, path, err);
+    struct halves h = { { 0 }, { 0 } };
+    for (size_t i = 0; i + 1 < file->mapped && (h.large[0] == 0 || h.large[1] == 0); i += 2) {
+        const bool odd = i / 2 % 2;
+        if (token_number(file->at + i, 2) > most) h.large[odd]++;
+        else h.other[odd]++;
+    }
+    return h;
+}
+
+static const char of_32_bits[] = "numbers of 32 bits";
+
+/* Wider numbers have their low half at even places and a small high half, mostly 0, at odd ones; big-endian ones have
+ * the halves exchanged.  In a file of 16 bits a large number is as often at an even place as at an odd one: that all n
+ * large numbers are at even places has the probability 2^-n.  Only files with a period of two tokens have that
+ * otherwise, or of a few tokens, and a user can say :u16 of these.  Where the file has whole numbers of 32 bits and all
+ * high halves are 0, one token above 0 is enough to ask the user; a file that was cut off takes more. */
+static const char *looks_wider(const struct token_file *file)
+{
+    enum { LARGE_BESIDE_ZEROS = 8, LARGE_BESIDE_SMALL = 32, HIGH_HALF_MOST = 15 };
+    const int64_t enough = file->mapped % 4 == 0 ? 1 : LARGE_BESIDE_ZEROS;
+    const struct halves zeros = count_halves(file, 0), small = count_halves(file, HIGH_HALF_MOST);
+    if (zeros.large[0] == 0 && zeros.large[1] >= LARGE_BESIDE_ZEROS) return "big-endian numbers of 32 bits";
+    if (zeros.large[1] == 0 && zeros.large[0] >= enough) {
+        /* Numbers of 64 bits have zeros in every second number of 32 bits, too. */
+        int64_t second = 0;
+        for (size_t i = 4; i + 4 <= file->mapped && second == 0; i += 8) second += token_number(file->at + i, 4) != 0;
+        return second == 0 && file->mapped % 8 == 0 ? "numbers of 64 bits" : of_32_bits;
+    }
+    return small.large[1] == 0 && small.large[0] >= LARGE_BESIDE_SMALL ? of_32_bits : NULL;
+}
+
+static enum error_code read_alone(struct token_file *file, enum token_width width, struct error *err)
+{
+    const int bytes = width == TOKENS_AS_FOUND ? 2 : width_bytes[width];
+    if (file->mapped % (size_t)bytes)
+        return fail(err, ERR_FORMAT, "%s: has %zu bytes, %s; tokens are numbers of 16 bits, or of 32 behind a head, "
+                    "beside an index or with :i32", file->name, file->mapped,
+                    file->mapped % 2 ? "an odd number" : "no multiple of 4");
+    const char *const looks = width == TOKENS_AS_FOUND ? looks_wider(file) : NULL;
+    if (looks)
+        return fail(err, ERR_FORMAT, "%s: looks like %s, not like tokens of 16 bits: %s; for 16 bits give FILE:u16",
+                    file->name, looks, looks == of_32_bits ? "give FILE:i32 or FILE:u32"
+                                                         : "save them with x.astype('<i4'), and give FILE:i32");
+    file->bytes = bytes, file->count = (int64_t)(file->mapped / (size_t)bytes);
+    return OK;
+}
+
+/* ---- an index beside --------------------------------------------------------------------------------------------- */
+
+static enum error_code read_index(struct token_file *file, const char *path, struct error *err)
+{
+    struct token_index index;
+    if (!token_index_is(path))
+        return fail(err, ERR_FORMAT, "%s: there is %s beside it, which is no index of Megatron; give FILE:u16, "
+                    "FILE:i32 or FILE:u32 to read without it", file->name, printable_path(path).text);
+    const enum error_code e = token_index_read(&index, path, err);
     if (e) return e;
-    if (has_head(file)) e = read_head(file, err);
-    else if (file->mapped % 2)
-        e = fail(err, ERR_FORMAT, "%s: has %zu bytes, an odd number; tokens are numbers of 16 bits, or of 32 behind a "
-                                  "head", file->name, file->mapped);
-    else file->bytes = 2, file->count = (int64_t)(file->mapped / 2);
+    if (index.tokens < 1 || file->mapped != (uint64_t)index.tokens * (uint64_t)index.bytes)
+        return fail(err, ERR_FORMAT, "%s: has %zu bytes, and its index %s says %lld tokens of %d bytes", file->name,
+                    file->mapped, printable_path(path).text, (long long)index.tokens, index.bytes);
+    file->bytes = index.bytes, file->count = index.tokens, file->documents = index.documents;
+    return OK;
+}
+
+/* A width that a user says replaces an index of another program, and no index of Megatron. */
+static bool goes_by_index(const char *index, enum token_width width)
+{
+    return index && access(index, F_OK) == 0 && (width == TOKENS_AS_FOUND || token_index_is(index));
+}
+
+static enum error_code read_as_found(struct token_file *file, const char *index, enum token_width width,
+                                     struct error *err)
+{
+    const char *says = "its index";
+    enum error_code e;
+    if (token_npy_begins(file)) says = "its NumPy head", e = token_npy_read(file, err);
+    else if (goes_by_index(index, width)) e = read_index(file, index, err);
+    else if (has_head(file)) says = "its head", e = read_head(file, err);
+    else return read_alone(file, width, err);
+    return e || width == TOKENS_AS_FOUND || file->bytes == width_bytes[width]
+               ? e
+               : fail(err, ERR_FORMAT, "%s:%s: %s says numbers of %d bits; leave the :%s away", file->name,
+                      token_width_names[width], says, 8 * file->bytes, token_width_names[width]);
+}
+
+enum error_code token_file_open(struct token_file *file, const char *path, enum token_width width, struct error *err)
+{
+    *file = (struct token_file){ 0 };
+    if (has_ending(path, ".idx"))
+        return fail(err, ERR_FORMAT, "%s: is an index by its name; give the file with the tokens, NAME.bin",
+                    printable_path(path).text);
+    enum error_code e = token_file_map(file, path, err);
+    if (e) return e;
+    char *const index = token_index_path(path);
+    e = read_as_found(file, index, width, err);
+    free(index);
     if (e) token_file_close(file);
     return e;
 }
 
 enum error_code token_file_open_text(struct token_file *file, const char *path, struct error *err)
 {
-    const enum error_code e = token_file_read_map(file, path, err);
+    const enum error_code e = token_file_map(file, path, err);
     if (e) return e;
     file->bytes = 1, file->count = (int64_t)file->mapped;
     return OK;

@@ -44,6 +44,24 @@ test_limits() {
     run tokenize --tokenizer limits.json --limits --decode 1;                         expect_status 2; expect_error '--limits: is for texts'
 }
 
+# Every layout is read again, as the text that it was.
+test_layouts_come_back() {
+    printf 'the model of the device\n' >text
+    local layout name
+    for layout in nanogpt llmc i32 u32 megatron; do
+        name=$layout.bin
+        run tokenize --tokenizer "$gpt2" text --out $name --layout $layout;     expect_status 0
+        case $layout in i32 | u32) name=$name:$layout; expect_out "; read it as $name$" ;; esac
+        run tokenize --tokenizer "$gpt2" --decode $name;    expect_status 0
+        { cat text; echo; } | cmp -s - "$place/out" || complain "$name: another text"
+    done
+    [ "$(wc -c <megatron.idx)" = 62 ] || complain "megatron.idx has $(wc -c <megatron.idx) bytes"
+    run tokenize --tokenizer "$gpt2" --decode i32.bin;      expect_status 1; expect_error '--decode i32.bin: looks like numbers of 32 bits'
+    run tokenize --tokenizer "$gpt2" text --out megatron.bin;       expect_status 2; expect_error 'there is an index beside it, megatron.idx'
+    run tokenize --tokenizer "$gpt2" text --out m --layout megatron; expect_status 2; expect_error 'the name must end with .bin'
+    [ ! -e m ] || complain 'm was written'
+}
+
 test_what_is_wrong() {
     run tokenize --text a;                                  expect_status 2; expect_error 'needs --tokenizer'
     run tokenize --tokenizer "$gpt2";                       expect_status 2; expect_error 'one of FILE, --text and --decode'
@@ -56,4 +74,4 @@ test_what_is_wrong() {
     expect_nothing
 }
 
-run_tests test_tokens_and_back test_files_of_tokens test_limits test_what_is_wrong
+run_tests test_tokens_and_back test_files_of_tokens test_limits test_layouts_come_back test_what_is_wrong

@@ -57,6 +57,43 @@ test_texts_and_tokenizers() {
     run train $small --data 'with,comma:3.bin' --steps 1;                   expect_status 0
 }
 
+# The same tokens with 32 bits, alone, beside an index and behind NumPy's head, are the same run; a mixture has them, settings and checkpoints, too.
+test_widths() {
+    make_files
+    od -An -v -tu2 -w2 a.bin | while read -r token; do printf '%b' "$(printf '\\x%02x\\x00\\x00\\x00' "$token")"; done >wide.bin
+    { printf "\x93NUMPY\x01\x00\x76\x00{'descr': '<i4', 'fortran_order': False, 'shape': (600,), }"; printf '%58s\n' ''; cat wide.bin; } >a.npy
+    cp wide.bin m.bin
+    { printf 'MMIDIDX\0\0\1\0\0\0\0\0\0\0\4\2\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\x90\1\0\0\xc8\0\0\0'
+      printf '\0\0\0\0\0\0\0\0\x40\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0'; } >m.idx
+    run train $small --steps 2 --data a.bin --json a.json;                          expect_status 0
+    local one
+    for one in wide.bin:i32 wide.bin:u32:0.5 wide.bin:2:i32 a.npy m.bin:u32 a.bin:u16; do
+        run train $small --steps 2 --data $one --json one.json;                     expect_status 0
+        [ "$(loss_of one.json)" = "$(loss_of a.json)" ] || complain "$one: loss $(loss_of one.json), not $(loss_of a.json)"
+    done
+    run train $small --steps 2 --data m.bin;                                        expect_out '^ +m.bin, 67 windows, 1 document of 32-bit tokens by its index$'
+    cp wide.bin tokens.ds
+    run train $small --steps 4 --lr-steps 4 --data tokens.ds:i32:3,m.bin:1 --save whole --dp 2;     expect_status 0
+    expect_out '^ +3 of 4: tokens.ds, 67 windows$'
+    run train $small --steps 2 --lr-steps 4 --data tokens.ds:i32:3,m.bin:1 --save half --dp 2;      expect_status 0
+    grep -q '/tokens.ds:i32:3,.*/m.bin:1"' half/training.json || complain "$(grep data half/training.json)"
+    (mkdir there; cd there; run train --resume ../half --save ../again --dp 2); look
+    expect_same whole/model.safetensors again/model.safetensors
+    printf 'model: tiny\nbatch: 6\nseq: 8\nsteps: 2\ndata: "wide.bin:i32"\n' >run.yaml
+    run train --config run.yaml --json one.json;                                    expect_status 0
+    [ "$(loss_of one.json)" = "$(loss_of a.json)" ] || complain "with settings: loss $(loss_of one.json)"
+    refuses 1 '--data wide.bin: looks like numbers of 32 bits, not like tokens of 16 bits: give FILE:i32 or FILE:u32; for 16 bits give FILE:u16$' --data wide.bin --dp 2
+    refuses 1 '--data m.bin:u16: its index says numbers of 32 bits; leave the :u16 away$' --data m.bin:u16
+    refuses 1 '--data a.npy:u16: its NumPy head says numbers of 32 bits' --data a.npy:u16
+    refuses 1 '--eval-data wide.bin: looks like numbers of 32 bits' --data a.bin --eval-data wide.bin
+    refuses 1 '--data m.idx: is an index by its name; give the file with the tokens, NAME.bin$' --data m.idx
+    refuses 1 '--data b.bin:i32: its head says numbers of 16 bits' --data b.bin:i32
+    refuses 1 '--data wide.bin:i16: cannot be opened' --data wide.bin:i16
+    refuses 2 '--data :i32: has an empty name' --data :i32
+    head -c 40 m.idx >cut; mv cut m.idx
+    refuses 1 '--data m.idx: says 2 sequences and 2 document bounds, and has only 40 bytes$' --data m.bin --dp 2
+}
+
 refuses() { run train $small --steps 1 "${@:3}"; expect_status "$1"; expect_error "$2"; }
 
 test_what_is_wrong() {
@@ -86,4 +123,4 @@ test_what_is_wrong() {
     run train --resume none --vocabulary 300;                               expect_status 1; expect_error '--resume none: there is no such folder'
 }
 
-run_tests test_on_every_mesh test_goes_on_to_the_sample test_texts_and_tokenizers test_what_is_wrong
+run_tests test_on_every_mesh test_goes_on_to_the_sample test_texts_and_tokenizers test_widths test_what_is_wrong

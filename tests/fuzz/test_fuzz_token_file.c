@@ -26,7 +26,7 @@ static void try(const uint8_t *data, size_t size)
 {
     struct token_file f;
     struct error err = { 0 };
-    if (token_file_open(&f, as_file(data, size), &err)) {
+    if (token_file_open(&f, as_file(data, size), TOKENS_AS_FOUND, &err)) {
         must(err.text[0] != '\0' && f.map == NULL, "refused without a word, or it is still mapped");
         return;
     }

@@ -30,7 +30,7 @@ static void reads_each_layout(void **state)
         struct token_file f;
         struct error err;
         put_tokens("a.bin", layout[l].head, layout[l].version, layout[l].bytes, 1000, 1000);
-        assert_int_equal(token_file_open(&f, scratch("a.bin"), &err), OK);
+        assert_int_equal(token_file_open(&f, scratch("a.bin"), TOKENS_AS_FOUND, &err), OK);
         assert_int_equal(f.count, 1000);
         assert_int_equal(f.bytes, layout[l].bytes);
         for (int i = 0; i < 1000; i++) assert_int_equal(token_file_get(&f, i), i + 1);
@@ -54,8 +54,10 @@ static void reads_what_is_written(void **state)
         for (const char *const *layout = token_layouts; *layout; layout++) {
             if (wide && strcmp(*layout, "nanogpt") == 0) continue;
             struct token_file f;
-            assert_int_equal(token_file_write(scratch("w.bin"), *layout, &ids, wide ? 100000 : 60000, &err), OK);
-            assert_int_equal(token_file_open(&f, scratch("w.bin"), &err), OK);
+            char name[32];
+            snprintf(name, sizeof name, "%s.bin", *layout);
+            assert_int_equal(token_file_write(scratch(name), *layout, &ids, wide ? 100000 : 60000, &err), OK);
+            assert_int_equal(token_file_open(&f, scratch(name), token_width_named(*layout), &err), OK);
             assert_int_equal(f.count, 300);
             for (int i = 0; i < 300; i++) assert_int_equal(token_file_get(&f, i), i * 200);
             token_file_close(&f);
@@ -67,7 +69,7 @@ static void refused(const char *name, const char *says)
 {
     struct token_file f;
     struct error err;
-    assert_int_equal(token_file_open(&f, scratch(name), &err), ERR_FORMAT);
+    assert_int_equal(token_file_open(&f, scratch(name), TOKENS_AS_FOUND, &err), ERR_FORMAT);
     assert_says(name, err.text, says);
     assert_null(f.map);
 }
@@ -94,7 +96,7 @@ static void refuses_what_is_no_file_of_tokens(void **state)
     put_file(scratch("big.bin"), "\x01\x00\xff\xff", 4);
     struct token_file f;
     struct error err;
-    assert_int_equal(token_file_open(&f, scratch("big.bin"), &err), OK);
+    assert_int_equal(token_file_open(&f, scratch("big.bin"), TOKENS_AS_FOUND, &err), OK);
     assert_int_equal(token_file_check(&f, 50257, &err), ERR_FORMAT);
     assert_says("ids", err.text, "token 1 is 65535; the model's are 0 to 50256");
     token_file_close(&f);

@@ -69,9 +69,7 @@ static enum error_code make_parse(struct make_options *options, int argc, char *
           .help = "decoupled weight decay of matrices; default: the optimizer's usual one" },
         { "--clip", "NORM", OPTION_DOUBLE, &options->clip, .min = 0, .max = 1e30,
           .help = "largest global gradient norm, 0: no clipping; default: the optimizer's usual one" },
-        { "--eps", "X", OPTION_DOUBLE, &options->eps, .min = 0, .max = 1,
-          .help = "for adamw: a larger number makes no full-sized steps of rounding noise; default: the usual "
-                  "one" },
+        MOMENT_OPTIONS(options->moments),
         { "--as", "PROFILE", OPTION_STRING, &options->as,
           .help = "conventions of the steps: torch, megatron, deepspeed, galore-torch; of losses, too: "
                   "PROFILE,LOSS,CONVENTION=VALUE,...: orrery list profiles" },
@@ -106,7 +104,7 @@ static enum error_code check_out(const char *path, struct error *err)
 static bool make_is_kept(const struct optimizer *optimizer) { return !optimizer->low_rank && !optimizer->forward_only; }
 
 static enum error_code take_optimizer(struct golden_request *request, const struct make_options *options,
-                                      const char *name, struct error *err)
+                                      const struct conventions *as, const char *name, struct error *err)
 {
     const struct optimizer *found;
     enum error_code e = optimizer_find(&found, name, err);
@@ -115,11 +113,11 @@ static enum error_code take_optimizer(struct golden_request *request, const stru
         if (request->optimizer[i] == found) return fail(err, ERR_USAGE, "--optimizer %s: is there twice", name);
     if (!make_is_kept(found) || request->optimizers == GOLDEN_MOST_OPTIMIZERS)
         return fail(err, ERR_USAGE, "--optimizer %s: golden files have steps of adamw, sgd and momentum", name);
-    struct hyperparameters h = found->usual;
+    struct hyperparameters h = optimizer_usual(found, as);
     if (options->lr >= 0) h.lr = options->lr;
     if (options->weight_decay >= 0) h.weight_decay = options->weight_decay;
     if (options->clip >= 0) h.clip = options->clip;
-    if (options->eps >= 0) h.eps = options->eps;
+    moments_take(&h, found, &options->moments);
     request->hyper[request->optimizers] = h;
     request->optimizer[request->optimizers++] = found;
     return OK;
@@ -128,15 +126,16 @@ static enum error_code take_optimizer(struct golden_request *request, const stru
 static enum error_code take_optimizers(struct golden_request *request, const struct make_options *options,
                                        struct error *err)
 {
-    enum error_code e = OK;
+    struct conventions as = { 0 };
+    enum error_code e = options->as ? conventions_parse(&as, options->as, err) : OK;
     for (const char *list = options->optimizers; list && !e;) {
         char name[64];
         const size_t n = strcspn(list, ",");
         snprintf(name, sizeof name, "%.*s", (int)(n < 60 ? n : 60), list);
-        e = take_optimizer(request, options, name, err);
+        e = take_optimizer(request, options, &as, name, err);
         list = list[n] == ',' ? list + n + 1 : NULL;
     }
-    return e;
+    return e ? e : moments_check(request->optimizer, request->optimizers, &options->moments, err);
 }
 
 /* ---- batches ----------------------------------------------------------------------------------------------------- */
@@ -264,7 +263,8 @@ static void make_computed(void *context, const struct replay *run)
 enum error_code golden_make_command(int argc, char **argv, int *status, struct error *err)
 {
     struct make_options o = { .model = "tiny", .optimizers = "adamw", .kept = "all", .seed = 42, .lr = -1,
-                              .weight_decay = -1, .clip = -1, .eps = -1, .min_lr = -1, .warmup = -1 };
+                              .weight_decay = -1, .clip = -1, .moments = MOMENTS_NOT_GIVEN,
+                              .min_lr = -1, .warmup = -1 };
     struct golden g = { 0 };
     struct make_watch watch;
     double rates[GOLDEN_MOST_STEPS];

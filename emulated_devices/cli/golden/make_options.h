@@ -4,12 +4,14 @@
 
 #include "emulated_devices/cli/golden/golden.h"
 #include "ref/golden/make.h"
+#include "ref/optim/moments.h"
 
 /* A number below 0, a number of 0 where at least 1 is asked for, or NULL: it is not given. */
 struct make_options {
     const char *model, *batch, *text, *out, *optimizers, *kept, *as, *schedule, *lr_file, *pack;
     int steps, sequences, tokens, micros, warmup, lr_steps, lr_decay;
-    double lr, min_lr, weight_decay, clip, eps, dropout;
+    double lr, min_lr, weight_decay, clip, dropout;
+    struct moment_flags moments;
     uint64_t seed;
     bool cover;
 };

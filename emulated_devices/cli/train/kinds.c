@@ -7,9 +7,10 @@ static const char *const of_training[] = {
     "--bucket", "--reduce-scatter", "--quantize-gradients", "--offload-slice", "--offload-stride", "--grad-dtype",
     "--loss-scale", "--dropout", "--router-speed", "--optimizer", "--mezo-eps", "--perturb", "--lr", "--min-lr",
     "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",
-    "--clip", "--weight-decay", "--as", "--rank", "--refresh", "--galore-scale", "--history",
-    "--damping", "--timeline", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--save",
-    "--save-every", "--keep", "--eval-every", "--owners-out", "--resume", "--override",
+    "--clip", "--weight-decay", "--beta1", "--beta2", "--eps", "--as", "--rank", "--refresh",
+    "--galore-scale", "--history", "--damping", "--timeline", "--dump", "--dump-passes", "--dump-steps",
+    "--isolate", "--paranoid", "--save", "--save-every", "--keep", "--eval-every", "--owners-out", "--resume",
+    "--override",
     "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack",
     "--unfolded", "--dry-run", "--tokens", "--memory-of", "--from", NULL
 };
@@ -28,7 +29,8 @@ const struct run_kind run_infer = {
     "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \
     "--resume", "--override",                                                                       \
     "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",                    \
-    "--weight-decay", "--seed", "--trace", "--trace-steps", "--trace-format", "--modalities",       \
+    "--weight-decay", "--beta1", "--beta2", "--eps", "--seed", "--trace", "--trace-steps",          \
+    "--trace-format", "--modalities",                                                               \
     "--encoders", "--bridge-chunks", "--encoder-slack", "--dry-run"
 
 static const char *const of_numbers[] = { OF_NUMBERS, NULL };

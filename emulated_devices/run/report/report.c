@@ -6,6 +6,7 @@
 #include "ref/io/terminal.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
+#include "ref/optim/moments.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -62,11 +63,14 @@ static void report_tokens(FILE *out, const struct corpus *corpus)
         (long long)corpus->windows, (long long)corpus->S);
     for (int i = 0; i < corpus->groups; i++) {
         const struct corpus_group *g = &corpus->group[i];
-        char share[48] = "", more[32] = "";
+        const struct token_file *const file = corpus->part[g->part].file;
+        char share[48] = "", more[32] = "", documents[64] = "";
         if (corpus->groups > 1) snprintf(share, sizeof share, "%d of %d: ", g->share, corpus->period);
         if (g->parts > 1) snprintf(more, sizeof more, " and %d more", g->parts - 1);
-        say(out, 8, "        %s%s%s, %lld windows", share, corpus->part[g->part].file->name, more,
-            (long long)g->windows);
+        if (g->parts == 1 && file->documents)
+            snprintf(documents, sizeof documents, ", %lld document%s of %d-bit tokens by its index",
+                     (long long)file->documents, plural(file->documents), 8 * file->bytes);
+        say(out, 8, "        %s%s%s, %lld windows%s", share, file->name, more, (long long)g->windows, documents);
     }
 }
 
@@ -88,11 +92,27 @@ static void report_arithmetic(const struct train_record *record)
     if (differs[0]) say(record->out, 8, "warning bits may differ from the saved run's: %s", differs);
 }
 
+/* Packages differ in what their optimizers take by themselves, so a run that follows one says its numbers; so does a
+ * run whose flags give the moments other numbers than the usual ones. */
+static void report_step_numbers(FILE *out, const struct plan *plan)
+{
+    const struct hyperparameters *const h = &plan->hyper;
+    bool usual = plan->optimizer->forward_only || h->as.profile == AS_ORRERY;
+    const struct moments_text moments = moments_format(plan->optimizer, h);
+    for (int i = 0; i < MOMENT_FLAGS; i++)
+        usual = usual && moment_number(h, i) == moment_number(&plan->optimizer->usual, i);
+    if (usual) return;
+    say(out, 8, "steps   %s%s%s: %s%sweight decay %g, clip %g, learning rate %g", plan->optimizer->name,
+        h->as.profile == AS_ORRERY ? "" : " as ", h->as.profile == AS_ORRERY ? "" : profile_names[h->as.profile],
+        moments.text, moments.text[0] ? ", " : "", h->weight_decay, h->clip, h->lr);
+}
+
 void report_start(const struct train_record *record, const struct train_data *data)
 {
     const struct train_options *o = record->options;
     report_shape(record);
     report_data(record->out, data, &o->plan);
+    report_step_numbers(record->out, &o->plan);
     if (o->resume)
         say(record->out, 8, "resumed %s, at step %lld", printable_path(o->resume).text, (long long)o->saved.step);
     if (o->resume) report_arithmetic(record);

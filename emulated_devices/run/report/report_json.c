@@ -9,6 +9,7 @@
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/model/params.h"
+#include "ref/optim/moments.h"
 
 static void add_plan(cJSON *root, const struct train_options *options)
 {
@@ -28,6 +29,9 @@ static void add_plan(cJSON *root, const struct train_options *options)
     json_add(root, "seq %g micro %d dtype %s grad_dtype %s optimizer %s as %s seed %g", (double)p->S, p->micros,
              dtype_name(p->dtype), dtype_name(p->data.narrow_gradients ? p->dtype : dtype_wide(p->dtype)),
              p->optimizer->name, p->hyper.as.text[0] ? p->hyper.as.text : profile_names[AS_ORRERY], (double)p->seed);
+    for (int i = 0; i < MOMENT_FLAGS; i++)
+        if (optimizer_has_moment(p->optimizer, i))
+            cJSON_AddNumberToObject(root, moment_rows[i].flag + 2, moment_number(&p->hyper, i));
     if (data_outer(&p->data).every > 0) json_add(root, "local_steps %g", (double)data_outer(&p->data).every);
 }
 

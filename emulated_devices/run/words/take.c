@@ -343,7 +343,7 @@ static enum error_code take_check(struct train_options *options, const struct tr
     if (options->golden &&
         (words->model || options->data || options->tokenizer || words->vocabulary ||
          words->pad_vocabulary || options->trace || words->batch ||
-         words->seq || words->lr >= 0 ||
+         words->seq || words->lr >= 0 || words->clip >= 0 || words->decay >= 0 || moments_given(&words->moments) ||
          words->dropout >= 0 || words->untied || m->router || m->z_loss >= 0 || m->zero || m->top_p > 0 || m->streams ||
          m->prefix || words->as || words->balance_over))
         return fail(err, ERR_USAGE,
@@ -438,9 +438,10 @@ static enum error_code take_conventions(struct plan *plan, const struct train_wo
 static enum error_code take_rule(struct train_options *options, const struct train_words *words, struct error *err)
 {
     struct plan *const p = &options->plan;
-    if (!options->golden) p->hyper = p->optimizer->usual;
     enum error_code e = take_conventions(p, words, err);
     if (e) return e;
+    const struct conventions as = p->hyper.as;
+    if (!options->golden) p->hyper = optimizer_usual(p->optimizer, &as);
     p->model.initial = (int)convention(&p->hyper.as, INITIAL);
     e = take_distance(options, words->distance, words->grad_dtype != NULL, err);
     if (!e && options->golden)
@@ -481,6 +482,9 @@ static enum error_code take_numbers(struct train_options *options, const struct 
     if (words->lr >= 0) h->lr = words->lr;
     if (words->clip >= 0) h->clip = words->clip;
     if (words->decay >= 0) h->weight_decay = words->decay;
+    const enum error_code e = moments_check(&options->plan.optimizer, 1, &words->moments, err);
+    if (e) return e;
+    moments_take(h, options->plan.optimizer, &words->moments);
     h->min_lr = words->min_lr >= 0 ? words->min_lr : h->lr / 10;
     h->schedule = rate_schedule_named(words->rates);
     options->lr_steps = words->lr_steps;

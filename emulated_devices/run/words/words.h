@@ -4,6 +4,7 @@
 #define ORRERY_RUN_WORDS_H
 
 #include "emulated_devices/run/run.h"
+#include "ref/optim/moments.h"
 
 /* Options that change the model. */
 struct model_flags {
@@ -59,6 +60,7 @@ struct train_words {
     struct model_flags changed;
     struct data_flags data;
     struct low_rank_flags low_rank;
+    struct moment_flags moments;        /* --beta1, --beta2, --eps */
 };
 
 /** Make a plan of what was read: add a checkpoint's settings and then defaults, and check it.

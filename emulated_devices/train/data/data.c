@@ -64,12 +64,12 @@ static enum error_code check_tokens(const struct model_config *config, const str
     return token_file_find(file, token) < 0 ? OK : model_config_check_inputs(config, &token, 1, file->name, err);
 }
 
-static enum error_code data_open_file(struct train_data *data, struct token_file *file, const char *path,
+static enum error_code data_open_file(struct train_data *data, struct token_file *file, const struct data_word *word,
                                       const struct model_config *config, struct error *err)
 {
-    const enum error_code e = token_file_is(path) ? token_file_open(file, path, err)
-                              : data->tokenizer      ? read_text(data, file, path, err)
-                                                  : token_file_open_text(file, path, err);
+    const enum error_code e = data_word_is_tokens(word) ? token_file_open(file, word->path, word->width, err)
+                              : data->tokenizer         ? read_text(data, file, word->path, err)
+                                                        : token_file_open_text(file, word->path, err);
     return e ? e : check_tokens(config, file, err);
 }
 
@@ -78,7 +78,7 @@ static enum error_code check_mixed(const struct data_words *words, bool tokenize
 {
     const char *text = NULL, *tokens = NULL;
     for (int i = 0; i < words->count; i++)
-        if (token_file_is(words->word[i].path)) tokens = words->word[i].path;
+        if (data_word_is_tokens(&words->word[i])) tokens = words->word[i].path;
         else text = words->word[i].path;
     return text && tokens && !tokenizer
                ? fail(err, ERR_USAGE, "%s: has tokens, and %s is a text; --tokenizer PATH makes tokens of it",
@@ -94,7 +94,7 @@ static enum error_code open_files(struct train_data *data, const struct data_wor
     for (int i = 0; i < words->count && !e; i++) {
         struct token_file *f = &data->file[data->files + data->held_files];
         ++*count;
-        e = data_open_file(data, f, words->word[i].path, config, err);
+        e = data_open_file(data, f, &words->word[i], config, err);
     }
     return e;
 }
@@ -171,7 +171,7 @@ static bool is_one_text(const struct data_words *words, const struct train_data_
 {
     return source->data == NULL ? !source->tokenizer
                            : words->count == 1 && !source->tokenizer && !words->word[0].share
-                               && !token_file_is(words->word[0].path);
+                               && !data_word_is_tokens(&words->word[0]);
 }
 
 /* The words of --data and --eval-data; without the first, the program's own text, which is one of bytes.  The array of

@@ -1,5 +1,6 @@
-/* data_words.c -- what --data says: FILE or FILE:WEIGHT, several with commas.  run/settings.c and data.c call these
- * functions.  ERR_USAGE says which name or weight is wrong; ERR_MEMORY. */
+/* data_words.c -- what --data says: FILE, FILE:WIDTH, FILE:WEIGHT or FILE:WIDTH:WEIGHT, several with commas.
+ * run/settings.c, data.c and cli/tokenize.c call these functions.  ERR_USAGE says which name or weight is wrong;
+ * ERR_MEMORY. */
 #include "emulated_devices/train/data/data_words.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -24,16 +25,25 @@ static bool is_weight(const char *text) { return text[0] && text[strspn(text, "0
 
 static enum error_code take_word(struct data_word *data_word, char *text, const char *words, struct error *err)
 {
-    char *const colon = strrchr(text, ':');
     *data_word = (struct data_word){ .path = text };
     if (text[0] == '\0') return fail(err, ERR_USAGE, "%s: has an empty name", printable(words).text);
-    if (colon == NULL || !is_weight(colon + 1) || access(text, F_OK) == 0) return OK;
-    data_word->weight = data_words_weight_of(colon + 1);
-    if (data_word->weight == 0)
-        return fail(err, ERR_USAGE, "%s: the weight must be above 0 and at most %d, with at most %d digits after the "
-                                    "point", printable(text).text, WEIGHT_MOST, DIGITS_MOST);
-    *colon = '\0';
-    return OK;
+    /* A weight and a width may stand in either order; the name of a file that is there is taken as it stands. */
+    for (char *colon; (colon = strrchr(text, ':')) != NULL && access(text, F_OK) != 0; *colon = '\0') {
+        const enum token_width width = token_width_named(colon + 1);
+        if (width != TOKENS_AS_FOUND && data_word->width == TOKENS_AS_FOUND) data_word->width = width;
+        else if (is_weight(colon + 1) && data_word->weight == 0) {
+            data_word->weight = data_words_weight_of(colon + 1);
+            if (data_word->weight == 0)
+                return fail(err, ERR_USAGE, "%s: the weight must be above 0 and at most %d, with at most %d digits "
+                                            "after the point", printable(text).text, WEIGHT_MOST, DIGITS_MOST);
+        } else break;
+    }
+    return text[0] ? OK : fail(err, ERR_USAGE, "%s: has an empty name", printable(words).text);
+}
+
+bool data_word_is_tokens(const struct data_word *word)
+{
+    return word->width != TOKENS_AS_FOUND || token_file_is(word->path);
 }
 
 static int64_t common(int64_t a, int64_t b)
@@ -113,6 +123,7 @@ char *data_words_with_paths(const char *words, const char *from)
     for (int i = 0; i < l.count && f; i++) {
         const struct data_word *w = &l.word[i];
         fprintf(f, "%s%s%s%s", i ? "," : "", w->path[0] == '/' ? "" : from, w->path[0] == '/' ? "" : "/", w->path);
+        if (w->width != TOKENS_AS_FOUND) fprintf(f, ":%s", token_width_names[w->width]);
         if (w->weight) print_weight(f, w->weight);
     }
     data_words_free(&l);

@@ -1,5 +1,5 @@
-/* data_words.h -- what --data says: FILE or FILE:WEIGHT, several with commas.  run/settings.c and data.c call these
- * functions. */
+/* data_words.h -- what --data says: FILE, FILE:WIDTH, FILE:WEIGHT or FILE:WIDTH:WEIGHT, several with commas.
+ * run/settings.c, data.c and cli/tokenize.c call these functions. */
 #ifndef ORRERY_TRAIN_DATA_WORDS_H
 #define ORRERY_TRAIN_DATA_WORDS_H
 
@@ -7,6 +7,7 @@
 
 struct data_word {
     const char *path;                   /* in `text` of the list */
+    enum token_width width;             /* of its tokens, as the user says; TOKENS_AS_FOUND: nothing said */
     int64_t weight;                     /* in millionths; 0: it has none */
     int share;                          /* all weights as whole numbers without a common divisor; 0: none */
 };
@@ -20,6 +21,9 @@ struct data_words { struct data_word *word; int count; char *text; };
  */
 enum error_code data_words_read(struct data_words *, const char *words, struct error *);
 void data_words_free(struct data_words *);
+
+/** Whether a file is read as tokens: by its name, or as the user has said their width.  Pure. */
+bool data_word_is_tokens(const struct data_word *);
 
 /** Write the words again with whole paths, which begin at the folder `from`, for free(); NULL: no memory. */
 char *data_words_with_paths(const char *words, const char *from);

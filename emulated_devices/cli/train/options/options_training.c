@@ -10,11 +10,12 @@ void training_options(struct option_list *to, struct train_options *options, str
         { "--model", "NAME|DIR", OPTION_STRING, &words->model,
           .help = "a preset, a preset with other sizes, such as llama3-8b:L=16,D=2048 (letters of docs/words.md), or a "
                   "folder with config.json and model.safetensors" },
-        { "--data", "FILE[:WEIGHT],..", OPTION_STRING, &options->data,
-          .help = "a text to learn, or a folder of sources and documents, or files of tokens, NAME.bin; several "
-                  "of one kind, all with a weight or all without (docs/using/text.md); default: two plays of "
+        { "--data", "FILE[:WIDTH][:WEIGHT],..", OPTION_STRING, &options->data,
+          .help = "a text to learn, or a folder of sources and documents, or files of tokens, NAME.bin or NAME.npy; "
+                  "several of one kind, all with a weight or all without; WIDTH says how wide the tokens of a file "
+                  "without a head or an index are, u16, i32 or u32 (docs/using/text.md); default: two plays of "
                   "Shakespeare" },
-        { "--eval-data", "FILE,..", OPTION_STRING, &options->eval_data,
+        { "--eval-data", "FILE[:WIDTH],..", OPTION_STRING, &options->eval_data,
           .help = "text or tokens that are held out; default: the last tenth of --data" },
         { "--tokenizer", "PATH", OPTION_STRING, &options->tokenizer,
           .help = "read texts as tokens, by a tokenizer.json or the folder of a model that has one; a preset gets its "
@@ -98,7 +99,8 @@ void training_options(struct option_list *to, struct train_options *options, str
         { "--clip", "NORM", OPTION_DOUBLE, &words->clip, .min = 0, .max = 1e30,
           .help = "largest global gradient norm, 0: none; default: the optimizer's" },
         { "--weight-decay", "RATE", OPTION_DOUBLE, &words->decay, .min = 0, .max = 1e6,
-          .help = "weight decay of matrices; default: the optimizer's" },
+          .help = "weight decay of matrices; default: the optimizer's, with --as the package's" },
+        MOMENT_OPTIONS(words->moments),
         { "--as", "PROFILE", OPTION_STRING, &words->as,
           .help = "conventions of a package: torch, megatron, deepspeed, galore-torch; or "
                   "PROFILE,CONVENTION=VALUE,...: orrery list profiles, docs/checking/profiles.md" },
