@@ -135,6 +135,20 @@ static enum error_code precompiled_add_group(const struct precompiled *precompil
     return e;
 }
 
+/* Whether a group ends between two characters.  utf8proc decides, but for characters that extend others: these are the
+ * library's, whose Unicode may be newer or older. */
+static bool group_ends(uint32_t before, uint32_t c, utf8proc_int32_t *breaks)
+{
+    const bool ends = utf8proc_grapheme_break_stateful((utf8proc_int32_t)before, (utf8proc_int32_t)c, breaks);
+    const int kind = (int)utf8proc_get_property((utf8proc_int32_t)c)->boundclass;
+    const int last = (int)utf8proc_get_property((utf8proc_int32_t)before)->boundclass;
+    const bool extends = class_has(class_named("extends"), c);
+    if (!extends && kind != UTF8PROC_BOUNDCLASS_EXTEND && kind != UTF8PROC_BOUNDCLASS_SPACINGMARK &&
+        kind != UTF8PROC_BOUNDCLASS_ZWJ) return ends;
+    return !extends || last == UTF8PROC_BOUNDCLASS_CR || last == UTF8PROC_BOUNDCLASS_LF ||
+           last == UTF8PROC_BOUNDCLASS_CONTROL;
+}
+
 static enum error_code precompiled_apply(void *state, const char *text, size_t bytes, struct text_buffer *out,
                                          struct error *err)
 {
@@ -144,7 +158,7 @@ static enum error_code precompiled_apply(void *state, const char *text, size_t b
     enum error_code e = OK;
     for (size_t at = 0; !e && at < bytes; before = c) {
         const size_t n = (size_t)utf8_first(text + at, bytes - at, &c);
-        if (at > 0 && utf8proc_grapheme_break_stateful((utf8proc_int32_t)before, (utf8proc_int32_t)c, &breaks)) {
+        if (at > 0 && group_ends(before, c, &breaks)) {
             e = precompiled_add_group(state, text + begin, at - begin, out, err);
             begin = at;
         }
