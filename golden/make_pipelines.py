@@ -8,6 +8,8 @@ what the library `tokenizers` makes of 3000 strings with each.
     pieces.txt          what strings consist of, a class of pieces in each line
     NAME.json           a configuration: the tokenizer.json
     NAME.hashes         of its strings; the order is at `hashes` below
+    examples.txt        of each configuration a string for the command line: name, string, ids, text of the ids
+    refused.txt         configurations that ref/text refuses, and with which words; written by hand
 
 Strings are not stored: `string` below makes them, and tests/ref/pipeline_strings.h does so again in C.  Steps are drawn
 by a seed, so that few configurations have many pairs of kinds; some are written by hand, for errors that were found.
@@ -298,8 +300,8 @@ DECODERS = [
         (text("\u0120"), " "), (regex(r"\p{N}"), "N"), (text("</w>"), " "), (text("e"), ""))],
 ]
 
-CONTENTS = ["<mask>", "  ", "wide word", "the", "\u00c9", "ing", "\n\n", "<|x|>", "<|x|>y", "12", "Stra\u00dfe", "don", " x", "\u2581the",
-            "e\u0301", "A", ".", "\U0001f600", "Model"]
+CONTENTS = ["<mask>", "  ", "wide word", "the", "\u00c9", "ing", "\n\n", "<|x|>", "<|x|>y", "12", "Stra\u00dfe", "don", " x",
+            "\u2581the", "e\u0301", "A", ".", "\U0001f600", "Model"]
 
 
 def added(draw, document):
@@ -502,6 +504,18 @@ def hashes(name, document):
     return struct.pack(f"<{len(rows)}Q", *rows)
 
 
+def example(name, document):
+    """The first string, with even number, that a line and a shell can hold: name, string, ids and text, with tabs between."""
+    t, strings = library(document), Strings(name, document)
+    for s in range(0, STRINGS, 2):
+        string, (ids, _) = strings.string(s), encoded(t, strings.string(s), False)
+        if ids and 12 < len(string) < 60 and string.isprintable() and not string.startswith("-"):
+            back, none = asked(lambda: t.decode(ids, skip_special_tokens=False))
+            if none is None and back.isprintable() and "\ufffd" not in back:
+                return "\t".join((name, string, " ".join(map(str, ids)), back)) + "\n"
+    return ""
+
+
 def show(name, s):
     """What the library makes of a string, step by step."""
     document = json.loads((OUT / f"{name}.json").read_text(encoding="utf-8"))
@@ -533,12 +547,15 @@ def files():
     rows = ",\n".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False, separators=(',', ':'))}" for k, v in bases.items())
     yield path, ("{\n" + rows + "\n}\n").encode()
     yield OUT / "pieces.txt", "".join(json.dumps(row) + "\n" for row in PIECES).encode()
-    names = []
+    names, examples = [], ""
     for name, document in configurations(bases):
         names.append(name)
         if not ONLY or name in ONLY:
             yield OUT / f"{name}.json", written(document).encode()
             yield OUT / f"{name}.hashes", hashes(name, document)
+            examples += example(name, document)
+    if not ONLY:
+        yield OUT / "examples.txt", examples.encode()
     for path in sorted(OUT.glob("*.json")) + sorted(OUT.glob("*.hashes")):
         if path.stem not in names + ["vocabularies"]:
             yield path, None
@@ -559,7 +576,8 @@ if __name__ == "__main__":
     for path, data in files():
         there = path.read_bytes() if path.exists() else None
         if there != data or ONLY:
-            print("same" if there == data else "differs" if a.check else "written" if data else "removed", path.relative_to(ROOT), flush=True)
+            did = "same" if there == data else "differs" if a.check else "written" if data else "removed"
+            print(did, path.relative_to(ROOT), flush=True)
         wrong += there != data
         if not a.check and there != data:
             path.write_bytes(data) if data else path.unlink()

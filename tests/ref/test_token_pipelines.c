@@ -14,6 +14,7 @@ enum { STRINGS = 3000, DECODED_EVERY = 10, DECODED = STRINGS / DECODED_EVERY, BL
 enum { REFUSED, BROKEN };
 
 static struct error err;
+static bool quiet;                      /* differences are counted, not shown */
 
 /* A configuration, and what was seen of it. */
 struct configuration {
@@ -88,10 +89,11 @@ static void parts_of(const cJSON *document, struct part_names *parts)
     add_steps(parts, "decoder", "decoders", document);
 }
 
-/* The first part of a configuration that differs and that no configuration without a difference has. */
-static void blame(const struct configuration *all, size_t count, const struct configuration *differs)
+/* The first part of a configuration that differs and that no configuration without a difference has; "" if there is
+ * none. */
+static const char *first_suspect(const struct configuration *all, size_t count, const struct configuration *differs)
 {
-    struct part_names parts, others;
+    static struct part_names parts, others;
     parts_of(differs->document, &parts);
     for (int i = 0; i < parts.count; i++) {
         bool elsewhere = false;
@@ -100,13 +102,17 @@ static void blame(const struct configuration *all, size_t count, const struct co
             parts_of(all[k].document, &others);
             elsewhere = has_part(&others, parts.name[i]);
         }
-        if (elsewhere) continue;
-        print_message("%s: %d of %d differ; its first part that no right configuration has is %s\n", differs->name,
-                      differs->wrong, differs->tried, parts.name[i]);
-        return;
+        if (!elsewhere) return parts.name[i];
     }
-    print_message("%s: %d of %d differ; right configurations have each of its parts\n", differs->name, differs->wrong,
-                  differs->tried);
+    return "";
+}
+
+static void blame(const struct configuration *all, size_t count, const struct configuration *differs)
+{
+    const char *part = first_suspect(all, count, differs);
+    print_message("%s: %d of %d differ; ", differs->name, differs->wrong, differs->tried);
+    if (*part) print_message("its first part that no right configuration has is %s\n", part);
+    else print_message("right configurations have each of its parts\n");
 }
 
 /* ---- against the library ----------------------------------------------------------------------------------------- */
@@ -116,7 +122,7 @@ static void differs(struct configuration *configuration, int s, const char *what
                     const char *back, size_t bytes)
 {
     struct pipeline_strings *const strings = &configuration->strings;
-    if (configuration->wrong++ > 0) return;
+    if (configuration->wrong++ > 0 || quiet) return;
     pipeline_string(strings, (uint64_t)s);
     char *string = escaped_text(strings->made, strings->bytes), *text = escaped_text(back ? back : "", bytes);
     print_message("%s, string %d, %s\n  %s\n  our ids:", configuration->name, s, string, what);
@@ -273,8 +279,51 @@ static void test_pipelines_give_the_librarys_tokens(void **state)
     globfree(&found);
 }
 
+/* ---- the comparison itself --------------------------------------------------------------------------------------- */
+
+/* One hash of each kind is changed, and each of them is found: ids without and with the tokens around a text, texts
+ * without and with special tokens, a string that the library refuses. */
+static void test_each_changed_hash_is_found(void **state)
+{
+    static const int changed[] = { 2, 3, STRINGS, STRINGS + 3 };
+    struct configuration c = { 0 };
+    (void)state;
+    assert_true(open_configuration(&c, "golden/pipelines/bytes-unknown.hashes"));
+    quiet = true;
+    compare_strings(&c, 0);
+    assert_int_equal(c.wrong, 0);
+    for (size_t i = 0; i < sizeof changed / sizeof *changed; i++) c.want[changed[i]] ^= (uint64_t)1 << 63;
+    c.want[5] = REFUSED;
+    compare_strings(&c, 0);
+    quiet = false;
+    if (c.wrong != 5) fail_msg("5 hashes were changed, and %d were found to differ", c.wrong);
+    close_configuration(&c);
+}
+
+/* Of three configurations the one with another order of steps is wrong: that order is named. */
+static void test_the_suspect_is_named(void **state)
+{
+    static const char *const path[] = { "bytes-left-out", "level-twice", "level-then-digits" };
+    struct configuration all[3] = { 0 };
+    char file[100];
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(file, sizeof file, "golden/pipelines/%s.hashes", path[i]);
+        assert_true(open_configuration(&all[i], file));
+        all[i].tried = 1;
+    }
+    all[1].wrong = 1;
+    assert_string_equal(first_suspect(all, 3, &all[1]), "pre_tokenizer: ByteLevel before ByteLevel");
+    all[1].wrong = 0, all[2].wrong = 1;
+    assert_string_equal(first_suspect(all, 3, &all[2]), "pre_tokenizer: Digits");
+    for (size_t i = 0; i < 3; i++) close_configuration(&all[i]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_pipelines_give_the_librarys_tokens) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pipelines_give_the_librarys_tokens), cmocka_unit_test(test_each_changed_hash_is_found),
+        cmocka_unit_test(test_the_suspect_is_named),
+    };
     return cmocka_run_group_tests_name("pipelines", tests, NULL, NULL) != 0;
 }
