@@ -27,7 +27,7 @@ static enum error_code print_tokens(const struct tokenizer *tokenizer, const str
     for (int64_t i = 0; i < ids->count && i < SHOWN; i++) {
         char *text;
         size_t bytes;
-        const enum error_code e = tokenizer_decode(tokenizer, &ids->id[i], 1, true, &text, &bytes, err);
+        const enum error_code e = tokenizer_decode_begun(tokenizer, &ids->id[i], 1, true, &text, &bytes, err);
         if (e) return e;
         printf("%8d  ", (int)ids->id[i]);
         for (size_t b = 0; b < bytes; b++) {

@@ -3,7 +3,7 @@
 #define ORRERY_RUN_SPEAKER_H
 
 #include "ref/error.h"
-#include "ref/text/bpe.h"
+#include "ref/text/token_ids.h"
 #include "ref/text/sampling.h"
 #include <stdio.h>
 

@@ -87,22 +87,6 @@ static char *text_of_bytes(const struct token_ids *ids, size_t *bytes)
     return NULL;
 }
 
-/* The bytes at the end that the next token may complete to a character. */
-static size_t unfinished(const char *text, size_t bytes)
-{
-    for (size_t n = 1; n < UTF8_MOST && n <= bytes; n++) {
-        const uint8_t lead = (uint8_t)text[bytes - n];
-        /* An ASCII byte ends a character. */
-        if (lead < 0x80) return 0;
-        if (lead >= 0xC0) {
-            uint32_t c;
-            const size_t whole = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-            return whole > n && utf8_first(text + bytes - n, n, &c) == -(int)n ? n : 0;
-        }
-    }
-    return 0;
-}
-
 /* Control characters become "?", lines are indented, and no character is cut in two. */
 static void generate_show(FILE *out, const char *indent, const char *text, size_t bytes)
 {
@@ -129,14 +113,13 @@ static enum error_code decode_all(struct text_stream *stream, struct error *err)
     size_t bytes = 0;
     int64_t wrong;
     enum error_code e = stream->tokenizer
-        ? tokenizer_decode(stream->tokenizer, stream->ids.id, stream->ids.count, true, &text, &bytes, err)
-                                     : OK;
+        ? tokenizer_decode_begun(stream->tokenizer, stream->ids.id, stream->ids.count, true, &text, &bytes, err) : OK;
     if (!stream->tokenizer) text = text_of_bytes(&stream->ids, &bytes);
     if (e) return e;
     char *repaired = text ? malloc(3 * bytes + 1) : NULL;
     if (repaired) {
         /* The repaired text has whole characters first, then what the next token may still change. */
-        const size_t rest = unfinished(text, bytes), whole = utf8_repair(repaired, text, bytes - rest, &wrong);
+        const size_t rest = utf8_unfinished(text, bytes), whole = utf8_repair(repaired, text, bytes - rest, &wrong);
         free(stream->text);
         stream->text = repaired;
         stream->whole = whole;

@@ -1,7 +1,8 @@
 /* patterns.c -- rewrites the expressions of tokenizer files for PCRE2, compiles and matches them.
  *
- * tokenizer_read.c opens patterns, tokenizer.c matches them.  The library `tokenizers` matches with Oniguruma, which
- * has other classes of characters; classes.h has its tables.  Errors are ERR_FORMAT and ERR_MEMORY.
+ * step.c opens patterns; files of normalizers/, splitters/ and decoders/ match them.  The library `tokenizers` matches
+ * with Oniguruma, which has other classes of characters; classes.h has its tables.  Errors are ERR_FORMAT and
+ * ERR_MEMORY.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "ref/text/patterns.h"
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct pattern { pcre2_code *code; pcre2_match_data *found; bool gave_up; };
+struct pattern { pcre2_code *code; pcre2_match_data *found; };
 
 /* ---- rewriting --------------------------------------------------------------------------------------------------- */
 
@@ -25,6 +26,7 @@ struct rewriting {
     size_t atom;                        /* where what a quantifier refers to begins in out */
     size_t open[NESTED_MOST];           /* beginnings of groups that are open */
     int depth;
+    bool folds, outer[NESTED_MOST];     /* whether cases are alike here, and around the groups that are open */
     bool full;                          /* out of memory */
 };
 
@@ -77,13 +79,30 @@ static enum error_code patterns_refuse(const struct rewriting *rewriting, const 
                 rewriting->where, (int)n, at);
 }
 
+/* A part that means another thing to PCRE2, or nothing. */
+static enum error_code patterns_refuse_part(const struct rewriting *rewriting, const char *at, size_t n,
+                                            struct error *err)
+{
+    return fail(err, ERR_FORMAT, "%s: %.*s is not supported in an expression", rewriting->where, (int)n, at);
+}
+
+/* Whether an escape that is no class has one meaning: signs, some letters, code points of ASCII, references. */
+static bool means_the_same(const char *t)
+{
+    const bool letter = ((uint8_t)*t | 0x20) >= 'a' && ((uint8_t)*t | 0x20) <= 'z';
+    if (*t == 'x' && t[1] != '{') return strchr("01234567", t[1]) && t[1] && strspn(t + 1, "0123456789abcdefABCDEF") >= 2;
+    return letter ? strchr("nrtfaevAzZGNx", *t) != NULL : *t != '0' && *t != '\0';
+}
+
 /* An escape outside or inside brackets.  @return its bytes in the text, or 0 with an error. */
 static size_t rewrite_escape(struct rewriting *rewriting, const char *t, bool inside, struct error *err)
 {
     const struct character_class *k = NULL;
     bool opposite;
     const size_t n = class_at(t, &k, &opposite);
-    if (n == 0 && strchr("wWbBhHR", t[1]) != NULL && t[1]) return patterns_refuse(rewriting, t, 2, err), 0;
+    if (n == 0 && !means_the_same(t + 1)) return patterns_refuse_part(rewriting, t, t[1] ? 2 : 1, err), 0;
+    if (rewriting->folds && n > 2) return patterns_refuse_part(rewriting, "(?i) around \\p", 14, err), 0;
+    if (n == 0 && t[1] == 'v') return patterns_put(rewriting, "\\x0B", 4), 2;
     if (n == 0) return patterns_put(rewriting, t, t[1] ? 2 : 1), t[1] ? 2 : 1;
     if (k == NULL || (opposite && inside)) return patterns_refuse(rewriting, t, n, err), 0;
     if (!inside) patterns_put(rewriting, opposite ? "[^" : "[", opposite ? 2 : 1);
@@ -112,22 +131,54 @@ static size_t rewrite_brackets(struct rewriting *rewriting, const char *t, struc
     return i + 1;
 }
 
-/* {1,3} and what follows it. */
+/* {1,3} and what follows it.  {,3} is {0,3}, which PCRE2 reads since 10.43 only. */
 static size_t rewrite_braces(struct rewriting *rewriting, const char *t)
 {
-    const size_t n = strspn(t + 1, "0123456789,") + 2;
-    if (t[n - 1] != '}') return patterns_put(rewriting, "\\{", 2), 1;
-    patterns_put(rewriting, t, n);
-    if (t[n] != '+') return n;
-    /* To PCRE2 {1,3}+ is possessive; in tokenizer files the + repeats the repetition. */
+    const size_t n = strspn(t + 1, "0123456789,") + 2, digits = strspn(t + 1, "0123456789");
+    if (t[n - 1] != '}' || n == 2 || strcmp(t, "{,}") == 0) return patterns_put(rewriting, "\\{", 2), 1;
+    patterns_put(rewriting, digits ? "{" : "{0", digits ? 1 : 2);
+    patterns_put(rewriting, t + 1, n - 1);
+    /* To PCRE2 {1,3}+ is possessive and {3}? is lazy; in tokenizer files the sign repeats the repetition. */
+    if (t[n] != '+' && (t[n] != '?' || digits + 2 < n)) return n;
     const size_t tail = rewriting->count - rewriting->atom;                     /* (?:ATOM{1,3})+ */
     patterns_put(rewriting, "    ", 4);
     if (rewriting->full) return n + 1;
     memmove(rewriting->out + rewriting->atom + 3, rewriting->out + rewriting->atom, tail);
     memcpy(rewriting->out + rewriting->atom, "(?:", 3);
     rewriting->count = rewriting->atom + 3 + tail;
-    patterns_put(rewriting, ")+", 2);
+    patterns_put(rewriting, t[n] == '+' ? ")+" : ")?", 2);
     return n + 1;
+}
+
+/* What is in a group where cases are alike must have one meaning: one character may equal two, as in "ss". */
+static enum error_code folds_alike(const struct rewriting *rewriting, const char *t, size_t n, struct error *err)
+{
+    static const char *const pairs[] = { "ss", "ff", "fi", "fl", "st" };
+    const char a = (char)(t[0] | 0x20), b = (char)(t[1] | 0x20);
+    bool wrong = n > 1;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) wrong = wrong || (a == pairs[i][0] && b == pairs[i][1]);
+    return rewriting->folds && wrong ? patterns_refuse_part(rewriting, t, n > 1 ? n : 2, err) : OK;
+}
+
+/* ( and options such as (?i: or (?i), which are for the rest of the group.  @return its bytes, or 0 with an error. */
+static size_t rewrite_group(struct rewriting *rewriting, const char *t, struct error *err)
+{
+    const size_t n = t[1] == '?' ? strspn(t + 2, "abcdefghijklmnopqrstuvwxyz-") : 0;
+    const bool options = n > 0 && (t[2 + n] == ':' || t[2 + n] == ')'), here = options && t[2 + n] == ')';
+    const bool starts = t == rewriting->text || t[-1] == '(' || (t[-1] == ':' && rewriting->depth > 0);
+    /* (?m) means another thing, and (?i) in the middle goes another way around | that follow. */
+    if (options && (strspn(t + 2, "ix-") < n || (here && !starts)))
+        return patterns_refuse_part(rewriting, t, n + 3, err), 0;
+    if (!here && rewriting->depth == NESTED_MOST)
+        return fail(err, ERR_FORMAT, "%s: more than %d groups", rewriting->where, NESTED_MOST), 0;
+    if (!here) {
+        rewriting->outer[rewriting->depth] = rewriting->folds;
+        rewriting->open[rewriting->depth++] = rewriting->count;
+    }
+    const char *i = options ? memchr(t + 2, 'i', n) : NULL, *minus = options ? memchr(t + 2, '-', n) : NULL;
+    if (i) rewriting->folds = minus == NULL || i < minus;
+    patterns_put(rewriting, t, options ? n + 3 : 1);
+    return options ? n + 3 : 1;
 }
 
 /* The expression is copied sign by sign; `atom` is where the last repeatable part begins. */
@@ -137,12 +188,10 @@ static enum error_code rewrite(struct rewriting *rewriting, struct error *err)
         uint32_t c;
         size_t n = 1;
         if (*t == '(') {
-            if (rewriting->depth == NESTED_MOST)
-                return fail(err, ERR_FORMAT, "%s: more than %d groups", rewriting->where, NESTED_MOST);
-            rewriting->open[rewriting->depth++] = rewriting->count;
-            patterns_put(rewriting, t, 1);
+            if ((n = rewrite_group(rewriting, t, err)) == 0) return ERR_FORMAT;
         } else if (*t == ')') {
             rewriting->atom = rewriting->depth > 0 ? rewriting->open[--rewriting->depth] : 0;
+            rewriting->folds = rewriting->outer[rewriting->depth];
             patterns_put(rewriting, t, 1);
         } else if (*t == '{') n = rewrite_braces(rewriting, t);
         else if (strchr("?*+|", *t) != NULL) patterns_put(rewriting, t, 1);
@@ -152,7 +201,7 @@ static enum error_code rewrite(struct rewriting *rewriting, struct error *err)
             else if (*t == '[') n = rewrite_brackets(rewriting, t, err);
             /* JSON's texts are valid */
             else n = (size_t)utf8_first(t, UTF8_MOST, &c), patterns_put(rewriting, t, n);
-            if (n == 0) return ERR_FORMAT;
+            if (n == 0 || folds_alike(rewriting, t, n * (*t != '\\' && *t != '['), err)) return ERR_FORMAT;
         }
         t += n;
     }
@@ -186,8 +235,8 @@ enum error_code pattern_open(struct pattern **out, const char *text, bool plain,
     if (plain) r.out = literal(text);
     else e = rewrite(&r, err);
     if (!e && r.out == NULL) e = fail(err, plain ? ERR_MEMORY : ERR_FORMAT, "%s: an empty expression", where);
-    if (!e) p->code = pcre2_compile((PCRE2_SPTR)r.out, PCRE2_ZERO_TERMINATED, PCRE2_UTF,
-                                    &code, &at, NULL);
+    if (!e) p->code = pcre2_compile((PCRE2_SPTR)r.out, PCRE2_ZERO_TERMINATED,
+                                    PCRE2_UTF | PCRE2_MULTILINE, &code, &at, NULL);
     if (!e && p->code == NULL) {
         pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
         e = fail(err, ERR_FORMAT, "%s: this expression is not understood: %s", where, why);
@@ -208,33 +257,65 @@ void pattern_close(struct pattern *pattern)
     free(pattern);
 }
 
-/* A match is never empty.  A pattern that runs out of steps finds nothing, and remembers that. */
-bool pattern_next(struct pattern *pattern, const char *text, size_t bytes, size_t from, size_t *begin, size_t *end)
+/* The search goes on at the end of the last match.  An empty match there is passed over by one character. */
+enum error_code pattern_next(struct pattern *pattern, const char *text, size_t bytes, struct match *match,
+                             struct error *err)
 {
-    const int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY,
-                                  pattern->found, NULL);
-    if (found < 0) {
-        pattern->gave_up = pattern->gave_up || found != PCRE2_ERROR_NOMATCH;
-        return false;
+    uint32_t c;
+    /* The library looks for nothing in an empty text. */
+    for (size_t from = match->end; bytes && from <= bytes;) {
+        const int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK, pattern->found,
+                                      NULL);
+        if (found == PCRE2_ERROR_NOMATCH) break;
+        if (found < 0)
+            return fail(err, ERR_FORMAT, "an expression of the tokenizer takes too many steps for this text");
+        const size_t *at = pcre2_get_ovector_pointer(pattern->found);
+        if (at[0] == at[1] && match->found && at[1] == match->end) {
+            from += from < bytes ? (size_t)utf8_first(text + from, bytes - from, &c) : 1;
+            continue;
+        }
+        return *match = (struct match){ at[0], at[1], true }, OK;
     }
-    const size_t *at = pcre2_get_ovector_pointer(pattern->found);
-    *begin = at[0], *end = at[1];
-    return true;
+    match->found = false;
+    return OK;
 }
 
-/* The caller asks after each text; the answer is forgotten with that. */
-bool pattern_gave_up(struct pattern *pattern)
+bool pattern_matches_nothing(const struct pattern *pattern)
 {
-    const bool it_did = pattern->gave_up;
-    pattern->gave_up = false;
-    return it_did;
+    uint32_t does = 1;
+    (void)pcre2_pattern_info(pattern->code, PCRE2_INFO_MATCHEMPTY, &does);
+    return does;
+}
+
+enum error_code pattern_replace(struct pattern *pattern, const char *text, size_t bytes, const char *content,
+                                struct text_buffer *out, struct error *err)
+{
+    struct match match = { 0 };
+    const size_t content_bytes = strlen(content);
+    size_t done = 0;
+    enum error_code e;
+    while (!(e = pattern_next(pattern, text, bytes, &match, err)) && match.found) {
+        e = text_buffer_add(out, text + done, match.begin - done, err);
+        if (!e) e = text_buffer_add(out, content, content_bytes, err);
+        if (e) break;
+        done = match.end;
+    }
+    return e ? e : text_buffer_add(out, text + done, bytes - done, err);
 }
 
 /* The name has to be one of the table's. */
-bool is_in_class(uint32_t c, const char *name)
+const struct character_class *class_named(const char *name) { return class_of(name, strlen(name)); }
+
+/* Ranges ascend. */
+bool class_has(const struct character_class *character_class, uint32_t c)
 {
-    const struct character_class *k = class_of(name, strlen(name));
-    for (int i = 0; i < k->count; i++)
-        if (c >= k->range[i].first && c <= k->range[i].last) return true;
-    return false;
+    int low = 0, high = character_class->count;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (c > character_class->range[middle].last) low = middle + 1;
+        else high = middle;
+    }
+    return low < character_class->count && c >= character_class->range[low].first;
 }
+
+bool is_in_class(uint32_t c, const char *name) { return class_has(class_named(name), c); }

@@ -2,14 +2,15 @@
  *
  * They are written for Oniguruma, and PCRE2 matches them here.  Where the two differ they are rewritten: classes of
  * characters are tables of our own (classes.h), since the libraries know different versions of Unicode; X{1,3}+, which
- * is possessive for PCRE2 alone, becomes (?:X{1,3})+.  A class that there is no table for is refused.
+ * is possessive for PCRE2 alone, becomes (?:X{1,3})+.  ^ and $ stand beside each line.  A class that there is no table
+ * for is refused, and so is what has another meaning in PCRE2, such as (?m) and (?i:ss).
  *
- * tokenizer_read.c opens patterns and tokenizer.c matches them.
+ * step.c opens patterns.  Files of normalizers/, splitters/ and decoders/ match them.
  */
 #ifndef ORRERY_PATTERNS_H
 #define ORRERY_PATTERNS_H
 
-#include "ref/error.h"
+#include "ref/text/text_buffer.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,19 +26,35 @@ struct pattern;
 enum error_code pattern_open(struct pattern **, const char *text, bool plain, const char *where, struct error *);
 void pattern_close(struct pattern *);
 
+/* A place in a text.  All zero, it is the place before the first match. */
+struct match { size_t begin, end; bool found; };
+
 /**
- * The first match from a place on that is not empty.
- * @param text        valid UTF-8, which is not checked: that would take quadratic time.
- * @param[out] begin  and end: of the match.
- * @return whether there is one.  Not for several threads with one pattern.
+ * The next match, as the library walks over a text: an empty match counts, but not at the end of the match before it.
+ * @param text           valid UTF-8, which is not checked: that would take quadratic time.
+ * @param[in,out] match  the match before; `found` is false if there is no other.
+ * @return OK; ERR_FORMAT if the search has ended at PCRE2's limit of steps or memory.  Not for several threads with one
+ *         pattern.
  */
-bool pattern_next(struct pattern *, const char *text, size_t bytes, size_t from, size_t *begin, size_t *end);
+enum error_code pattern_next(struct pattern *, const char *text, size_t bytes, struct match *match, struct error *);
 
-/** Whether a search since the last call has ended at the library's limit of steps or memory, and found nothing. */
-bool pattern_gave_up(struct pattern *);
+/** Whether it can match between two characters, as x* does. */
+bool pattern_matches_nothing(const struct pattern *);
 
-/** Whether a code point is in a class of classes.h: "s", white space; "reordered", marks that NFC moves; "numeric",
- *  what the splitter Digits takes for a digit; "L"... */
+/** Add a text in which each match is `content`.  @return as pattern_next, or ERR_MEMORY. */
+enum error_code pattern_replace(struct pattern *, const char *text, size_t bytes, const char *content,
+                                struct text_buffer *out, struct error *);
+
+struct character_class;
+
+/** A class of classes.h: "s", white space; "reordered", marks that NFC moves; "numeric", what the splitter Digits takes
+ *  for a digit; "L"... */
+const struct character_class *class_named(const char *name);
+
+/** Whether a code point is in a class. */
+bool class_has(const struct character_class *, uint32_t c);
+
+/** As class_has, by the name of the class. */
 bool is_in_class(uint32_t c, const char *name);
 
 #endif

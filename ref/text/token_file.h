@@ -6,7 +6,7 @@
 #define ORRERY_TOKEN_FILE_H
 
 #include "ref/io/sha256.h"
-#include "ref/text/bpe.h"
+#include "ref/text/token_ids.h"
 
 /* Names of layouts, NULL at the end; little-endian numbers:
  *

@@ -1,16 +1,16 @@
 /* tokenizer.h -- the tokenizer of a model, from its own tokenizer.json: texts to tokens and back.
  *
- * What it gives is what Hugging Face's library `tokenizers` gives (tests/ref/test_tokenizer.c).  Read are models of
- * byte-pair encoding: on bytes (GPT-2, Llama 3, Qwen 2, cl100k), and on characters with bytes for those without a
- * token, as sentencepiece makes them (Llama 2, Mistral, Gemma).  Others, also normalizers and splitters, are refused by
- * name.
+ * Tokens are those of Hugging Face's library `tokenizers` (tests/ref/test_tokenizer.c).  A file is a pipeline of steps,
+ * which step.h explains; kinds.def lists those that are read.  Others are refused by name.
  *
  * cli/tokenize.c, run/speaker.c, generate.c and train/data/ call this file.
  */
 #ifndef ORRERY_TOKENIZER_H
 #define ORRERY_TOKENIZER_H
 
-#include "ref/text/bpe.h"
+#include "ref/error.h"
+#include "ref/text/token_ids.h"
+#include <stddef.h>
 
 struct tokenizer;
 
@@ -28,19 +28,26 @@ void tokenizer_close(struct tokenizer *);
  * @param special  with the tokens that the file puts around a text, such as a token of the beginning.
  * @param[in,out] to  tokens are added at its end.
  * @param[out] wrong  how many places were no UTF-8; or NULL.
- * @return OK; ERR_FORMAT if an expression of the file takes too many steps for this text; ERR_MEMORY.
+ * @return OK; ERR_FORMAT if an expression of the file takes too many steps for this text, or the model has no tokens
+ *         for it; ERR_MEMORY.
  */
 enum error_code tokenizer_encode(struct tokenizer *, const char *text, size_t bytes, bool special, struct token_ids *to,
                                  int64_t *wrong, struct error *);
 
 /**
- * The text of tokens.  Bytes that are no UTF-8, as when a character is cut, stay as they are.
+ * The text of tokens, valid UTF-8.
  * @param special  also the names of special tokens.
  * @param[out] text  for free, with a NUL after it.
- * @return OK; ERR_USAGE naming an id that is no token; ERR_MEMORY.
+ * @return OK; ERR_USAGE naming an id that is no token; ERR_FORMAT if an expression of the file takes too many steps;
+ *         ERR_MEMORY.
  */
 enum error_code tokenizer_decode(const struct tokenizer *, const int32_t *ids, int64_t count, bool special, char **text,
                                  size_t *bytes, struct error *);
+
+/** The text of tokens to which others may be added: bytes at its end that begin a character stay as they are.
+ *  @return as tokenizer_decode. */
+enum error_code tokenizer_decode_begun(const struct tokenizer *, const int32_t *ids, int64_t count, bool special,
+                                       char **text, size_t *bytes, struct error *);
 
 /** One more than the largest id. */
 int32_t tokenizer_vocabulary(const struct tokenizer *);

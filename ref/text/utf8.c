@@ -1,5 +1,5 @@
-/* utf8.c -- reads, writes and repairs characters of UTF-8.  The files of ref/text/ call this file; no function here
- * can fail. */
+/* utf8.c -- reads, writes and repairs characters of UTF-8.  The files of ref/text/ call this file.  The only error is
+ * ERR_MEMORY, of utf8_add_repaired. */
 #include "ref/text/utf8.h"
 #include <string.h>
 
@@ -56,4 +56,37 @@ size_t utf8_repair(char *to, const char *text, size_t bytes, int64_t *wrong)
         else made += (size_t)utf8_put(to + made, 0xFFFD), i += (size_t)-n, ++*wrong;
     }
     return made;
+}
+
+bool utf8_is_valid(const char *text, size_t bytes)
+{
+    uint32_t c;
+    int n;
+    for (size_t at = 0; at < bytes; at += (size_t)n)
+        if ((n = utf8_first(text + at, bytes - at, &c)) <= 0) return false;
+    return true;
+}
+
+/* The last bytes decide: going back, the first byte that is no continuation begins the character. */
+size_t utf8_unfinished(const char *text, size_t bytes)
+{
+    for (size_t n = 1; n < UTF8_MOST && n <= bytes; n++) {
+        const uint8_t byte = (uint8_t)text[bytes - n];
+        uint32_t c;
+        if (byte < 0x80) return 0;
+        if (byte >= 0xC0)
+            return (size_t)lead_of(byte).bytes > n && utf8_first(text + bytes - n, n, &c) == -(int)n ? n : 0;
+    }
+    return 0;
+}
+
+enum error_code utf8_add_repaired(struct text_buffer *text_buffer, const char *text, size_t bytes, bool unfinished,
+                                  struct error *err)
+{
+    int64_t wrong;
+    const size_t rest = unfinished ? utf8_unfinished(text, bytes) : 0;
+    const enum error_code e = text_buffer_reserve(text_buffer, 3 * bytes, err);
+    if (e || bytes == 0) return e;
+    text_buffer->bytes += utf8_repair(text_buffer->text + text_buffer->bytes, text, bytes - rest, &wrong);
+    return text_buffer_add(text_buffer, text + bytes - rest, rest, err);
 }

@@ -243,7 +243,7 @@ static void test_wrong_files(void **state)
     refused("{ " MODEL ", \"normalizer\": { \"type\": \"Lowercase\" } }", "normalizer: Lowercase is not supported");
     refused("{ " MODEL ", \"pre_tokenizer\": { \"type\": \"Whitespace\" } }", "pre_tokenizer: Whitespace");
     refused("{ " MODEL ", \"post_processor\": { \"type\": \"BertProcessing\" } }", "BertProcessing");
-    refused("{ " MODEL ", \"decoder\": { \"type\": \"WordPiece\" } }", "decoder: WordPiece");
+    refused("{ " MODEL ", \"decoder\": { \"type\": \"Sideways\" } }", "decoder: Sideways is not supported");
     refused("{ " MODEL ", \"added_tokens\": [{ \"id\": 3, \"content\": \"x\", \"single_word\": true }] }",
             "single_word");
     refused("{ " MODEL ", \"pre_tokenizer\": { \"type\": \"Split\", \"behavior\": \"Isolated\", \"pattern\": "

@@ -189,7 +189,7 @@ static enum error_code unigram_apply(void *state, const char *word, size_t bytes
     const enum error_code e = unigram_room(unigram, bytes, err);
     if (e) return e;
     if (!unigram_forward(unigram, word, bytes))
-        return fail(err, ERR_FORMAT, "Unigram: a character has no token, and unk_id is none");
+        return fail(err, ERR_FORMAT, "unk_id is no token of the model, and the text needs it");
     if (!unigram_add(unigram, word, bytes, to))
         return fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)to->count);
     return OK;

@@ -29,7 +29,7 @@ static enum error_code wordlevel_apply(void *state, const char *word, size_t byt
 {
     const struct wordlevel *wordlevel = state;
     const int32_t own = vocabulary_find(wordlevel->vocabulary, word, bytes), id = own < 0 ? wordlevel->unknown : own;
-    if (id < 0) return fail(err, ERR_FORMAT, "WordLevel: a word has no token, and unk_token is none");
+    if (id < 0) return fail(err, ERR_FORMAT, "unk_token is no token of the model, and the text needs it");
     return token_ids_add(to, id) ? OK : fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)to->count);
 }
 

@@ -75,7 +75,7 @@ static enum error_code wordpiece_apply(void *state, const char *word, size_t byt
     if (ok && !known) {
         to->count = before;
         if (wordpiece->unknown < 0)
-            return fail(err, ERR_FORMAT, "WordPiece: a word has no tokens, and unk_token is none");
+            return fail(err, ERR_FORMAT, "unk_token is no token of the model, and the text needs it");
         ok = token_ids_add(to, wordpiece->unknown);
     }
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for %lld tokens", (long long)to->count);

@@ -1,0 +1,31 @@
+/* model.c -- the list of models, and which of them a file has.  tokenizer.c calls model_read.  Errors are ERR_FORMAT
+ * and ERR_MEMORY. */
+#include "ref/text/models/model.h"
+#include <string.h>
+
+static const struct model_kind *const kinds[] = {
+#define MODEL(symbol) &model_##symbol,
+#include "ref/text/kinds.def"
+    NULL
+};
+
+/* Older files have no type, and only byte-pair encoding was written so. */
+enum error_code model_read(struct step *model, struct step_reading *reading, const cJSON *root)
+{
+    const cJSON *object = cJSON_GetObjectItemCaseSensitive(root, "model");
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(object, "type");
+    const char *name = type ? cJSON_GetStringValue(type) : "BPE";
+    reading->part = "model";
+    reading->kind = NULL;
+    if (!cJSON_IsObject(object)) return step_wrong(reading, "must be an object");
+    if (name == NULL) return step_wrong(reading, "type: must be a text");
+    for (const struct model_kind *const *kind = kinds; *kind; kind++) {
+        if (strcmp((*kind)->step.name, name) != 0) continue;
+        model->kind = &(*kind)->step;
+        reading->kind = name;
+        const enum error_code e = model->kind->read(&model->state, reading, object);
+        reading->kind = NULL;
+        return e;
+    }
+    return step_refuse(reading, name);
+}
