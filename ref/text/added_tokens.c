@@ -32,8 +32,9 @@ static enum error_code added_token_normalize(struct added_token *token, const st
                                              struct error *err)
 {
     struct text_buffer text = { 0 }, spare = { 0 };
+    size_t first = 0;
     enum error_code e = text_buffer_add(&text, token->content, strlen(token->content), err);
-    if (!e && token->normalized) e = normalizers_apply(normalizers, &text, &spare, err);
+    if (!e && token->normalized) e = normalizers_apply(normalizers, &text, &spare, &first, err);
     text_buffer_free(&spare);
     token->pattern = text.text, token->bytes = text.bytes;
     return e;

@@ -90,7 +90,7 @@ static enum error_code patterns_refuse_part(const struct rewriting *rewriting, c
 static bool means_the_same(const char *t)
 {
     const bool letter = ((uint8_t)*t | 0x20) >= 'a' && ((uint8_t)*t | 0x20) <= 'z';
-    if (*t == 'x' && t[1] != '{') return strchr("01234567", t[1]) && t[1] && strspn(t + 1, "0123456789abcdefABCDEF") >= 2;
+    if (*t == 'x' && t[1] != '{') return t[1] >= '0' && t[1] < '8' && strspn(t + 1, "0123456789abcdefABCDEF") >= 2;
     return letter ? strchr("nrtfaevAzZGNx", *t) != NULL : *t != '0' && *t != '\0';
 }
 
@@ -150,7 +150,7 @@ static size_t rewrite_braces(struct rewriting *rewriting, const char *t)
     return n + 1;
 }
 
-/* What is in a group where cases are alike must have one meaning: one character may equal two, as in "ss". */
+/* Where cases are alike, one character may equal two, as in "ss"; PCRE2 does not know that. */
 static enum error_code folds_alike(const struct rewriting *rewriting, const char *t, size_t n, struct error *err)
 {
     static const char *const pairs[] = { "ss", "ff", "fi", "fl", "st" };

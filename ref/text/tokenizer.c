@@ -66,7 +66,7 @@ static enum error_code take_plain(struct piece_taker *piece_taker, struct piece 
     if (t->normalizers.count) {
         t->normal.bytes = 0;
         e = text_buffer_add(&t->normal, piece.text, piece.bytes, err);
-        if (!e) e = normalizers_apply(&t->normalizers, &t->normal, &t->spare, err);
+        if (!e) e = normalizers_apply(&t->normalizers, &t->normal, &t->spare, &piece.first, err);
         piece.text = t->normal.text, piece.bytes = t->normal.bytes;
     }
     return e ? e : added_tokens_find(&t->added, piece, true, &t->normalized.taker, &t->ids, err);
@@ -77,11 +77,12 @@ enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, 
                                  struct token_ids *to, int64_t *wrong, struct error *err)
 {
     int64_t replaced = 0;
+    uint32_t c;
     tokenizer->ids.count = tokenizer->repaired.bytes = 0;
     enum error_code e = text_buffer_reserve(&tokenizer->repaired, 3 * bytes + 1, err);
     if (e) return e;
-    const struct piece all = { tokenizer->repaired.text, utf8_repair(tokenizer->repaired.text, text, bytes, &replaced),
-                               true };
+    struct piece all = { tokenizer->repaired.text, utf8_repair(tokenizer->repaired.text, text, bytes, &replaced), 0 };
+    all.first = (size_t)utf8_first(all.text, all.bytes, &c);
     e = added_tokens_find(&tokenizer->added, all, false, &tokenizer->plain.taker, &tokenizer->ids, err);
     if (wrong) *wrong = replaced;
     if (e) return e;

@@ -46,4 +46,4 @@ static enum error_code nfc_apply(void *state, const char *text, size_t bytes, st
     return e ? e : nfc_add(out, text + from, bytes - from, err);
 }
 
-const struct normalizer_kind normalizer_nfc = { { "NFC", nfc_read, NULL }, nfc_apply };
+const struct normalizer_kind normalizer_nfc = { { "NFC", nfc_read, NULL }, nfc_apply, NULL };

@@ -10,16 +10,31 @@ static const struct step_kind *const kinds[] = {
 
 const struct step_room normalizer_room = { "normalizer", "normalizers", kinds };
 
+static enum error_code normalizer_first(const struct step *step, const struct text_buffer *text, size_t *first,
+                                        struct error *err)
+{
+    const struct normalizer_kind *kind = (const struct normalizer_kind *)step->kind;
+    struct text_buffer alone = { 0 };
+    if (*first == 0) return OK;
+    if (kind->first) return kind->first(step->state, text->text, text->bytes, first, err);
+    const enum error_code e = kind->apply(step->state, text->text, *first, &alone, err);
+    *first = alone.bytes;
+    text_buffer_free(&alone);
+    return e;
+}
+
 enum error_code normalizers_apply(const struct steps *steps, struct text_buffer *text, struct text_buffer *spare,
-                                  struct error *err)
+                                  size_t *first, struct error *err)
 {
     for (int i = 0; i < steps->count && text->bytes > 0; i++) {
         const struct normalizer_kind *kind = (const struct normalizer_kind *)steps->step[i].kind;
         const struct text_buffer before = *text;
         spare->bytes = 0;
-        const enum error_code e = kind->apply(steps->step[i].state, text->text, text->bytes, spare, err);
+        enum error_code e = normalizer_first(&steps->step[i], text, first, err);
+        if (!e) e = kind->apply(steps->step[i].state, text->text, text->bytes, spare, err);
         if (e) return e;
         *text = *spare, *spare = before;
+        if (*first > text->bytes) *first = text->bytes;
     }
     return OK;
 }
