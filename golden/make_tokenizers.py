@@ -1,5 +1,5 @@
 """Make golden/tokenizers/: small tokenizers with the rules of released ones, what the library `tokenizers` makes of texts
-with them, and ref/text/classes.h, the classes of characters of its regular expressions.
+with them.
 
     python golden/make_tokenizers.py [--check]
 
@@ -20,7 +20,6 @@ import tokenizers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "golden" / "tokenizers"
-CLASSES = ("s", "Nd", "L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "P", "S", "Z")
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
           r"\s+(?!\S)|\s+")
@@ -212,64 +211,9 @@ def digests(t):
     return rows, fuzz
 
 
-# ---- classes of characters -----------------------------------------------------------------------------------------------
-
-def ranges(name):
-    """A character twice is split in two only if it matches."""
-    split = pre_tokenizers.Split(Regex("\\" + (name if name == "s" else "p{" + name + "}")), "isolated")
-    return as_ranges(c for c in code_points() if len(split.pre_tokenize_str(chr(c) * 2)) == 2)
-
-
-def numeric():
-    """What the splitter Digits takes for one: it is Rust's, with another Unicode than Oniguruma."""
-    split = pre_tokenizers.Digits(individual_digits=True)
-    return as_ranges(c for c in code_points() if len(split.pre_tokenize_str(chr(c) * 2)) == 2)
-
-
-def reordered():
-    """Marks that NFC moves, in the library's own version of Unicode: it leaves newer ones where they are."""
-    nfc = normalizers.NFC()
-    moved = [c for c in code_points() if nfc.normalize_str("1" + chr(c) + "\u0334").startswith("1\u0334")
-             or nfc.normalize_str("1\u0327" + chr(c)).endswith("\u0327")]
-    return as_ranges(moved)
-
-
-def as_ranges(points):
-    found = []
-    for c in points:
-        if found and found[-1][1] == c - 1:
-            found[-1][1] = c
-        else:
-            found.append([c, c])
-    return found
-
-
-def classes_header():
-    lines = ["/* classes.h -- classes of characters, as Oniguruma has them in tokenizers " + tokenizers.__version__ + ".",
-             " * Made by golden/make_tokenizers.py. */", "#ifndef ORRERY_CLASSES_H", "#define ORRERY_CLASSES_H", "",
-             "#include <stdint.h>", "", "struct character_range { uint32_t first, last; };",
-             "struct character_class { const char *name; const struct character_range *range; int count; };", ""]
-    table = []
-    found = {name: ranges(name) for name in CLASSES} | {"numeric": numeric(), "reordered": reordered()}
-    for name, r in found.items():
-        lines.append(f"static const struct character_range class_{name}[] = {{")
-        row = "   "
-        for a, b in r:
-            item = f" {{ 0x{a:X}, 0x{b:X} }},"
-            if len(row) + len(item) > 120:
-                lines.append(row)
-                row = "   "
-            row += item
-        lines += [row, "};"]
-        table.append(f'    {{ "{name}", class_{name}, {len(r)} }},')
-    return "\n".join(lines + ["", "static const struct character_class classes[] = {"] + table + ["};", "", "#endif", ""])
-
-
 # ---- files ---------------------------------------------------------------------------------------------------------------
 
 def files():
-    if not ONLY:
-        yield ROOT / "ref" / "text" / "classes.h", classes_header()
     yield OUT / "pieces.txt", "".join(json.dumps(p) + "\n" for p in PIECES)
     for make in (f for f in FAMILIES if not ONLY or f.__name__ in ONLY):
         path = OUT / f"{make.__name__}.json"

@@ -23,7 +23,6 @@ static enum error_code added_token_read(struct added_token *token, struct step_r
     if (!e) e = step_flag(reading, object, "normalized", !token->special, &token->normalized);
     if (e) return e;
     token->id = (int32_t)id;
-    if (token->single_word) return step_refuse(reading, "single_word");
     return *token->content ? OK : step_refuse(reading, "an empty one");
 }
 
@@ -92,7 +91,8 @@ enum error_code added_tokens_read(struct added_tokens *added_tokens, struct step
         if (token->id >= reading->vocabulary) reading->vocabulary = token->id + 1;
     }
     added_tokens_sort(added_tokens);
-    return OK;
+    (void)character_set_add(&added_tokens->word, "rust_word");
+    return added_tokens->word.no_memory ? step_no_memory(reading) : OK;
 }
 
 void added_tokens_close(struct added_tokens *added_tokens)
@@ -100,6 +100,7 @@ void added_tokens_close(struct added_tokens *added_tokens)
     for (int i = 0; i < added_tokens->count; i++)
         free(added_tokens->token[i].content), free(added_tokens->token[i].pattern);
     free(added_tokens->token);
+    character_set_free(&added_tokens->word);
     *added_tokens = (struct added_tokens){ 0 };
 }
 
@@ -123,6 +124,32 @@ static const struct added_token *added_token_at(const struct added_tokens *added
             memcmp(text, token->pattern, token->bytes) == 0) return token;
     }
     return NULL;
+}
+
+/* The character before a place, or behind it; of the ends of a text 0, which is in no word. */
+static uint32_t character_before(const char *text, size_t at)
+{
+    uint32_t c = 0;
+    size_t from = at;
+    if (at == 0) return 0;
+    do from--; while (from > 0 && ((uint8_t)text[from] & 0xC0) == 0x80);
+    (void)utf8_first(text + from, at - from, &c);
+    return c;
+}
+
+static uint32_t character_behind(const char *text, size_t bytes, size_t at)
+{
+    uint32_t c = 0;
+    (void)utf8_first(text + at, bytes - at, &c);
+    return c;
+}
+
+static bool added_token_fits(const struct added_tokens *added_tokens, const struct added_token *token,
+                             struct piece piece, size_t begin, size_t end)
+{
+    const struct character_set *word = &added_tokens->word;
+    return !token->single_word || (!character_set_has(word, character_before(piece.text, begin)) &&
+                                   !character_set_has(word, character_behind(piece.text, piece.bytes, end)));
 }
 
 /* Where white space before `to` begins. */
@@ -158,6 +185,7 @@ enum error_code added_tokens_find(const struct added_tokens *added_tokens, struc
         if (token == NULL) { at++; continue; }
         size_t begin = at, end = at + token->bytes;
         at = end;
+        if (!added_token_fits(added_tokens, token, piece, begin, end)) continue;
         if (token->left) begin = blank_before(piece.text, begin);
         if (token->left && begin < done) begin = done;
         if (token->right) end = blank_after(piece.text, piece.bytes, end);
@@ -165,8 +193,9 @@ enum error_code added_tokens_find(const struct added_tokens *added_tokens, struc
             const enum error_code e = piece_pass(between, piece_part(piece, done, begin), err);
             if (e) return e;
         }
-        if (!token_ids_add(to, token->id)) return fail(err, ERR_MEMORY, "no memory for tokens");
-        done = end;
+        /* The white space before it may have taken all of a token of white space, which then is none. */
+        if (begin < end && !token_ids_add(to, token->id)) return fail(err, ERR_MEMORY, "no memory for tokens");
+        done = begin < end ? end : begin;
     }
     return done < piece.bytes ? piece_pass(between, piece_part(piece, done, piece.bytes), err) : OK;
 }

@@ -5,6 +5,7 @@
 #ifndef ORRERY_ADDED_TOKENS_H
 #define ORRERY_ADDED_TOKENS_H
 
+#include "ref/text/character_sets.h"
 #include "ref/text/splitters/splitter.h"
 #include "ref/text/token_ids.h"
 #include "ref/text/vocabulary.h"
@@ -25,6 +26,7 @@ struct added_tokens {
     struct added_token *token;          /* [count] by their first bytes; of those with one, the longest first */
     int count;                          /* entries of `token` */
     int begins[257];                    /* those that begin with byte b are [begins[b], begins[b + 1]) of `token` */
+    struct character_set word;          /* characters of words, for single_word */
 };
 
 /**

@@ -6,7 +6,7 @@
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "ref/text/patterns.h"
-#include "ref/text/classes.h"
+#include "ref/text/character_sets.h"
 #include "ref/text/utf8.h"
 #include <pcre2.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ struct pattern { pcre2_code *code; pcre2_match_data *found; };
 
 /* ---- rewriting --------------------------------------------------------------------------------------------------- */
 
-enum { NESTED_MOST = 50 };
+enum { NESTED_MOST = 50, SURROGATE_FIRST = 0xD800, SURROGATE_LAST = 0xDFFF };
 
 struct rewriting {
     const char *text, *where;
@@ -43,34 +43,25 @@ static void patterns_put(struct rewriting *rewriting, const char *text, size_t n
     rewriting->out[rewriting->count += n] = '\0';
 }
 
-/* A class becomes its ranges of code points, for the inside of brackets. */
-static void put_ranges(struct rewriting *rewriting, const struct character_class *class)
+/* The ranges of a set, in brackets.  PCRE2 refuses surrogates, which no text has. */
+static void put_set(struct rewriting *rewriting, const struct character_set *set, bool opposite)
 {
     char range[40];
-    for (int i = 0; i < class->count; i++) {
-        const int n = snprintf(range, sizeof range, "\\x{%X}-\\x{%X}", (unsigned)class->range[i].first,
-                               (unsigned)class->range[i].last);
+    if (set->count == 0) {                                      /* nothing matches, or everything */
+        const char *text = opposite ? "[\\x{0}-\\x{10FFFF}]" : "(?!)";
+        patterns_put(rewriting, text, strlen(text));
+        return;
+    }
+    patterns_put(rewriting, opposite ? "[^" : "[", opposite ? 2 : 1);
+    for (int i = 0; i < set->count; i++) {
+        uint32_t first = set->range[i].first, last = set->range[i].last;
+        if (first >= SURROGATE_FIRST && first <= SURROGATE_LAST) first = SURROGATE_LAST + 1;
+        if (last >= SURROGATE_FIRST && last <= SURROGATE_LAST) last = SURROGATE_FIRST - 1;
+        if (first > last) continue;
+        const int n = snprintf(range, sizeof range, "\\x{%X}-\\x{%X}", (unsigned)first, (unsigned)last);
         patterns_put(rewriting, range, (size_t)n);
     }
-}
-
-static const struct character_class *class_of(const char *name, size_t n)
-{
-    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
-        if (strlen(classes[i].name) == n && memcmp(classes[i].name, name, n) == 0) return &classes[i];
-    return NULL;
-}
-
-/* \p{..}, \s, \d, and their opposites: the table they stand for, and how many bytes they have; 0: another escape. */
-static size_t class_at(const char *t, const struct character_class **class, bool *opposite)
-{
-    *opposite = t[1] == 'P' || t[1] == 'S' || t[1] == 'D';
-    if (t[1] == 's' || t[1] == 'S') return *class = class_of("s", 1), 2;
-    if (t[1] == 'd' || t[1] == 'D') return *class = class_of("Nd", 2), 2;
-    if ((t[1] != 'p' && t[1] != 'P') || t[2] != '{') return 0;
-    const size_t n = strcspn(t + 3, "}");
-    *class = class_of(t + 3, n);
-    return t[3 + n] ? n + 4 : 0;
+    patterns_put(rewriting, "]", 1);
 }
 
 static enum error_code patterns_refuse(const struct rewriting *rewriting, const char *at, size_t n, struct error *err)
@@ -86,60 +77,83 @@ static enum error_code patterns_refuse_part(const struct rewriting *rewriting, c
     return fail(err, ERR_FORMAT, "%s: %.*s is not supported in an expression", rewriting->where, (int)n, at);
 }
 
-/* Whether an escape that is no class has one meaning: signs, some letters, code points of ASCII, references. */
-static bool means_the_same(const char *t)
+/* Brackets, or an escape that stands for a class.  @return their bytes; 0 with an error, or for another escape. */
+static size_t rewrite_class(struct rewriting *rewriting, const char *t, struct error *err)
 {
-    const bool letter = ((uint8_t)*t | 0x20) >= 'a' && ((uint8_t)*t | 0x20) <= 'z';
-    if (*t == 'x' && t[1] != '{') return t[1] >= '0' && t[1] < '8' && strspn(t + 1, "0123456789abcdefABCDEF") >= 2;
-    return letter ? strchr("nrtfaevAzZGNx", *t) != NULL : *t != '0' && *t != '\0';
-}
-
-/* An escape outside or inside brackets.  @return its bytes in the text, or 0 with an error. */
-static size_t rewrite_escape(struct rewriting *rewriting, const char *t, bool inside, struct error *err)
-{
-    const struct character_class *k = NULL;
+    struct character_set set = { 0 };
     bool opposite;
-    const size_t n = class_at(t, &k, &opposite);
-    if (n == 0 && !means_the_same(t + 1)) return patterns_refuse_part(rewriting, t, t[1] ? 2 : 1, err), 0;
-    if (rewriting->folds && n > 2) return patterns_refuse_part(rewriting, "(?i) around \\p", 14, err), 0;
-    if (n == 0 && t[1] == 'v') return patterns_put(rewriting, "\\x0B", 4), 2;
-    if (n == 0) return patterns_put(rewriting, t, t[1] ? 2 : 1), t[1] ? 2 : 1;
-    if (k == NULL || (opposite && inside)) return patterns_refuse(rewriting, t, n, err), 0;
-    if (!inside) patterns_put(rewriting, opposite ? "[^" : "[", opposite ? 2 : 1);
-    put_ranges(rewriting, k);
-    if (!inside) patterns_put(rewriting, "]", 1);
+    const char *wrong;
+    size_t bytes;
+    const size_t n = character_set_read(&set, t, &opposite, &wrong, &bytes);
+    rewriting->full = rewriting->full || set.no_memory;
+    /* \p has its own cases in Oniguruma, also where others are alike. */
+    for (size_t i = 0; rewriting->folds && i + 1 < n; i++)
+        if (t[i] == '\\' && (t[i + 1] | 0x20) == 'p')
+            return character_set_free(&set), (void)patterns_refuse_part(rewriting, "(?i) around \\p", 14, err), 0;
+    if (n) put_set(rewriting, &set, opposite);
+    else if (bytes) (void)patterns_refuse(rewriting, wrong, bytes, err);
+    else if (*t == '[') (void)fail(err, ERR_FORMAT, "%s: [ without ]", rewriting->where);
+    character_set_free(&set);
     return n;
 }
 
-/* [...].  @return its bytes, or 0 with an error. */
-static size_t rewrite_brackets(struct rewriting *rewriting, const char *t, struct error *err)
+/* A place between a word and something else, or \B, another place.  PCRE2's own \b knows other words. */
+static void put_boundary(struct rewriting *rewriting, bool opposite)
 {
-    size_t i = 1;
-    patterns_put(rewriting, "[", 1);
-    if (t[i] == '^') patterns_put(rewriting, "^", 1), i++;
-    /* A ] that comes first is a character of the class. */
-    if (t[i] == ']') patterns_put(rewriting, "\\]", 2), i++;
-    while (t[i] && t[i] != ']') {
-        if (t[i] == '[' || (t[i] == '&' && t[i + 1] == '&')) return patterns_refuse(rewriting, t, i + 1, err), 0;
-        if (t[i] != '\\') { patterns_put(rewriting, t + i, 1), i++; continue; }
-        const size_t n = rewrite_escape(rewriting, t + i, true, err);
-        if (n == 0) return 0;
-        i += n;
+    static const char *const look[2][4] = { { "(?:(?<=", ")(?!", ")|(?<!", ")(?=" },
+                                            { "(?:(?<=", ")(?=", ")|(?<!", ")(?!" } };
+    struct character_set word = { 0 };
+    (void)character_set_add(&word, "bare_w");
+    rewriting->full = rewriting->full || word.no_memory;
+    for (int i = 0; i < 4; i++) {
+        patterns_put(rewriting, look[opposite][i], strlen(look[opposite][i]));
+        put_set(rewriting, &word, false);
     }
-    if (t[i] == '\0') return fail(err, ERR_FORMAT, "%s: [ without ]", rewriting->where), 0;
-    patterns_put(rewriting, "]", 1);
-    return i + 1;
+    patterns_put(rewriting, "))", 2);
+    character_set_free(&word);
 }
 
-/* {1,3} and what follows it.  {,3} is {0,3}, which PCRE2 reads since 10.43 only. */
+/* Whether an escape that is no class has one meaning: signs, some letters, code points of ASCII, references. */
+static bool means_the_same(const char *t)
+{
+    const bool letter = (*t | 0x20) >= 'a' && (*t | 0x20) <= 'z';
+    if (*t == 'x' && t[1] != '{') return t[1] >= '0' && t[1] < '8' && strspn(t + 1, "0123456789abcdefABCDEF") >= 2;
+    return letter ? strchr("nrtfaevAzZx", *t) != NULL : *t != '0';
+}
+
+/* An escape outside brackets.  @return its bytes in the text, or 0 with an error. */
+static size_t rewrite_escape(struct rewriting *rewriting, const char *t, struct error *err)
+{
+    char code[12];
+    if (t[1] == '\0') return (void)fail(err, ERR_FORMAT, "%s: ends with a backslash", rewriting->where), 0;
+    if (strchr("dDsSwWhHpP", t[1])) {
+        const size_t n = rewrite_class(rewriting, t, err);
+        if (n == 0 && (t[1] == 'p' || t[1] == 'P') && t[2] != '{') (void)patterns_refuse(rewriting, t, 2, err);
+        else if (n == 0 && strchr(t, '}') == NULL) (void)fail(err, ERR_FORMAT, "%s: { without }", rewriting->where);
+        return n;
+    }
+    if (t[1] == 'b' || t[1] == 'B') return put_boundary(rewriting, t[1] == 'B'), 2;
+    /* To PCRE2 \v is a class; \u, which it does not know, has four digits. */
+    if (t[1] == 'v') return patterns_put(rewriting, "\\x0B", 4), 2;
+    if (t[1] == 'u' && strspn(t + 2, "0123456789abcdefABCDEF") >= 4) {
+        snprintf(code, sizeof code, "\\x{%.4s}", t + 2);
+        return patterns_put(rewriting, code, strlen(code)), 6;
+    }
+    if (!means_the_same(t + 1)) return (void)patterns_refuse_part(rewriting, t, 2, err), 0;
+    const size_t n = 1 + (size_t)utf8_first(t + 1, UTF8_MOST, &(uint32_t){ 0 });
+    return patterns_put(rewriting, t, n), n;
+}
+
+/* {1,3} and what follows it. */
 static size_t rewrite_braces(struct rewriting *rewriting, const char *t)
 {
-    const size_t n = strspn(t + 1, "0123456789,") + 2, digits = strspn(t + 1, "0123456789");
-    if (t[n - 1] != '}' || n == 2 || strcmp(t, "{,}") == 0) return patterns_put(rewriting, "\\{", 2), 1;
-    patterns_put(rewriting, digits ? "{" : "{0", digits ? 1 : 2);
-    patterns_put(rewriting, t + 1, n - 1);
+    const size_t n = strspn(t + 1, "0123456789,") + 2;
+    if (t[n - 1] != '}' || n == 2 || strncmp(t, "{,}", n) == 0) return patterns_put(rewriting, "\\{", 2), 1;
+    /* Without a smallest number PCRE2 takes it for a text. */
+    if (t[1] == ',') patterns_put(rewriting, "{0", 2);
+    patterns_put(rewriting, t + (t[1] == ','), n - (t[1] == ','));
     /* To PCRE2 {1,3}+ is possessive and {3}? is lazy; in tokenizer files the sign repeats the repetition. */
-    if (t[n] != '+' && (t[n] != '?' || digits + 2 < n)) return n;
+    if (t[n] != '+' && (t[n] != '?' || memchr(t, ',', n))) return n;
     const size_t tail = rewriting->count - rewriting->atom;                     /* (?:ATOM{1,3})+ */
     patterns_put(rewriting, "    ", 4);
     if (rewriting->full) return n + 1;
@@ -160,25 +174,27 @@ static enum error_code folds_alike(const struct rewriting *rewriting, const char
     return rewriting->folds && wrong ? patterns_refuse_part(rewriting, t, n > 1 ? n : 2, err) : OK;
 }
 
-/* ( and options such as (?i: or (?i), which are for the rest of the group.  @return its bytes, or 0 with an error. */
+/* The sign that opens a group, with options: m is for Oniguruma what s is for PCRE2, that a dot matches line ends. */
 static size_t rewrite_group(struct rewriting *rewriting, const char *t, struct error *err)
 {
     const size_t n = t[1] == '?' ? strspn(t + 2, "abcdefghijklmnopqrstuvwxyz-") : 0;
     const bool options = n > 0 && (t[2 + n] == ':' || t[2 + n] == ')'), here = options && t[2 + n] == ')';
     const bool starts = t == rewriting->text || t[-1] == '(' || (t[-1] == ':' && rewriting->depth > 0);
-    /* (?m) means another thing, and (?i) in the middle goes another way around | that follow. */
-    if (options && (strspn(t + 2, "ix-") < n || (here && !starts)))
-        return patterns_refuse_part(rewriting, t, n + 3, err), 0;
-    if (!here && rewriting->depth == NESTED_MOST)
-        return fail(err, ERR_FORMAT, "%s: more than %d groups", rewriting->where, NESTED_MOST), 0;
+    /* (?i) in the middle of a group is another way around the | that follow. */
+    if (options && (strspn(t + 2, "imx-") < n || (here && !starts)))
+        return (void)patterns_refuse_part(rewriting, t, n + 3, err), 0;
+    if (rewriting->depth == NESTED_MOST)
+        return (void)fail(err, ERR_FORMAT, "%s: more than %d groups", rewriting->where, NESTED_MOST), 0;
     if (!here) {
         rewriting->outer[rewriting->depth] = rewriting->folds;
         rewriting->open[rewriting->depth++] = rewriting->count;
     }
-    const char *i = options ? memchr(t + 2, 'i', n) : NULL, *minus = options ? memchr(t + 2, '-', n) : NULL;
+    if (!options) return patterns_put(rewriting, t, 1), 1;
+    const char *i = memchr(t + 2, 'i', n), *minus = memchr(t + 2, '-', n);
     if (i) rewriting->folds = minus == NULL || i < minus;
-    patterns_put(rewriting, t, options ? n + 3 : 1);
-    return options ? n + 3 : 1;
+    patterns_put(rewriting, "(?", 2);
+    for (size_t k = 0; k <= n; k++) patterns_put(rewriting, t[2 + k] == 'm' ? "s" : t + 2 + k, 1);
+    return n + 3;
 }
 
 /* The expression is copied sign by sign; `atom` is where the last repeatable part begins. */
@@ -197,8 +213,8 @@ static enum error_code rewrite(struct rewriting *rewriting, struct error *err)
         else if (strchr("?*+|", *t) != NULL) patterns_put(rewriting, t, 1);
         else {
             rewriting->atom = rewriting->count;
-            if (*t == '\\') n = rewrite_escape(rewriting, t, false, err);
-            else if (*t == '[') n = rewrite_brackets(rewriting, t, err);
+            if (*t == '\\') n = rewrite_escape(rewriting, t, err);
+            else if (*t == '[') n = rewrite_class(rewriting, t, err);
             /* JSON's texts are valid */
             else n = (size_t)utf8_first(t, UTF8_MOST, &c), patterns_put(rewriting, t, n);
             if (n == 0 || folds_alike(rewriting, t, n * (*t != '\\' && *t != '['), err)) return ERR_FORMAT;
@@ -235,8 +251,8 @@ enum error_code pattern_open(struct pattern **out, const char *text, bool plain,
     if (plain) r.out = literal(text);
     else e = rewrite(&r, err);
     if (!e && r.out == NULL) e = fail(err, plain ? ERR_MEMORY : ERR_FORMAT, "%s: an empty expression", where);
-    if (!e) p->code = pcre2_compile((PCRE2_SPTR)r.out, PCRE2_ZERO_TERMINATED,
-                                    PCRE2_UTF | PCRE2_MULTILINE, &code, &at, NULL);
+    if (!e) p->code = pcre2_compile((PCRE2_SPTR)r.out, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_MULTILINE,
+                                    &code, &at, NULL);
     if (!e && p->code == NULL) {
         pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
         e = fail(err, ERR_FORMAT, "%s: this expression is not understood: %s", where, why);
@@ -302,20 +318,3 @@ enum error_code pattern_replace(struct pattern *pattern, const char *text, size_
     }
     return e ? e : text_buffer_add(out, text + done, bytes - done, err);
 }
-
-/* The name has to be one of the table's. */
-const struct character_class *class_named(const char *name) { return class_of(name, strlen(name)); }
-
-/* Ranges ascend. */
-bool class_has(const struct character_class *character_class, uint32_t c)
-{
-    int low = 0, high = character_class->count;
-    while (low < high) {
-        const int middle = (low + high) / 2;
-        if (c > character_class->range[middle].last) low = middle + 1;
-        else high = middle;
-    }
-    return low < character_class->count && c >= character_class->range[low].first;
-}
-
-bool is_in_class(uint32_t c, const char *name) { return class_has(class_named(name), c); }

@@ -1,15 +1,16 @@
 /* patterns.h -- the regular expressions that tokenizer files split texts with.
  *
  * They are written for Oniguruma, and PCRE2 matches them here.  Where the two differ they are rewritten: classes of
- * characters are tables of our own (classes.h), since the libraries know different versions of Unicode; X{1,3}+, which
- * is possessive for PCRE2 alone, becomes (?:X{1,3})+.  ^ and $ stand beside each line.  A class that there is no table
- * for is refused, and so is what has another meaning in PCRE2, such as (?m) and (?i:ss).
+ * characters are ranges of our own tables (character_sets.h), since the libraries know different versions of Unicode;
+ * X{1,3}+, which is possessive for PCRE2 alone, becomes (?:X{1,3})+; ^ and $ are about lines, as in Ruby.  A class that
+ * there is no table for is refused, and so is what PCRE2 reads in another way, such as (?i:ss) and \K.
  *
  * step.c opens patterns.  Files of normalizers/, splitters/ and decoders/ match them.
  */
 #ifndef ORRERY_PATTERNS_H
 #define ORRERY_PATTERNS_H
 
+#include "ref/text/character_sets.h"
 #include "ref/text/text_buffer.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,17 +45,5 @@ bool pattern_matches_nothing(const struct pattern *);
 /** Add a text in which each match is `content`.  @return as pattern_next, or ERR_MEMORY. */
 enum error_code pattern_replace(struct pattern *, const char *text, size_t bytes, const char *content,
                                 struct text_buffer *out, struct error *);
-
-struct character_class;
-
-/** A class of classes.h: "s", white space; "reordered", marks that NFC moves; "numeric", what the splitter Digits takes
- *  for a digit; "L"... */
-const struct character_class *class_named(const char *name);
-
-/** Whether a code point is in a class. */
-bool class_has(const struct character_class *, uint32_t c);
-
-/** As class_has, by the name of the class. */
-bool is_in_class(uint32_t c, const char *name);
 
 #endif

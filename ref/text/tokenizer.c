@@ -9,6 +9,7 @@
 #include "ref/text/tokenizer.h"
 #include "ref/text/added_tokens.h"
 #include "ref/text/decoders/decoder.h"
+#include "ref/text/limits.h"
 #include "ref/text/models/model.h"
 #include "ref/text/normalizers/normalizer.h"
 #include "ref/text/processors/processor.h"
@@ -29,6 +30,8 @@ struct tokenizer {
     struct tokenizer_taker plain, normalized, word;     /* text between added tokens; normalized text; words */
     struct text_buffer repaired, normal, spare; /* texts at hand */
     struct token_ids ids, ids_spare;            /* tokens of the text at hand */
+    struct text_limits limits;                  /* lengths of texts */
+    bool obeys;                                 /* these limits hold */
     bool decodes;                               /* the file has a decoder */
     int32_t vocabulary;                         /* one more than the largest token */
 };
@@ -85,8 +88,11 @@ enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, 
     all.first = (size_t)utf8_first(all.text, all.bytes, &c);
     e = added_tokens_find(&tokenizer->added, all, false, &tokenizer->plain.taker, &tokenizer->ids, err);
     if (wrong) *wrong = replaced;
+    if (!e && tokenizer->obeys) e = text_limits_cut(&tokenizer->limits, &tokenizer->ids, special ?
+                                                    processors_added(&tokenizer->processors) : 0, err);
     if (e) return e;
     const bool ok = processors_apply(&tokenizer->processors, special, &tokenizer->ids, &tokenizer->ids_spare)
+        && (!tokenizer->obeys || text_limits_pad(&tokenizer->limits, &tokenizer->ids))
         && token_ids_append(to, tokenizer->ids.id, tokenizer->ids.count);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the tokens of %zu bytes", bytes);
 }
@@ -177,6 +183,8 @@ static enum error_code tokenizer_read(struct tokenizer *tokenizer, const cJSON *
     r.vocabulary = vocabulary_room(names);
     e = added_tokens_read(&tokenizer->added, &r, root, names, &tokenizer->normalizers);
     if (!e) e = steps_read(&tokenizer->processors, &processor_room, &r, root);
+    if (!e) e = processors_check(&tokenizer->processors, &r);
+    if (!e) e = text_limits_read(&tokenizer->limits, &r, root, processors_added(&tokenizer->processors));
     if (!e) e = steps_read(&tokenizer->decoders, &decoder_room, &r, root);
     tokenizer->decodes = json_has(root, decoder_room.key);
     tokenizer->vocabulary = r.vocabulary;
@@ -223,5 +231,14 @@ void tokenizer_close(struct tokenizer *tokenizer)
     token_ids_free(&tokenizer->ids), token_ids_free(&tokenizer->ids_spare);
     free(tokenizer);
 }
+
+const char *tokenizer_limits(const struct tokenizer *tokenizer)
+{
+    const struct text_limits *l = &tokenizer->limits;
+    if (l->truncates && l->pads) return "truncation and padding";
+    return l->truncates ? "truncation" : l->pads ? "padding" : NULL;
+}
+
+void tokenizer_obey_limits(struct tokenizer *tokenizer, bool obeys) { tokenizer->obeys = obeys; }
 
 int32_t tokenizer_vocabulary(const struct tokenizer *tokenizer) { return tokenizer->vocabulary; }
