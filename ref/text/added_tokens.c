@@ -68,6 +68,21 @@ static int32_t added_token_id(const struct added_tokens *added_tokens, const cha
     return id >= 0 ? id : (*next)++;
 }
 
+/* Decoding shows the normalized name of a token, and the library asks by that name whether a token is special. */
+static void added_tokens_hide(struct added_tokens *added_tokens)
+{
+    for (int i = 0; i < added_tokens->count; i++) {
+        struct added_token *token = &added_tokens->token[i];
+        token->hidden = token->special && strlen(token->content) == token->bytes &&
+            memcmp(token->content, token->pattern, token->bytes) == 0;
+        for (int k = 0; k < added_tokens->count && token->normalized && !token->hidden; k++) {
+            const struct added_token *other = &added_tokens->token[k];
+            token->hidden = other->special && strlen(other->content) == token->bytes && token->bytes > 0 &&
+                memcmp(other->content, token->pattern, token->bytes) == 0;
+        }
+    }
+}
+
 enum error_code added_tokens_read(struct added_tokens *added_tokens, struct step_reading *reading, const cJSON *root,
                                   const struct vocabulary *names, const struct steps *normalizers)
 {
@@ -91,6 +106,7 @@ enum error_code added_tokens_read(struct added_tokens *added_tokens, struct step
         if (token->id >= reading->vocabulary) reading->vocabulary = token->id + 1;
     }
     added_tokens_sort(added_tokens);
+    added_tokens_hide(added_tokens);
     (void)character_set_add(&added_tokens->word, "rust_word");
     return added_tokens->word.no_memory ? step_no_memory(reading) : OK;
 }
