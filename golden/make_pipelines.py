@@ -455,12 +455,18 @@ def hash_of_ids(ids):
     return fnv1a(struct.pack(f"<{len(ids)}i", *ids))
 
 
-def library(document):
-    """What to ask the library.  A text to train on is neither cut nor filled, whatever a file says for batches."""
+def library(document, limits=False):
+    """What to ask the library.  Without limits a text is neither cut nor filled, whatever the file says."""
     t = Tokenizer.from_str(json.dumps(document))
-    t.no_truncation()
-    t.no_padding()
+    if not limits:
+        t.no_truncation()
+        t.no_padding()
     return t
+
+
+def obeys(s):
+    """Whether the limits of the file are obeyed for a string."""
+    return s % 3 == 2
 
 
 REFUSED, BROKEN = 0, 1                  # instead of a hash: the library refuses the string; it stops with a panic
@@ -490,11 +496,11 @@ def any_ids(name, document, s):
 
 
 def hashes(name, document):
-    """64 bits for each string: FNV-1a of its ids as numbers of 32 bits, with the tokens around a text if its number is odd.
-    Then, for each tenth string, of the text of its ids without special tokens and with them; for string 10k with an odd k,
+    """64 bits for each string: FNV-1a of its ids as numbers of 32 bits, with the tokens around a text if its number is odd,
+    and for each third string cut and filled as `truncation` and `padding` say.  Then, for each tenth string, of the text of its ids without special tokens and with them; for string 10k with an odd k,
     of the text of `any_ids`.  REFUSED and BROKEN stand where there is nothing to hash."""
-    t, strings = library(document), Strings(name, document)
-    all_ids = [encoded(t, strings.string(s), s % 2 == 1) for s in range(STRINGS)]
+    t, limited, strings = library(document), library(document, True), Strings(name, document)
+    all_ids = [encoded(limited if obeys(s) else t, strings.string(s), s % 2 == 1) for s in range(STRINGS)]
     rows = [none if ids is None else hash_of_ids(ids) for ids, none in all_ids]
     for s in range(0, STRINGS, DECODED_EVERY):
         ids = any_ids(name, document, s) if s // DECODED_EVERY % 2 else all_ids[s][0] or []
@@ -519,7 +525,7 @@ def example(name, document):
 def show(name, s):
     """What the library makes of a string, step by step."""
     document = json.loads((OUT / f"{name}.json").read_text(encoding="utf-8"))
-    t, string = library(document), Strings(name, document).string(s)
+    t, string = library(document, obeys(s)), Strings(name, document).string(s)
     print("string     ", ascii(string))
     normal = t.normalizer.normalize_str(string) if t.normalizer else string
     print("normalized ", ascii(normal), "(as a whole; added tokens are found first)")

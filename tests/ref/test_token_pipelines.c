@@ -141,6 +141,7 @@ static void compare_ids(struct configuration *configuration, int s, struct token
     if (want == BROKEN) return;
     configuration->tried++;
     pipeline_string(strings, (uint64_t)s);
+    tokenizer_obey_limits(configuration->tokenizer, s % 3 == 2);
     const enum error_code e = tokenizer_encode(configuration->tokenizer, strings->made, strings->bytes, s % 2 == 1, ids,
                                                NULL, &err);
     if (e && want != REFUSED) {
