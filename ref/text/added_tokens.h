@@ -24,9 +24,10 @@ struct added_token {
 };
 
 struct added_tokens {
-    struct added_token *token;          /* [count] by their first bytes; of those with one, the longest first */
+    struct added_token *token;          /* [count] without and with `normalized`; each by the bytes of `pattern` */
     int count;                          /* entries of `token` */
-    int begins[257];                    /* those that begin with byte b are [begins[b], begins[b + 1]) of `token` */
+    int begins[2][257];                 /* [normalized] those that begin with byte b are [begins[b], begins[b + 1]) */
+    int *by_id;                         /* [count] places in `token`, by ids */
     struct character_set word;          /* characters of words, for single_word */
 };
 

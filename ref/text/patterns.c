@@ -273,6 +273,16 @@ void pattern_close(struct pattern *pattern)
     free(pattern);
 }
 
+/* A long match may need more stack than compiled code has; without that PCRE2 takes memory instead. */
+static int pattern_match(struct pattern *pattern, const char *text, size_t bytes, size_t from)
+{
+    const int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK, pattern->found,
+                                  NULL);
+    return found != PCRE2_ERROR_JIT_STACKLIMIT ? found
+           : pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                         pattern->found, NULL);
+}
+
 /* The search goes on at the end of the last match.  An empty match there is passed over by one character. */
 enum error_code pattern_next(struct pattern *pattern, const char *text, size_t bytes, struct match *match,
                              struct error *err)
@@ -280,8 +290,7 @@ enum error_code pattern_next(struct pattern *pattern, const char *text, size_t b
     uint32_t c;
     /* The library looks for nothing in an empty text. */
     for (size_t from = match->end; bytes && from <= bytes;) {
-        const int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK, pattern->found,
-                                      NULL);
+        const int found = pattern_match(pattern, text, bytes, from);
         if (found == PCRE2_ERROR_NOMATCH) break;
         if (found < 0)
             return fail(err, ERR_FORMAT, "an expression of the tokenizer takes too many steps for this text");

@@ -177,6 +177,7 @@ static enum error_code tokenizer_read(struct tokenizer *tokenizer, const cJSON *
     struct step_reading r = { .path = path, .err = err };
     enum error_code e = steps_read(&tokenizer->normalizers, &normalizer_room, &r, root);
     if (!e) e = steps_read(&tokenizer->splitters, &splitter_room, &r, root);
+    if (!e) e = splitters_check(&tokenizer->splitters, &r);
     if (!e) e = model_read(&tokenizer->model, &r, root);
     if (e) return e;
     const struct vocabulary *names = model_kind_of(tokenizer)->vocabulary(tokenizer->model.state);
