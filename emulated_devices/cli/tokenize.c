@@ -17,7 +17,7 @@ enum { TEXT_MOST = 1 << 30, SHOWN = 40 };
 
 struct tokenize_options {
     const char *tokenizer, *file, *text, *out, *layout, *decode;
-    bool special;
+    bool special, limits;
 };
 
 static enum error_code print_tokens(const struct tokenizer *tokenizer, const struct token_ids *ids, struct error *err)
@@ -71,6 +71,15 @@ static enum error_code tokenize_encode(struct tokenizer *tokenizer, const struct
     return e;
 }
 
+/* A text that is cut without a word trains nobody, and one that stays whole may surprise who knows the file. */
+static void apply_limits(struct tokenizer *tokenizer, const struct tokenize_options *options)
+{
+    const char *limits = tokenizer_limits(tokenizer);
+    tokenizer_obey_limits(tokenizer, options->limits);
+    if (limits && !options->limits)
+        fprintf(stderr, "orrery: the text stays whole: %s of the tokenizer's file need --limits\n", limits);
+}
+
 /* Numbers with blanks or commas between them. */
 static enum error_code decode(struct tokenizer *tokenizer, const char *words, bool special, struct error *err)
 {
@@ -104,6 +113,7 @@ static enum error_code work(const struct tokenize_options *options, struct error
     if (e) return e;
     if (options->decode) e = decode(t, options->decode, options->special, err);
     else {
+        apply_limits(t, options);
         if (options->file) e = file_read_all(options->file, TEXT_MOST, &read, &bytes, err);
         if (!e) e = tokenize_encode(t, options, read ? read : options->text, bytes, err);
     }
@@ -124,6 +134,8 @@ enum error_code command_tokenize(int argc, char **argv, int *status, struct erro
         { "--text", "TEXT", OPTION_STRING, &o.text, .help = "a text on the command line, instead of FILE" },
         { "--special", NULL, OPTION_SWITCH, &o.special,
           .help = "add the tokens that the tokenizer puts around a text; with --decode, print special tokens, too" },
+        { "--limits", NULL, OPTION_SWITCH, &o.limits,
+          .help = "cut and pad as truncation and padding of the tokenizer's file say; else texts stay whole" },
         { "--out", "FILE", OPTION_STRING, &o.out, .help = "write the tokens to a file; default: print them" },
         { "--layout", "NAME", OPTION_CHOICE, &o.layout, .choices = token_layouts,
           .help = "layout of --out: nanogpt has numbers of 16 bits alone, llmc a head before numbers of 16 or "
@@ -136,11 +148,12 @@ enum error_code command_tokenize(int argc, char **argv, int *status, struct erro
         "tokenize", "[FILE] [options]",
         "Texts to tokens, and back, by a model's own tokenizer.json: byte-pair encoding on bytes, as GPT-2,\n"
         "Llama 3 and Qwen have it, and on characters, as sentencepiece makes it for Llama 2, Mistral and\n"
-        "Gemma.", argc - 2, argv + 2, table, &help, err);
+        "Gemma.  Steps of the file that are not known are refused by name.", argc - 2, argv + 2, table, &help, err);
     if (e || help) return e;
     if (o.tokenizer == NULL) return fail(err, ERR_USAGE, "tokenize: needs --tokenizer PATH, a tokenizer.json");
     if ((o.file != NULL) + (o.text != NULL) + (o.decode != NULL) != 1)
         return fail(err, ERR_USAGE, "tokenize: needs one of FILE, --text and --decode");
+    if (o.decode && o.limits) return fail(err, ERR_USAGE, "--limits: is for texts, not for the tokens of --decode");
     if (o.decode && o.out) return fail(err, ERR_USAGE, "--out: is for tokens, not for the text of --decode");
     return work(&o, err);
 }

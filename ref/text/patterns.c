@@ -26,6 +26,7 @@ struct rewriting {
     size_t atom;                        /* where what a quantifier refers to begins in out */
     size_t open[NESTED_MOST];           /* beginnings of groups that are open */
     int depth;
+    bool folds, outer[NESTED_MOST];     /* whether cases are alike here, and around the groups that are open */
     bool full;                          /* out of memory */
 };
 
@@ -69,6 +70,13 @@ static enum error_code patterns_refuse(const struct rewriting *rewriting, const 
                 rewriting->where, (int)n, at);
 }
 
+/* A part that means another thing to PCRE2, or nothing. */
+static enum error_code patterns_refuse_part(const struct rewriting *rewriting, const char *at, size_t n,
+                                            struct error *err)
+{
+    return fail(err, ERR_FORMAT, "%s: %.*s is not supported in an expression", rewriting->where, (int)n, at);
+}
+
 /* Brackets, or an escape that stands for a class.  @return their bytes; 0 with an error, or for another escape. */
 static size_t rewrite_class(struct rewriting *rewriting, const char *t, struct error *err)
 {
@@ -78,6 +86,10 @@ static size_t rewrite_class(struct rewriting *rewriting, const char *t, struct e
     size_t bytes;
     const size_t n = character_set_read(&set, t, &opposite, &wrong, &bytes);
     rewriting->full = rewriting->full || set.no_memory;
+    /* \p has its own cases in Oniguruma, also where others are alike. */
+    for (size_t i = 0; rewriting->folds && i + 1 < n; i++)
+        if (t[i] == '\\' && (t[i + 1] | 0x20) == 'p')
+            return character_set_free(&set), (void)patterns_refuse_part(rewriting, "(?i) around \\p", 14, err), 0;
     if (n) put_set(rewriting, &set, opposite);
     else if (bytes) (void)patterns_refuse(rewriting, wrong, bytes, err);
     else if (*t == '[') (void)fail(err, ERR_FORMAT, "%s: [ without ]", rewriting->where);
@@ -101,6 +113,14 @@ static void put_boundary(struct rewriting *rewriting, bool opposite)
     character_set_free(&word);
 }
 
+/* Whether an escape that is no class has one meaning: signs, some letters, code points of ASCII, references. */
+static bool means_the_same(const char *t)
+{
+    const bool letter = (*t | 0x20) >= 'a' && (*t | 0x20) <= 'z';
+    if (*t == 'x' && t[1] != '{') return t[1] >= '0' && t[1] < '8' && strspn(t + 1, "0123456789abcdefABCDEF") >= 2;
+    return letter ? strchr("nrtfaevAzZx", *t) != NULL : *t != '0';
+}
+
 /* An escape outside brackets.  @return its bytes in the text, or 0 with an error. */
 static size_t rewrite_escape(struct rewriting *rewriting, const char *t, struct error *err)
 {
@@ -113,13 +133,13 @@ static size_t rewrite_escape(struct rewriting *rewriting, const char *t, struct 
         return n;
     }
     if (t[1] == 'b' || t[1] == 'B') return put_boundary(rewriting, t[1] == 'B'), 2;
-    if (strchr("RXKGNOyYgk", t[1])) return (void)patterns_refuse(rewriting, t, 2, err), 0;
     /* To PCRE2 \v is a class; \u, which it does not know, has four digits. */
     if (t[1] == 'v') return patterns_put(rewriting, "\\x0B", 4), 2;
     if (t[1] == 'u' && strspn(t + 2, "0123456789abcdefABCDEF") >= 4) {
         snprintf(code, sizeof code, "\\x{%.4s}", t + 2);
         return patterns_put(rewriting, code, strlen(code)), 6;
     }
+    if (!means_the_same(t + 1)) return (void)patterns_refuse_part(rewriting, t, 2, err), 0;
     const size_t n = 1 + (size_t)utf8_first(t + 1, UTF8_MOST, &(uint32_t){ 0 });
     return patterns_put(rewriting, t, n), n;
 }
@@ -128,30 +148,53 @@ static size_t rewrite_escape(struct rewriting *rewriting, const char *t, struct 
 static size_t rewrite_braces(struct rewriting *rewriting, const char *t)
 {
     const size_t n = strspn(t + 1, "0123456789,") + 2;
-    if (t[n - 1] != '}') return patterns_put(rewriting, "\\{", 2), 1;
+    if (t[n - 1] != '}' || n == 2 || strncmp(t, "{,}", n) == 0) return patterns_put(rewriting, "\\{", 2), 1;
     /* Without a smallest number PCRE2 takes it for a text. */
     if (t[1] == ',') patterns_put(rewriting, "{0", 2);
     patterns_put(rewriting, t + (t[1] == ','), n - (t[1] == ','));
-    if (t[n] != '+') return n;
-    /* To PCRE2 {1,3}+ is possessive; in tokenizer files the + repeats the repetition. */
+    /* To PCRE2 {1,3}+ is possessive and {3}? is lazy; in tokenizer files the sign repeats the repetition. */
+    if (t[n] != '+' && (t[n] != '?' || memchr(t, ',', n))) return n;
     const size_t tail = rewriting->count - rewriting->atom;                     /* (?:ATOM{1,3})+ */
     patterns_put(rewriting, "    ", 4);
     if (rewriting->full) return n + 1;
     memmove(rewriting->out + rewriting->atom + 3, rewriting->out + rewriting->atom, tail);
     memcpy(rewriting->out + rewriting->atom, "(?:", 3);
     rewriting->count = rewriting->atom + 3 + tail;
-    patterns_put(rewriting, ")+", 2);
+    patterns_put(rewriting, t[n] == '+' ? ")+" : ")?", 2);
     return n + 1;
 }
 
-/* The sign that opens a group, with options: m is for Oniguruma what s is for PCRE2, that a dot matches line ends. */
-static size_t rewrite_group(struct rewriting *rewriting, const char *t)
+/* Where cases are alike, one character may equal two, as in "ss"; PCRE2 does not know that. */
+static enum error_code folds_alike(const struct rewriting *rewriting, const char *t, size_t n, struct error *err)
 {
-    const size_t n = t[1] == '?' ? strspn(t + 2, "imx-") : 0;
-    if (n == 0 || (t[2 + n] != ':' && t[2 + n] != ')')) return patterns_put(rewriting, t, 1), 1;
+    static const char *const pairs[] = { "ss", "ff", "fi", "fl", "st" };
+    const char a = (char)(t[0] | 0x20), b = (char)(t[1] | 0x20);
+    bool wrong = n > 1;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) wrong = wrong || (a == pairs[i][0] && b == pairs[i][1]);
+    return rewriting->folds && wrong ? patterns_refuse_part(rewriting, t, n > 1 ? n : 2, err) : OK;
+}
+
+/* The sign that opens a group, with options: m is for Oniguruma what s is for PCRE2, that a dot matches line ends. */
+static size_t rewrite_group(struct rewriting *rewriting, const char *t, struct error *err)
+{
+    const size_t n = t[1] == '?' ? strspn(t + 2, "abcdefghijklmnopqrstuvwxyz-") : 0;
+    const bool options = n > 0 && (t[2 + n] == ':' || t[2 + n] == ')'), here = options && t[2 + n] == ')';
+    const bool starts = t == rewriting->text || t[-1] == '(' || (t[-1] == ':' && rewriting->depth > 0);
+    /* (?i) in the middle of a group is another way around the | that follow. */
+    if (options && (strspn(t + 2, "imx-") < n || (here && !starts)))
+        return (void)patterns_refuse_part(rewriting, t, n + 3, err), 0;
+    if (rewriting->depth == NESTED_MOST)
+        return (void)fail(err, ERR_FORMAT, "%s: more than %d groups", rewriting->where, NESTED_MOST), 0;
+    if (!here) {
+        rewriting->outer[rewriting->depth] = rewriting->folds;
+        rewriting->open[rewriting->depth++] = rewriting->count;
+    }
+    if (!options) return patterns_put(rewriting, t, 1), 1;
+    const char *i = memchr(t + 2, 'i', n), *minus = memchr(t + 2, '-', n);
+    if (i) rewriting->folds = minus == NULL || i < minus;
     patterns_put(rewriting, "(?", 2);
-    for (size_t i = 0; i < n; i++) patterns_put(rewriting, t[2 + i] == 'm' ? "s" : t + 2 + i, 1);
-    return n + 2;
+    for (size_t k = 0; k <= n; k++) patterns_put(rewriting, t[2 + k] == 'm' ? "s" : t + 2 + k, 1);
+    return n + 3;
 }
 
 /* The expression is copied sign by sign; `atom` is where the last repeatable part begins. */
@@ -161,12 +204,10 @@ static enum error_code rewrite(struct rewriting *rewriting, struct error *err)
         uint32_t c;
         size_t n = 1;
         if (*t == '(') {
-            if (rewriting->depth == NESTED_MOST)
-                return fail(err, ERR_FORMAT, "%s: more than %d groups", rewriting->where, NESTED_MOST);
-            rewriting->open[rewriting->depth++] = rewriting->count;
-            n = rewrite_group(rewriting, t);
+            if ((n = rewrite_group(rewriting, t, err)) == 0) return ERR_FORMAT;
         } else if (*t == ')') {
             rewriting->atom = rewriting->depth > 0 ? rewriting->open[--rewriting->depth] : 0;
+            rewriting->folds = rewriting->outer[rewriting->depth];
             patterns_put(rewriting, t, 1);
         } else if (*t == '{') n = rewrite_braces(rewriting, t);
         else if (strchr("?*+|", *t) != NULL) patterns_put(rewriting, t, 1);
@@ -176,7 +217,7 @@ static enum error_code rewrite(struct rewriting *rewriting, struct error *err)
             else if (*t == '[') n = rewrite_class(rewriting, t, err);
             /* JSON's texts are valid */
             else n = (size_t)utf8_first(t, UTF8_MOST, &c), patterns_put(rewriting, t, n);
-            if (n == 0) return ERR_FORMAT;
+            if (n == 0 || folds_alike(rewriting, t, n * (*t != '\\' && *t != '['), err)) return ERR_FORMAT;
         }
         t += n;
     }
@@ -232,6 +273,16 @@ void pattern_close(struct pattern *pattern)
     free(pattern);
 }
 
+/* A long match may need more stack than compiled code has; without that PCRE2 takes memory instead. */
+static int pattern_match(struct pattern *pattern, const char *text, size_t bytes, size_t from)
+{
+    const int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK, pattern->found,
+                                  NULL);
+    return found != PCRE2_ERROR_JIT_STACKLIMIT ? found
+           : pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                         pattern->found, NULL);
+}
+
 /* The search goes on at the end of the last match.  An empty match there is passed over by one character. */
 enum error_code pattern_next(struct pattern *pattern, const char *text, size_t bytes, struct match *match,
                              struct error *err)
@@ -239,8 +290,7 @@ enum error_code pattern_next(struct pattern *pattern, const char *text, size_t b
     uint32_t c;
     /* The library looks for nothing in an empty text. */
     for (size_t from = match->end; bytes && from <= bytes;) {
-        const int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK, pattern->found,
-                                      NULL);
+        const int found = pattern_match(pattern, text, bytes, from);
         if (found == PCRE2_ERROR_NOMATCH) break;
         if (found < 0)
             return fail(err, ERR_FORMAT, "an expression of the tokenizer takes too many steps for this text");
@@ -253,6 +303,13 @@ enum error_code pattern_next(struct pattern *pattern, const char *text, size_t b
     }
     match->found = false;
     return OK;
+}
+
+bool pattern_matches_nothing(const struct pattern *pattern)
+{
+    uint32_t does = 1;
+    (void)pcre2_pattern_info(pattern->code, PCRE2_INFO_MATCHEMPTY, &does);
+    return does;
 }
 
 enum error_code pattern_replace(struct pattern *pattern, const char *text, size_t bytes, const char *content,

@@ -3,7 +3,7 @@
  * They are written for Oniguruma, and PCRE2 matches them here.  Where the two differ they are rewritten: classes of
  * characters are ranges of our own tables (character_sets.h), since the libraries know different versions of Unicode;
  * X{1,3}+, which is possessive for PCRE2 alone, becomes (?:X{1,3})+; ^ and $ are about lines, as in Ruby.  A class that
- * there is no table for is refused.
+ * there is no table for is refused, and so is what PCRE2 reads in another way, such as (?i:ss) and \K.
  *
  * step.c opens patterns.  Files of normalizers/, splitters/ and decoders/ match them.
  */
@@ -38,6 +38,9 @@ struct match { size_t begin, end; bool found; };
  *         pattern.
  */
 enum error_code pattern_next(struct pattern *, const char *text, size_t bytes, struct match *match, struct error *);
+
+/** Whether it can match between two characters, as x* does. */
+bool pattern_matches_nothing(const struct pattern *);
 
 /** Add a text in which each match is `content`.  @return as pattern_next, or ERR_MEMORY. */
 enum error_code pattern_replace(struct pattern *, const char *text, size_t bytes, const char *content,

@@ -9,6 +9,7 @@
 #include "ref/text/tokenizer.h"
 #include "ref/text/added_tokens.h"
 #include "ref/text/decoders/decoder.h"
+#include "ref/text/limits.h"
 #include "ref/text/models/model.h"
 #include "ref/text/normalizers/normalizer.h"
 #include "ref/text/processors/processor.h"
@@ -29,6 +30,8 @@ struct tokenizer {
     struct tokenizer_taker plain, normalized, word;     /* text between added tokens; normalized text; words */
     struct text_buffer repaired, normal, spare; /* texts at hand */
     struct token_ids ids, ids_spare;            /* tokens of the text at hand */
+    struct text_limits limits;                  /* lengths of texts */
+    bool obeys;                                 /* these limits hold */
     bool decodes;                               /* the file has a decoder */
     int32_t vocabulary;                         /* one more than the largest token */
 };
@@ -66,7 +69,7 @@ static enum error_code take_plain(struct piece_taker *piece_taker, struct piece 
     if (t->normalizers.count) {
         t->normal.bytes = 0;
         e = text_buffer_add(&t->normal, piece.text, piece.bytes, err);
-        if (!e) e = normalizers_apply(&t->normalizers, &t->normal, &t->spare, err);
+        if (!e) e = normalizers_apply(&t->normalizers, &t->normal, &t->spare, &piece.first, err);
         piece.text = t->normal.text, piece.bytes = t->normal.bytes;
     }
     return e ? e : added_tokens_find(&t->added, piece, true, &t->normalized.taker, &t->ids, err);
@@ -77,15 +80,19 @@ enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, 
                                  struct token_ids *to, int64_t *wrong, struct error *err)
 {
     int64_t replaced = 0;
+    uint32_t c;
     tokenizer->ids.count = tokenizer->repaired.bytes = 0;
     enum error_code e = text_buffer_reserve(&tokenizer->repaired, 3 * bytes + 1, err);
     if (e) return e;
-    const struct piece all = { tokenizer->repaired.text, utf8_repair(tokenizer->repaired.text, text, bytes, &replaced),
-                               true };
+    struct piece all = { tokenizer->repaired.text, utf8_repair(tokenizer->repaired.text, text, bytes, &replaced), 0 };
+    all.first = (size_t)utf8_first(all.text, all.bytes, &c);
     e = added_tokens_find(&tokenizer->added, all, false, &tokenizer->plain.taker, &tokenizer->ids, err);
     if (wrong) *wrong = replaced;
+    if (!e && tokenizer->obeys) e = text_limits_cut(&tokenizer->limits, &tokenizer->ids, special ?
+                                                    processors_added(&tokenizer->processors) : 0, err);
     if (e) return e;
     const bool ok = processors_apply(&tokenizer->processors, special, &tokenizer->ids, &tokenizer->ids_spare)
+        && (!tokenizer->obeys || text_limits_pad(&tokenizer->limits, &tokenizer->ids))
         && token_ids_append(to, tokenizer->ids.id, tokenizer->ids.count);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the tokens of %zu bytes", bytes);
 }
@@ -93,10 +100,10 @@ enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, 
 /* ---- tokens to texts --------------------------------------------------------------------------------------------- */
 
 /* The name of a token; NULL: there is no such token. */
-static const char *tokenizer_name(const struct tokenizer *tokenizer, int32_t id, size_t *bytes, bool *special)
+static const char *tokenizer_name(const struct tokenizer *tokenizer, int32_t id, size_t *bytes, bool *hidden)
 {
     const struct added_token *added = added_tokens_by_id(&tokenizer->added, id);
-    *special = added && added->special;
+    *hidden = added && added->hidden;
     if (added == NULL)
         return vocabulary_name(model_kind_of(tokenizer)->vocabulary(tokenizer->model.state), id, bytes);
     *bytes = added->bytes;
@@ -109,12 +116,12 @@ static enum error_code token_names(const struct tokenizer *tokenizer, const int3
     enum error_code e = OK;
     for (int64_t i = 0; !e && i < count; i++) {
         size_t bytes;
-        bool is_special;
-        const char *name = tokenizer_name(tokenizer, ids[i], &bytes, &is_special);
+        bool hidden;
+        const char *name = tokenizer_name(tokenizer, ids[i], &bytes, &hidden);
         if (name == NULL)
             return fail(err, ERR_USAGE, "%d: is no token; there are %d, from 0", (int)ids[i],
                         (int)tokenizer->vocabulary);
-        if (!is_special || special) e = token_texts_add(names, name, bytes, err);
+        if (!hidden || special) e = token_texts_add(names, name, bytes, err);
     }
     return e;
 }
@@ -170,12 +177,15 @@ static enum error_code tokenizer_read(struct tokenizer *tokenizer, const cJSON *
     struct step_reading r = { .path = path, .err = err };
     enum error_code e = steps_read(&tokenizer->normalizers, &normalizer_room, &r, root);
     if (!e) e = steps_read(&tokenizer->splitters, &splitter_room, &r, root);
+    if (!e) e = splitters_check(&tokenizer->splitters, &r);
     if (!e) e = model_read(&tokenizer->model, &r, root);
     if (e) return e;
     const struct vocabulary *names = model_kind_of(tokenizer)->vocabulary(tokenizer->model.state);
     r.vocabulary = vocabulary_room(names);
     e = added_tokens_read(&tokenizer->added, &r, root, names, &tokenizer->normalizers);
     if (!e) e = steps_read(&tokenizer->processors, &processor_room, &r, root);
+    if (!e) e = processors_check(&tokenizer->processors, &r);
+    if (!e) e = text_limits_read(&tokenizer->limits, &r, root, processors_added(&tokenizer->processors));
     if (!e) e = steps_read(&tokenizer->decoders, &decoder_room, &r, root);
     tokenizer->decodes = json_has(root, decoder_room.key);
     tokenizer->vocabulary = r.vocabulary;
@@ -222,5 +232,14 @@ void tokenizer_close(struct tokenizer *tokenizer)
     token_ids_free(&tokenizer->ids), token_ids_free(&tokenizer->ids_spare);
     free(tokenizer);
 }
+
+const char *tokenizer_limits(const struct tokenizer *tokenizer)
+{
+    const struct text_limits *l = &tokenizer->limits;
+    if (l->truncates && l->pads) return "truncation and padding";
+    return l->truncates ? "truncation" : l->pads ? "padding" : NULL;
+}
+
+void tokenizer_obey_limits(struct tokenizer *tokenizer, bool obeys) { tokenizer->obeys = obeys; }
 
 int32_t tokenizer_vocabulary(const struct tokenizer *tokenizer) { return tokenizer->vocabulary; }

@@ -49,6 +49,13 @@ enum error_code tokenizer_decode(const struct tokenizer *, const int32_t *ids, i
 enum error_code tokenizer_decode_begun(const struct tokenizer *, const int32_t *ids, int64_t count, bool special,
                                        char **text, size_t *bytes, struct error *);
 
+/** "truncation", "padding", "truncation and padding", as the file has them at its top; NULL: it has neither. */
+const char *tokenizer_limits(const struct tokenizer *);
+
+/** Whether tokenizer_encode cuts and pads as the file says, as encode of the library does.  Until this is called texts
+ *  stay whole, as in transformers: whoever trains on a text wants all of it. */
+void tokenizer_obey_limits(struct tokenizer *, bool obeys);
+
 /** One more than the largest id. */
 int32_t tokenizer_vocabulary(const struct tokenizer *);
 

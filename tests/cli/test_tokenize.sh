@@ -30,6 +30,20 @@ test_files_of_tokens() {
     run tokenize --tokenizer "$gpt2" text --out file.bin;   expect_status 0; expect_out '^24 bytes'
 }
 
+# A file with a truncation leaves texts whole and says so; --limits cuts and pads.
+test_limits() {
+    sed 's/"truncation": null/"truncation": {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}/
+         s/"padding": null/"padding": {"strategy": {"Fixed": 6}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0, "pad_token": "a"}/' "$gpt2" >limits.json
+    run tokenize --tokenizer "$gpt2" --text 'the model of the device';                expect_status 0; expect_silent
+    local ids; ids=$(head -n 1 "$place/out")
+    run tokenize --tokenizer limits.json --text 'the model of the device';            expect_status 0
+    grep -q 'stays whole: truncation and padding of the tokenizer.s file need --limits' "$place/err" || complain 'nothing says that the text stays whole'
+    [ "$(head -n 1 "$place/out")" = "$ids" ] || complain 'the text does not stay whole'
+    run tokenize --tokenizer limits.json --limits --text 'the model of the device';   expect_status 0; expect_silent
+    [ "$(head -n 1 "$place/out")" = "$(cut -d ' ' -f 1-4 <<<"$ids") 0 0" ] || complain 'not four tokens and two for padding'
+    run tokenize --tokenizer limits.json --limits --decode 1;                         expect_status 2; expect_error '--limits: is for texts'
+}
+
 test_what_is_wrong() {
     run tokenize --text a;                                  expect_status 2; expect_error 'needs --tokenizer'
     run tokenize --tokenizer "$gpt2";                       expect_status 2; expect_error 'one of FILE, --text and --decode'
@@ -42,4 +56,4 @@ test_what_is_wrong() {
     expect_nothing
 }
 
-run_tests test_tokens_and_back test_files_of_tokens test_what_is_wrong
+run_tests test_tokens_and_back test_files_of_tokens test_limits test_what_is_wrong

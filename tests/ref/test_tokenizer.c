@@ -244,12 +244,12 @@ static void test_wrong_files(void **state)
     refused("{ " MODEL ", \"pre_tokenizer\": { \"type\": \"Whitespace\" } }", "pre_tokenizer: Whitespace");
     refused("{ " MODEL ", \"post_processor\": { \"type\": \"BertProcessing\" } }", "BertProcessing");
     refused("{ " MODEL ", \"decoder\": { \"type\": \"Sideways\" } }", "decoder: Sideways is not supported");
-    refused("{ " MODEL ", \"added_tokens\": [{ \"id\": 3, \"content\": \"x\", \"single_word\": true }] }",
-            "single_word");
+    refused("{ " MODEL ", \"added_tokens\": [{ \"id\": 3, \"content\": \"x\", \"single_word\": 1 }] }",
+            "added_tokens: single_word: must be true or false");
     refused("{ " MODEL ", \"pre_tokenizer\": { \"type\": \"Split\", \"behavior\": \"Isolated\", \"pattern\": "
             "{ \"Regex\": \"(a\" } } }", "this expression is not understood");
     refused("{ " MODEL ", \"pre_tokenizer\": { \"type\": \"Split\", \"behavior\": \"Isolated\", \"pattern\": "
-            "{ \"Regex\": \"\\\\p{Han}\" } } }", "\\p{Han}: this class of characters is not supported");
+            "{ \"Regex\": \"\\\\p{Klingon}\" } } }", "\\p{Klingon}: this class of characters is not supported");
     refused("{ " MODEL ", \"pre_tokenizer\": { \"type\": \"Split\", \"behavior\": \"Sideways\", \"pattern\": "
             "{ \"String\": \"a\" } } }", "behavior: Sideways");
 }

@@ -22,7 +22,7 @@ static enum error_code ctc_read(void **state, const struct step_reading *reading
     if (!e) e = step_text_copy(reading, object, "pad_token", NULL, &ctc->pad);
     if (!e) e = step_text_copy(reading, object, "word_delimiter_token", NULL, &ctc->delimiter);
     if (!e) e = step_flag(reading, object, "cleanup", true, &ctc->clean_up);
-    return e || *ctc->delimiter ? e : step_refuse(reading, "an empty word_delimiter_token");
+    return e || !ctc->clean_up || *ctc->delimiter ? e : step_refuse(reading, "an empty word_delimiter_token");
 }
 
 static enum error_code ctc_add(struct ctc *ctc, const char *text, size_t bytes, struct token_texts *out,

@@ -17,4 +17,4 @@ static enum error_code level_normalizer_apply(void *state, const char *text, siz
 }
 
 const struct normalizer_kind normalizer_byte_level = { { "ByteLevel", level_normalizer_read, NULL },
-                                                       level_normalizer_apply };
+                                                       level_normalizer_apply, NULL };

@@ -18,4 +18,4 @@ static enum error_code nfc_apply(void *state, const char *text, size_t bytes, st
     return unicode_form_add((struct unicode_form){ .composed = true, .compatible = false }, text, bytes, out, err);
 }
 
-const struct normalizer_kind normalizer_nfc = { { "NFC", nfc_read, NULL }, nfc_apply };
+const struct normalizer_kind normalizer_nfc = { { "NFC", nfc_read, NULL }, nfc_apply, NULL };

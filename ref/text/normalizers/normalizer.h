@@ -15,6 +15,9 @@ struct normalizer_kind {
     /** Add the normalized text to `out`, which is empty.  @return OK; ERR_MEMORY; ERR_FORMAT if an expression takes too
      *  many steps. */
     enum error_code (*apply)(void *state, const char *text, size_t bytes, struct text_buffer *out, struct error *);
+    /** How many bytes of the result stand for the first `first` bytes of the text, as struct piece counts them.
+     *  NULL: what `apply` makes of these bytes alone.  @return as `apply`. */
+    enum error_code (*first)(void *state, const char *text, size_t bytes, size_t *first, struct error *);
 };
 
 #define NORMALIZER(symbol) extern const struct normalizer_kind normalizer_##symbol;
@@ -22,9 +25,12 @@ struct normalizer_kind {
 
 extern const struct step_room normalizer_room;
 
-/** Apply all normalizers.  @param[in,out] text  the text, and then the result.  @param spare  room for texts between.
+/** Apply all normalizers.
+ *  @param[in,out] text   the text, and then the result.
+ *  @param spare          room for texts between.
+ *  @param[in,out] first  how many bytes of the text stand for the first character: `first` of struct piece.
  *  @return as `apply`. */
 enum error_code normalizers_apply(const struct steps *, struct text_buffer *text, struct text_buffer *spare,
-                                  struct error *);
+                                  size_t *first, struct error *);
 
 #endif

@@ -17,4 +17,4 @@ static enum error_code prepend_apply(void *state, const char *text, size_t bytes
     return e ? e : text_buffer_add(out, text, bytes, err);
 }
 
-const struct normalizer_kind normalizer_prepend = { { "Prepend", prepend_read, NULL }, prepend_apply };
+const struct normalizer_kind normalizer_prepend = { { "Prepend", prepend_read, NULL }, prepend_apply, NULL };

@@ -24,6 +24,10 @@ struct processor_kind {
 
 extern const struct step_room processor_room;
 
+/** Refuse a processor that adds tokens behind TemplateProcessing, whose parts it would take for several texts.
+ *  @return as the readers of step.h. */
+enum error_code processors_check(const struct steps *, struct step_reading *);
+
 /** Apply all processors.  @param[in,out] ids  the tokens, and then the result.  @param spare  room for lists between.
  *  @return whether there was memory. */
 bool processors_apply(const struct steps *, bool special, struct token_ids *ids, struct token_ids *spare);

@@ -23,9 +23,10 @@ static enum error_code level_splitter_take(struct piece_taker *taker, struct pie
 {
     struct byte_level *level = (struct byte_level *)taker;
     level->letters.bytes = 0;
-    const enum error_code e = byte_letters_add(&level->letters, piece.text, piece.bytes, err);
-    return e ? e : piece_pass(level->next, (struct piece){ level->letters.text, level->letters.bytes, piece.first },
-                              err);
+    enum error_code e = byte_letters_add(&level->letters, piece.text, piece.first, err);
+    const size_t first = level->letters.bytes;
+    if (!e) e = byte_letters_add(&level->letters, piece.text + piece.first, piece.bytes - piece.first, err);
+    return e ? e : piece_pass(level->next, (struct piece){ level->letters.text, level->letters.bytes, first }, err);
 }
 
 static enum error_code level_splitter_read(void **state, const struct step_reading *reading, const cJSON *object)
@@ -53,7 +54,7 @@ static enum error_code level_splitter_apply(void *state, struct piece piece, str
         level->spaced.bytes = 0;
         e = text_buffer_add(&level->spaced, " ", 1, err);
         if (!e) e = text_buffer_add(&level->spaced, piece.text, piece.bytes, err);
-        piece.text = level->spaced.text, piece.bytes++;
+        piece.text = level->spaced.text, piece.bytes++, piece.first += piece.first > 0;
     }
     if (e) return e;
     if (level->pattern == NULL) return level_splitter_take(&level->taker, piece, err);

@@ -72,11 +72,14 @@ static enum error_code metaspace_apply(void *state, struct piece piece, struct p
     const bool there = *piece.text == ' ' || metaspace_begins(piece.text, piece.bytes, metaspace->sign);
     const bool put = !there && (metaspace->prepend == SIGN_ALWAYS || (metaspace->prepend == SIGN_FIRST && piece.first));
     const char *sign = metaspace->sign;
-    metaspace->text.bytes = 0;
-    enum error_code e = text_buffer_add(&metaspace->text, sign, put ? strlen(sign) : 0, err);
-    if (!e) e = text_buffer_replaced(&metaspace->text, piece.text, piece.bytes, " ", sign, err);
+    struct text_buffer *text = &metaspace->text;
+    text->bytes = 0;
+    enum error_code e = text_buffer_add(text, sign, put ? strlen(sign) : 0, err);
+    if (!e) e = text_buffer_replaced(text, piece.text, piece.first, " ", sign, err);
+    const size_t first = piece.first ? text->bytes : 0;
+    if (!e) e = text_buffer_replaced(text, piece.text + piece.first, piece.bytes - piece.first, " ", sign, err);
     if (e) return e;
-    piece.text = metaspace->text.text, piece.bytes = metaspace->text.bytes;
+    piece = (struct piece){ text->text, text->bytes, first };
     const struct cut cut = { .find = metaspace_find, .finder = metaspace, .behavior = CUT_WITH_NEXT };
     return metaspace->cuts ? cut_piece(&cut, piece, next, err) : piece_pass(next, piece, err);
 }

@@ -13,7 +13,7 @@
 struct piece {
     const char *text;                   /* the sender's; it stays only until `take` returns */
     size_t bytes;                       /* length of `text` */
-    bool first;                         /* its beginning is the beginning of the text */
+    size_t first;                       /* how many of its bytes stand for the first character of the whole text */
 };
 
 /* The next splitter, or the model. */
@@ -43,8 +43,13 @@ static inline enum error_code piece_pass(struct piece_taker *next, struct piece 
 /** The bytes from `begin` to `end` of a piece. */
 static inline struct piece piece_part(struct piece piece, size_t begin, size_t end)
 {
-    return (struct piece){ piece.text + begin, end - begin, piece.first && begin == 0 };
+    const size_t first = piece.first > begin ? piece.first - begin : 0;
+    return (struct piece){ piece.text + begin, end - begin, first < end - begin ? first : end - begin };
 }
+
+/** Refuse a file in which a text could grow without end: with more than a few ByteLevel, each of which can double it.
+ *  @return as the readers of step.h. */
+enum error_code splitters_check(const struct steps *, struct step_reading *);
 
 /* Splitters one after the other, and who takes the words at their end. */
 struct split_chain;
