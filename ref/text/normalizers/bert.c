@@ -90,4 +90,4 @@ static void bert_close(void *state)
     free(bert);
 }
 
-const struct normalizer_kind normalizer_bert = { { "BertNormalizer", bert_read, bert_close }, bert_apply };
+const struct normalizer_kind normalizer_bert = { { "BertNormalizer", bert_read, bert_close }, bert_apply, NULL };

@@ -36,4 +36,4 @@ static enum error_code lowercase_apply(void *state, const char *text, size_t byt
     return characters_lower(text, bytes, out, err);
 }
 
-const struct normalizer_kind normalizer_lowercase = { { "Lowercase", lowercase_read, NULL }, lowercase_apply };
+const struct normalizer_kind normalizer_lowercase = { { "Lowercase", lowercase_read, NULL }, lowercase_apply, NULL };

@@ -18,4 +18,4 @@ static enum error_code nfd_apply(void *state, const char *text, size_t bytes, st
     return unicode_form_add((struct unicode_form){ .composed = false, .compatible = false }, text, bytes, out, err);
 }
 
-const struct normalizer_kind normalizer_nfd = { { "NFD", nfd_read, NULL }, nfd_apply };
+const struct normalizer_kind normalizer_nfd = { { "NFD", nfd_read, NULL }, nfd_apply, NULL };

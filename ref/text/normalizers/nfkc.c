@@ -18,4 +18,4 @@ static enum error_code nfkc_apply(void *state, const char *text, size_t bytes, s
     return unicode_form_add((struct unicode_form){ .composed = true, .compatible = true }, text, bytes, out, err);
 }
 
-const struct normalizer_kind normalizer_nfkc = { { "NFKC", nfkc_read, NULL }, nfkc_apply };
+const struct normalizer_kind normalizer_nfkc = { { "NFKC", nfkc_read, NULL }, nfkc_apply, NULL };

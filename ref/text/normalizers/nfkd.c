@@ -18,4 +18,4 @@ static enum error_code nfkd_apply(void *state, const char *text, size_t bytes, s
     return unicode_form_add((struct unicode_form){ .composed = false, .compatible = true }, text, bytes, out, err);
 }
 
-const struct normalizer_kind normalizer_nfkd = { { "NFKD", nfkd_read, NULL }, nfkd_apply };
+const struct normalizer_kind normalizer_nfkd = { { "NFKD", nfkd_read, NULL }, nfkd_apply, NULL };

@@ -37,4 +37,4 @@ static enum error_code nmt_apply(void *state, const char *text, size_t bytes, st
     return e;
 }
 
-const struct normalizer_kind normalizer_nmt = { { "Nmt", nmt_read, NULL }, nmt_apply };
+const struct normalizer_kind normalizer_nmt = { { "Nmt", nmt_read, NULL }, nmt_apply, NULL };

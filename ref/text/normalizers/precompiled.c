@@ -168,4 +168,4 @@ static enum error_code precompiled_apply(void *state, const char *text, size_t b
 }
 
 const struct normalizer_kind normalizer_precompiled = { { "Precompiled", precompiled_read, precompiled_close },
-                                                        precompiled_apply };
+                                                        precompiled_apply, NULL };

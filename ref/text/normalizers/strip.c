@@ -35,4 +35,4 @@ static enum error_code strip_apply(void *state, const char *text, size_t bytes, 
     return end > begin ? text_buffer_add(out, text + begin, end - begin, err) : OK;
 }
 
-const struct normalizer_kind normalizer_strip = { { "Strip", strip_read, NULL }, strip_apply };
+const struct normalizer_kind normalizer_strip = { { "Strip", strip_read, NULL }, strip_apply, NULL };

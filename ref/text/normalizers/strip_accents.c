@@ -27,4 +27,4 @@ static enum error_code strip_accents_apply(void *state, const char *text, size_t
 }
 
 const struct normalizer_kind normalizer_strip_accents = { { "StripAccents", strip_accents_read, NULL },
-                                                          strip_accents_apply };
+                                                          strip_accents_apply, NULL };
