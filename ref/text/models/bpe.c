@@ -65,8 +65,8 @@ static size_t before_space(const char *text, size_t bytes)
 }
 
 /* A word may be cut before META_SPACE if that is a token and no token has one after another character: then no merge
- * crosses the cut.  Nor may parts be looked up where the rule looks up whole words.  Words of sentencepiece's models can
- * be whole texts, whose parts are then remembered. */
+ * crosses the cut.  Nor may parts be looked up where the rule looks up whole words.  Words of sentencepiece's models
+ * can be whole texts, whose parts are then remembered. */
 static bool bpe_can_cut(const struct bpe *bpe)
 {
     size_t bytes;
