@@ -26,7 +26,7 @@ static enum error_code added_token_read(struct added_token *token, struct step_r
     return *token->content ? OK : step_refuse(reading, "an empty one");
 }
 
-/* The name is normalized like the text in which it is looked for. */
+/* The name is normalized like the text in which it is looked for.  A NUL stands after it. */
 static enum error_code added_token_normalize(struct added_token *token, const struct steps *normalizers,
                                              struct error *err)
 {
@@ -34,8 +34,10 @@ static enum error_code added_token_normalize(struct added_token *token, const st
     size_t first = 0;
     enum error_code e = text_buffer_add(&text, token->content, strlen(token->content), err);
     if (!e && token->normalized) e = normalizers_apply(normalizers, &text, &spare, &first, err);
+    const size_t bytes = text.bytes;
+    if (!e) e = text_buffer_add(&text, "", 1, err);
     text_buffer_free(&spare);
-    token->pattern = text.text, token->bytes = text.bytes;
+    token->pattern = text.text, token->bytes = bytes;
     return e;
 }
 
@@ -101,6 +103,29 @@ static enum error_code added_token_check(const struct added_token *token, const 
                 "model and takes %d", reading->path, token->content, (int)token->id, (int)id);
 }
 
+static int added_content_order(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Decoding shows the normalized name of a token, and the library asks by that name whether a token is special. */
+static enum error_code added_tokens_hide(struct added_tokens *added_tokens, const struct step_reading *reading)
+{
+    size_t specials = 0;
+    char **special = malloc(((size_t)added_tokens->count + 1) * sizeof *special);
+    if (special == NULL) return step_no_memory(reading);
+    for (int i = 0; i < added_tokens->count; i++)
+        if (added_tokens->token[i].special) special[specials++] = added_tokens->token[i].content;
+    qsort(special, specials, sizeof *special, added_content_order);
+    for (int i = 0; i < added_tokens->count; i++) {
+        struct added_token *token = &added_tokens->token[i];
+        token->hidden = token->bytes && bsearch(&token->pattern, special, specials, sizeof *special,
+                                                added_content_order) != NULL;
+    }
+    free(special);
+    return OK;
+}
+
 enum error_code added_tokens_read(struct added_tokens *added_tokens, struct step_reading *reading, const cJSON *root,
                                   const struct vocabulary *names, const struct steps *normalizers)
 {
@@ -121,7 +146,9 @@ enum error_code added_tokens_read(struct added_tokens *added_tokens, struct step
         if (token->id >= reading->vocabulary) reading->vocabulary = token->id + 1;
     }
     (void)character_set_add(&added_tokens->word, "rust_word");
-    return added_tokens->word.no_memory ? step_no_memory(reading) : added_tokens_sort(added_tokens, reading);
+    if (added_tokens->word.no_memory) return step_no_memory(reading);
+    const enum error_code e = added_tokens_sort(added_tokens, reading);
+    return e ? e : added_tokens_hide(added_tokens, reading);
 }
 
 void added_tokens_close(struct added_tokens *added_tokens)

@@ -16,7 +16,8 @@ struct added_token {
     char *pattern;                      /* what is looked for: the content, or the normalized content */
     size_t bytes;                       /* length of `pattern` */
     int32_t id;                         /* the token */
-    bool special;                       /* decoding can leave it out */
+    bool special;                       /* the file says so */
+    bool hidden;                        /* decoding can leave it out: `pattern` is the content of a special token */
     bool single_word;                   /* it is found only where no letter stands beside it */
     bool left, right;                   /* it takes the white space beside it, too */
     bool normalized;                    /* it is looked for in the normalized text */

@@ -65,11 +65,12 @@ static size_t before_space(const char *text, size_t bytes)
 }
 
 /* A word may be cut before META_SPACE if that is a token and no token has one after another character: then no merge
- * crosses the cut.  Words of sentencepiece's models can be whole texts, whose parts are then remembered. */
+ * crosses the cut.  Nor may parts be looked up where the rule looks up whole words.  Words of sentencepiece's models
+ * can be whole texts, whose parts are then remembered. */
 static bool bpe_can_cut(const struct bpe *bpe)
 {
     size_t bytes;
-    if (*bpe->rule.prefix || *bpe->rule.suffix) return false;
+    if (*bpe->rule.prefix || *bpe->rule.suffix || bpe->rule.whole_first) return false;
     if (vocabulary_find(bpe->vocabulary, META_SPACE, strlen(META_SPACE)) < 0) return false;
     for (int32_t id = 0; id < vocabulary_room(bpe->vocabulary); id++) {
         const char *name = vocabulary_name(bpe->vocabulary, id, &bytes);

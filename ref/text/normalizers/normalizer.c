@@ -23,6 +23,13 @@ static enum error_code normalizer_first(const struct step *step, const struct te
     return e;
 }
 
+/* Marks may have joined the first character: then what it has become is longer than what it becomes alone. */
+static void normalizer_first_ends(const struct text_buffer *text, size_t *first)
+{
+    if (*first > text->bytes) *first = text->bytes;
+    while (*first < text->bytes && ((unsigned char)text->text[*first] & 0xC0) == 0x80) ++*first;
+}
+
 static enum error_code normalizers_run(const struct steps *steps, struct text_buffer *text, struct text_buffer *spare,
                                        size_t *first, struct error *err)
 {
@@ -34,7 +41,7 @@ static enum error_code normalizers_run(const struct steps *steps, struct text_bu
         if (!e) e = kind->apply(steps->step[i].state, text->text, text->bytes, spare, err);
         if (e) return e;
         *text = *spare, *spare = before;
-        if (*first > text->bytes) *first = text->bytes;
+        normalizer_first_ends(text, first);
     }
     return OK;
 }

@@ -52,7 +52,8 @@ static enum error_code template_read(void **state, const struct step_reading *re
     const cJSON *one, *single = cJSON_GetObjectItemCaseSensitive(object, "single");
     const cJSON *tokens = cJSON_GetObjectItemCaseSensitive(object, "special_tokens");
     enum error_code e = step_state(state, sizeof(struct template), reading);
-    if (!e) e = step_keys(reading, object, "single pair special_tokens");
+    /* Cohere's file has the keys of ByteLevel, too, which the library passes over. */
+    if (!e) e = step_keys(reading, object, "single pair special_tokens add_prefix_space trim_offsets use_regex");
     if (!e && !cJSON_IsArray(single)) e = step_wrong(reading, "single: must be a list");
     if (e) return e;
     cJSON_ArrayForEach(one, single) {
