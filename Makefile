@@ -90,6 +90,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_schedules.py --check
 	$(Q)$(PYTHON) golden/make_rates.py --check
 	$(Q)$(PYTHON) golden/make_tokenizers.py --check
+	$(Q)$(PYTHON) golden/make_pipelines.py --check
 	$(Q)$(PYTHON) golden/make_sampling.py --check
 	$(Q)$(PYTHON) golden/make_golden.py --check
 	$(Q)$(PYTHON) golden/make_float16.py --check

@@ -13,6 +13,8 @@ import sys
 from tokenizers import Regex, normalizers, pre_tokenizers
 import tokenizers
 
+from charsmap import charsmap
+
 OUT = pathlib.Path(__file__).resolve().parent.parent / "ref" / "text" / "classes.h"
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 ALL = "".join(map(chr, POINTS))
@@ -23,7 +25,7 @@ SCRIPTS = """Arabic Armenian Bengali Bopomofo Braille Cherokee Common Coptic Cyr
 Gothic Greek Gujarati Gurmukhi Han Hangul Hebrew Hiragana Inherited Javanese Kannada Katakana Khmer Lao Latin Malayalam
 Mongolian Myanmar Nko Ogham Oriya Runic Sinhala Syriac Tamil Telugu Thaana Thai Tibetan Tifinagh Yi""".split()
 
-STEPS = "s w_more rust_more numeric punctuation control bert_mark mark reordered composing".split()
+STEPS = "s w_more rust_more numeric punctuation control bert_mark mark reordered composing extends".split()
 
 
 # ---- classes -------------------------------------------------------------------------------------------------------------
@@ -104,6 +106,13 @@ def classes():
     yield "mark", dropped_by(normalizers.StripAccents()), "StripAccents removes them"
     yield "reordered", reordered(), "marks that NFC moves"
     yield "composing", composing(), "NFC, NFD, NFKC and NFKD can change them"
+    yield "extends", extending(), "Precompiled sees them as one with the character before them"
+
+
+def extending():
+    """Characters that make one group with the character before them: a table that replaces `a` replaces the group."""
+    table = normalizers.Precompiled(charsmap({"a": "b"}))
+    return {c for c in POINTS if table.normalize_str("a" + chr(c)) == "b"}
 
 
 def rust_words():

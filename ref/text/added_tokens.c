@@ -26,7 +26,7 @@ static enum error_code added_token_read(struct added_token *token, struct step_r
     return *token->content ? OK : step_refuse(reading, "an empty one");
 }
 
-/* The name is normalized like the text in which it is looked for. */
+/* The name is normalized like the text in which it is looked for.  A NUL stands after it. */
 static enum error_code added_token_normalize(struct added_token *token, const struct steps *normalizers,
                                              struct error *err)
 {
@@ -34,38 +34,96 @@ static enum error_code added_token_normalize(struct added_token *token, const st
     size_t first = 0;
     enum error_code e = text_buffer_add(&text, token->content, strlen(token->content), err);
     if (!e && token->normalized) e = normalizers_apply(normalizers, &text, &spare, &first, err);
+    const size_t bytes = text.bytes;
+    if (!e) e = text_buffer_add(&text, "", 1, err);
     text_buffer_free(&spare);
-    token->pattern = text.text, token->bytes = text.bytes;
+    token->pattern = text.text, token->bytes = bytes;
     return e;
 }
 
-/* Tokens of one length are in the order of their ids. */
+/* Those that are looked for first stand first; a pattern stands before longer ones that begin with it. */
 static int added_token_order(const void *a, const void *b)
 {
     const struct added_token *x = a, *y = b;
-    const int first = x->bytes ? (uint8_t)*x->pattern : 0, other = y->bytes ? (uint8_t)*y->pattern : 0;
-    if (first != other) return first - other;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : x->id - y->id;
+    const size_t both = x->bytes < y->bytes ? x->bytes : y->bytes;
+    const int order = both ? memcmp(x->pattern, y->pattern, both) : 0;
+    if (x->normalized != y->normalized) return x->normalized - y->normalized;
+    return order ? order : (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static void added_tokens_sort(struct added_tokens *added_tokens)
+/* A place of the list by its id. */
+struct placed_id { int32_t id; int place; };
+
+static int placed_id_order(const void *a, const void *b)
 {
-    qsort(added_tokens->token, (size_t)added_tokens->count, sizeof *added_tokens->token, added_token_order);
-    for (int byte = 0, at = 0; byte <= 256; byte++) {
-        while (at < added_tokens->count && (added_tokens->token[at].bytes == 0 ||
-                                            (uint8_t)*added_tokens->token[at].pattern < byte)) at++;
-        added_tokens->begins[byte] = at;
+    const struct placed_id *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static enum error_code added_tokens_by_ids(struct added_tokens *added_tokens, const struct step_reading *reading)
+{
+    const size_t n = (size_t)added_tokens->count;
+    struct placed_id *placed = malloc((n + 1) * sizeof *placed);
+    added_tokens->by_id = malloc((n + 1) * sizeof *added_tokens->by_id);
+    const bool ok = placed && added_tokens->by_id;
+    for (size_t i = 0; ok && i < n; i++) placed[i] = (struct placed_id){ added_tokens->token[i].id, (int)i };
+    if (ok) qsort(placed, n, sizeof *placed, placed_id_order);
+    for (size_t i = 0; ok && i < n; i++) added_tokens->by_id[i] = placed[i].place;
+    free(placed);
+    return ok ? OK : step_no_memory(reading);
+}
+
+/* The library takes one of two equal patterns by chance. */
+static enum error_code added_tokens_sort(struct added_tokens *added_tokens, const struct step_reading *reading)
+{
+    struct added_token *const token = added_tokens->token;
+    qsort(token, (size_t)added_tokens->count, sizeof *token, added_token_order);
+    for (int i = 1; i < added_tokens->count; i++)
+        if (token[i].bytes && added_token_order(&token[i - 1], &token[i]) == 0)
+            return fail(reading->err, ERR_FORMAT, "%s: added_tokens: %s and %s: the same text stands for both",
+                        reading->path, token[i - 1].content, token[i].content);
+    for (int normalized = 0, at = 0; normalized < 2; normalized++)
+        for (int byte = 0; byte <= 256; byte++) {
+            /* An empty pattern stands nowhere, and so in no range. */
+            for (; at < added_tokens->count && token[at].normalized == normalized; at++)
+                if (token[at].bytes && (uint8_t)*token[at].pattern >= byte) break;
+            added_tokens->begins[normalized][byte] = at;
+        }
+    return added_tokens_by_ids(added_tokens, reading);
+}
+
+/* A token that the model has keeps its id; others are counted on from the model. */
+static enum error_code added_token_check(const struct added_token *token, const struct step_reading *reading,
+                                         const struct vocabulary *names, int32_t *next)
+{
+    const int32_t found = vocabulary_find(names, token->content, strlen(token->content));
+    const int32_t id = found >= 0 ? found : (*next)++;
+    if (id == token->id) return OK;
+    return fail(reading->err, ERR_FORMAT, "%s: added_tokens: %s: its id is %d, but the library counts on from the "
+                "model and takes %d", reading->path, token->content, (int)token->id, (int)id);
+}
+
+static int added_content_order(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Decoding shows the normalized name of a token, and the library asks by that name whether a token is special. */
+static enum error_code added_tokens_hide(struct added_tokens *added_tokens, const struct step_reading *reading)
+{
+    size_t specials = 0;
+    char **special = malloc(((size_t)added_tokens->count + 1) * sizeof *special);
+    if (special == NULL) return step_no_memory(reading);
+    for (int i = 0; i < added_tokens->count; i++)
+        if (added_tokens->token[i].special) special[specials++] = added_tokens->token[i].content;
+    qsort(special, specials, sizeof *special, added_content_order);
+    for (int i = 0; i < added_tokens->count; i++) {
+        struct added_token *token = &added_tokens->token[i];
+        token->hidden = token->bytes && bsearch(&token->pattern, special, specials, sizeof *special,
+                                                added_content_order) != NULL;
     }
-}
-
-/* A token that the model has, or that stood in the list before, keeps its id; others are counted on from the model. */
-static int32_t added_token_id(const struct added_tokens *added_tokens, const char *content,
-                              const struct vocabulary *names, int32_t *next)
-{
-    const int32_t id = vocabulary_find(names, content, strlen(content));
-    for (int i = 0; i + 1 < added_tokens->count; i++)
-        if (strcmp(added_tokens->token[i].content, content) == 0) return added_tokens->token[i].id;
-    return id >= 0 ? id : (*next)++;
+    free(special);
+    return OK;
 }
 
 enum error_code added_tokens_read(struct added_tokens *added_tokens, struct step_reading *reading, const cJSON *root,
@@ -81,49 +139,69 @@ enum error_code added_tokens_read(struct added_tokens *added_tokens, struct step
     cJSON_ArrayForEach(one, list) {
         struct added_token *token = &added_tokens->token[added_tokens->count++];
         enum error_code e = added_token_read(token, reading, one);
+        if (!e) e = added_token_check(token, reading, names, &next);
         if (!e) e = added_token_normalize(token, normalizers, reading->err);
         if (e) return e;
-        const int32_t id = added_token_id(added_tokens, token->content, names, &next);
-        if (id != token->id)
-            return fail(reading->err, ERR_FORMAT, "%s: added_tokens: %s: its id is %d, but the library counts on from "
-                        "the model and takes %d", reading->path, token->content, (int)token->id, (int)id);
         /* An added token may lie beyond the vocabulary of the model. */
         if (token->id >= reading->vocabulary) reading->vocabulary = token->id + 1;
     }
-    added_tokens_sort(added_tokens);
     (void)character_set_add(&added_tokens->word, "rust_word");
-    return added_tokens->word.no_memory ? step_no_memory(reading) : OK;
+    if (added_tokens->word.no_memory) return step_no_memory(reading);
+    const enum error_code e = added_tokens_sort(added_tokens, reading);
+    return e ? e : added_tokens_hide(added_tokens, reading);
 }
 
 void added_tokens_close(struct added_tokens *added_tokens)
 {
     for (int i = 0; i < added_tokens->count; i++)
         free(added_tokens->token[i].content), free(added_tokens->token[i].pattern);
-    free(added_tokens->token);
+    free(added_tokens->token), free(added_tokens->by_id);
     character_set_free(&added_tokens->word);
     *added_tokens = (struct added_tokens){ 0 };
 }
 
 const struct added_token *added_tokens_by_id(const struct added_tokens *added_tokens, int32_t id)
 {
-    for (int i = 0; i < added_tokens->count; i++)
-        if (added_tokens->token[i].id == id) return &added_tokens->token[i];
+    int low = 0, high = added_tokens->count;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        const struct added_token *token = &added_tokens->token[added_tokens->by_id[middle]];
+        if (token->id == id) return token;
+        if (token->id < id) low = middle + 1;
+        else high = middle;
+    }
     return NULL;
 }
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* The longest token that the text begins with; an empty pattern stands nowhere. */
+/* The first place of [low, high) whose pattern has at least this byte at `at`; all are longer than that. */
+static int added_tokens_from(const struct added_token *token, int low, int high, size_t at, int byte)
+{
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if ((uint8_t)token[middle].pattern[at] < byte) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* The longest token that the text begins with.  Those that begin with its first `at` bytes are [low, high); the token
+ * that is these bytes stands first. */
 static const struct added_token *added_token_at(const struct added_tokens *added_tokens, const char *text, size_t bytes,
                                                 bool normalized)
 {
-    const uint8_t first = (uint8_t)*text;
-    for (int i = added_tokens->begins[first]; i < added_tokens->begins[first + 1]; i++) {
-        const struct added_token *token = &added_tokens->token[i];
-        if (token->normalized == normalized && token->bytes > 0 && token->bytes <= bytes &&
-            memcmp(text, token->pattern, token->bytes) == 0) return token;
+    const int *const begins = added_tokens->begins[normalized];
+    const struct added_token *token = added_tokens->token, *longest = NULL;
+    int low = begins[(uint8_t)*text], high = begins[(uint8_t)*text + 1];
+    for (size_t at = 1; low < high; at++) {
+        if (token[low].bytes == at) longest = &token[low++];
+        if (at == bytes) break;
+        const int byte = (uint8_t)text[at];
+        low = added_tokens_from(token, low, high, at, byte);
+        high = added_tokens_from(token, low, high, at, byte + 1);
     }
-    return NULL;
+    return longest;
 }
 
 /* The character before a place, or behind it; of the ends of a text 0, which is in no word. */
@@ -179,8 +257,12 @@ static size_t blank_after(const char *text, size_t bytes, size_t at)
 enum error_code added_tokens_find(const struct added_tokens *added_tokens, struct piece piece, bool normalized,
                                   struct piece_taker *between, struct token_ids *to, struct error *err)
 {
+    const int *const begins = added_tokens->begins[normalized];
     size_t done = 0;
-    for (size_t at = 0; at < piece.bytes;) {
+    /* Without such tokens nothing is looked for. */
+    for (size_t at = begins[0] < begins[256] ? 0 : piece.bytes; at < piece.bytes;) {
+        const uint8_t first = (uint8_t)piece.text[at];
+        if (begins[first] == begins[first + 1]) { at++; continue; }
         const struct added_token *token = added_token_at(added_tokens, piece.text + at, piece.bytes - at, normalized);
         if (token == NULL) { at++; continue; }
         size_t begin = at, end = at + token->bytes;

@@ -16,16 +16,18 @@ struct added_token {
     char *pattern;                      /* what is looked for: the content, or the normalized content */
     size_t bytes;                       /* length of `pattern` */
     int32_t id;                         /* the token */
-    bool special;                       /* decoding can leave it out */
+    bool special;                       /* the file says so */
+    bool hidden;                        /* decoding can leave it out: `pattern` is the content of a special token */
     bool single_word;                   /* it is found only where no letter stands beside it */
     bool left, right;                   /* it takes the white space beside it, too */
     bool normalized;                    /* it is looked for in the normalized text */
 };
 
 struct added_tokens {
-    struct added_token *token;          /* [count] by their first bytes; of those with one, the longest first */
+    struct added_token *token;          /* [count] without and with `normalized`; each by the bytes of `pattern` */
     int count;                          /* entries of `token` */
-    int begins[257];                    /* those that begin with byte b are [begins[b], begins[b + 1]) of `token` */
+    int begins[2][257];                 /* [normalized] those that begin with byte b are [begins[b], begins[b + 1]) */
+    int *by_id;                         /* [count] places in `token`, by ids */
     struct character_set word;          /* characters of words, for single_word */
 };
 

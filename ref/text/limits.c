@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { PADDED_MOST = 1 << 24 };         /* tokens that a text is padded to at most: 64 MiB of ids */
+
 /* The index of a key's text among names; the first if the key is missing. */
 static enum error_code limits_choice(const struct step_reading *reading, const cJSON *object, const char *key,
                                      const char *const *names, int *out)
@@ -44,7 +46,7 @@ static enum error_code limits_read_strategy(struct text_limits *limits, const st
     const char *text = cJSON_GetStringValue(strategy);
     limits->least = -1;
     if (text && strcmp(text, "BatchLongest") == 0) return OK;
-    if (cJSON_IsObject(strategy)) return step_count(reading, strategy, "Fixed", INT32_MAX, -1, &limits->least);
+    if (cJSON_IsObject(strategy)) return step_count(reading, strategy, "Fixed", PADDED_MOST, -1, &limits->least);
     return step_wrong(reading, "strategy: must be \"BatchLongest\" or { \"Fixed\": N }");
 }
 
@@ -58,7 +60,7 @@ static enum error_code limits_read_padding(struct text_limits *limits, const str
                                   "strategy direction pad_to_multiple_of pad_id pad_type_id pad_token");
     if (!e) e = limits_read_strategy(limits, reading, object);
     if (!e) e = limits_choice(reading, object, "direction", directions, &direction);
-    if (!e) e = step_count(reading, object, "pad_to_multiple_of", INT32_MAX, 0, &limits->multiple);
+    if (!e) e = step_count(reading, object, "pad_to_multiple_of", PADDED_MOST, 0, &limits->multiple);
     if (!e) e = step_count(reading, object, "pad_id", reading->vocabulary - 1, -1, &pad);
     limits->pads = true, limits->pad_left = direction == 1, limits->pad = (int32_t)pad;
     return e;

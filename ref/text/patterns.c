@@ -13,7 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct pattern { pcre2_code *code; pcre2_match_data *found; };
+struct pattern {
+    pcre2_code *code;
+    pcre2_match_data *found;            /* of the last search */
+    bool compiled;                      /* to machine code */
+};
 
 /* ---- rewriting --------------------------------------------------------------------------------------------------- */
 
@@ -257,7 +261,7 @@ enum error_code pattern_open(struct pattern **out, const char *text, bool plain,
         pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
         e = fail(err, ERR_FORMAT, "%s: this expression is not understood: %s", where, why);
     }
-    if (!e) (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);      /* without it, it is only slower */
+    p->compiled = !e && pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE) == 0;    /* else it is only slower */
     if (!e && (p->found = pcre2_match_data_create_from_pattern(p->code, NULL)) == NULL)
         e = fail(err, ERR_MEMORY, "%s: no memory", where);
     free(r.out);
@@ -273,6 +277,17 @@ void pattern_close(struct pattern *pattern)
     free(pattern);
 }
 
+/* A long match may need more stack than compiled code has; without that PCRE2 takes memory instead. */
+static int pattern_match(struct pattern *pattern, const char *text, size_t bytes, size_t from)
+{
+    const int found = pattern->compiled
+        ? pcre2_jit_match(pattern->code, (PCRE2_SPTR)text, bytes, from, 0, pattern->found, NULL)
+        : PCRE2_ERROR_JIT_STACKLIMIT;
+    return found != PCRE2_ERROR_JIT_STACKLIMIT ? found
+           : pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                         pattern->found, NULL);
+}
+
 /* The search goes on at the end of the last match.  An empty match there is passed over by one character. */
 enum error_code pattern_next(struct pattern *pattern, const char *text, size_t bytes, struct match *match,
                              struct error *err)
@@ -280,8 +295,7 @@ enum error_code pattern_next(struct pattern *pattern, const char *text, size_t b
     uint32_t c;
     /* The library looks for nothing in an empty text. */
     for (size_t from = match->end; bytes && from <= bytes;) {
-        const int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK, pattern->found,
-                                      NULL);
+        const int found = pattern_match(pattern, text, bytes, from);
         if (found == PCRE2_ERROR_NOMATCH) break;
         if (found < 0)
             return fail(err, ERR_FORMAT, "an expression of the tokenizer takes too many steps for this text");

@@ -1,5 +1,5 @@
 /* text_buffer.c -- keeps a text that doubles its room when it is full.  The files that text_buffer.h names call it;
- * its only error is ERR_MEMORY. */
+ * errors are ERR_MEMORY, and ERR_FORMAT of a text that grows without end. */
 #include "ref/text/text_buffer.h"
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,8 @@ enum { TEXT_BUFFER_FIRST_ROOM = 64 };
 
 enum error_code text_buffer_reserve(struct text_buffer *text_buffer, size_t more, struct error *err)
 {
+    if (text_buffer->most && text_buffer->bytes + more > text_buffer->most)
+        return fail(err, ERR_FORMAT, "steps of the tokenizer make more than %zu bytes of a text", text_buffer->most);
     if (more <= text_buffer->room - text_buffer->bytes) return OK;
     const size_t room = 2 * (text_buffer->bytes + more) + TEXT_BUFFER_FIRST_ROOM;
     char *text = realloc(text_buffer->text, room);
@@ -43,6 +45,13 @@ enum error_code text_buffer_replaced(struct text_buffer *text_buffer, const char
     if (!e) e = text_buffer_add(text_buffer, text + done, bytes - done, err);
     if (e) text_buffer->bytes = before;
     return e;
+}
+
+/* NFKC makes 33 bytes of the three of U+FDFA, and no step of a released file makes more of a byte. */
+size_t text_buffer_growth(size_t bytes)
+{
+    enum { TIMES = 64, ALWAYS = 1 << 20 };
+    return TIMES * bytes + ALWAYS;
 }
 
 void text_buffer_free(struct text_buffer *text_buffer)

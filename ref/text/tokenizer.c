@@ -100,10 +100,10 @@ enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, 
 /* ---- tokens to texts --------------------------------------------------------------------------------------------- */
 
 /* The name of a token; NULL: there is no such token. */
-static const char *tokenizer_name(const struct tokenizer *tokenizer, int32_t id, size_t *bytes, bool *special)
+static const char *tokenizer_name(const struct tokenizer *tokenizer, int32_t id, size_t *bytes, bool *hidden)
 {
     const struct added_token *added = added_tokens_by_id(&tokenizer->added, id);
-    *special = added && added->special;
+    *hidden = added && added->hidden;
     if (added == NULL)
         return vocabulary_name(model_kind_of(tokenizer)->vocabulary(tokenizer->model.state), id, bytes);
     *bytes = added->bytes;
@@ -116,12 +116,12 @@ static enum error_code token_names(const struct tokenizer *tokenizer, const int3
     enum error_code e = OK;
     for (int64_t i = 0; !e && i < count; i++) {
         size_t bytes;
-        bool is_special;
-        const char *name = tokenizer_name(tokenizer, ids[i], &bytes, &is_special);
+        bool hidden;
+        const char *name = tokenizer_name(tokenizer, ids[i], &bytes, &hidden);
         if (name == NULL)
             return fail(err, ERR_USAGE, "%d: is no token; there are %d, from 0", (int)ids[i],
                         (int)tokenizer->vocabulary);
-        if (!is_special || special) e = token_texts_add(names, name, bytes, err);
+        if (!hidden || special) e = token_texts_add(names, name, bytes, err);
     }
     return e;
 }
@@ -177,6 +177,7 @@ static enum error_code tokenizer_read(struct tokenizer *tokenizer, const cJSON *
     struct step_reading r = { .path = path, .err = err };
     enum error_code e = steps_read(&tokenizer->normalizers, &normalizer_room, &r, root);
     if (!e) e = steps_read(&tokenizer->splitters, &splitter_room, &r, root);
+    if (!e) e = splitters_check(&tokenizer->splitters, &r);
     if (!e) e = model_read(&tokenizer->model, &r, root);
     if (e) return e;
     const struct vocabulary *names = model_kind_of(tokenizer)->vocabulary(tokenizer->model.state);

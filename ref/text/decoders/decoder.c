@@ -52,6 +52,7 @@ enum error_code decoders_apply(const struct steps *steps, struct token_texts *te
 {
     struct token_texts spare = { 0 };
     enum error_code e = OK;
+    texts->text.most = spare.text.most = text_buffer_growth(texts->text.bytes);
     for (int i = 0; !e && i < steps->count; i++) {
         const struct decoder_kind *kind = (const struct decoder_kind *)steps->step[i].kind;
         const struct token_texts before = *texts;

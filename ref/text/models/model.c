@@ -9,12 +9,19 @@ static const struct model_kind *const kinds[] = {
     NULL
 };
 
-/* Older files have no type, and only byte-pair encoding was written so. */
+/* Older files have no type, and the library goes by their keys. */
+static const char *model_of_keys(const cJSON *object)
+{
+    if (json_has(object, "merges")) return "BPE";
+    if (cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(object, "vocab"))) return "Unigram";
+    return json_has(object, "max_input_chars_per_word") ? "WordPiece" : json_has(object, "vocab") ? "WordLevel" : "BPE";
+}
+
 enum error_code model_read(struct step *model, struct step_reading *reading, const cJSON *root)
 {
     const cJSON *object = cJSON_GetObjectItemCaseSensitive(root, "model");
     const cJSON *type = cJSON_GetObjectItemCaseSensitive(object, "type");
-    const char *name = type ? cJSON_GetStringValue(type) : "BPE";
+    const char *name = type ? cJSON_GetStringValue(type) : model_of_keys(object);
     reading->part = "model";
     reading->kind = NULL;
     if (!cJSON_IsObject(object)) return step_wrong(reading, "must be an object");

@@ -9,9 +9,12 @@
 #include <string.h>
 
 enum { TEMPLATE_TEXT = -1 };            /* in `part`: the text itself */
+enum { TEMPLATE_MOST = 64 };            /* parts, each of which may be the text */
 
 /* The parts: ids of special tokens, and TEMPLATE_TEXT. */
 struct template { struct token_ids part; };
+
+static int64_t template_parts(const struct template *template) { return template->part.count; }
 
 /* All ids of a special token. */
 static enum error_code template_read_token(struct template *template, const struct step_reading *reading,
@@ -49,10 +52,12 @@ static enum error_code template_read(void **state, const struct step_reading *re
     const cJSON *one, *single = cJSON_GetObjectItemCaseSensitive(object, "single");
     const cJSON *tokens = cJSON_GetObjectItemCaseSensitive(object, "special_tokens");
     enum error_code e = step_state(state, sizeof(struct template), reading);
-    if (!e) e = step_keys(reading, object, "single pair special_tokens");
+    /* Cohere's file has the keys of ByteLevel, too, which the library passes over. */
+    if (!e) e = step_keys(reading, object, "single pair special_tokens add_prefix_space trim_offsets use_regex");
     if (!e && !cJSON_IsArray(single)) e = step_wrong(reading, "single: must be a list");
     if (e) return e;
     cJSON_ArrayForEach(one, single) {
+        if (template_parts(*state) >= TEMPLATE_MOST) return step_refuse(reading, "single: more than 64 parts");
         const cJSON *token = cJSON_GetObjectItemCaseSensitive(one, "SpecialToken");
         const cJSON *text = cJSON_GetObjectItemCaseSensitive(one, "Sequence");
         if (!token == !text) return step_wrong(reading, "single: its parts are a SpecialToken or a Sequence each");

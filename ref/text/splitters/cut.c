@@ -1,6 +1,7 @@
 /* cut.c -- cuts a piece at matches.  Splitters call it: split.c, digits.c, metaspace.c and byte_level.c.  Errors are
  * those of what finds matches and of who takes the parts; ERR_FORMAT of a wrong file. */
 #include "ref/text/splitters/cut.h"
+#include "ref/text/utf8.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -69,12 +70,28 @@ enum error_code cut_find_pattern(const void *finder, const char *text, size_t by
     return pattern_next((struct pattern *)finder, text, bytes, match, err);
 }
 
-enum error_code cut_read_behavior(const struct step_reading *reading, const cJSON *object, enum cut_behavior *out)
+enum error_code cut_find_class(const void *finder, const char *text, size_t bytes, struct match *match,
+                               struct error *err)
+{
+    const struct character_class *character_class = finder;
+    uint32_t c;
+    (void)err;
+    for (size_t at = match->end; at < bytes;) {
+        const size_t n = (size_t)utf8_first(text + at, bytes - at, &c);
+        if (class_has(character_class, c)) return *match = (struct match){ at, at + n, true }, OK;
+        at += n;
+    }
+    match->found = false;
+    return OK;
+}
+
+enum error_code cut_read_behavior(const struct step_reading *reading, const cJSON *object, const char *usual,
+                                  enum cut_behavior *out)
 {
     static const char *const names[] = { "Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous" };
     const char *behavior;
     char what[120];
-    const enum error_code e = step_text(reading, object, "behavior", NULL, &behavior);
+    const enum error_code e = step_text(reading, object, "behavior", usual, &behavior);
     if (e) return e;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(behavior, names[i]) == 0) return *out = (enum cut_behavior)i, OK;

@@ -34,7 +34,12 @@ enum error_code cut_piece(const struct cut *, struct piece, struct piece_taker *
 /** A cut_find_fn: matches of a struct pattern. */
 cut_find_fn cut_find_pattern;
 
-/** Read "behavior" of an object.  @return as the readers of step.h. */
-enum error_code cut_read_behavior(const struct step_reading *, const cJSON *object, enum cut_behavior *out);
+/** A cut_find_fn: matches are the characters of a struct character_class. */
+cut_find_fn cut_find_class;
+
+/** Read "behavior" of an object.  @param usual  where it is missing; NULL: it must be there.  @return as the readers of
+ *  step.h. */
+enum error_code cut_read_behavior(const struct step_reading *, const cJSON *object, const char *usual,
+                                  enum cut_behavior *out);
 
 #endif

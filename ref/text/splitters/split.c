@@ -12,7 +12,7 @@ static enum error_code split_read(void **state, const struct step_reading *readi
     enum error_code e = step_state(state, sizeof(struct cut), reading);
     struct cut *cut = *state;
     if (!e) e = step_keys(reading, object, "pattern behavior invert");
-    if (!e) e = cut_read_behavior(reading, object, &cut->behavior);
+    if (!e) e = cut_read_behavior(reading, object, NULL, &cut->behavior);
     if (!e) e = step_flag(reading, object, "invert", false, &cut->invert);
     if (e) return e;
     cut->find = cut_find_pattern;

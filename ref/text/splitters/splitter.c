@@ -11,6 +11,15 @@ static const struct step_kind *const kinds[] = {
 
 const struct step_room splitter_room = { "pre_tokenizer", "pretokenizers", kinds };
 
+enum error_code splitters_check(const struct steps *steps, struct step_reading *reading)
+{
+    enum { LEVELS_MOST = 4 };
+    int levels = 0;
+    reading->part = splitter_room.key, reading->kind = "Sequence";
+    for (int i = 0; i < steps->count; i++) levels += steps->step[i].kind == &splitter_byte_level.step;
+    return levels > LEVELS_MOST ? step_refuse(reading, "more than 4 ByteLevel") : OK;
+}
+
 /* A splitter as the taker of the pieces that the one before it passes on. */
 struct split_link {
     struct piece_taker taker;           /* the first member, so that a taker is a link */

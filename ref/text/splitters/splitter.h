@@ -47,6 +47,10 @@ static inline struct piece piece_part(struct piece piece, size_t begin, size_t e
     return (struct piece){ piece.text + begin, end - begin, first < end - begin ? first : end - begin };
 }
 
+/** Refuse a file in which a text could grow without end: with more than a few ByteLevel, each of which can double it.
+ *  @return as the readers of step.h. */
+enum error_code splitters_check(const struct steps *, struct step_reading *);
+
 /* Splitters one after the other, and who takes the words at their end. */
 struct split_chain;
 
