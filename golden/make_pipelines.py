@@ -252,7 +252,7 @@ NORMALIZERS = [
         (text(" "), "\u2581"), (text("the"), "THE "), (text("``"), '"'), (text("a"), ""), (text("\n"), "\u00e9"))],
     [step("Replace", pattern=regex(p), content=c) for p, c in (
         (r" {2,}", " "), (r"\s+", " "), (r"[0-9]", "0"), (r"(\p{Lu})", "<up>"), (r"\p{P}", ""))],
-    [step("Prepend", prepend="\u2581"), step("Prepend", prepend="go ")],
+    [step("Prepend", prepend="\u2581"), step("Prepend", prepend="go ")], [step("Nmt")], [step("ByteLevel")],
     options("BertNormalizer", clean_text=BOTH, handle_chinese_chars=BOTH, strip_accents=(None, False, True), lowercase=BOTH),
 ]
 
@@ -264,7 +264,7 @@ SPLITTERS = [
     options("Split", pattern=[regex(r"\p{L}+"), regex(r"[0-9]{3}"), regex(r"\s+(?!\S)|\s"), regex(r"[\r\n]"),
                               regex(r"\p{N}{1,3}"), regex(r"[^\s\p{L}\p{N}]+")], behavior=BEHAVIORS, invert=BOTH),
     options("Metaspace", replacement=["\u2581", "_"], prepend_scheme=("always", "first", "never"), split=BOTH),
-    [step("CharDelimiterSplit", delimiter=d) for d in ("e", " ", "\u2581")],
+    [step("CharDelimiterSplit", delimiter=d) for d in ("e", " ", "\u2581")], options("FixedLength", length=(1, 3, 5)),
 ]
 
 
@@ -286,14 +286,16 @@ def processors(draw, document):
     return draw.of([None, [template], [level], [bert], [roberta], [level, template], [bert, template]])
 
 
+WITH_BYTES = [step("Replace", pattern=text("\u2581"), content=" "), step("ByteFallback"), step("Fuse"),
+              step("Strip", content=" ", start=1, stop=0)]
 DECODERS = [
     [None],
     [[step("ByteLevel", add_prefix_space=True, trim_offsets=True, use_regex=True)]],
     [[s] for s in options("Metaspace", replacement=["\u2581", "_"], prepend_scheme=("always", "first", "never"), split=BOTH)],
     [[s] for s in options("WordPiece", prefix=["##", "", "\u2581"], cleanup=BOTH)],
+    [[s] for s in options("CTC", pad_token=["<unk>", "e"], word_delimiter_token=["|", "\u2581"], cleanup=BOTH)],
     [[step("BPEDecoder", suffix="</w>")], [step("BPEDecoder", suffix="e")]],
-    [[step("Replace", pattern=text("\u2581"), content=" "), step("ByteFallback"), step("Fuse"),
-      step("Strip", content=" ", start=1, stop=0)], [step("ByteFallback"), step("Fuse")], [step("ByteFallback")]],
+    [WITH_BYTES, [step("ByteFallback"), step("Fuse")], [step("ByteFallback")]],
     [[step("Fuse"), step("Strip", content=c, start=a, stop=b)] for c, a, b in ((" ", 2, 1), ("a", 1, 1), ("\n", 0, 3))],
     [[step("Strip", content=c, start=a, stop=b)] for c, a, b in ((" ", 1, 0), ("e", 1, 2))],
     [[step("Replace", pattern=p, content=c)] for p, c in (
@@ -422,7 +424,7 @@ def by_hand(bases):
     yield "padded-to-twelve", configuration(bytes_, (), [level_regex], None, decode, padding=CUTS["padding"][1])
     yield "strips-then-blanks", configuration(bytes_, (), [level_regex], None, decode, blanks)
     yield "fallback-after-unknown", configuration(some, [step("Replace", pattern=text(" "), content="\u2581")], (), None,
-                                                  DECODERS[5][0][:3])
+                                                  WITH_BYTES[:3])
     yield "text-twice", configuration(bytes_, (), [level_regex], twice, decode)
     yield "no-decoder", configuration(bases["wordlevel"], (), [step("Whitespace")])
     yield "whole-metaspace", configuration(bases["characters"] | unk, (), [space], None, [space])
@@ -432,6 +434,7 @@ def by_hand(bases):
                                 [(name, {"special": True, "normalized": False}) for name in SPECIAL])
     yield "t5", configuration(bases["unigram"], [step("NFKC"), step("Replace", pattern=regex(" {2,}"), content=" ")],
                               [step("WhitespaceSplit"), space | {"split": True}], None, [space | {"split": True}])
+    yield "scripts", configuration(bases["wordlevel"], (), [step("UnicodeScripts")])
     yield "without-unknown", configuration(nothing, (), [step("Whitespace")])
 
 

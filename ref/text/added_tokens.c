@@ -191,7 +191,7 @@ static int added_tokens_from(const struct added_token *token, int low, int high,
 static const struct added_token *added_token_at(const struct added_tokens *added_tokens, const char *text, size_t bytes,
                                                 bool normalized)
 {
-    const int *begins = added_tokens->begins[normalized];
+    const int *const begins = added_tokens->begins[normalized];
     const struct added_token *token = added_tokens->token, *longest = NULL;
     int low = begins[(uint8_t)*text], high = begins[(uint8_t)*text + 1];
     for (size_t at = 1; low < high; at++) {
@@ -257,8 +257,12 @@ static size_t blank_after(const char *text, size_t bytes, size_t at)
 enum error_code added_tokens_find(const struct added_tokens *added_tokens, struct piece piece, bool normalized,
                                   struct piece_taker *between, struct token_ids *to, struct error *err)
 {
+    const int *const begins = added_tokens->begins[normalized];
     size_t done = 0;
-    for (size_t at = 0; at < piece.bytes;) {
+    /* Without such tokens nothing is looked for. */
+    for (size_t at = begins[0] < begins[256] ? 0 : piece.bytes; at < piece.bytes;) {
+        const uint8_t first = (uint8_t)piece.text[at];
+        if (begins[first] == begins[first + 1]) { at++; continue; }
         const struct added_token *token = added_token_at(added_tokens, piece.text + at, piece.bytes - at, normalized);
         if (token == NULL) { at++; continue; }
         size_t begin = at, end = at + token->bytes;

@@ -28,7 +28,8 @@ int letter_byte(uint32_t letter)
 /* The loop computes each letter by comparisons, so that it needs no table. */
 enum error_code byte_letters_add(struct text_buffer *text_buffer, const char *text, size_t bytes, struct error *err)
 {
-    const enum error_code e = text_buffer_reserve(text_buffer, 2 * bytes, err);
+    const bool fits = 2 * bytes <= text_buffer->room - text_buffer->bytes;
+    const enum error_code e = fits ? OK : text_buffer_reserve(text_buffer, 2 * bytes, err);
     if (e) return e;
     char *to = text_buffer->text + text_buffer->bytes;
     for (size_t i = 0; i < bytes; i++) {

@@ -13,7 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct pattern { pcre2_code *code; pcre2_match_data *found; };
+struct pattern {
+    pcre2_code *code;
+    pcre2_match_data *found;            /* of the last search */
+    bool compiled;                      /* to machine code */
+};
 
 /* ---- rewriting --------------------------------------------------------------------------------------------------- */
 
@@ -257,7 +261,7 @@ enum error_code pattern_open(struct pattern **out, const char *text, bool plain,
         pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
         e = fail(err, ERR_FORMAT, "%s: this expression is not understood: %s", where, why);
     }
-    if (!e) (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);      /* without it, it is only slower */
+    p->compiled = !e && pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE) == 0;    /* else it is only slower */
     if (!e && (p->found = pcre2_match_data_create_from_pattern(p->code, NULL)) == NULL)
         e = fail(err, ERR_MEMORY, "%s: no memory", where);
     free(r.out);
@@ -276,8 +280,9 @@ void pattern_close(struct pattern *pattern)
 /* A long match may need more stack than compiled code has; without that PCRE2 takes memory instead. */
 static int pattern_match(struct pattern *pattern, const char *text, size_t bytes, size_t from)
 {
-    const int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK, pattern->found,
-                                  NULL);
+    const int found = pattern->compiled
+        ? pcre2_jit_match(pattern->code, (PCRE2_SPTR)text, bytes, from, 0, pattern->found, NULL)
+        : PCRE2_ERROR_JIT_STACKLIMIT;
     return found != PCRE2_ERROR_JIT_STACKLIMIT ? found
            : pcre2_match(pattern->code, (PCRE2_SPTR)text, bytes, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
                          pattern->found, NULL);

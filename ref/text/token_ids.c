@@ -27,7 +27,7 @@ bool token_ids_add(struct token_ids *token_ids, int32_t id)
 bool token_ids_append(struct token_ids *token_ids, const int32_t *id, int64_t count)
 {
     if (count == 0) return true;
-    if (!token_ids_reserve(token_ids, count)) return false;
+    if (token_ids->count + count > token_ids->room && !token_ids_reserve(token_ids, count)) return false;
     memcpy(token_ids->id + token_ids->count, id, (size_t)count * sizeof *id);
     token_ids->count += count;
     return true;

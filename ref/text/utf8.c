@@ -44,6 +44,17 @@ int utf8_put(char *to, uint32_t c)
     return bytes;
 }
 
+/* How many bytes of ASCII the text begins with, in steps of 8. */
+static size_t utf8_ascii(const char *text, size_t bytes)
+{
+    size_t n = 0;
+    for (uint64_t eight; n + sizeof eight <= bytes; n += sizeof eight) {
+        memcpy(&eight, text + n, sizeof eight);
+        if (eight & UINT64_C(0x8080808080808080)) break;
+    }
+    return n;
+}
+
 /* Each wrong part becomes one U+FFFD, which has 3 bytes; so the copy is at most 3 times as long. */
 size_t utf8_repair(char *to, const char *text, size_t bytes, int64_t *wrong)
 {
@@ -51,9 +62,12 @@ size_t utf8_repair(char *to, const char *text, size_t bytes, int64_t *wrong)
     *wrong = 0;
     for (size_t i = 0; i < bytes;) {
         uint32_t c;
-        const int n = utf8_first(text + i, bytes - i, &c);
+        const size_t plain = utf8_ascii(text + i, bytes - i);
+        memcpy(to + made, text + i, plain);
+        made += plain, i += plain;
+        const int n = i < bytes ? utf8_first(text + i, bytes - i, &c) : 0;
         if (n > 0) memcpy(to + made, text + i, (size_t)n), made += (size_t)n, i += (size_t)n;
-        else made += (size_t)utf8_put(to + made, 0xFFFD), i += (size_t)-n, ++*wrong;
+        else if (n < 0) made += (size_t)utf8_put(to + made, 0xFFFD), i += (size_t)-n, ++*wrong;
     }
     return made;
 }

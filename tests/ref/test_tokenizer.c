@@ -233,16 +233,16 @@ static void test_wrong_files(void **state)
 {
     (void)state;
     refused("{}", "model");
-    refused("{ \"model\": { \"type\": \"Unigram\" } }", "model: Unigram is not supported");
+    refused("{ \"model\": { \"type\": \"Sideways\" } }", "model: Sideways is not supported");
     refused("{ \"model\": { \"vocab\": { \"a\": -1 }, \"merges\": [] } }", "must be a number from 0");
     refused("{ \"model\": { \"vocab\": { \"a\": 0, \"b\": 0 }, \"merges\": [] } }", "two tokens");
     refused("{ \"model\": { \"vocab\": { \"a\": 0 }, \"merges\": [\"a b\"] } }", "there is no token b");
     refused("{ \"model\": { \"vocab\": { \"a\": 0, \"b\": 1 }, \"merges\": [\"a b\"] } }", "there is no token ab");
     refused("{ \"model\": { \"vocab\": { \"a\": 0 }, \"merges\": [\"ab\"] } }", "each must be two tokens");
     refused("{ \"model\": { \"vocab\": { \"a\": 0 }, \"merges\": [[\"a\"]] } }", "each must be two tokens");
-    refused("{ " MODEL ", \"normalizer\": { \"type\": \"Lowercase\" } }", "normalizer: Lowercase is not supported");
-    refused("{ " MODEL ", \"pre_tokenizer\": { \"type\": \"Whitespace\" } }", "pre_tokenizer: Whitespace");
-    refused("{ " MODEL ", \"post_processor\": { \"type\": \"BertProcessing\" } }", "BertProcessing");
+    refused("{ " MODEL ", \"normalizer\": { \"type\": \"Sideways\" } }", "normalizer: Sideways is not supported");
+    refused("{ " MODEL ", \"pre_tokenizer\": { \"type\": \"UnicodeScripts\" } }", "pre_tokenizer: UnicodeScripts");
+    refused("{ " MODEL ", \"post_processor\": { \"type\": \"Sideways\" } }", "post_processor: Sideways");
     refused("{ " MODEL ", \"decoder\": { \"type\": \"Sideways\" } }", "decoder: Sideways is not supported");
     refused("{ " MODEL ", \"added_tokens\": [{ \"id\": 3, \"content\": \"x\", \"single_word\": 1 }] }",
             "added_tokens: single_word: must be true or false");

@@ -16,8 +16,9 @@
 /* Neighbours that merge.  Ranks begin with 1; 0 is where the table is empty. */
 struct merge { int32_t left, right, rank, made; };
 
-/* A word that was encoded: its tokens are [at, at + count) of the store of ids. */
-struct known { size_t word; uint32_t bytes; int64_t at; int32_t count; };
+/* A word that was encoded: its tokens are [at, at + count) of the store of ids.  An entry has 16 bytes, because the
+ * table is looked up once for each word and must stay in the caches of a core.  bytes 0: the entry is empty. */
+struct known { uint32_t hash, word, at; uint16_t bytes, count; };
 
 /* Characters below 2^11, which have one or two bytes, have a table of their tokens. */
 enum { CACHED_WORDS = 1 << 16, CACHED_LONGEST = 64, CACHED_SLOTS = 1 << 17, SMALL_CHARACTERS = 1 << 11 };
@@ -64,8 +65,8 @@ static size_t before_space(const char *text, size_t bytes)
 }
 
 /* A word may be cut before META_SPACE if that is a token and no token has one after another character: then no merge
- * crosses the cut.  Nor may parts be looked up where the rule looks up whole words.  Words of sentencepiece's models can
- * be whole texts, whose parts are then remembered. */
+ * crosses the cut.  Nor may parts be looked up where the rule looks up whole words.  Words of sentencepiece's models
+ * can be whole texts, whose parts are then remembered. */
 static bool bpe_can_cut(const struct bpe *bpe)
 {
     size_t bytes;
@@ -239,8 +240,8 @@ static enum error_code symbols_of(struct bpe *bpe, const char *word, size_t byte
     bool waits = false;
     bpe->symbols = 0;
     for (size_t i = 0, k; i < bytes; i += k) {
-        uint32_t c;
-        k = (size_t)utf8_first(word + i, bytes - i, &c);
+        uint32_t c = (uint8_t)word[i];
+        k = c < 0x80 ? 1 : (size_t)utf8_first(word + i, bytes - i, &c);
         const char *name = word + i;
         size_t name_bytes = k;
         if (named) {
@@ -355,12 +356,12 @@ static enum error_code bpe_encode(struct bpe *bpe, const char *word, size_t byte
 }
 
 /* Without memory for the ids the word is not remembered, which only costs time. */
-static void bpe_remember(struct bpe *bpe, struct known *known, const char *word, size_t bytes,
+static void bpe_remember(struct bpe *bpe, struct known *known, uint32_t hash, const char *word, size_t bytes,
                          const struct token_ids *to, int64_t from)
 {
-    const int64_t at = bpe->words_ids.count;
-    if (!token_ids_append(&bpe->words_ids, to->id + from, to->count - from)) return;
-    *known = (struct known){ bpe->words_stored, (uint32_t)bytes, at, (int32_t)(to->count - from) };
+    const int64_t at = bpe->words_ids.count, count = to->count - from;
+    if (count > UINT16_MAX || at > UINT32_MAX || !token_ids_append(&bpe->words_ids, to->id + from, count)) return;
+    *known = (struct known){ hash, (uint32_t)bpe->words_stored, (uint32_t)at, (uint16_t)bytes, (uint16_t)count };
     memcpy(bpe->words_store + bpe->words_stored, word, bytes);
     bpe->words_stored += bytes, bpe->words++;
 }
@@ -376,16 +377,18 @@ static enum error_code bpe_part(struct bpe *bpe, const char *word, size_t bytes,
         memset(bpe->known, 0, CACHED_SLOTS * sizeof *bpe->known);
         bpe->words = 0, bpe->words_stored = 0, bpe->words_ids.count = 0;
     }
-    uint32_t i = hash_text(word, bytes) & (CACHED_SLOTS - 1);
+    const uint32_t hash = hash_text(word, bytes);
+    uint32_t i = hash & (CACHED_SLOTS - 1);
     for (; bpe->known[i].bytes; i = (i + 1) & (CACHED_SLOTS - 1)) {
         const struct known *k = &bpe->known[i];
-        if (k->bytes != bytes || memcmp(bpe->words_store + k->word, word, bytes) != 0) continue;
-        /* The word was encoded before: its ids are kept. */
-        return token_ids_append(to, bpe->words_ids.id + k->at, k->count) ? OK
-               : fail(err, ERR_MEMORY, "no memory for tokens");
+        if (k->hash != hash || k->bytes != bytes || memcmp(bpe->words_store + k->word, word, bytes) != 0) continue;
+        /* The word was encoded before: its ids are kept.  Most words have one. */
+        const int32_t *id = bpe->words_ids.id + k->at;
+        const bool ok = k->count == 1 ? token_ids_add(to, *id) : token_ids_append(to, id, k->count);
+        return ok ? OK : fail(err, ERR_MEMORY, "no memory for tokens");
     }
     const enum error_code e = bpe_encode(bpe, word, bytes, to, err);
-    if (!e) bpe_remember(bpe, &bpe->known[i], word, bytes, to, from);
+    if (!e) bpe_remember(bpe, &bpe->known[i], hash, word, bytes, to, from);
     return e;
 }
 

@@ -1,5 +1,5 @@
-/* token_trie.c -- builds the tree of a vocabulary's names.  models/unigram.c and models/wordpiece.c call it.  Errors are
- * ERR_FORMAT and ERR_MEMORY. */
+/* token_trie.c -- builds the tree of a vocabulary's names.  models/unigram.c and models/wordpiece.c call it.  Errors
+ * are ERR_FORMAT and ERR_MEMORY. */
 #include "ref/text/models/token_trie.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -23,7 +23,7 @@ static enum error_code level_splitter_take(struct piece_taker *taker, struct pie
 {
     struct byte_level *level = (struct byte_level *)taker;
     level->letters.bytes = 0;
-    enum error_code e = byte_letters_add(&level->letters, piece.text, piece.first, err);
+    enum error_code e = piece.first ? byte_letters_add(&level->letters, piece.text, piece.first, err) : OK;
     const size_t first = level->letters.bytes;
     if (!e) e = byte_letters_add(&level->letters, piece.text + piece.first, piece.bytes - piece.first, err);
     return e ? e : piece_pass(level->next, (struct piece){ level->letters.text, level->letters.bytes, first }, err);
