@@ -211,10 +211,112 @@ def digests(t):
     return rows, fuzz
 
 
+# ---- single steps --------------------------------------------------------------------------------------------------------
+
+# A model with few tokens: letters of bytes, sentencepiece's blank, bytes, and parts of words.
+NAMES = ("a b ab \u0120 \u0120a <unk> 1 \u00c2 \u00b2 \u2581 \u2581a <0xC3> <0xA9> x ##b b</w> ##b</w> A <s> c \u010a the e the\u0120 . n't ' "
+         "\u00c3 \u00a9 | <0x41> aa bb").split(" ")
+FEW = dict(type="BPE", vocab={name: i for i, name in enumerate(NAMES)},
+           merges=["a b", "\u0120 a", "\u2581 a"], unk_token=None)
+LEVEL = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True)
+WHOLE = LEVEL | dict(use_regex=False)
+
+
+def in_a_row(kind, *steps):
+    lists = dict(pre_tokenizer="pretokenizers", normalizer="normalizers", decoder="decoders", post_processor="processors")
+    return {kind: {"type": "Sequence", lists[kind]: list(steps)}}
+
+
+def metaspace(scheme, split=True):
+    return dict(type="Metaspace", replacement="\u2581", prepend_scheme=scheme, split=split)
+
+
+def split_at(pattern, behavior, invert=False):
+    return dict(type="Split", pattern=pattern, behavior=behavior, invert=invert)
+
+
+def added(*tokens):
+    usual = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=False)
+    new = [content for content, _ in tokens if content not in NAMES]
+    return dict(added_tokens=[usual | dict(id=(NAMES + new).index(content), content=content) | flags for content, flags in tokens])
+
+
+TWICE = dict(type="TemplateProcessing", single=[dict(SpecialToken=dict(id="<s>", type_id=0)), dict(Sequence=dict(id="A", type_id=0)),
+                                                dict(Sequence=dict(id="A", type_id=1))],
+             pair=[], special_tokens={"<s>": dict(id="<s>", ids=[NAMES.index("<s>")], tokens=["<s>"])})
+CUT = dict(direction="Right", max_length=3, strategy="LongestFirst", stride=0)
+PAD = dict(strategy=dict(Fixed=6), direction="Left", pad_to_multiple_of=None, pad_id=NAMES.index("<s>"), pad_type_id=0,
+           pad_token="<s>")
+
+# A name, the file without its model, changes of the model, texts.
+ENCODED = [
+    ("a byte without a token is unknown", dict(pre_tokenizer=LEVEL), dict(unk_token="<unk>"), ["a\f\fa", "\f", "a ab"]),
+    ("unknown bytes fuse", dict(pre_tokenizer=LEVEL), dict(unk_token="<unk>", fuse_unk=True), ["a\u0001\u0002a", "\f\u0001"]),
+    ("a byte without a token is left out", dict(pre_tokenizer=LEVEL), {}, ["a\f\fa"]),
+    ("digits behind ByteLevel are letters", in_a_row("pre_tokenizer", LEVEL, dict(type="Digits", individual_digits=True)), {}, ["a \u00b2a"]),
+    ("an expression behind ByteLevel", in_a_row("pre_tokenizer", LEVEL, split_at(dict(Regex=r"\p{L}a"), "Removed")), {}, ["ab ab", "b a"]),
+    ("ByteLevel twice", in_a_row("pre_tokenizer", LEVEL, WHOLE), dict(unk_token="<unk>"), ["a\u00b2 a"]),
+    ("truncation", dict(pre_tokenizer=LEVEL, truncation=CUT, post_processor=TWICE), {}, ["a b 1", "a"]),
+    ("truncation at the left, padding", dict(pre_tokenizer=LEVEL, truncation=CUT | dict(direction="Left"), padding=PAD), {}, ["a b 1", "", "a"]),
+    ("a token of blanks behind one with rstrip", added(("<r>", dict(rstrip=True)), ("  ", {})) | dict(pre_tokenizer=LEVEL), {},
+     ["<r>  x", "<r>     x", "<r>x"]),
+    ("blanks that another token took", added(("<l>", dict(lstrip=True)), ("  ", dict(lstrip=True, rstrip=True))) | dict(pre_tokenizer=LEVEL), {},
+     ["a  <l>", "a     <l>", "    "]),
+    ("single_word", added(("x", dict(single_word=True)), ("ab", dict(single_word=True, normalized=True))) | dict(pre_tokenizer=LEVEL), {},
+     ["x", "xx", "x a", "ax", "x_", "x.", "ab", "\u00e9ab", "ab\u0301", "ab\u200d", "ab ab"]),
+    ("an unknown one waits for bytes", {}, dict(unk_token="<unk>", byte_fallback=True), ["z\u00e9", "z\u00e9z\u00e9a", "\u00e9\u00eaz"]),
+    ("an unknown one fuses across bytes", {}, dict(unk_token="<unk>", byte_fallback=True, fuse_unk=True), ["z\u00e9z", "zz\u00e9za"]),
+    ("the text twice", dict(pre_tokenizer=LEVEL, post_processor=TWICE), {}, ["ab", ""]),
+    ("prefix and suffix", {}, dict(continuing_subword_prefix="##", end_of_word_suffix="</w>", merges=["a ##b"]),
+     ["a", "ab", "abb", "b"]),
+    ("a word that is a token", {}, dict(ignore_merges=True), ["the", "thea"]),
+    ("a sign before the first piece", in_a_row("pre_tokenizer", split_at(dict(String="b"), "Isolated"), metaspace("first")), {}, ["aba", "ba a"]),
+    ("a sign before each piece", in_a_row("pre_tokenizer", split_at(dict(String="b"), "Isolated"), metaspace("always")), {}, ["aba", "ba a"]),
+    ("no sign", dict(pre_tokenizer=metaspace("never", False)), {}, ["aba", " a a"]),
+    ("a sign where the text before is gone", dict(pre_tokenizer=metaspace("first"), normalizer=dict(type="Replace", pattern=dict(String="b"), content="")), {},
+     ["ba", "a", "ab a"]),
+    ("matches of nothing cut", dict(pre_tokenizer=split_at(dict(Regex="x*"), "Isolated")), {}, ["abxxab", "ab"]),
+    ("a line's beginning", dict(pre_tokenizer=split_at(dict(Regex="^a"), "Removed")), {}, ["ab\nab", "bab"]),
+    ("a number of times, or not at all", dict(pre_tokenizer=split_at(dict(Regex="a{2}?b"), "Removed")), {}, ["aab", "ab", "b"]),
+] + [(f"{behavior}, inverted {invert}", dict(pre_tokenizer=split_at(dict(String="a"), behavior, invert)), dict(merges=["a a", "b b", "a b"]),
+      ["aabbaba", "ba", "bb"])
+     for behavior in ("Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous") for invert in (False, True)]
+
+DECODED = [
+    ("no decoder", {}, ["a b", "\u2581a a", ""]),
+    ("ByteLevel", dict(decoder=LEVEL), ["\u00c3 \u00a9 \u0120a", "\u00c3 a", "\u2581 \u0120"]),
+    ("Metaspace drops all signs of the first token", dict(decoder=metaspace("always", False)), ["\u2581 \u2581a", "\u2581a \u2581a"]),
+    ("Metaspace keeps them", dict(decoder=metaspace("never")), ["\u2581 \u2581a"]),
+    ("Strip", in_a_row("decoder", dict(type="Fuse"), dict(type="Strip", content="a", start=2, stop=1)), ["a a a b a a", "a b a", "b"]),
+    ("Replace", dict(decoder=dict(type="Replace", pattern=dict(Regex="a+"), content="-")), ["a a ab", "b"]),
+    ("bytes", dict(decoder=dict(type="ByteFallback")), ["<0xC3> <0xA9> a", "<0xA9> a <0xC3>", "<0xC3> <0xA9> <0xC3>", "<0x41> a"]),
+    ("WordPiece", dict(decoder=dict(type="WordPiece", prefix="##", cleanup=True)), ["a ##b ab", "##b . n't ' a", "the ' the"]),
+    ("BPEDecoder", dict(decoder=dict(type="BPEDecoder", suffix="</w>")), ["a b</w> a", "b</w> b</w>"]),
+    ("CTC", dict(decoder=dict(type="CTC", pad_token="<s>", word_delimiter_token="|", cleanup=True)), ["a a <s> a | b ' b", "<s>"]),
+]
+
+
+def steps():
+    """What single steps make of short texts."""
+    rows = []
+    for name, file, model, texts in ENCODED:
+        file = dict(version="1.0") | file | dict(model=FEW | model)
+        t = Tokenizer.from_str(json.dumps(file))
+        rows.append(dict(name=name, file=file, encoded=[[text, t.encode(text).ids] for text in texts]))
+    for name, file, tokens in DECODED:
+        file = dict(version="1.0") | file | dict(model=FEW)
+        t = Tokenizer.from_str(json.dumps(file))
+        lists = [[NAMES.index(n) for n in names.split(" ") if n] for names in tokens]
+        rows.append(dict(name=name, file=file, decoded=[[t.decode(ids), ids] for ids in lists]))
+    return "[" + ",\n".join(json.dumps(row) for row in rows) + "]\n"
+
+
 # ---- files ---------------------------------------------------------------------------------------------------------------
 
 def files():
     yield OUT / "pieces.txt", "".join(json.dumps(p) + "\n" for p in PIECES)
+    if not ONLY or "steps" in ONLY:
+        yield OUT / "steps.json", steps()
     for make in (f for f in FAMILIES if not ONLY or f.__name__ in ONLY):
         path = OUT / f"{make.__name__}.json"
         t = Tokenizer.from_file(str(path)) if path.exists() and not NEW else learn(make)
@@ -227,7 +329,7 @@ if __name__ == "__main__":
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--check", action="store_true", help="compare with the files, and write nothing")
     p.add_argument("--new", action="store_true", help="learn the merges again")
-    p.add_argument("family", nargs="*", help="these alone")
+    p.add_argument("family", nargs="*", help="these alone, or steps")
     a = p.parse_args()
     NEW, ONLY = a.new, a.family
     OUT.mkdir(exist_ok=True)
