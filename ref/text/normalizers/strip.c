@@ -16,23 +16,41 @@ static enum error_code strip_read(void **state, const struct step_reading *readi
     return e ? e : step_flag(reading, object, "strip_right", true, &stripping->right);
 }
 
-static enum error_code strip_apply(void *state, const char *text, size_t bytes, struct text_buffer *out,
-                                   struct error *err)
+/* What stays is from *begin to *end; of white space alone nothing does. */
+static void strip_bounds(const struct stripping *stripping, const char *text, size_t bytes, size_t *begin, size_t *end)
 {
-    const struct stripping *stripping = state;
     const struct character_class *white = class_named("s");
-    size_t begin = 0, end = 0;
     bool before = stripping->left;
     uint32_t c;
+    *begin = *end = 0;
     for (size_t at = 0; at < bytes;) {
         const size_t n = (size_t)utf8_first(text + at, bytes - at, &c);
         const bool is_white = class_has(white, c);
         before = before && is_white;
         at += n;
-        if (before) begin = at;
-        if (!is_white || !stripping->right) end = at;
+        if (before) *begin = at;
+        if (!is_white || !stripping->right) *end = at;
     }
-    return end > begin ? text_buffer_add(out, text + begin, end - begin, err) : OK;
+    if (*end < *begin) *end = *begin;
 }
 
-const struct normalizer_kind normalizer_strip = { { "Strip", strip_read, NULL }, strip_apply, NULL };
+static enum error_code strip_apply(void *state, const char *text, size_t bytes, struct text_buffer *out,
+                                   struct error *err)
+{
+    size_t begin, end;
+    strip_bounds(state, text, bytes, &begin, &end);
+    return text_buffer_add(out, text + begin, end - begin, err);
+}
+
+/* White space at the beginning is at the end of these bytes alone, but not of the text. */
+static enum error_code strip_first(void *state, const char *text, size_t bytes, size_t *first, struct error *err)
+{
+    size_t begin, end;
+    (void)err;
+    strip_bounds(state, text, bytes, &begin, &end);
+    if (end > *first) end = *first;
+    *first = end > begin ? end - begin : 0;
+    return OK;
+}
+
+const struct normalizer_kind normalizer_strip = { { "Strip", strip_read, NULL }, strip_apply, strip_first };
