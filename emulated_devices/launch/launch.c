@@ -317,7 +317,7 @@ static enum error_code report_death_of_manager(const struct watch *watch, int ho
                 ORRERY_MPIEXEC);
 }
 
-/* What to do inside a job whose hosts mpiexec cannot reach. */
+/* Advice for a job whose hosts mpiexec cannot reach. */
 static const char *stall_advice(char *text, size_t size)
 {
     text[0] = '\0';

@@ -73,7 +73,7 @@ typedef enum error_code device_fn(struct comm *world, const void *asked, struct 
 enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, device_fn *run, const void *asked,
                             struct error *);
 
-/* ---- launcher.c: who started this process ------------------------------------------------------------------------- */
+/* ---- launcher.c: who started this process ------------------------------------------------------------------------ */
 
 /** Call before any file is opened: removes variables by which a launcher told another process its rank. */
 void launcher_forget_others(void);

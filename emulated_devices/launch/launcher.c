@@ -89,7 +89,7 @@ static void forget(const char *const *beginning)
     }
 }
 
-static bool is_folder(const char *path)
+static bool launcher_has_folder(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
@@ -99,7 +99,7 @@ void launcher_forget_others(void)
 {
     const char *port = getenv("PMI_PORT"), *server = getenv("PMIX_SERVER_TMPDIR");
     if (launcher_line() < 0 && (port == NULL || *port == '\0')) forget(of_pmi);
-    if (!comm_speaks_pmix() || (server != NULL && !is_folder(server))) forget(of_pmix);
+    if (!comm_speaks_pmix() || (server != NULL && !launcher_has_folder(server))) forget(of_pmix);
 }
 
 /* ---- the rank ---------------------------------------------------------------------------------------------------- */

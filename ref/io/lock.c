@@ -19,7 +19,7 @@
 
 enum { WORD = 80 };                     /* bytes of a word in a lock's file */
 
-/* What a lock's file says.  Words have no blanks. */
+/* This holds the content of a lock's file.  Words have no blanks. */
 struct holder {
     char run[WORD], host[WORD], boot[WORD], space[WORD];
     long pid, shown;                    /* of the process that renews it; of the one that a user would stop */
@@ -60,8 +60,8 @@ static unsigned long long start_of(long pid)
     line[n] = '\0';
     const char *after = strrchr(line, ')');
     char state = 'Z';
-    if (after == NULL || sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
-                                "%llu", &state, &started) != 2) return 0;
+    if (after == NULL || sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+                                "%*d %llu", &state, &started) != 2) return 0;
     return state == 'Z' || state == 'X' ? 0 : started;
 }
 
@@ -278,7 +278,7 @@ static void renew_instead(const struct lock *old, const struct lock *now)
 
 /* ---- taking and releasing ---------------------------------------------------------------------------------------- */
 
-static bool is_folder(const char *path)
+static bool lock_finds_folder(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
@@ -335,7 +335,7 @@ enum error_code lock_take(struct lock *lock, const char *path, bool folder, cons
     char text[1024];
     *lock = (struct lock){ .text = NULL };
     void_of[0] = '\0';
-    if (folder && !is_folder(path)) {
+    if (folder && !lock_finds_folder(path)) {
         if (strlen(path) >= LOCK_PATH || mkdir(path, 0777) != 0) return OK;
         strcpy(lock->folder, path);
     }
@@ -353,7 +353,7 @@ enum error_code lock_take(struct lock *lock, const char *path, bool folder, cons
 enum error_code lock_look(const char *path, bool folder, struct error *err)
 {
     char file[LOCK_PATH], words[400];
-    if ((folder && !is_folder(path)) || !lock_path(path, folder, file)) return OK;
+    if ((folder && !lock_finds_folder(path)) || !lock_path(path, folder, file)) return OK;
     return lock_judge(file, words, sizeof words) == LOCK_HELD ? refuse(file, words, err) : OK;
 }
 
