@@ -367,6 +367,14 @@ static enum error_code report_end_of_job(const struct watch *watch, int how, int
                 watch->noise[0] ? ": " : "", watch->noise);
 }
 
+/* If no device has begun, the launcher's words are all that is known. */
+static void add_noise(const struct watch *watch, struct error *err)
+{
+    const size_t used = strlen(err->text);
+    if (watch->noise[0] == '\0' || strstr(err->text, watch->noise) != NULL) return;
+    snprintf(err->text + used, sizeof err->text - used, "; it has said: %s", watch->noise);
+}
+
 /* End by the signal as if it had not been caught, so that a shell sees that we were stopped. */
 static void die_of(int number)
 {
@@ -442,6 +450,7 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
     }
     e = f.job < 0 ? fail(err, ERR_COMM, "cannot start %s: there is no room for another process", ORRERY_MPIEXEC)
                   : report_end_of_job(&w, f.how, devices, status, err);
+    if (e && w.known == 0) add_noise(&w, err);
     free(w.process);
     return e;
 }

@@ -44,7 +44,8 @@ enum { LINGER = 1 };                    /* seconds that a device waits after it 
 double wait_limit(double usual);
 
 /** Seconds without a device that gets further while devices start, or of a mpiexec whose devices have ended, until
- *  launch_devices() ends the job (ORRERY_START_LIMIT). */
+ *  launch_devices() ends the job (ORRERY_START_LIMIT).  It ends the job after a twentieth of it if mpiexec has said
+ *  that it cannot start a device.  After a tenth of it, it says that no device has reported. */
 double start_limit(void);
 
 /** Set the wait limit in the environment, for this process and all processes that it starts. */

@@ -1,5 +1,5 @@
-/* keeping.c -- locks what a run writes.  session.c, between.c and golden.c call.  Errors are those of ref/io/lock.h,
- * ERR_FILE and ERR_MEMORY; each names the flag, and leaves nothing locked. */
+/* keeping.c -- locks what a run writes.  session.c, between.c, golden.c, and cli/sweep.c, dump.c and affinity.c call.
+ * Errors are those of ref/io/lock.h, ERR_FILE and ERR_MEMORY; each names the flag, and leaves nothing locked. */
 #include "emulated_devices/run/keeping.h"
 #include "emulated_devices/run/origin.h"
 #include "ref/io/lock.h"

@@ -1,7 +1,8 @@
 /* keeping.h -- keeps what a run writes from other runs: a lock for each folder, and for each file that grows.
  *
  * Rank 0 writes, and so has the locks, from before the first look into a folder until the end of the run.  A process
- * has one run.  session.c, between.c and golden.c call these functions.
+ * has one run.  session.c, between.c, golden.c, and cli/sweep.c, dump.c and affinity.c for folders of their own call
+ * these functions.
  */
 #ifndef ORRERY_RUN_KEEPING_H
 #define ORRERY_RUN_KEEPING_H

@@ -9,8 +9,8 @@
  *   - its process has ended: on the same host, boot and name space, no process has its number and its time of start;
  *   - it is another host's, and its time has not been renewed for LOCK_VOID seconds by the clock of the file system.
  *
- * A lock keeps runs of this program apart.  Nothing else heeds it, and readers need none.  run/keeping.c and
- * cli/sweep.c lock what they write.
+ * A lock keeps runs of this program apart.  Nothing else heeds it, and readers need none.  run/keeping.c calls
+ * these functions.
  */
 #ifndef ORRERY_LOCK_H
 #define ORRERY_LOCK_H
