@@ -113,6 +113,7 @@ test_variables_of_another_launcher() {
     with PMI_RANK=0 PMI_SIZE=1 PMI_FD=9 HYDI_CONTROL_FD=10
     with PMI_RANK=0 PMI_SIZE=1 PMI_FD=
     with PMI_RANK=0 PMI_SIZE=1 PMI_FD=seven
+    with PMI_RANK=2 PMI_SIZE=4 PMI_FD=9 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=2               # a child of one of srun's tasks
     with SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4
     is_hydra || return 0
     with PMIX_RANK=1 PMIX_NAMESPACE=of.another OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_MCA_ess=pmi
