@@ -2,6 +2,8 @@
  * command_affinity().  Errors: ERR_USAGE of the words, and those of model/group_experts.c, which writes the model. */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/group_experts.h"
+#include "emulated_devices/run/keeping.h"
+#include "emulated_devices/run/origin.h"
 #include "ref/io/output.h"
 #include "ref/io/text.h"
 #include "ref/model/config.h"
@@ -68,7 +70,10 @@ enum error_code command_affinity(int argc, char **argv, int *status, struct erro
     if (!e) e = group_check(&config, &a.how, err);
     if (!e) e = text_load_named(&text, a.data, err);
     if (!e) e = fail_about(err, text_check_length(&text, a.how.seq, err), "--data");
+    const struct kept kept = { "--out", a.how.out, true };
+    if (!e) origin_name_run(), e = keeping_take(&kept, 1, stdout, err);
     if (!e) e = group_experts(&config, dir, &text, &a.how, err);
+    keeping_release();
     if (!e) print_result(&config, &a.how);
     text_free(&text);
     return e;

@@ -2,6 +2,8 @@
  * command_dump().  ERR_FILE means that the folder of --save cannot be made; other errors are those of reading and
  * writing. */
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/run/keeping.h"
+#include "emulated_devices/run/origin.h"
 #include "ref/golden/batch.h"
 #include "ref/golden/replay.h"
 #include "ref/model/weights.h"
@@ -40,7 +42,13 @@ static enum error_code save(const struct replay *replay, const char *dir, struct
     struct stat st;
     if (mkdir(dir, 0777) != 0 && !(stat(dir, &st) == 0 && S_ISDIR(st.st_mode)))
         return fail(err, ERR_FILE, "--save %s: this folder cannot be made", printable_path(dir).text);
-    return fail_about(err, weights_save(&replay->model, dir, err), "--save");
+    const struct kept kept = { "--save", dir, true };
+    origin_name_run();
+    enum error_code e = keeping_take(&kept, 1, stdout, err);
+    if (e) return e;
+    e = fail_about(err, weights_save(&replay->model, dir, err), "--save");
+    keeping_release();
+    return e;
 }
 
 enum error_code command_dump(int argc, char **argv, int *status, struct error *err)

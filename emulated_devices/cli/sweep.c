@@ -9,12 +9,11 @@
  */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/model/checkpoint/series.h"
+#include "emulated_devices/run/keeping.h"
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/run/sweep.h"
 #include "ref/io/columns.h"
-#include "ref/io/lock.h"
 #include "ref/io/output.h"
-#include "ref/io/terminal.h"
 #include "ref/io/time_left.h"
 #include <math.h>
 #include <stdio.h>
@@ -85,19 +84,6 @@ static void print_table(const struct sweep *sweep, const struct sweep_result *re
     } while (columns_again(&t));
 }
 
-/* Two sweeps in one folder would take each other's runs for done. */
-static enum error_code sweep_lock(const struct sweep *sweep, struct lock *lock, struct error *err)
-{
-    char void_of[400];
-    origin_name_run();
-    const struct lock_owner owner = { .run = origin_run() };
-    const enum error_code e = lock_take(lock, sweep->dir, true, &owner, void_of, sizeof void_of, err);
-    if (!e && void_of[0])
-        say(stdout, 8, "lock    --out %s: taken over from %s, which has ended", printable_path(sweep->dir).text,
-            void_of);
-    return fail_about(err, e, "--out:");
-}
-
 enum error_code command_sweep(int argc, char **argv, int *status, struct error *err)
 {
     struct sweep s = { .program = argv[0], .dir = NULL };
@@ -108,19 +94,19 @@ enum error_code command_sweep(int argc, char **argv, int *status, struct error *
         { 0 }
     };
     bool help;
-    struct lock lock = { .text = NULL };
     enum error_code e = parse_command("sweep", "FILE --out DIR", "Train once for each combination of settings; what is "
                                       "done is not repeated.", argc - 2, argv + 2, table, &help, err);
     if (e || help) return e;
     if (under_launcher()) return fail(err, ERR_USAGE, "sweep: starts its runs itself; not under a launcher");
     e = sweep_read(&s, train_check_setting, err);
-    if (!e) e = sweep_lock(&s, &lock, err);
+    const struct kept kept = { "--out", s.dir, true };          /* two sweeps would take each other's runs for done */
+    if (!e) origin_name_run(), e = keeping_take(&kept, 1, stdout, err);
     if (!e) e = fail_about(err, series_make(s.dir, err), "--out");
     struct sweep_result *result = e ? NULL : calloc((size_t)s.runs, sizeof *result);
     if (!e && result == NULL) e = fail(err, ERR_MEMORY, "no memory for %d results", s.runs);
     if (!e) e = sweep_run(&s, result, print_run, err);
     if (!e) print_table(&s, result), e = sweep_verdict(&s, result, status, err);
-    lock_release(&lock);
+    keeping_release();
     free(result);
     yml_free(s.root);
     return e;

@@ -317,7 +317,7 @@ static enum error_code report_death_of_manager(const struct watch *watch, int ho
                 ORRERY_MPIEXEC);
 }
 
-/* What to do inside a job whose hosts mpiexec cannot reach. */
+/* Advice for a job whose hosts mpiexec cannot reach. */
 static const char *stall_advice(char *text, size_t size)
 {
     text[0] = '\0';
@@ -365,6 +365,14 @@ static enum error_code report_end_of_job(const struct watch *watch, int how, int
         return fail(err, ERR_COMM, "cannot start %s -n %d: is MPICH installed, and in PATH?", ORRERY_MPIEXEC, devices);
     return fail(err, ERR_COMM, "%s -n %d failed with status %d%s%s", ORRERY_MPIEXEC, devices, *status,
                 watch->noise[0] ? ": " : "", watch->noise);
+}
+
+/* If no device has begun, the launcher's words are all that is known. */
+static void add_noise(const struct watch *watch, struct error *err)
+{
+    const size_t used = strlen(err->text);
+    if (watch->noise[0] == '\0' || strstr(err->text, watch->noise) != NULL) return;
+    snprintf(err->text + used, sizeof err->text - used, "; it has said: %s", watch->noise);
 }
 
 /* End by the signal as if it had not been caught, so that a shell sees that we were stopped. */
@@ -442,6 +450,7 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
     }
     e = f.job < 0 ? fail(err, ERR_COMM, "cannot start %s: there is no room for another process", ORRERY_MPIEXEC)
                   : report_end_of_job(&w, f.how, devices, status, err);
+    if (e && w.known == 0) add_noise(&w, err);
     free(w.process);
     return e;
 }

@@ -44,7 +44,8 @@ enum { LINGER = 1 };                    /* seconds that a device waits after it 
 double wait_limit(double usual);
 
 /** Seconds without a device that gets further while devices start, or of a mpiexec whose devices have ended, until
- *  launch_devices() ends the job (ORRERY_START_LIMIT). */
+ *  launch_devices() ends the job (ORRERY_START_LIMIT).  It ends the job after a twentieth of it if mpiexec has said
+ *  that it cannot start a device.  After a tenth of it, it says that no device has reported. */
 double start_limit(void);
 
 /** Set the wait limit in the environment, for this process and all processes that it starts. */
@@ -73,7 +74,7 @@ typedef enum error_code device_fn(struct comm *world, const void *asked, struct 
 enum error_code be_a_device(enum dtype dtype, const struct cluster *cluster, device_fn *run, const void *asked,
                             struct error *);
 
-/* ---- launcher.c: who started this process ------------------------------------------------------------------------- */
+/* ---- launcher.c: who started this process ------------------------------------------------------------------------ */
 
 /** Call before any file is opened: removes variables by which a launcher told another process its rank. */
 void launcher_forget_others(void);

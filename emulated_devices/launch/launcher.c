@@ -71,6 +71,10 @@ static const char *const of_pmix[] = {
     "OMPI_MCA_initial_wdir", "PRTE_LAUNCHED", NULL,
 };
 
+/* The names by which srun describes a task of a step. */
+static const char *const of_step[] = { "SLURM_STEP_", "SLURM_STEPID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
+                                       "SLURM_GTIDS", "SLURM_TASK_PID", "SLURM_SRUN_", NULL };
+
 static bool begins_with_one(const char *variable, const char *const *beginning)
 {
     for (; *beginning != NULL; beginning++)
@@ -89,7 +93,7 @@ static void forget(const char *const *beginning)
     }
 }
 
-static bool is_folder(const char *path)
+static bool launcher_has_folder(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
@@ -98,8 +102,11 @@ static bool is_folder(const char *path)
 void launcher_forget_others(void)
 {
     const char *port = getenv("PMI_PORT"), *server = getenv("PMIX_SERVER_TMPDIR");
-    if (launcher_line() < 0 && (port == NULL || *port == '\0')) forget(of_pmi);
-    if (!comm_speaks_pmix() || (server != NULL && !is_folder(server))) forget(of_pmix);
+    if (launcher_line() < 0 && (port == NULL || *port == '\0')) {
+        if (getenv("PMI_RANK") != NULL) forget(of_step);                /* srun's task, too, is another process */
+        forget(of_pmi);
+    }
+    if (!comm_speaks_pmix() || (server != NULL && !launcher_has_folder(server))) forget(of_pmix);
 }
 
 /* ---- the rank ---------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* process.c -- the setup of one process: its environment, its streams and signals, its witness.  Files of cli/, launch/ and run/ call these functions.  set_backend alone can fail: ERR_USAGE for an
- * unknown backend. */
+/* process.c -- the setup of one process: its environment, its streams and signals, its witness.  Files of cli/,
+ * launch/ and run/ call these functions.  set_backend alone can fail: ERR_USAGE for an unknown backend. */
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/device/backend.h"
 #include "ref/machine/measure.h"

@@ -128,7 +128,7 @@ static bool is_report(struct watch *watch, struct stream *stream, const char *li
 
 static void keep_noise(struct watch *watch, const char *line)
 {
-    if (!watch->noise[0]) snprintf(watch->noise, sizeof watch->noise, "%.*s", (int)strcspn(line, "\n"), line);
+    if (!watch->noise[0]) snprintf(watch->noise, sizeof watch->noise, "%.*s", (int)strcspn(line, "\r\n"), line);
 }
 
 /* MPICH's message of a device that has lost its proxy: "[cli_2]: ", then the rest, in pieces; a witness may print

@@ -17,8 +17,8 @@ void origin_name_run(void);
 /** The run's name, 8 hexadecimal digits.  @return NULL: none was given, as in a plan. */
 const char *origin_run(void);
 
-/** Add "written_by" (run, version, command, model, seed, host, system, processor, cores) and "settings", the flags that were
- *  given as texts, to a report.  @return false if there is no memory. */
+/** Add "written_by" (run, version, command, model, seed, host, system, processor, cores) and "settings", the flags that
+ *  were given as texts, to a report.  @return false if there is no memory. */
 bool origin_add_json(cJSON *root, const struct train_options *);
 
 /** Do the same as a file for --config, for free(); what is not a setting is under the key `written-by`.

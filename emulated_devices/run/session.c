@@ -37,9 +37,35 @@ static void session_fill(const void *context, int64_t step, int64_t first, int64
     else train_data_fill(s->data, step, first, count, ids, labels, within);
 }
 
+/* The outputs that grow, or have several files.  @return their number. */
+static int list_kept(const struct train_options *options, struct kept kept[KEPT_MOST])
+{
+    const char *const dump = options->dump;
+    const bool folder = dump && dump[0] && dump[strlen(dump) - 1] == '/';
+    const struct kept all[] = {
+        { "--save", options->save, true }, { "--log", options->log, false },
+        { "--tensorboard", options->tensorboard, true }, { "--trace", options->trace, false },
+        { "--dump", dump, folder },
+    };
+    memcpy(kept, all, sizeof all);
+    return sizeof all / sizeof *all;
+}
+
+static enum error_code lock_outputs(const struct train_options *options, struct error *err)
+{
+    struct kept kept[KEPT_MOST];
+    const int count = list_kept(options, kept);
+    return keeping_take(kept, count, run_stream(options), err);
+}
+
+/* The locks first: the look into a folder removes what a killed writer has left, and another run may be writing. */
 enum error_code session_probe_outputs(const struct train_options *options, struct error *err)
 {
-    enum error_code e = options->save ? fail_about(err, checkpoint_probe(options->save, err), "--save") : OK;
+    struct kept kept[KEPT_MOST];
+    const int count = list_kept(options, kept);
+    enum error_code e = keeping_look(kept, count, err);
+    if (e) return e;
+    e = options->save ? fail_about(err, checkpoint_probe(options->save, err), "--save") : OK;
     if (!e && options->log && !options->resume) e = fail_about(err, output_probe(options->log, err), "--log");
     if (!e && options->trace) e = fail_about(err, output_probe(options->trace, err), "--trace");
     if (!e && options->timeline) e = fail_about(err, output_probe(options->timeline, err), "--timeline");
@@ -474,7 +500,7 @@ enum error_code session_run(struct comm *comm, const struct train_options *optio
         if (!e && options->plan.batches) e = batch_plan_agree(options->plan.batches, comm, err);
         if (!e) e = session_load_data(&data, options, err);
         if (!e && comm->rank == 0) e = train_check_saved(options, &data, overridden, sizeof overridden, err);
-        if (!e && comm->rank == 0) e = keeping_take(options, err);
+        if (!e && comm->rank == 0) e = lock_outputs(options, err);
         if (!e && comm->rank == 0) e = session_probe_outputs(options, err);
         if (!e && comm->rank == 0)
             e = under_launcher() ? check_budget(options, &together, err) : session_check_memory(options, err);

@@ -1,5 +1,5 @@
-/* lock.c -- takes, renews and releases the locks that lock.h describes.  run/keeping.c and cli/sweep.c call.  Errors:
- * ERR_FILE of a lock that somebody holds or that cannot be made, ERR_MEMORY.  A failed call leaves no file behind. */
+/* lock.c -- takes, renews and releases the locks that lock.h describes.  run/keeping.c calls.  Errors: ERR_FILE of a
+ * lock that somebody holds or that cannot be made, ERR_MEMORY.  A failed call leaves no file behind. */
 #define _XOPEN_SOURCE 700               /* realpath */
 #include "ref/io/lock.h"
 #include "ref/io/figures.h"
@@ -19,7 +19,7 @@
 
 enum { WORD = 80 };                     /* bytes of a word in a lock's file */
 
-/* What a lock's file says.  Words have no blanks. */
+/* This holds the content of a lock's file.  Words have no blanks. */
 struct holder {
     char run[WORD], host[WORD], boot[WORD], space[WORD];
     long pid, shown;                    /* of the process that renews it; of the one that a user would stop */
@@ -60,8 +60,8 @@ static unsigned long long start_of(long pid)
     line[n] = '\0';
     const char *after = strrchr(line, ')');
     char state = 'Z';
-    if (after == NULL || sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
-                                "%llu", &state, &started) != 2) return 0;
+    if (after == NULL || sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+                                "%*d %llu", &state, &started) != 2) return 0;
     return state == 'Z' || state == 'X' ? 0 : started;
 }
 
@@ -93,9 +93,15 @@ static bool is_running(const struct holder *holder)
     return holder->started == 0 ? true : started == holder->started;
 }
 
+/* A device ends in a moment when the process that has started the devices has ended. */
+static bool has_lost_its_parent(const struct holder *holder)
+{
+    return holder->shown != holder->pid && holder->shown > 0 && kill((pid_t)holder->shown, 0) != 0 && errno == ESRCH;
+}
+
 /* ---- a lock's file ----------------------------------------------------------------------------------------------- */
 
-enum lock_state { LOCK_NONE, LOCK_OWN, LOCK_HELD, LOCK_IS_VOID };
+enum lock_state { LOCK_NONE, LOCK_OWN, LOCK_HELD, LOCK_ENDS, LOCK_IS_VOID };
 
 static enum error_code lock_read(const char *path, char **text, struct holder *holder, bool *told)
 {
@@ -161,6 +167,7 @@ static enum lock_state lock_judge(const char *path, char *words, size_t size)
                      printable(h.host).text, time_format(since > 0 ? since : 0).text);
     if (!here && n > 0 && (size_t)n < size)
         snprintf(words + n, size - (size_t)n, LAST_SEEN "%s ago", time_format(age > 0 ? age : 0).text);
+    if (here && is_running(&h) && has_lost_its_parent(&h)) return LOCK_ENDS;
     return (here ? is_running(&h) : age <= LOCK_VOID) ? LOCK_HELD : LOCK_IS_VOID;
 }
 
@@ -278,7 +285,7 @@ static void renew_instead(const struct lock *old, const struct lock *now)
 
 /* ---- taking and releasing ---------------------------------------------------------------------------------------- */
 
-static bool is_folder(const char *path)
+static bool lock_finds_folder(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
@@ -307,8 +314,9 @@ static bool lock_path(const char *path, bool folder, char lock[LOCK_PATH])
 
 static enum error_code place_or_refuse(struct lock *lock, char *void_of, size_t size, struct error *err)
 {
-    char words[400];
-    for (int tries = 0; tries < 100; tries++) {
+    const struct timespec moment = { .tv_nsec = 20000000 };
+    char words[400] = "another run, which takes and releases this lock all the time";
+    for (int tries = 0; tries < 150; tries++) {         /* 3 s, if a device does not end */
         const int why = lock_place(lock->path, lock->text);
         if (why == 0 && says(lock->path, lock->text)) return OK;
         if (why == EACCES || why == EROFS || why == ENOENT || why == ENOTDIR) return lock->path[0] = '\0', OK;
@@ -322,10 +330,11 @@ static enum error_code place_or_refuse(struct lock *lock, char *void_of, size_t 
             snprintf(void_of, size, "%s", words);
             remove_void(lock->path, lock->text);
             break;
+        case LOCK_ENDS: nanosleep(&moment, NULL); break;
         case LOCK_NONE: break;
         }
     }
-    return refuse(lock->path, "another run, which takes and releases this lock all the time", err);
+    return refuse(lock->path, words, err);
 }
 
 enum error_code lock_take(struct lock *lock, const char *path, bool folder, const struct lock_owner *owner,
@@ -335,7 +344,7 @@ enum error_code lock_take(struct lock *lock, const char *path, bool folder, cons
     char text[1024];
     *lock = (struct lock){ .text = NULL };
     void_of[0] = '\0';
-    if (folder && !is_folder(path)) {
+    if (folder && !lock_finds_folder(path)) {
         if (strlen(path) >= LOCK_PATH || mkdir(path, 0777) != 0) return OK;
         strcpy(lock->folder, path);
     }
@@ -353,7 +362,7 @@ enum error_code lock_take(struct lock *lock, const char *path, bool folder, cons
 enum error_code lock_look(const char *path, bool folder, struct error *err)
 {
     char file[LOCK_PATH], words[400];
-    if ((folder && !is_folder(path)) || !lock_path(path, folder, file)) return OK;
+    if ((folder && !lock_finds_folder(path)) || !lock_path(path, folder, file)) return OK;
     return lock_judge(file, words, sizeof words) == LOCK_HELD ? refuse(file, words, err) : OK;
 }
 

@@ -1,16 +1,16 @@
 /* lock.h -- one process at a time writes into a folder, or into a file that grows.
  *
- * A lock is a file: DIR/.orrery.lock of a folder, .NAME.lock beside a file.  It says who holds it: the run, the process,
- * when that process started, its host, the host's boot, and the process's name space.  It is put in place by link(),
- * which succeeds for one process, also on NFS.  Where the file system has no links it is made by O_EXCL and read again.
- * The holder renews the file's time.  The file is removed at the end.
+ * A lock is a file: DIR/.orrery.lock of a folder, .NAME.lock beside a file.  It says who holds it: the run, the
+ * process, when that process started, its host, the host's boot, and the process's name space.  It is put in place by
+ * link(), which succeeds for one process, also on NFS.  Where the file system has no links it is made by O_EXCL and
+ * read again.  The holder renews the file's time.  The file is removed at the end.
  *
  * A lock is void, and the next one takes it over, if
  *   - its process has ended: on the same host, boot and name space, no process has its number and its time of start;
  *   - it is another host's, and its time has not been renewed for LOCK_VOID seconds by the clock of the file system.
  *
- * A lock keeps runs of this program apart.  Nothing else heeds it, and readers need none.  run/keeping.c and cli/sweep.c
- * lock what they write.
+ * A lock keeps runs of this program apart.  Nothing else heeds it, and readers need none.  run/keeping.c calls
+ * these functions.
  */
 #ifndef ORRERY_LOCK_H
 #define ORRERY_LOCK_H
@@ -38,8 +38,8 @@ struct lock {
 };
 
 /**
- * Take a lock, which stays where it is in memory until its release.  A folder that is not there is made; where it cannot be made or written into, nothing is locked: whoever
- * writes says why.  Pipes, devices and "-" are not locked.
+ * Take a lock, which stays where it is in memory until its release.  A folder that is not there is made; where it
+ * cannot be made or written into, nothing is locked: whoever writes says why.  Pipes, devices and "-" are not locked.
  * @param path         a folder, or a file.
  * @param folder       which of them.
  * @param[out] void_of  the holder of a void lock that was taken over, in words; "" if there was none.

@@ -15,8 +15,9 @@ here=$(hostname)
 
 test_locales_and_threads() {
     local settings
-    for settings in LC_ALL=C LC_ALL=de_DE.UTF-8 'LC_ALL=tr_TR.UTF-8 LANG=tr_TR.UTF-8' LANG= OMP_NUM_THREADS=4,2 \
-                    'OMP_PROC_BIND=true OMP_PLACES=cores' OMP_WAIT_POLICY=active OPENBLAS_NUM_THREADS=64 'GOTO_NUM_THREADS=3 MKL_NUM_THREADS=3'; do
+    for settings in LC_ALL=C 'LC_ALL=de_DE.UTF-8 OMP_NUM_THREADS=4,2 OMP_WAIT_POLICY=active' \
+                    'LC_ALL=tr_TR.UTF-8 LANG=tr_TR.UTF-8 OMP_PROC_BIND=true OMP_PLACES=cores' \
+                    'LANG= OPENBLAS_NUM_THREADS=64 GOTO_NUM_THREADS=3 MKL_NUM_THREADS=3'; do
         with $settings
     done
     right 'nothing is set' env -i PATH="$PATH" "$program" "${words[@]}"
@@ -98,9 +99,9 @@ test_jobs_of_several_hosts() {
 test_silent_launcher() {
     mkdir "$place/bin"
     local name; name=$(sed -n "s/.*cannot start \([a-z.]*\) -n.*/\1/p" <<<"$(PATH=/nowhere "$program" "${words[@]}" 2>&1)")
-    printf '#!/bin/sh\necho "[mpiexec@x] WARNING: something" >&2\nsleep 5\nexec "%s" "$@"\n' "$(command -v "$name")" >"$place/bin/$name"; chmod +x "$place/bin/$name"
+    printf '#!/bin/sh\necho "[mpiexec@x] WARNING: something" >&2\nsleep 3\nexec "%s" "$@"\n' "$(command -v "$name")" >"$place/bin/$name"; chmod +x "$place/bin/$name"
     command='a slow launcher'
-    watched env PATH="$place/bin:$PATH" ORRERY_START_LIMIT=30 "$program" "${words[@]}"
+    watched env PATH="$place/bin:$PATH" ORRERY_START_LIMIT=20 "$program" "${words[@]}"
     expect_status 0; expect_out '^traffic counted '
     expect_error 'no device has reported for [0-9.]+ s; .* has said \[mpiexec@x\] WARNING: something$'
 }
@@ -112,6 +113,7 @@ test_variables_of_another_launcher() {
     with PMI_RANK=0 PMI_SIZE=1 PMI_FD=9 HYDI_CONTROL_FD=10
     with PMI_RANK=0 PMI_SIZE=1 PMI_FD=
     with PMI_RANK=0 PMI_SIZE=1 PMI_FD=seven
+    with PMI_RANK=2 PMI_SIZE=4 PMI_FD=9 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=2               # a child of one of srun's tasks
     with SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=4
     is_hydra || return 0
     with PMIX_RANK=1 PMIX_NAMESPACE=of.another OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_MCA_ess=pmi

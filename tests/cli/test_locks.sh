@@ -51,8 +51,7 @@ test_a_killed_run_blocks_nobody() {
         start $mesh --save kept --save-every 1 --keep 2 --log l.jsonl
         for at in $(seq 500); do [ -e kept/step-00000002/checkpoint.sha256 ] && break; sleep 0.02; done
         [ -e kept/.orrery.lock ] || complain 'there is no lock'
-        stop KILL
-        for at in $(seq 500); do is_alive "$(sed -n 's/^process //p' kept/.orrery.lock)" || break; sleep 0.02; done
+        stop KILL                                   # a device may live a moment longer
         [ -e kept/.orrery.lock ] || complain 'who is killed can remove nothing'
         at=$(ls kept | sed -n '$s/step-0*//p')
         train $small $mesh --steps $((at + 3)) --lr-steps 1000000 --override --save kept --save-every 1 --keep 2 --log l.jsonl --resume auto
@@ -99,7 +98,7 @@ test_dumps_and_sweeps() {
     run train --check g.safetensors --dp 2 --dump dump/;    expect_status 0; expect_out '^lock +--dump dump/: taken over from run other'
     printf 'set:\n  model: tiny\n  steps: 1\ngrid:\n  seed: [1, 2]\n' >grid.yaml
     mkdir sweep; cp .d.safetensors.lock sweep/.orrery.lock; touch sweep/.orrery.lock
-    run sweep grid.yaml --out sweep;                        expect_status 1; expect_error '--out: run other, process 7 on elsewhere'
+    run sweep grid.yaml --out sweep;                        expect_status 1; expect_error '--out sweep: run other, process 7 on elsewhere'
     rm sweep/.orrery.lock
     run sweep grid.yaml --out sweep;                        expect_status 0; [ ! -e sweep/.orrery.lock ] || complain 'its lock is left'
 }

@@ -18,7 +18,10 @@ static int take_elsewhere(const char *path, bool folder, const char *words)
         struct error err = { OK, "" };
         char void_of[400];
         const enum error_code e = lock_take(&l, path, folder, &second, void_of, sizeof void_of, &err);
-        if (e && (e != ERR_FILE || strstr(err.text, words) == NULL)) fprintf(stderr, "it says: %s\n", err.text), _exit(2);
+        if (e && (e != ERR_FILE || strstr(err.text, words) == NULL)) {
+            fprintf(stderr, "it says: %s\n", err.text);
+            _exit(2);
+        }
         _exit(e ? 1 : 0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);

@@ -12,7 +12,6 @@
 #include "emulated_devices/cli/train/choose.h"
 #include "emulated_devices/cli/train/compare.h"
 #include "emulated_devices/run/from/from.h"
-#include "emulated_devices/run/keeping.h"
 #include "emulated_devices/run/plan.h"
 #include "emulated_devices/run/session.h"
 #include <stdlib.h>
@@ -56,7 +55,6 @@ static enum error_code launch_checked(struct train_options *options, int argc, c
     if (e) return e;
     e = train_check_saved(options, &data, overridden, sizeof overridden, err);
     train_data_free(&data);
-    if (!e) e = keeping_look(options, err);
     if (!e) e = session_probe_outputs(options, err);
     if (!e) e = session_check_memory(options, err);
     return e ? e : launch_words(options, argc, argv, status, err);
