@@ -168,6 +168,18 @@ picoseconds kernel_time(const struct cluster *cluster, enum dtype dtype, const c
     return kernel_product(cluster, dtype, (struct product){ cost.rows, cost.columns, cost.depth, 1 });
 }
 
+/* Two products forward and four backward have kernels of their own where scores are stored. */
+int64_t kernel_starts(const struct cluster *cluster, const char *what, struct op_cost cost)
+{
+    const struct kernel_set *set = cluster->kernels.set;
+    if (set == NULL || cost.running || (cost.flops == 0 && cost.bytes == 0)) return 0;
+    if (cost.rows > 0) return 1;
+    if (cost.seen > 0 && !kernel_set_is_unfused(set)) return 1;
+    const bool backward = is_backward(what);
+    if (cost.seen > 0) return set->scores[backward].kernels + (backward ? 4 : 2);
+    return kernel_set_cost(set, what).kernels;
+}
+
 picoseconds kernel_bytes(const struct cluster *cluster, double bytes)
 {
     const struct kernels *k = &cluster->kernels;
