@@ -175,9 +175,16 @@ static enum error_code read_shares(struct kernels *k, const cJSON *kernels, cons
 /* A table of measured kernels, and whose kernels are run unless --kernels-of says so. */
 static enum error_code read_measured(struct kernels *k, const cJSON *kernels, const char *where, struct error *err)
 {
-    static const char *const known[] = { "table", "of", NULL };
+    static const char *const known[] = { "table", "of", "products_permille", "memory_permille", "source", NULL };
     const char *table = NULL, *set = NULL;
     enum error_code e = refuse_unknown(kernels, where, known, err);
+    /* A device of the table's kind, with another power or memory, reaches so much of the table's shares. */
+    if (!e && json_has(kernels, "products_permille"))
+        e = json_int(kernels, where, "products_permille", 1, 2000, &k->products_scale, err);
+    if (!e && json_has(kernels, "memory_permille"))
+        e = json_int(kernels, where, "memory_permille", 1, 2000, &k->memory_scale, err);
+    if (!e && (k->products_scale > 0 || k->memory_scale > 0))
+        e = read_text(kernels, where, "source", k->source, sizeof k->source, err);
     if (!e) e = json_string(kernels, where, "table", &table, err);
     if (!e) e = json_string(kernels, where, "of", &set, err);
     if (!e) e = fail_about(err, kernel_table_find(&k->table, table, err), where);

@@ -66,6 +66,8 @@ struct kernel_set;
 struct kernels {
     const struct kernel_table *table;   /* measured kernels of such a device; NULL: the shares below, if any */
     const struct kernel_set *set;       /* with a table: which kernels a program runs */
+    int64_t products_scale, memory_scale;       /* with a table: thousandths of its shares of the rates that a device
+                                         * of another power reaches, for what computes and what moves bytes; 0: all */
     int64_t units, tile_rows, tile_columns;     /* units that compute a tile each; 0 units: all rates are reached */
     int64_t half_depth;                 /* a product this deep reaches half of the best rate */
     int64_t matrix_permille, memory_permille;   /* the best share of the rates */

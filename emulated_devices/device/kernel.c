@@ -135,12 +135,17 @@ static double tabled_other(const struct tabled *device, struct op_cost cost, dou
                           : memory;
 }
 
+static double tabled_rate(int64_t rate, int64_t scale)
+{
+    return scale > 0 ? (double)rate * (double)scale / 1000 : (double)rate;
+}
+
 /* The cost of a set is of what moves bytes; products and fused attention are one kernel each. */
 static picoseconds tabled_time(const struct cluster *cluster, enum dtype dtype, const char *what, struct op_cost cost)
 {
     const struct kernels *k = &cluster->kernels;
-    const struct tabled device = { k->table, k->set, (double)cluster->flop_rate[dtype], (double)cluster->memory_rate,
-                                   (double)dtype_size(dtype) };
+    const struct tabled device = { k->table, k->set, tabled_rate(cluster->flop_rate[dtype], k->products_scale),
+                                   tabled_rate(cluster->memory_rate, k->memory_scale), (double)dtype_size(dtype) };
     const struct set_cost set = kernel_set_cost(k->set, what);
     const picoseconds launch = k->set->graphs ? k->table->graph_launch : k->table->launch;
     if (cost.rows > 0)
