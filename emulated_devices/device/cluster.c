@@ -183,7 +183,9 @@ static enum error_code read_measured(struct kernels *k, const cJSON *kernels, co
         e = json_int(kernels, where, "products_permille", 1, 2000, &k->products_scale, err);
     if (!e && json_has(kernels, "memory_permille"))
         e = json_int(kernels, where, "memory_permille", 1, 2000, &k->memory_scale, err);
-    if (!e && (k->products_scale > 0 || k->memory_scale > 0))
+    if (!e && (json_has(kernels, "products_permille") != json_has(kernels, "memory_permille")))
+        e = fail(err, ERR_FORMAT, "%s: \"products_permille\" and \"memory_permille\" stand together", where);
+    if (!e && k->products_scale > 0)
         e = read_text(kernels, where, "source", k->source, sizeof k->source, err);
     if (!e) e = json_string(kernels, where, "table", &table, err);
     if (!e) e = json_string(kernels, where, "of", &set, err);

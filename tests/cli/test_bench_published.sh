@@ -40,7 +40,7 @@ test_only() {
 
 # A planned row is what `orrery plan` says of the same words.
 test_planned_as_plan() {
-    run plan --model llama3-70b --seq 8192 --batch 512 --dp 32 --tp 8 --micro 1 --tensor 1d-sp --recompute full --cluster h100-infiniband \
+    run plan --model llama3-70b --seq 8192 --batch 512 --dp 32 --tp 8 --micro 1 --tensor 1d-sp --recompute full --cluster h100-500w \
         --dtype bf16 --zero 3 --comm-streams 4 --kernels-of torch-compile --memory 0 --json plan.json;      expect_status 0
     rate=$(awk '/"tokens_per_second_per_device"/ { gsub(/[^0-9.e+]/, "", $2); printf "%.0f", $2; exit }' plan.json)
     run bench published --only torchtitan;              expect_out "^  2025-06: 70B on 256, tp 8 +597 +$rate "
