@@ -10,7 +10,7 @@ test_sections() {
     has_rows '^Bubbles' 72;                             has_rows '^Memory of weights' 54
     has_rows '^Memory of a layer' 20;                   expect_out '^  [0-6] of 6 pairs are ordered as published$'
     has_rows '^Llama 3 405B' 2;                         expect_out '^  8192: tp 8 pp 16 dp 64 +43\.0 +[0-9]+\.[0-9] '
-    has_rows '^Megatron-LM' 10;                         has_rows '^Less recomputation' 8
+    has_rows '^Megatron-LM' 10;                         has_rows '^orrery plan: GPT models' 14
     has_rows '^orrery plan: Megatron-LM' 6;             has_rows '^orrery plan: less recomputation' 4
     has_rows '^GPT models on one node' 720;             has_rows '^GPT models on up to 512' 55
     has_rows '^Megatron-Core' 5;                        has_rows '^Recipes of NeMo' 8
