@@ -15,7 +15,7 @@
  * each message depends only on this order, never on which one was first in real time.
  *
  * A host starts the device's kernels one after another, and runs ahead: a kernel begins when its stream is free and its
- * host has started it.  Where a program reads a number or waits for a message, its host falls back to the device's time.
+ * host has started it.  Where a program reads a number or waits for a message, its host waits for the device.
  * While a collective runs on another stream, the compute stream works slower, as the cluster's file says.
  *
  * A message above the link's eager limit waits for its receiver (rendezvous): a is not before the receive is posted.

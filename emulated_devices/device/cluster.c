@@ -302,7 +302,8 @@ static enum error_code read_overlap(struct cluster *cluster, const cJSON *root, 
     char inside[200];
     if (!json_has(root, "overlap")) return OK;
     if (cluster->contention.compute_percent > 0)
-        return fail(err, ERR_FORMAT, "%s: \"contention\" and \"overlap\" both slow computing; one of them must go", where);
+        return fail(err, ERR_FORMAT, "%s: \"contention\" and \"overlap\" both slow computing; one of them must go",
+                    where);
     enum error_code e = json_object(root, where, "overlap", &object, err);
     if (e) return e;
     snprintf(inside, sizeof inside, "%s: overlap", where);

@@ -1,5 +1,5 @@
-/* The host that starts kernels, and what collectives of other streams cost: small cases by hand, to the picosecond; that
- * a host makes nothing faster, and that one that takes no time changes nothing.
+/* The host that starts kernels, and the cost of collectives of other streams: small cases by hand, to the picosecond.
+ * A host makes nothing faster, and a host without time changes nothing.
  * tier: check
  */
 #include "emulated_devices/device/clock.h"
@@ -18,8 +18,9 @@
 static const picoseconds US = 1000000, ISSUES = 8000000;
 static struct error err;
 
-/* Its programs start one kernel for an operation, four for a norm, and none for a sum; they wait for what a test says. */
-static const char set_text[] = "{ \"name\": \"mine\", \"description\": \"x\", \"attention\": [\"flash-2\"], \"graphs\": false,"
+/* Its programs start one kernel for an operation, four for a norm, and none for a sum.  A test says where they wait. */
+static const char set_text[] = "{ \"name\": \"mine\", \"description\": \"x\", \"attention\": [\"flash-2\"],"
+    " \"graphs\": false,"
     " \"issued\": \"%s\", \"collective_kernels\": 3, \"host_waits\": [%s], \"other\": [100, 1],"
     " \"operations\": { \"norm\": [100, 4], \"sum\": [100, 0] }, \"source\": \"x\", \"assumed\": \"x\" }";
 
@@ -80,8 +81,8 @@ static void test_long_kernels_hide_the_host(void **state)
     assert_int_equal(clock.starts.held, ISSUES);
 }
 
-/* Four kernels of a norm that takes 4 us: the last is started after 32 us, and takes 1 us.  If it takes 400 us, the first
- * start counts.  A sum is part of a neighbour and starts nothing, as does what a collective's kernel does. */
+/* A norm of 4 us has four kernels: the last is started after 32 us, and takes 1 us.  If the norm takes 400 us, the
+ * first start counts.  A sum is part of a neighbour and starts nothing, as does what a collective's kernel does. */
 static void test_an_operation_of_several_kernels(void **state)
 {
     const struct kernel_set set = set_of("eager", ""), compiled = set_of("compiled", ""), graph = set_of("graph", "");
@@ -173,6 +174,15 @@ static void test_a_step_ends(void **state)
 
 /* ---- collectives beside work ------------------------------------------------------------------------------------- */
 
+/* A stream sends from time 0 on for so long, and slows work to so many percent. */
+static void talk(struct clock *clock, enum stream stream, picoseconds takes, int64_t percent)
+{
+    clock_begin(clock, stream);
+    work(clock, "message", takes);
+    clock_talked(clock, 0, percent);
+    clock_end(clock);
+}
+
 /* A collective of 50 us, at 125 %: of work that takes 100 us, 40 us are done in its time. */
 static void test_work_beside_a_collective(void **state)
 {
@@ -180,20 +190,21 @@ static void test_work_beside_a_collective(void **state)
     struct clock clock;
     (void)state;
     clock_open(&clock, &c, F32);
-    clock_begin(&clock, COMMUNICATION), work(&clock, "message", 50 * US), clock_talked(&clock, 0, 125), clock_end(&clock);
+    talk(&clock, COMMUNICATION, 50 * US, 125);
     work(&clock, "x", 100 * US);
     assert_int_equal(clock.now, 110 * US);
     work(&clock, "x", 100 * US);
     assert_int_equal(clock.now, 210 * US);
     /* Two at once add up; one that begins later counts from there: 50 at 150 %, 50 at 125 %, the rest alone. */
     clock_open(&clock, &c, F32);
-    clock_begin(&clock, COMMUNICATION), work(&clock, "message", 50 * US), clock_talked(&clock, 0, 125), clock_end(&clock);
-    clock_begin(&clock, REDUCTION), work(&clock, "message", 100 * US), clock_talked(&clock, 0, 125), clock_end(&clock);
+    talk(&clock, COMMUNICATION, 50 * US, 125);
+    talk(&clock, REDUCTION, 100 * US, 125);
     work(&clock, "x", 120 * US);
-    assert_int_equal(clock.now, 50 * US + 50 * US + (120 * US - 50 * US / 150 * 100 - 50 * US % 150 * 100 / 150 - 40 * US));
+    const picoseconds first = 50 * US / 150 * 100 + 50 * US % 150 * 100 / 150, second = 40 * US;
+    assert_int_equal(clock.now, 100 * US + (120 * US - first - second));
     /* At 100 %, and on the compute stream itself, nothing is slower. */
     clock_open(&clock, &c, F32);
-    clock_begin(&clock, COMMUNICATION), work(&clock, "message", 50 * US), clock_talked(&clock, 0, 100), clock_end(&clock);
+    talk(&clock, COMMUNICATION, 50 * US, 100);
     work(&clock, "x", 100 * US);
     clock_talked(&clock, 0, 125);
     work(&clock, "x", 100 * US);
@@ -276,7 +287,8 @@ static void refuses(const char *text, const char *says)
 {
     struct cluster c;
     char file[1200];
-    snprintf(file, sizeof file, "{ \"name\": \"x\", \"description\": \"x\", \"device\": { \"source\": \"x\" }, \"links\": [ {"
+    snprintf(file, sizeof file, "{ \"name\": \"x\", \"description\": \"x\", \"device\": { \"source\": \"x\" },"
+             " \"links\": [ {"
              " \"level\": \"all\", \"latency_ns\": 1, \"MB_per_second\": 1, \"source\": \"x\" } ]%s }", text);
     const enum error_code e = cluster_parse(&c, file, "mine", &err);
     if (says == NULL && e) fail_msg("%s", err.text);

@@ -116,7 +116,7 @@ static void report_kernels(const struct train_record *record)
         100 * table_error_of_memory(k->table));
 }
 
-/* What the host costs: the mean of all devices that ran. */
+/* The mean time of all devices that ran in which they wait for their hosts. */
 static void report_host(const struct train_record *record)
 {
     const struct kernels *const k = &record->options->cluster.kernels;
