@@ -19,7 +19,7 @@ test_a_plan_says_what_the_host_costs() {
     with=$(planned_ps with.json); without=$(planned_ps none.plan)
     [ "$without" = "$(planned_ps quick.plan)" ] || complain "a host without time takes $(planned_ps quick.plan) ps, no host $without"
     [ "$with" -gt "$without" ] || complain "with a host a step takes $with ps, without $without"
-    sed 's/"eager_ns": [0-9]*/"eager_ns": 80000/; s/"h100-node"/"slow"/' "$clusters/h100-node.json" >slow.json
+    sed 's/"eager_ns": [0-9]*/"eager_ns": 150000/; s/"h100-node"/"slow"/' "$clusters/h100-node.json" >slow.json
     run plan --model tiny --dp 2 --tp 2 --cluster ./slow.json --dtype bf16 --json slow.plan; expect_status 0
     slow=$(planned_ps slow.plan)
     [ "$slow" -gt "$((with * 5))" ] || complain "with a host ten times as slow a step takes $slow ps, not $with"
