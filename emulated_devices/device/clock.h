@@ -69,8 +69,8 @@ struct starts {
 
 /* A collective of another stream, beside which work is slower. */
 struct talk {
-    enum stream stream;
-    picoseconds from, until;
+    enum stream stream;                 /* that runs it */
+    picoseconds from, until;            /* virtual time */
     int64_t more;                       /* percent of its usual time that work takes more */
 };
 enum { CLOCK_TALKS = 16 };
