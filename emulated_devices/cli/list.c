@@ -314,7 +314,10 @@ static void list_kernels(const struct kernels *kernels)
     if (kernels->table != NULL)
         field("kernels of %s, by the table %s; `orrery list kernels`", kernels->set->name, kernels->table->name);
     if (kernels->source[0] == '\0') return;
-    if (kernels->units == 0) field("kernels %s each", picoseconds_exact(kernels->launch).text);
+    if (kernels->table != NULL)
+        field("of the table's shares, computing reaches %g %%, memory %g %%", (double)kernels->products_scale / 10,
+              (double)kernels->memory_scale / 10);
+    else if (kernels->units == 0) field("kernels %s each", picoseconds_exact(kernels->launch).text);
     else
         field("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %s each",
               (long long)kernels->units, (long long)kernels->tile_rows, (long long)kernels->tile_columns,
@@ -336,6 +339,10 @@ static void list_replayed(const struct cluster *cluster)
         field("computing takes %lld %% of its time beside messages", (long long)cluster->contention.compute_percent);
         field("from %s", cluster->contention.source);
     }
+    for (int i = 0; i < cluster->overlap.collectives; i++)
+        field("computing takes %lld %% of its time beside %s", (long long)cluster->overlap.collective[i].percent,
+              cluster->overlap.collective[i].name);
+    if (cluster->overlap.collectives > 0) field("from %s", cluster->overlap.source);
     if (cluster->no_progress) field("messages that wait for their receivers move only while neither device computes");
 }
 
@@ -343,6 +350,11 @@ static void list_host(const struct cluster *cluster)
 {
     const struct host *h = &cluster->host;
     if (h->source[0] == '\0') return;
+    if (h->issue.source[0])
+        field("host    starts a kernel in %s, a compiled one in %s; %s a step besides",
+              picoseconds_exact(h->issue.kernel[ISSUE_EAGER]).text,
+              picoseconds_exact(h->issue.kernel[ISSUE_COMPILED]).text, picoseconds_exact(h->issue.step).text),
+            field("from %s", h->issue.source);
     field("host    copies %g GB/s, fp32 %g TFLOP/s, memory %g GB/s, drive %g GB/s; for each device",
           (double)cluster->copy_rate * 1e-3, (double)h->flop_rate[F32] * 1e-6, (double)h->memory_rate * 1e-3,
           (double)h->drive_rate * 1e-3);

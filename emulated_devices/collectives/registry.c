@@ -154,7 +154,10 @@ enum error_code collective_run(struct group *group, enum operation op, const cha
     const bool trivial = nothing_to_do(op, c, group->size);
     code = check_alone(group, op, c, trivial, err);
     if (code != OK) return code;
-    const bool in_line = !trivial && sending_in_line(&group->comm->device->clock);
+    struct clock *const clock = &group->comm->device->clock;
+    const bool in_line = !trivial && sending_in_line(clock);
+    if (!trivial) clock_start_collective(clock);
+    const picoseconds began = clock->now;
     if (trivial || works_in_out(a)) copy_in(&here, c, group->size);
     /* The algorithm must not read `in` any more, since the sum begins from the copy. */
     if (works_in_out(a)) call.in = call.out;
@@ -169,7 +172,8 @@ enum error_code collective_run(struct group *group, enum operation op, const cha
     group->lists = !device_holds_zeros(group->comm->device, c->in ? c->in : c->out);
     code = trivial ? OK : a->run(group, c, err);
     group->call = 0, group->turns = group->lists = false;
-    if (in_line) sending_done(&group->comm->device->clock);
+    if (!trivial) clock_talked(clock, began, cluster_overlap(&clock->cluster, operation_name(op)));
+    if (in_line) sending_done(clock);
     /* Other members wait for messages that will not come, so the job has to end. */
     if (code == ERR_COMM) comm_give_up(group->comm, err);
     return code;

@@ -15,7 +15,9 @@ static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a : b; }
 
 void clock_open(struct clock *clock, const struct cluster *cluster, enum dtype dtype)
 {
-    *clock = (struct clock){ .cluster = *cluster, .dtype = dtype, .comm_streams = USUAL_COMM_STREAMS };
+    const struct kernel_set *const set = cluster->kernels.set;
+    *clock = (struct clock){ .cluster = *cluster, .dtype = dtype, .comm_streams = USUAL_COMM_STREAMS,
+                             .starts.pace = set ? cluster->host.issue.kernel[set->issued] : 0 };
 }
 
 void clock_reset(struct clock *clock)
@@ -78,12 +80,134 @@ static picoseconds clock_fill(struct clock *clock, const char *what, struct op_c
     return at;
 }
 
+/* ---- the host ---------------------------------------------------------------------------------------------------- */
+
+/* The current stream waits for the host until a time; the events get the host's work so far. */
+static void clock_hold(struct clock *clock, picoseconds until)
+{
+    struct starts *const s = &clock->starts;
+    if (until <= clock->now) return;
+    if (clock->events) {
+        events_add(clock->events, ISSUE, (struct event){ .kind = EVENT_WORK, .what = "starts of kernels",
+                                                        .takes = until - s->told, .at = until });
+        events_after(clock->events, (int)clock->current, ISSUE, until);
+    }
+    if (clock->current == COMPUTE) s->held += until - clock->now;
+    clock->now = s->told = until;
+}
+
+/* The host starts the kernels of an operation.  The first may begin when it is started, and the last, which takes its
+ * part of the operation's time, when all are.  So with kernels of equal time the operation ends when they would. */
+static void clock_issue(struct clock *clock, int64_t kernels, picoseconds takes)
+{
+    struct starts *const s = &clock->starts;
+    if (kernels == 0) return;
+    const picoseconds first = s->done + s->pace, part = (takes + kernels - 1) / kernels;
+    s->done += kernels * s->pace;
+    clock_hold(clock, later(first, s->done + part - takes));
+}
+
+void clock_start_collective(struct clock *clock)
+{
+    const struct kernel_set *const set = clock->cluster.kernels.set;
+    if (clock->starts.pace == 0) return;
+    clock->starts.done += set->collective_kernels * clock->starts.pace;
+    clock_hold(clock, clock->starts.done);
+}
+
+/* The host falls back to the device's time; what it does next begins there. */
+static void clock_host_falls_back(struct clock *clock)
+{
+    struct starts *const s = &clock->starts;
+    if (clock->now <= s->done) return;
+    if (clock->events) events_after(clock->events, ISSUE, (int)clock->current, clock->now);
+    s->done = s->told = clock->now;
+}
+
+void clock_host_waits(struct clock *clock, enum host_wait wait)
+{
+    if (clock->starts.pace > 0 && clock->cluster.kernels.set->waits[wait]) clock_host_falls_back(clock);
+}
+
+/* A host that does not read the loss has its next step ready while its device still computes. */
+void clock_end_step(struct clock *clock)
+{
+    if (clock->cluster.kernels.set == NULL) return;
+    clock_host_waits(clock, WAIT_STEP);
+    clock->starts.done += clock->cluster.host.issue.step;
+    clock_hold(clock, clock->starts.done);
+}
+
+/* ---- work beside collectives ------------------------------------------------------------------------------------- */
+
+void clock_talked(struct clock *clock, picoseconds from, int64_t percent)
+{
+    struct talk *const last = clock->talks > 0 ? &clock->talk[clock->talks - 1] : NULL;
+    if (percent <= 100 || clock->now <= from || clock->current == COMPUTE || clock->current == BESIDE) return;
+    const struct talk talk = { clock->current, from, clock->now, percent - 100 };
+    /* Collectives that follow each other on a stream are one. */
+    if (last && last->stream == talk.stream && last->until == from && last->more == talk.more) {
+        last->until = clock->now;
+        return;
+    }
+    /* Without room the one that began first is forgotten. */
+    if (clock->talks == CLOCK_TALKS)
+        memmove(&clock->talk[0], &clock->talk[1], sizeof clock->talk[0] * (size_t)--clock->talks);
+    clock->talk[clock->talks++] = talk;
+}
+
+/* Collectives that end by the time at which work begins slow nothing any more. */
+static void forget_talks(struct clock *clock, picoseconds by)
+{
+    int kept = 0;
+    for (int i = 0; i < clock->talks; i++)
+        if (clock->talk[i].until > by) clock->talk[kept++] = clock->talk[i];
+    clock->talks = kept;
+}
+
+/* How much longer work takes at a time, in percent; `until`: when that changes next. */
+static int64_t slower_at(const struct clock *clock, picoseconds at, picoseconds *until)
+{
+    int64_t percent = 100;
+    *until = INT64_MAX;
+    for (int i = 0; i < clock->talks; i++) {
+        const struct talk *const t = &clock->talk[i];
+        if (t->until <= at) continue;
+        const bool runs = t->from <= at;
+        if (runs) percent += t->more;
+        const picoseconds change = runs ? t->until : t->from;
+        if (change < *until) *until = change;
+    }
+    return percent;
+}
+
+/* The end of work that takes so long alone.  Times are rounded up, what is done by a change is rounded down. */
+static picoseconds clock_end_of(struct clock *clock, picoseconds takes)
+{
+    picoseconds at = clock->now, change;
+    forget_talks(clock, at);
+    if (clock->talks == 0) return at + takes;
+    for (picoseconds left = takes; left > 0; at = change) {
+        const int64_t percent = slower_at(clock, at, &change);
+        const picoseconds needs = left / 100 * percent + (left % 100 * percent + 99) / 100;
+        if (needs <= change - at) return at + needs;
+        left -= (change - at) / percent * 100 + (change - at) % percent * 100 / percent;
+    }
+    return at;
+}
+
+/* ---- work -------------------------------------------------------------------------------------------------------- */
+
 /* The current stream is busy; a trace and a replay's list get the same interval. */
 void clock_compute(struct clock *clock, const char *what, struct op_cost cost)
 {
-    const picoseconds start = clock->now, takes = kernel_time(&clock->cluster, clock->dtype, what, cost);
+    picoseconds takes = kernel_time(&clock->cluster, clock->dtype, what, cost);
+    if (clock->starts.pace > 0) clock_issue(clock, kernel_starts(&clock->cluster, what, cost), takes);
+    const picoseconds start = clock->now;
     /* A pass beside another one computes only while that one does not. */
-    clock->now = clock->current == BESIDE ? clock_fill(clock, what, cost, takes) : start + takes;
+    clock->now = clock->current == BESIDE ? clock_fill(clock, what, cost, takes)
+               : clock->current == COMPUTE && clock->talks > 0 ? clock_end_of(clock, takes) : start + takes;
+    if (clock->current == COMPUTE) takes = clock->now - start;
     /* Counts for reports are of all streams together. */
     clock->flops += cost.flops;
     clock->computing += takes;

@@ -14,6 +14,10 @@
  * at which a set of messages is complete does not depend on the order in which the program waits for them.  The time of
  * each message depends only on this order, never on which one was first in real time.
  *
+ * A host starts the device's kernels one after another, and runs ahead: a kernel begins when its stream is free and its
+ * host has started it.  Where a program reads a number or waits for a message, its host waits for the device.
+ * While a collective runs on another stream, the compute stream works slower, as the cluster's file says.
+ *
  * A message above the link's eager limit waits for its receiver (rendezvous): a is not before the receive is posted.
  * Both sides tell each other when they posted.  The sender's port is occupied from its own posting on.
  * docs/plans/virtual_clock.md has the rest, and the limits of this clock.  Files of schemes/, bench/, draw/, comm/
@@ -22,7 +26,7 @@
 #ifndef ORRERY_CLOCK_H
 #define ORRERY_CLOCK_H
 
-#include "emulated_devices/device/cluster.h"
+#include "emulated_devices/device/kernel_set.h"
 #include "ref/ops/ops.h"
 
 struct trace;
@@ -31,8 +35,10 @@ struct events;
 
 /* The first six execute in program order: COMMUNICATION to TENSOR_SUMS what is sent beside computations (streams.h says
  * what is on which), BESIDE a pass beside another one (clock_beside).  The others are engines: they do one job at a
- * time while the device continues: copies from and to the host, the host's drive, and computations of the host. */
-enum stream { COMPUTE, COMMUNICATION, DISPATCH, REDUCTION, TENSOR_SUMS, BESIDE, FETCH, FLUSH, DRIVE, HOST, STREAMS };
+ * time while the device continues: copies from and to the host, the host's drive, computations of the host, and the
+ * host's starting of kernels. */
+enum stream { COMPUTE, COMMUNICATION, DISPATCH, REDUCTION, TENSOR_SUMS, BESIDE, FETCH, FLUSH, DRIVE, HOST, ISSUE,
+              STREAMS };
 
 /* Communication streams of a device. */
 enum { USUAL_COMM_STREAMS = 2, MOST_COMM_STREAMS = 4 };
@@ -53,6 +59,22 @@ struct pass_work {
     bool lost;                          /* one was left out: no memory */
 };
 
+/* The host's queue: a host starts a device's kernels in the order of the program, and runs ahead of the device. */
+struct starts {
+    picoseconds pace;                   /* of a kernel; 0: nothing waits for the host */
+    picoseconds done;                   /* the host has started all kernels so far */
+    picoseconds told;                   /* up to here the events have the host's work */
+    picoseconds held;                   /* that the compute stream has waited for the host so far */
+};
+
+/* A collective of another stream, beside which work is slower. */
+struct talk {
+    enum stream stream;                 /* that runs it */
+    picoseconds from, until;            /* virtual time */
+    int64_t more;                       /* percent of its usual time that work takes more */
+};
+enum { CLOCK_TALKS = 16 };
+
 struct clock {
     picoseconds now;                    /* the current stream's time */
     enum stream current;                /* the stream that `now` belongs to; clock_begin and clock_end change it */
@@ -61,6 +83,9 @@ struct clock {
     picoseconds stream[STREAMS];        /* time of each other stream */
     int comm_streams;                   /* that it uses for what it sends: 1 to MOST_COMM_STREAMS (streams.h) */
     picoseconds received;               /* arrival of the last message that was waited for */
+    struct starts starts;               /* what the host has done */
+    struct talk talk[CLOCK_TALKS];      /* [talks] that end later than the compute stream's last work */
+    int talks;
     struct cluster cluster;             /* rates, latencies and links by which time passes */
     enum dtype dtype;                   /* format of the numbers, which selects the rate of operations */
     struct port send[CLUSTER_LEVELS], receive[CLUSTER_LEVELS];  /* ports of this device for each level of links, one
@@ -99,6 +124,19 @@ void clock_restart(struct clock *, const struct cluster *, enum dtype);
 /** Compute: the current stream is busy for the longer of arithmetic and memory traffic, each rounded up once.
  *  @param what  names it in a trace; lives as long as the trace. */
 void clock_compute(struct clock *, const char *what, struct op_cost);
+
+/** The host starts a collective, or a message of a pipeline: the current stream goes on when that is done. */
+void clock_start_collective(struct clock *);
+
+/** The host waits here until the current stream has done its work so far, if programs of the cluster's set do. */
+void clock_host_waits(struct clock *, enum host_wait);
+
+/** A step ends: the host does what it does once a step.  The current stream goes on when the host is done. */
+void clock_end_step(struct clock *);
+
+/** The current stream, which does not compute, has run a collective since `from`: until now, work that the compute
+ *  stream does meanwhile takes so many percent of its time.  @param percent  100: the same. */
+void clock_talked(struct clock *, picoseconds from, int64_t percent);
 
 /** Give an engine a job.  It begins after the engine's earlier jobs and not before `from`, when its inputs are ready.
  *  @return when it is done, for clock_wait; clock_join(engine) waits for all its jobs. */

@@ -86,11 +86,31 @@ static enum error_code read_device(struct cluster *cluster, const cJSON *root, c
     return e;
 }
 
+/* The time in which the host starts kernels, by kinds of software; a kind that is missing takes no time. */
+static enum error_code read_issue(struct issue *issue, const cJSON *host, const char *where, struct error *err)
+{
+    static const char *const known[] = { "eager_ns", "compiled_ns", "graph_ns", "step_ns", "source", NULL };
+    const cJSON *object;
+    char inside[240];
+    if (!json_has(host, "issue")) return OK;
+    enum error_code e = json_object(host, where, "issue", &object, err);
+    if (e) return e;
+    snprintf(inside, sizeof inside, "%s: issue", where);
+    e = refuse_unknown(object, inside, known, err);
+    for (int kind = 0; kind < ISSUE_KINDS && !e; kind++) {
+        e = read_number(object, inside, known[kind], MOST_NS, 0, &issue->kernel[kind], err);
+        issue->kernel[kind] *= 1000;
+    }
+    if (!e) e = read_number(object, inside, known[ISSUE_KINDS], MOST_NS, 0, &issue->step, err);
+    issue->step *= 1000;
+    return e ? e : read_text(object, inside, "source", issue->source, sizeof issue->source, err);
+}
+
 /* The rates of all formats in which the host computes (never 16 bits) are required. */
 static enum error_code read_host(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
-    static const char *const known[] = { "GFLOP_per_second", "memory_MB_per_second", "drive_MB_per_second", "source",
-                                         NULL };
+    static const char *const known[] = { "GFLOP_per_second", "memory_MB_per_second", "drive_MB_per_second", "issue",
+                                         "source", NULL };
     const cJSON *host;
     char inside[200];
     if (!json_has(root, "host")) return OK;
@@ -104,6 +124,7 @@ static enum error_code read_host(struct cluster *cluster, const cJSON *root, con
         e = fail(err, ERR_FORMAT, "%s: \"GFLOP_per_second\" must have fp32 and fp64, which optimizers step in", inside);
     if (!e) e = read_number(host, inside, "memory_MB_per_second", MOST_RATE, 0, &cluster->host.memory_rate, err);
     if (!e) e = read_number(host, inside, "drive_MB_per_second", MOST_RATE, 0, &cluster->host.drive_rate, err);
+    if (!e) e = read_issue(&cluster->host.issue, host, inside, err);
     return e ? e : read_text(host, inside, "source", cluster->host.source, sizeof cluster->host.source, err);
 }
 
@@ -154,9 +175,18 @@ static enum error_code read_shares(struct kernels *k, const cJSON *kernels, cons
 /* A table of measured kernels, and whose kernels are run unless --kernels-of says so. */
 static enum error_code read_measured(struct kernels *k, const cJSON *kernels, const char *where, struct error *err)
 {
-    static const char *const known[] = { "table", "of", NULL };
+    static const char *const known[] = { "table", "of", "products_permille", "memory_permille", "source", NULL };
     const char *table = NULL, *set = NULL;
     enum error_code e = refuse_unknown(kernels, where, known, err);
+    /* A device of the table's kind, with another power or memory, reaches so much of the table's shares. */
+    if (!e && json_has(kernels, "products_permille"))
+        e = json_int(kernels, where, "products_permille", 1, 2000, &k->products_scale, err);
+    if (!e && json_has(kernels, "memory_permille"))
+        e = json_int(kernels, where, "memory_permille", 1, 2000, &k->memory_scale, err);
+    if (!e && (json_has(kernels, "products_permille") != json_has(kernels, "memory_permille")))
+        e = fail(err, ERR_FORMAT, "%s: \"products_permille\" and \"memory_permille\" stand together", where);
+    if (!e && k->products_scale > 0)
+        e = read_text(kernels, where, "source", k->source, sizeof k->source, err);
     if (!e) e = json_string(kernels, where, "table", &table, err);
     if (!e) e = json_string(kernels, where, "of", &set, err);
     if (!e) e = fail_about(err, kernel_table_find(&k->table, table, err), where);
@@ -263,6 +293,37 @@ static enum error_code read_contention(struct contention *k, const cJSON *root, 
     return e ? e : read_text(contention, inside, "source", k->source, sizeof k->source, err);
 }
 
+/* A collective's name is a key, and a percentage its value.  A replay has its own rule of what slows work. */
+static enum error_code read_overlap(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
+{
+    static const char *const known[] = { "allreduce", "allgather", "reduce_scatter", "alltoall", "source", NULL };
+    struct overlap *const overlap = &cluster->overlap;
+    const cJSON *object;
+    char inside[200];
+    if (!json_has(root, "overlap")) return OK;
+    if (cluster->contention.compute_percent > 0)
+        return fail(err, ERR_FORMAT, "%s: \"contention\" and \"overlap\" both slow computing; one of them must go",
+                    where);
+    enum error_code e = json_object(root, where, "overlap", &object, err);
+    if (e) return e;
+    snprintf(inside, sizeof inside, "%s: overlap", where);
+    e = refuse_unknown(object, inside, known, err);
+    for (int i = 0; strcmp(known[i], "source") != 0 && !e; i++) {
+        if (!json_has(object, known[i])) continue;
+        const int n = overlap->collectives++;
+        snprintf(overlap->collective[n].name, sizeof overlap->collective[n].name, "%s", known[i]);
+        e = json_int(object, inside, known[i], 100, 1000, &overlap->collective[n].percent, err);
+    }
+    return e ? e : read_text(object, inside, "source", overlap->source, sizeof overlap->source, err);
+}
+
+int64_t cluster_overlap(const struct cluster *cluster, const char *collective)
+{
+    for (int i = 0; i < cluster->overlap.collectives; i++)
+        if (strcmp(cluster->overlap.collective[i].name, collective) == 0) return cluster->overlap.collective[i].percent;
+    return 100;
+}
+
 /* Both numbers of a budget may be left out, but not both together. */
 static enum error_code read_costs(struct costs *costs, const cJSON *root, const char *where, struct error *err)
 {
@@ -306,7 +367,7 @@ static enum error_code read_progress(struct cluster *cluster, const cJSON *root,
 static enum error_code read_cluster(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
     static const char *const known[] = { "name", "description", "device", "kernels", "host", "links", "shared",
-                                         "sharing", "contention", "costs", "progress", NULL };
+                                         "sharing", "contention", "overlap", "costs", "progress", NULL };
     *cluster = (struct cluster){ .levels = 0 };
     if (!cJSON_IsObject(root)) return fail(err, ERR_FORMAT, "%s: is not an object", where);
     enum error_code e = refuse_unknown(root, where, known, err);
@@ -318,6 +379,7 @@ static enum error_code read_cluster(struct cluster *cluster, const cJSON *root, 
     if (!e) e = read_links(cluster, root, where, err);
     if (!e) e = shared_read(cluster, root, where, err);
     if (!e) e = read_contention(&cluster->contention, root, where, err);
+    if (!e) e = read_overlap(cluster, root, where, err);
     if (!e) e = read_costs(&cluster->costs, root, where, err);
     return e ? e : read_progress(cluster, root, where, err);
 }

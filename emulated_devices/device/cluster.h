@@ -33,11 +33,25 @@ struct link {
     char source[400];                   /* where its numbers come from: a data sheet, a measurement; "": not said */
 };
 
-/* Each device's share of its host, which keeps and steps offloaded tensors (tier.h). */
+/* Kinds of software that start kernels, each at its own pace; a set of kernels says of which kind it is. */
+enum issue_kind { ISSUE_EAGER,          /* Python calls an operation, which starts a kernel */
+                  ISSUE_COMPILED,       /* code that a compiler has made starts it */
+                  ISSUE_GRAPH,          /* a graph of kernels starts as a whole */
+                  ISSUE_KINDS };
+
+/* How long a host takes to start kernels on its device (clock.h). */
+struct issue {
+    picoseconds kernel[ISSUE_KINDS];    /* for each kernel, by kinds of software; 0: kernels never wait for it */
+    picoseconds step;                   /* for a step besides: batches, logs, the loop itself */
+    char source[600];                   /* where its numbers come from; "": not said */
+};
+
+/* Each device's share of its host, which keeps and steps offloaded tensors (tier.h), and starts kernels. */
 struct host {
     int64_t flop_rate[DTYPE_COUNT];     /* 10^6 operations a second; 0: they take no time */
     int64_t memory_rate, drive_rate;    /* 10^6 bytes a second: the host's memory; a drive, in each direction; 0: no
                                          * time */
+    struct issue issue;                 /* its time to start kernels */
     char source[400];                   /* where the host's numbers come from; "": not said */
 };
 
@@ -52,6 +66,8 @@ struct kernel_set;
 struct kernels {
     const struct kernel_table *table;   /* measured kernels of such a device; NULL: the shares below, if any */
     const struct kernel_set *set;       /* with a table: which kernels a program runs */
+    int64_t products_scale, memory_scale;       /* with a table: thousandths of its shares of the rates that a device
+                                         * of another power reaches, for what computes and what moves bytes; 0: all */
     int64_t units, tile_rows, tile_columns;     /* units that compute a tile each; 0 units: all rates are reached */
     int64_t half_depth;                 /* a product this deep reaches half of the best rate */
     int64_t matrix_permille, memory_permille;   /* the best share of the rates */
@@ -96,6 +112,16 @@ struct contention {
     char source[400];                   /* where the percentage comes from; "": not said */
 };
 
+/* How much slower the compute stream works while a collective of its device runs on another stream: a collective's
+ * kernel occupies multiprocessors and memory.  Each clock knows this for itself, so that no replay is needed. */
+enum { OVERLAP_MOST = 8 };
+struct overlap {
+    int collectives;                    /* entries of `collective` */
+    struct { char name[16]; int64_t percent; } collective[OVERLAP_MOST];        /* work takes so many percent of its
+                                         * time beside it, 100 to 1000 */
+    char source[400];                   /* where the percentages come from; "": not said */
+};
+
 /* A device draws and costs this, with its share of the machine around it (run/report/report_budget.c). */
 struct costs {
     int64_t watts;                      /* at most; 0: not stated */
@@ -122,6 +148,7 @@ struct cluster {
                                          * limit messages */
     bool in_order;                      /* messages have shared links in turn, not each a part (network.h) */
     struct contention contention;       /* how messages slow computations of the same device */
+    struct overlap overlap;             /* how collectives of other streams slow them */
     struct costs costs;                 /* for budgets of a whole training */
     bool no_progress;                   /* what waits for its receiver moves only while neither device computes */
 };
@@ -168,6 +195,9 @@ static inline int shared_path(int from, int to, int paths)
     x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
     return (int)((x ^ (x >> 31)) % (uint64_t)paths);
 }
+
+/** The time that work takes beside a collective of this name, in percent of its usual time; 100: the same. */
+int64_t cluster_overlap(const struct cluster *, const char *collective);
 
 /** How fast this rank's device is, in percent of the description's rates. */
 int cluster_percent(const struct cluster *, int rank);

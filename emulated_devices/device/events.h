@@ -39,7 +39,7 @@ struct event {
     picoseconds at;                     /* the actor's time after it: by the clock, or by a replay */
 };
 
-enum { EVENT_ACTORS = 10 };             /* at least the streams and engines of a clock */
+enum { EVENT_ACTORS = 11 };             /* at least the streams and engines of a clock */
 
 /* Events of one actor in its own order. */
 struct event_list { struct event *event; uint32_t count, room; };

@@ -135,12 +135,17 @@ static double tabled_other(const struct tabled *device, struct op_cost cost, dou
                           : memory;
 }
 
+static double tabled_rate(int64_t rate, int64_t scale)
+{
+    return scale > 0 ? (double)rate * (double)scale / 1000 : (double)rate;
+}
+
 /* The cost of a set is of what moves bytes; products and fused attention are one kernel each. */
 static picoseconds tabled_time(const struct cluster *cluster, enum dtype dtype, const char *what, struct op_cost cost)
 {
     const struct kernels *k = &cluster->kernels;
-    const struct tabled device = { k->table, k->set, (double)cluster->flop_rate[dtype], (double)cluster->memory_rate,
-                                   (double)dtype_size(dtype) };
+    const struct tabled device = { k->table, k->set, tabled_rate(cluster->flop_rate[dtype], k->products_scale),
+                                   tabled_rate(cluster->memory_rate, k->memory_scale), (double)dtype_size(dtype) };
     const struct set_cost set = kernel_set_cost(k->set, what);
     const picoseconds launch = k->set->graphs ? k->table->graph_launch : k->table->launch;
     if (cost.rows > 0)
@@ -166,6 +171,18 @@ picoseconds kernel_time(const struct cluster *cluster, enum dtype dtype, const c
     }
     if (cost.rows == 0 || cost.grouped) return other_time(cluster, dtype, what, cost);
     return kernel_product(cluster, dtype, (struct product){ cost.rows, cost.columns, cost.depth, 1 });
+}
+
+/* Two products forward and four backward have kernels of their own where scores are stored. */
+int64_t kernel_starts(const struct cluster *cluster, const char *what, struct op_cost cost)
+{
+    const struct kernel_set *set = cluster->kernels.set;
+    if (set == NULL || cost.running || (cost.flops == 0 && cost.bytes == 0)) return 0;
+    if (cost.rows > 0) return 1;
+    if (cost.seen > 0 && !kernel_set_is_unfused(set)) return 1;
+    const bool backward = is_backward(what);
+    if (cost.seen > 0) return set->scores[backward].kernels + (backward ? 4 : 2);
+    return kernel_set_cost(set, what).kernels;
 }
 
 picoseconds kernel_bytes(const struct cluster *cluster, double bytes)

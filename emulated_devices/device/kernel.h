@@ -24,6 +24,10 @@
  *  @param what  its name in traces. */
 picoseconds kernel_time(const struct cluster *, enum dtype, const char *what, struct op_cost);
 
+/** How many kernels the host starts for an operation, by the cluster's set; 0 without a set, and for what is part of a
+ *  running kernel.  @param what  as above. */
+int64_t kernel_starts(const struct cluster *, const char *what, struct op_cost);
+
 /* `count` products of [rows, depth] by [depth, columns]. */
 struct product { int64_t rows, columns, depth, count; };
 

@@ -85,16 +85,62 @@ static enum error_code read_set_scores(struct kernel_set *set, const cJSON *root
     return e;
 }
 
+const char *const issue_kind_names[ISSUE_KINDS] = { "eager", "compiled", "graph" };
+static const char *const wait_names[HOST_WAITS] = { "receives", "plain receives", "norm", "step" };
+
+/* The place of a word in a list; -1: the list does not have the word. */
+static int place_of(const char *word, const char *const *names, int count)
+{
+    for (int i = 0; i < count && word; i++)
+        if (strcmp(names[i], word) == 0) return i;
+    return -1;
+}
+
+static enum error_code read_set_waits(struct kernel_set *set, const cJSON *root, const char *where, struct error *err)
+{
+    const cJSON *list;
+    if (!json_has(root, "host_waits")) return OK;
+    const enum error_code e = json_array(root, where, "host_waits", &list, err);
+    for (int i = 0; !e && i < cJSON_GetArraySize(list); i++) {
+        const int wait = place_of(cJSON_GetStringValue(cJSON_GetArrayItem(list, i)), wait_names, HOST_WAITS);
+        if (wait < 0)
+            return fail(err, ERR_FORMAT, "%s: host_waits[%d] must be receives, plain receives, norm or step", where, i);
+        set->waits[wait] = true;
+    }
+    return e;
+}
+
+/* How the host starts kernels.  Without these keys Python starts each of them, and never waits for the device. */
+static enum error_code read_set_host(struct kernel_set *set, const cJSON *root, const char *where, struct error *err)
+{
+    const char *word;
+    enum error_code e = OK;
+    set->collective_kernels = 1;
+    if (json_has(root, "issued")) {
+        e = json_string(root, where, "issued", &word, err);
+        const int kind = e ? 0 : place_of(word, issue_kind_names, ISSUE_KINDS);
+        if (kind < 0)
+            return fail(err, ERR_FORMAT, "%s: \"issued\" is '%s'; it must be eager, compiled or graph", where,
+                        printable(word).text);
+        set->issued = (enum issue_kind)kind;
+    }
+    if (!e && json_has(root, "collective_kernels"))
+        e = json_int(root, where, "collective_kernels", 0, MOST_STARTS, &set->collective_kernels, err);
+    return e ? e : read_set_waits(set, root, where, err);
+}
+
 static enum error_code read_set(struct kernel_set *set, const cJSON *root, const char *where, struct error *err)
 {
-    static const char *const known[] = { "name", "description", "attention", "graphs", "scores_forward",
-                                         "scores_backward", "other", "operations", "source", "assumed", NULL };
+    static const char *const known[] = { "name", "description", "attention", "graphs", "issued",
+                                         "collective_kernels", "host_waits", "scores_forward", "scores_backward",
+                                         "other", "operations", "source", "assumed", NULL };
     *set = (struct kernel_set){ .operations = 0 };
     enum error_code e = refuse_unknown(root, where, known, err);
     if (!e) e = read_name(root, where, "name", set->name, sizeof set->name, err);
     if (!e) e = read_text(root, where, "description", set->description, sizeof set->description, err);
     if (!e) e = read_set_attention(set, root, where, err);
     if (!e) e = json_bool(root, where, "graphs", &set->graphs, err);
+    if (!e) e = read_set_host(set, root, where, err);
     if (!e) e = read_set_scores(set, root, where, err);
     if (!e) e = read_set_cost(&set->other, cJSON_GetObjectItemCaseSensitive(root, "other"), where, "other", err);
     if (!e) e = read_set_operations(set, root, where, err);

@@ -10,6 +10,7 @@
 #ifndef ORRERY_KERNEL_SET_H
 #define ORRERY_KERNEL_SET_H
 
+#include "emulated_devices/device/cluster.h"
 #include "ref/error.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,11 +22,21 @@ enum { SET_MOST_OPERATIONS = 64, SET_MOST_ATTENTION = 3 };
 /* The time in percent of a copy's, and the kernels that are started; 0 kernels: part of a neighbour's kernel. */
 struct set_cost { int64_t percent, kernels; };
 
+/* Where a program's host waits until its device has done all that it was given. */
+enum host_wait { WAIT_RECEIVES,         /* at each receive of a pipeline */
+                 WAIT_PLAIN_RECEIVES,   /* the same, if a device has one stage alone */
+                 WAIT_NORM,             /* when the host reads the norm of gradients */
+                 WAIT_STEP,             /* at the end of a step, when the host reads the loss */
+                 HOST_WAITS };
+
 struct kernel_set {
     char name[32], description[160], source[600], assumed[600]; /* texts of the file */
     int attentions;                     /* entries of `attention` */
     char attention[SET_MOST_ATTENTION][16];     /* by names of tables, the first that a device has; "unfused" */
     bool graphs;                        /* kernels start as parts of a graph */
+    enum issue_kind issued;             /* what kind of software starts them */
+    int64_t collective_kernels;         /* a collective takes the host as long as so many kernels */
+    bool waits[HOST_WAITS];             /* where its host waits for the device */
     struct set_cost scores[2];          /* of unfused attention, forward and backward: of one pass over all scores */
     struct set_cost other;              /* of operations that are not named */
     int operations;                     /* entries of `operation` */
@@ -41,7 +52,6 @@ const struct kernel_set *kernel_set_at(int i);
 /** Find a set by its name.  @param flag  names it in messages.  @return OK, ERR_USAGE or ERR_FORMAT. */
 enum error_code kernel_set_find(const struct kernel_set **, const char *flag, const char *name, struct error *);
 
-struct cluster;
 struct kernel_table;
 
 /** Check that a table has attention of the set.  @param flag  names the set in messages.  @return OK or ERR_USAGE. */
@@ -55,6 +65,9 @@ enum error_code kernel_set_choose(struct cluster *, const char *set, struct erro
 
 /** Read a set from memory, with a NUL after its last byte.  @param where  names it in messages. */
 enum error_code kernel_set_parse(struct kernel_set *, const char *text, const char *where, struct error *);
+
+/** The kinds of software that start kernels, as files name them. */
+extern const char *const issue_kind_names[ISSUE_KINDS];
 
 /** Whether scores of attention are stored. */
 static inline bool kernel_set_is_unfused(const struct kernel_set *set)

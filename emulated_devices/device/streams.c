@@ -44,6 +44,7 @@ const char *stream_name(enum stream stream)
         [COMPUTE] = "compute", [COMMUNICATION] = "communication", [DISPATCH] = "dispatch",
         [REDUCTION] = "reduction", [TENSOR_SUMS] = "tensor sums", [BESIDE] = "second pass",
         [FETCH] = "copy from host", [FLUSH] = "copy to host", [DRIVE] = "drive", [HOST] = "host",
+        [ISSUE] = "host's starts",
     };
     return name[stream];
 }

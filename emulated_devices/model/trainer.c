@@ -109,6 +109,7 @@ static enum error_code share_result(struct trainer *trainer, double loss, struct
     exact_from_numbers(&squares, number + 1);
     sums = (struct replica_sums){ number[0], exact_value(&squares), INFINITY };
     out->loss_scale = trainer->loss_scale.scale;
+    clock_host_waits(&trainer->device->clock, WAIT_NORM);
     /* Gradients have the loss scale as a factor; the norm does not. */
     trainer->norm = sqrt(sums.squares) / out->loss_scale;
     if (!e) e = routers_loss(trainer, &routers, err);
@@ -180,6 +181,7 @@ enum error_code trainer_update(struct trainer *trainer, struct step_result *out,
 {
     enum error_code e = OK;
     if (infers(trainer)) {
+        clock_end_step(&trainer->device->clock);
         trainer->step++;
         return check_budget(trainer, err);
     }
@@ -199,6 +201,7 @@ enum error_code trainer_update(struct trainer *trainer, struct step_result *out,
     if (trainer->seams.ep.scheme->step) trainer->seams.ep.scheme->step(&trainer->seams.ep);
     if (e) comm_give_up(trainer->comm, err);
     end_messages(trainer, "");
+    clock_end_step(&trainer->device->clock);
     trainer->step++;
     out->lr = learning_rate(&trainer->plan.hyper, trainer->step * trainer->plan.updates - trainer->skipped);
     return check_budget(trainer, err);

@@ -5,6 +5,8 @@
  * schedule, the sum of its gradients and its optimizer.  Stages are timed, put into a schedule of schemes/pipeline and
  * run through its timer; collectives take the time that auto.c predicts on the cluster's links.
  *
+ * `orrery plan` has the same steps by measured kernels (docs/plans/published.md says what this model has beyond it).
+ *
  * Callers: bench/claims/megatron.c and bench/claims/fit.c, for `orrery bench published`; tests/devices/test_kernel.c.
  */
 #ifndef ORRERY_MEGATRON_H

@@ -22,6 +22,7 @@ struct device_report report_of_device(const struct trainer *trainer, int64_t ste
                               .resident = resident_bytes(),
                                .virtual_time = trainer->device->clock.now,
                                    .computing = trainer->device->clock.computing,
+                              .held = trainer->device->clock.starts.held,
                                .flops = trainer->device->clock.flops };
     for (int i = 0; i < trainer->parameters.count; i++)
         r.parameters += (uint64_t)layout_count(&trainer->parameters.all[i].layout);

@@ -114,6 +114,7 @@ struct device_report {
     struct ledger counted;              /* sent and added up */
     uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
     picoseconds virtual_time, computing;        /* all of it; what its operations took */
+    picoseconds held;                   /* that its compute stream has waited for the host to start kernels */
     double flops;                       /* that it was charged with */
     struct model_state offloaded;       /* bytes on the slow tier */
     uint64_t activations_away;          /* likewise, of all microbatches of the last step */

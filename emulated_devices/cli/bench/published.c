@@ -86,8 +86,8 @@ static enum error_code published_compare(const struct asked *asked, cJSON *secti
                                          struct published_summary *summary, struct error *unlike, struct error *err)
 {
     static const char *const names[] = {
-        "zero-bubble", "zero-memory", "activations", "megatron-orders", "llama3", "megatron-2021", "recomputation-2022",
-        "vtrain-node", "vtrain-cluster", "plan-2021", "plan-2022", "plan-orders", "megatron-core", "dgx-cloud", "nemo",
+        "zero-bubble", "zero-memory", "activations", "megatron-orders", "llama3", "megatron-2021", "vtrain-node",
+        "vtrain-cluster", "plan-2021", "plan-2022", "plan-vtrain", "plan-orders", "megatron-core", "dgx-cloud", "nemo",
         "torchtitan", "nanotron", "kempner",
         "torchtitan-memory", "nanotron-memory", "kempner-memory" };
     struct claims claims;

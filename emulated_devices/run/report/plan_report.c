@@ -95,6 +95,9 @@ void plan_report_waits(const struct train_record *record)
     if (percent(p->share.engines, p) >= 0.05 && used < 140)
         snprintf(kinds + used, sizeof kinds - (size_t)used, "%scopies %.1f", used ? ", " : ": ",
                  percent(p->share.engines, p));
+    if (percent(p->share.starts, p) >= 0.05)
+        say(record->out, 8, "host    %.1f %% of a step, it waits for its host to start kernels",
+            percent(p->share.starts, p));
     say(record->out, 8, "bubble  %.1f %% of a step, a device waits for other stages and for slower devices",
         percent(step_share_bubble(&p->share), p));
     say(record->out, 8, "exposed %.1f %% of a step, it waits for communication that nothing hides%s",
@@ -139,7 +142,8 @@ static void add_shares(cJSON *to, const struct plan_path *plan_path)
     waits = cJSON_AddObjectToObject(o, "waiting");
     for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++)
         cJSON_AddNumberToObject(waits, traffic_kind_name(k), (double)plan_path->share.waiting[k]);
-    json_add(o, "engines %g ended %g", (double)plan_path->share.engines, (double)plan_path->share.ended);
+    json_add(o, "engines %g starts %g ended %g", (double)plan_path->share.engines,
+             (double)plan_path->share.starts, (double)plan_path->share.ended);
     json_add(to, "bubble %g exposed_communication %g", percent(step_share_bubble(&plan_path->share), plan_path) / 100,
              percent(step_share_exposed(&plan_path->share), plan_path) / 100);
 }

@@ -92,8 +92,10 @@ static void add_device(cJSON *list, const struct plan *plan, const struct cluste
              (double)report->drive.moved.bytes_read, (double)report->drive.moved.bytes_written,
              (double)report->drive.requests, (double)report->drive.hits);
     json_add(o, "traffic_equals_formulas %hhd memory_equals_formulas %hhd resident_bytes %g virtual_ps %g"
-             " virtual_computing_ps %g", report->wrong_traffic.code == OK, report->wrong_memory.code == OK,
-             (double)report->resident, (double)report->virtual_time, (double)report->computing);
+             " virtual_computing_ps %g virtual_host_ps %g", report->wrong_traffic.code == OK,
+             report->wrong_memory.code == OK,
+             (double)report->resident, (double)report->virtual_time, (double)report->computing,
+             (double)report->held);
 }
 
 /* Numbers that are not finite are null in the steps, because JSON cannot represent them. */

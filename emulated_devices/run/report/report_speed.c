@@ -116,6 +116,19 @@ static void report_kernels(const struct train_record *record)
         100 * table_error_of_memory(k->table));
 }
 
+/* The mean time of all devices that ran in which they wait for their hosts. */
+static void report_host(const struct train_record *record)
+{
+    const struct kernels *const k = &record->options->cluster.kernels;
+    const double step = report_virtual_step(record);
+    const int lives = folding_lives(&record->folded.folding);
+    double held = 0;
+    if (k->set == NULL || record->options->cluster.host.issue.kernel[k->set->issued] == 0 || !(step > 0)) return;
+    for (int n = 0; n < lives; n++) held += (double)record->device[n].held / (double)record->steps / lives;
+    say(record->out, 8, "        host-bound: %s of it, %.1f %%, in which a device waits for its host to start kernels",
+        picoseconds_format(held).text, 100 * held / step);
+}
+
 void report_virtual_time(const struct train_record *record)
 {
     const double step = report_virtual_step(record);
@@ -126,6 +139,7 @@ void report_virtual_time(const struct train_record *record)
     say(record->out, 8, "virtual %s a step on cluster %s%s", picoseconds_format(step).text,
         record->options->cluster.name, beside);
     report_kernels(record);
+    report_host(record);
     if (record->replayed > 0) report_replay(record);
     else if (cluster_replays(&record->options->cluster))
         say(record->out, 8,

@@ -67,6 +67,7 @@ static void send_tensor(struct run_state *run_state, const struct action *action
                         bool gradient)
 {
     struct exchange e = exchange_of(run_state, action, to_stage, gradient, false);
+    clock_start_collective(&run_state->device->clock);
     ledger_messages(&run_state->group->comm->expected, run_state->group, POINT_TO_POINT, action->peer,
                     tensor_bytes(t), 1);
     run_state->sending[run_state->sends++] = (struct sending){ message_send(&e, action->peer, t.data,
@@ -89,6 +90,7 @@ static enum error_code post(struct run_state *run_state, int i, struct error *er
     const struct tensor t = (gradient ? run_state->ops->output_gradient : run_state->ops->input)(run_state->context,
                                                                                                  a->chunk, a->micro);
     if (t.data == NULL) return fail(err, ERR_MEMORY, "no memory to receive microbatch %d of stage %d", a->micro, stage);
+    clock_start_collective(&run_state->device->clock);
     /* The receiving stage gives the size.  A message of another size becomes ERR_COMM in message_wait. */
     run_state->posted[i] = (struct expected){ .tensor = message_receive(&e, a->peer, t.data, tensor_bytes(t)),
                                       .noted = note.bytes > 0 };
@@ -110,8 +112,13 @@ static enum error_code execute_receive(struct run_state *run_state, int i, struc
 {
     /* A receive that is waited for is no longer open, so a later receive may be posted ahead. */
     run_state->posting.open--;
-    const enum error_code e = message_wait(run_state->group->comm, run_state->posted[i].tensor, err);
-    return e || !run_state->posted[i].noted ? e : message_wait(run_state->group->comm, run_state->posted[i].note, err);
+    struct clock *const clock = &run_state->device->clock;
+    enum error_code e = message_wait(run_state->group->comm, run_state->posted[i].tensor, err);
+    if (!e && run_state->posted[i].noted) e = message_wait(run_state->group->comm, run_state->posted[i].note, err);
+    /* Released programs wait with their host here, all of them or those with one stage on a device. */
+    clock_host_waits(clock, WAIT_RECEIVES);
+    if (run_state->schedule->chunks == 1) clock_host_waits(clock, WAIT_PLAIN_RECEIVES);
+    return e;
 }
 
 /* Copy a tensor to the next stage on the same device, right after the action that computed it. */

@@ -233,7 +233,8 @@ static void add_wait(struct step_share *share, const struct events *events, stru
     if (v->kind == EVENT_RECEIVE || v->kind == EVENT_MEET) traffic = v->label;
     if (v->kind == EVENT_SENT) traffic = label_of_sent(&events->of[COMPUTE], i);
     if (v->kind == EVENT_AFTER) traffic = traffic_before(&events->of[v->other], &last[v->other], v->place);
-    if (traffic >= 0 && traffic < TRAFFIC_KIND_COUNT) share->waiting[traffic] += took;
+    if (v->kind == EVENT_AFTER && v->other == ISSUE) share->starts += took;
+    else if (traffic >= 0 && traffic < TRAFFIC_KIND_COUNT) share->waiting[traffic] += took;
     else share->engines += took;
 }
 
@@ -323,9 +324,10 @@ static void add_shares_of_all(struct plan_path *path, const struct folding *fold
         if (s.computing < path->least) path->least = s.computing;
         if (s.computing > path->most) path->most = s.computing;
         sum.computing += s.computing, sum.engines += s.engines, sum.ended += s.ended;
+        sum.starts += s.starts;
         for (int k = 0; k < TRAFFIC_KIND_COUNT; k++) sum.waiting[k] += s.waiting[k];
     }
-    sum.computing /= lives, sum.engines /= lives, sum.ended /= lives;
+    sum.computing /= lives, sum.engines /= lives, sum.ended /= lives, sum.starts /= lives;
     for (int k = 0; k < TRAFFIC_KIND_COUNT; k++) sum.waiting[k] /= lives;
     path->share = sum;
 }

@@ -52,7 +52,8 @@ picoseconds step_path(const struct folding *, struct events *const *events, path
 struct step_share {
     picoseconds computing;              /* operations */
     picoseconds waiting[TRAFFIC_KIND_COUNT];    /* for messages, and for streams that communicate */
-    picoseconds engines;                /* for copies, the drive and the host */
+    picoseconds engines;                /* for copies, the drive and the host's computing */
+    picoseconds starts;                 /* for the host, which starts kernels */
     picoseconds ended;                  /* after its last event, until the last device's */
 };
 

@@ -289,7 +289,7 @@ enum error_code give(struct data_parallel *dp, struct tensor home, struct tensor
 /* The engines of the tier are all streams from FETCH on. */
 void join_tier(struct data_parallel *dp)
 {
-    for (enum stream s = FETCH; s < STREAMS; s++) clock_join(&dp->device->clock, s);
+    for (enum stream s = FETCH; s <= HOST; s++) clock_join(&dp->device->clock, s);
 }
 
 static void offload_settle(struct data_parallel *dp)
