@@ -99,8 +99,8 @@ static enum error_code added_token_check(const struct added_token *token, const 
     const int32_t found = vocabulary_find(names, token->content, strlen(token->content));
     const int32_t id = found >= 0 ? found : (*next)++;
     if (id == token->id) return OK;
-    return fail(reading->err, ERR_FORMAT, "%s: added_tokens: %s: its id is %d, but the library counts on from the model "
-                "and takes %d", reading->path, token->content, (int)token->id, (int)id);
+    return fail(reading->err, ERR_FORMAT, "%s: added_tokens: %s: its id is %d, but the library counts on from the "
+                "model and takes %d", reading->path, token->content, (int)token->id, (int)id);
 }
 
 static int added_content_order(const void *a, const void *b)
