@@ -187,8 +187,8 @@ def header():
         lines.append("};")
         tables[name in STEPS].append(f'    {{ "{name}", class_{name}, {len(ranges)} }},')
         print(name, len(ranges), flush=True)
-    lines += ["", "/* What \\p{NAME} can name. */", "static const struct character_class property_classes[] = {"] + tables[0] + ["};"]
-    lines += ["/* What steps ask. */", "static const struct character_class step_classes[] = {"] + tables[1] + ["};", ""]
+    lines += ["", "/* An expression names these by \\p{NAME}. */", "static const struct character_class property_classes[] = {"] + tables[0] + ["};"]
+    lines += ["/* Steps ask these by their names. */", "static const struct character_class step_classes[] = {"] + tables[1] + ["};", ""]
     lines.append("static const struct lower_range lower_ranges[] = {")
     lines += filled(f" {{ 0x{a:X}, 0x{b:X}, {s}, {d} }}," for a, b, s, d in lowered())
     return "\n".join(lines + ["};", "", "#endif", ""])

@@ -35,6 +35,9 @@ REPLACED = {"\u00a0": " ", "\u3000": " ", "\u2003": " ", "\t": " ", "\n": " ", "
 EXPECTED = {}                                   # name: words of a refusal
 
 
+ONLY = []
+
+
 def filled(o, ids):
     """Templates get their tokens, processors their ids, and the table of replacements is made."""
     if isinstance(o, list):

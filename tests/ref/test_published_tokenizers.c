@@ -1,6 +1,6 @@
 /* Sections of released tokenizer.json files, as people have them: each is read, and gives the tokens and texts of the
- * library `tokenizers`, by the hashes of golden/make_published_tokenizers.py; or it is refused for the reason that stands
- * beside it in golden/tokenizers/published/list.json.
+ * library `tokenizers`, by the hashes of golden/make_published_tokenizers.py; or it is refused for the reason that
+ * stands beside it in golden/tokenizers/published/list.json.
  */
 #include "ref/text/tokenizer.h"
 #include "tests/ref/pipeline_strings.h"

@@ -1,5 +1,5 @@
-/* nmt.c -- the normalizer Nmt: control characters are removed, and unusual white space becomes a blank, as sentencepiece
- * does for translation.
+/* nmt.c -- the normalizer Nmt: control characters are removed, and unusual white space becomes a blank, as
+ * sentencepiece does for translation.
  *
  * kinds.def lists it.  The characters are those of normalizers/unicode.rs in the library `tokenizers`.  Errors:
  * ERR_FORMAT of a wrong file, ERR_MEMORY.

@@ -1,12 +1,12 @@
 /* precompiled.c -- the normalizer Precompiled: sentencepiece's table of replacements, as T5 and XLM-R have.
  *
  * The table is base64 of: the bytes of a trie in 32 bits, the trie as a double array of darts-clone, and texts that end
- * with a byte 0.  A unit of the trie has the byte that leads to it, where its children are, and whether a key ends there;
- * then its child 0 has the place of the text.  kinds.def lists the kind.
+ * with a byte 0.  A unit of the trie has the byte that leads to it, where its children are, and whether a key ends
+ * there; then its child 0 has the place of the text.  kinds.def lists the kind.
  *
  * Source: src/builder.cc of google/sentencepiece writes the table.  The library `tokenizers` asks it in a way of its
- * own, which is done here: a group of characters that is seen as one, and has fewer than 6 bytes, becomes the text of its
- * shortest beginning that the table has; else each character does.
+ * own, which is done here.  A group of characters that is seen as one, and has fewer than 6 bytes, becomes the text of
+ * its shortest beginning that the table has; else each character does.
  *
  * Errors: ERR_FORMAT of a wrong file, ERR_MEMORY.
  */

@@ -16,7 +16,7 @@ static enum error_code strip_read(void **state, const struct step_reading *readi
     return e ? e : step_flag(reading, object, "strip_right", true, &stripping->right);
 }
 
-/* What stays is from *begin to *end; of white space alone nothing does. */
+/* The text from *begin to *end stays; of white space alone nothing does. */
 static void strip_bounds(const struct stripping *stripping, const char *text, size_t bytes, size_t *begin, size_t *end)
 {
     const struct character_class *white = class_named("s");

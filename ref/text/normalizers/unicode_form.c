@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-/* What begins with a smaller byte never changes: before U+0300 in NFC, else ASCII. */
+/* A character that begins with a smaller byte never changes: before U+0300 in NFC, else ASCII. */
 enum { QUICK_COMPOSED = 0xCC, QUICK = 0x80 };
 
 /* A stretch of characters that the library knows. */

@@ -1,5 +1,5 @@
-/* around.c -- reads and puts the special tokens around a text.  The processors in bert.c and roberta.c call it.  Errors:
- * ERR_FORMAT of a wrong file, ERR_MEMORY. */
+/* around.c -- reads and puts the special tokens around a text.  The processors in bert.c and roberta.c call it.
+ * Errors: ERR_FORMAT of a wrong file, ERR_MEMORY. */
 #include "ref/text/processors/around.h"
 #include <stdio.h>
 

@@ -7,7 +7,8 @@
 /* The tokens of "cls", before a text, and "sep", behind it. */
 struct around { int32_t before, behind; };
 
-/** Read both, each a list of a name and an id.  @param[out] state  a struct around.  @return as the readers of step.h. */
+/** Read both, each a list of a name and an id.  @param[out] state  a struct around.
+ *  @return as the readers of step.h. */
 enum error_code around_read(void **state, const struct step_reading *, const cJSON *object);
 
 /** As `apply` of a processor. */

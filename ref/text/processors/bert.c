@@ -1,5 +1,5 @@
-/* bert.c -- the processor BertProcessing: [CLS] before a text, [SEP] behind it.  kinds.def lists it.  Errors: ERR_FORMAT
- * of a wrong file, ERR_MEMORY. */
+/* bert.c -- the processor BertProcessing: [CLS] before a text, [SEP] behind it.  kinds.def lists it.
+ * Errors: ERR_FORMAT of a wrong file, ERR_MEMORY. */
 #include "ref/text/processors/around.h"
 
 static enum error_code bert_read(void **state, const struct step_reading *reading, const cJSON *object)

@@ -1,7 +1,7 @@
 /* whitespace.c -- the splitter Whitespace: words, and what is neither word nor white space, are pieces.
  *
- * kinds.def lists it.  The library `tokenizers` writes it as the expression \w+|[^\w\s]+ of Rust, whose \w is a table of
- * its own (classes.h).  Errors: ERR_FORMAT of a wrong file, ERR_MEMORY, and those of who takes the pieces.
+ * kinds.def lists it.  The library `tokenizers` writes it as the expression \w+|[^\w\s]+ of Rust, whose \w is a table
+ * of its own (classes.h).  Errors: ERR_FORMAT of a wrong file, ERR_MEMORY, and those of who takes the pieces.
  */
 #include "ref/text/splitters/splitter.h"
 #include "ref/text/utf8.h"
