@@ -434,6 +434,9 @@ def by_hand(bases):
                                 [(name, {"special": True, "normalized": False}) for name in SPECIAL])
     yield "t5", configuration(bases["unigram"], [step("NFKC"), step("Replace", pattern=regex(" {2,}"), content=" ")],
                               [step("WhitespaceSplit"), space | {"split": True}], None, [space | {"split": True}])
+    yield "equal-scores", configuration(model_of(bases, "ties", {}), (), [space | {"split": True}], None, [space])
+    yield "whole-words", configuration(model_of(bases, "fallback", {"ignore_merges": True, "byte_fallback": True}),
+                                       [step("Replace", pattern=text(" "), content="\u2581")], (), None, WITH_BYTES[:3])
     yield "scripts", configuration(bases["wordlevel"], (), [step("UnicodeScripts")])
     yield "without-unknown", configuration(nothing, (), [step("Whitespace")])
 

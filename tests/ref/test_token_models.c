@@ -58,7 +58,7 @@ static void test_wrong_files(void **state)
     refused("{ \"type\": \"Unigram\", \"vocab\": [[\"a\"]] }", "Unigram: vocab: must be a list of names with a score");
     refused("{ \"type\": \"Unigram\", \"vocab\": [[\"a\", \"b\"]] }", "names with a score");
     refused("{ \"type\": \"Unigram\", \"vocab\": [[\"a\", 1], [\"a\", 2]] }", "two tokens have this name");
-    refused("{ \"type\": \"Unigram\", \"vocab\": [[\"a\", 1]], \"unk_id\": 1 }", "unk_id: must be the place of a token");
+    refused("{ \"type\": \"Unigram\", \"vocab\": [[\"a\", 1]], \"unk_id\": 1 }", "unk_id: must be the place of");
     refused("{ \"type\": \"Unigram\", \"vocab\": [[\"a\", 1]], \"alpha\": 0.1 }", "Unigram: the key alpha");
     refused("{ \"type\": \"WordPiece\", \"vocab\": { \"a\": 0 } }", "WordPiece: unk_token: must be a text");
     refused("{ \"type\": \"WordPiece\", \"vocab\": { \"a\": 0 }, \"unk_token\": \"a\", "
