@@ -1,5 +1,6 @@
-/* Every code point of planes 0 and 1, through each normalizer and splitter and many classes of expressions: the tokens of the library
- * `tokenizers`, by the hashes of golden/make_characters.py.  Files of these steps that are wrong are refused.
+/* Every code point of planes 0 and 1, through each normalizer and splitter and many classes of expressions: the tokens
+ * of the library `tokenizers`, by the hashes of golden/make_characters.py.  Files of these steps that are wrong are
+ * refused.
  *
  * In `make verify` all code points are tried, else the first 8192.
  */
@@ -91,6 +92,50 @@ static void test_every_character(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* The ids are bytes; those of the library stand beside each step.  A blank is put before each piece without one. */
+static void gives(const cJSON *document, const char *key, const char *step, const char *text, const char *want)
+{
+    struct tokenizer *tokenizer;
+    struct token_ids ids = { 0 };
+    char have[100];
+    cJSON *changed = cJSON_Duplicate(document, true);
+    cJSON *list = cJSON_GetObjectItem(cJSON_GetObjectItem(changed, "pre_tokenizer"), "pretokenizers");
+    if (strcmp(key, "normalizer") == 0) cJSON_ReplaceItemInObject(changed, key, cJSON_Parse(step));
+    else cJSON_InsertItemInArray(list, 0, cJSON_Parse(step));
+    char *json = cJSON_PrintUnformatted(changed);
+    put_text(scratch("tokenizer.json"), json);
+    if (tokenizer_open(&tokenizer, scratch_folder, &err)) fail_msg("%s", err.text);
+    assert_int_equal(tokenizer_encode(tokenizer, text, strlen(text), true, &ids, NULL, &err), OK);
+    assert_true(ids.count < (int64_t)sizeof have);
+    for (int64_t i = 0; i < ids.count; i++) have[i] = (char)ids.id[i];
+    have[ids.count] = '\0';
+    if (strcmp(have, want) != 0)
+        fail_msg("%s: \"%s\" becomes \"%s\", but for the library \"%s\"", step, text, have, want);
+    token_ids_free(&ids);
+    tokenizer_close(tokenizer);
+    cJSON_Delete(changed);
+    free(json);
+}
+
+#define SPLIT(e) "{ \"type\": \"Split\", \"behavior\": \"Isolated\", \"pattern\": { \"Regex\": \"" e "\" } }"
+
+/* U+0898 and U+11938 came into Unicode after the library's tables of normal forms. */
+static void test_neighbours(void **state)
+{
+    cJSON *list;
+    (void)state;
+    if (json_read("golden/tokenizers/characters.json", &list, &err)) fail_msg("%s", err.text);
+    cJSON *plain = cJSON_GetObjectItem(cJSON_GetArrayItem(list, 0), "tokenizer");
+    cJSON_ReplaceItemInObject(plain, "normalizer", cJSON_CreateNull());
+    gives(plain, "normalizer", "{ \"type\": \"NFC\" }", "q\u0301\u0327", " q\u0327\u0301");
+    gives(plain, "normalizer", "{ \"type\": \"NFC\" }", "q\u0898\u0327", " q\u0898\u0327");
+    gives(plain, "normalizer", "{ \"type\": \"NFKC\" }", "\U00011935\U00011930", " \U00011935\U00011930");
+    gives(plain, "pre_tokenizer", SPLIT("\\\\s+$"), "a \n b ", " a  \n b ");
+    gives(plain, "pre_tokenizer", SPLIT("^b"), "b\nb", " b \n b");
+    gives(plain, "pre_tokenizer", SPLIT("(?m:a.)"), "xa\nb", " x a\n b");
+    cJSON_Delete(list);
+}
+
 /* ---- wrong files ------------------------------------------------------------------------------------------------- */
 
 #define MODEL "\"model\": { \"type\": \"BPE\", \"vocab\": { \"a\": 0, \"b\": 1 }, \"merges\": [] }"
@@ -172,6 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_every_character, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(test_neighbours, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(test_wrong_steps, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(test_wrong_expressions, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(test_a_broken_table_of_replacements, scratch_make, scratch_remove),
