@@ -174,8 +174,11 @@ enum error_code tokenizer_decode_begun(const struct tokenizer *tokenizer, const 
 static enum error_code tokenizer_read(struct tokenizer *tokenizer, const cJSON *root, const char *path,
                                       struct error *err)
 {
-    struct step_reading r = { .path = path, .err = err };
-    enum error_code e = steps_read(&tokenizer->normalizers, &normalizer_room, &r, root);
+    struct step_reading r = { .path = path, .part = "version", .err = err };
+    const char *version;
+    enum error_code e = step_text(&r, root, "version", "1.0", &version);
+    if (!e && strcmp(version, "1.0") != 0) e = step_refuse(&r, version);
+    if (!e) e = steps_read(&tokenizer->normalizers, &normalizer_room, &r, root);
     if (!e) e = steps_read(&tokenizer->splitters, &splitter_room, &r, root);
     if (!e) e = splitters_check(&tokenizer->splitters, &r);
     if (!e) e = model_read(&tokenizer->model, &r, root);
