@@ -75,6 +75,15 @@ static enum error_code take_plain(struct piece_taker *piece_taker, struct piece 
     return e ? e : added_tokens_find(&t->added, piece, true, &t->normalized.taker, &t->ids, err);
 }
 
+/* The tokens go to the end of the caller's list.  An empty list is exchanged for ours, which saves a copy. */
+static bool give_ids(struct token_ids *to, struct token_ids *ids)
+{
+    const struct token_ids old = *to;
+    if (to->count > 0) return token_ids_append(to, ids->id, ids->count);
+    *to = *ids, *ids = old;
+    return true;
+}
+
 /* The order is: repair UTF-8, find added tokens, normalize, find others, split, make tokens, process them. */
 enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, size_t bytes, bool special,
                                  struct token_ids *to, int64_t *wrong, struct error *err)
@@ -93,7 +102,7 @@ enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, 
     if (e) return e;
     const bool ok = processors_apply(&tokenizer->processors, special, &tokenizer->ids, &tokenizer->ids_spare)
         && (!tokenizer->obeys || text_limits_pad(&tokenizer->limits, &tokenizer->ids))
-        && token_ids_append(to, tokenizer->ids.id, tokenizer->ids.count);
+        && give_ids(to, &tokenizer->ids);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the tokens of %zu bytes", bytes);
 }
 
