@@ -147,7 +147,8 @@ enum error_code command_tokenize(int argc, char **argv, int *status, struct erro
     const enum error_code e = parse_command(
         "tokenize", "[FILE] [options]",
         "Texts to tokens, and back, by a model's own tokenizer.json, as Hugging Face's library `tokenizers`\n"
-        "reads the file.  Steps of the file that are not known are refused by name.", argc - 2, argv + 2, table, &help, err);
+        "reads the file.  Steps of the file that are not known are refused by name.", argc - 2, argv + 2, table, &help,
+        err);
     if (e || help) return e;
     if (o.tokenizer == NULL) return fail(err, ERR_USAGE, "tokenize: needs --tokenizer PATH, a tokenizer.json");
     if ((o.file != NULL) + (o.text != NULL) + (o.decode != NULL) != 1)
