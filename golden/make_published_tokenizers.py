@@ -67,6 +67,8 @@ def document(entry, bases):
     ids = {v[0]: i for i, v in enumerate(model["vocab"])} if unigram else dict(model["vocab"])
     if model.get("unk_token") and model["unk_token"] not in ids:        # CLIP's unknown token is its last
         ids[model["unk_token"]] = model["vocab"][model["unk_token"]] = len(ids)
+    for name in entry["inside"]:
+        ids[name] = model["vocab"][name] = len(ids)
     for name, _ in entry["tokens"]:
         ids.setdefault(name, len(ids))
     added = [{"id": ids[name], "content": name, "single_word": "w" in flags, "lstrip": "l" in flags, "rstrip": "r" in flags,

@@ -115,10 +115,11 @@ PUBLISHED = []
 
 
 def add(name, models, source, base, tokens=(), normalizer=None, pre_tokenizer=None, post_processor=None, decoder=None, flags=None,
-        without_type=False, **top):
+        without_type=False, inside=(), **top):
+    """inside: added tokens that the vocabulary has, too."""
     PUBLISHED.append({"name": name, "models": models, "source": source, "base": base, "tokens": tokens, "normalizer": normalizer,
                       "pre_tokenizer": pre_tokenizer, "post_processor": post_processor, "decoder": decoder, "flags": flags or {},
-                      "without_type": without_type, "top": top})
+                      "without_type": without_type, "inside": inside, "top": top})
 
 
 def add_bytes(name, models, source, pre_tokenizer, tokens=(("<|endoftext|>", "s"),), post_processor=None, decoder=None, **more):
@@ -244,8 +245,10 @@ add("llama-new", "Llama 2 as transformers 5 writes it", TF.format("llama"), "fal
 add("code-llama", "CodeLlama", TF.format("code_llama"), "fallback", S_TOKENS + (("▁<PRE>", "s"), ("▁<SUF>", "s")), None,
     meta("first", False), template("<s>", "$A"), LLAMA_DECODER, SPM)
 add("yi", "Yi", "Yimi81/Yi-mini-LLM model/tokenizer.json @ 76a6a8e9", "fallback",
-    (("<unk>", "s"), ("<|startoftext|>", "s"), ("<|endoftext|>", "s"), ("<|im_start|>", "s")), norm(replace(" ", "▁")), None, None,
-    dec(replace("▁", " "), kind("Strip", content=" ", start=1, stop=0), kind("ByteFallback"), kind("Fuse")), SPM)
+    (("<unk>", "s"), ("<|startoftext|>", "s"), ("<|endoftext|>", "s"), ("<fim_suffix>", "s"), ("<fim_suffix>", "s")),
+    norm(replace(" ", "▁")), None, None,
+    dec(replace("▁", " "), kind("Strip", content=" ", start=1, stop=0), kind("ByteFallback"), kind("Fuse")), SPM,
+    inside=("<fim_suffix>",))
 add("chatglm3", "ChatGLM 3", ORT.format("chatglm/tokenizer.json"), "fallback",
     S_TOKENS + (("[MASK]", "s"), ("[gMASK]", "s"), ("<!sop!>", "s"), ("<|user|>", "s")),
     norm(replace("<!dummy-prefix!>", "▁"), replace(" ", "▁")), split("<!dummy-prefix!>", "MergedWithNext", plain=True),

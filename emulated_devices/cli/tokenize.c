@@ -75,7 +75,7 @@ static enum error_code tokenize_encode(struct tokenizer *tokenizer, const struct
     return e;
 }
 
-/* A text that is cut without a word trains nobody, and one that stays whole may surprise who knows the file. */
+/* Nobody wants a corpus that is cut without a word; who knows the file may expect a cut, so this is said. */
 static void apply_limits(struct tokenizer *tokenizer, const struct tokenize_options *options)
 {
     const char *limits = tokenizer_limits(tokenizer);
@@ -182,9 +182,9 @@ enum error_code command_tokenize(int argc, char **argv, int *status, struct erro
     };
     const enum error_code e = parse_command(
         "tokenize", "[FILE] [options]",
-        "Texts to tokens, and back, by a model's own tokenizer.json: byte-pair encoding on bytes, as GPT-2,\n"
-        "Llama 3 and Qwen have it, and on characters, as sentencepiece makes it for Llama 2, Mistral and\n"
-        "Gemma.  Steps of the file that are not known are refused by name.", argc - 2, argv + 2, table, &help, err);
+        "Texts to tokens, and back, by a model's own tokenizer.json, as Hugging Face's library `tokenizers`\n"
+        "reads the file.  Steps of the file that are not known are refused by name.", argc - 2, argv + 2, table, &help,
+        err);
     if (e || help) return e;
     if (o.tokenizer == NULL) return fail(err, ERR_USAGE, "tokenize: needs --tokenizer PATH, a tokenizer.json");
     if ((o.file != NULL) + (o.text != NULL) + (o.decode != NULL) != 1)

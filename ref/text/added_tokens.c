@@ -73,11 +73,32 @@ static enum error_code added_tokens_by_ids(struct added_tokens *added_tokens, co
     return ok ? OK : step_no_memory(reading);
 }
 
+/* A token that a file lists twice, in the same words, is one: Yi's file has such. */
+static bool added_tokens_are_one(const struct added_token *a, const struct added_token *b)
+{
+    return a->id == b->id && strcmp(a->content, b->content) == 0 && a->special == b->special &&
+           a->single_word == b->single_word && a->left == b->left && a->right == b->right;
+}
+
+static void added_tokens_drop_repeated(struct added_tokens *added_tokens)
+{
+    struct added_token *const token = added_tokens->token;
+    int kept = 0;
+    for (int i = 0; i < added_tokens->count; i++) {
+        const bool repeated = kept && added_token_order(&token[kept - 1], &token[i]) == 0 &&
+                              added_tokens_are_one(&token[kept - 1], &token[i]);
+        if (!repeated) { token[kept++] = token[i]; continue; }
+        free(token[i].content), free(token[i].pattern);
+    }
+    added_tokens->count = kept;
+}
+
 /* The library takes one of two equal patterns by chance. */
 static enum error_code added_tokens_sort(struct added_tokens *added_tokens, const struct step_reading *reading)
 {
     struct added_token *const token = added_tokens->token;
     qsort(token, (size_t)added_tokens->count, sizeof *token, added_token_order);
+    added_tokens_drop_repeated(added_tokens);
     for (int i = 1; i < added_tokens->count; i++)
         if (token[i].bytes && added_token_order(&token[i - 1], &token[i]) == 0)
             return fail(reading->err, ERR_FORMAT, "%s: added_tokens: %s and %s: the same text stands for both",

@@ -28,7 +28,10 @@ enum error_code pattern_open(struct pattern **, const char *text, bool plain, co
 void pattern_close(struct pattern *);
 
 /* A place in a text.  All zero, it is the place before the first match. */
-struct match { size_t begin, end; bool found; };
+struct match {
+    size_t begin, end;                  /* bytes [begin, end) of the text */
+    bool found;                         /* there is such a place */
+};
 
 /**
  * The next match, as the library walks over a text: an empty match counts, but not at the end of the match before it.

@@ -75,6 +75,15 @@ static enum error_code take_plain(struct piece_taker *piece_taker, struct piece 
     return e ? e : added_tokens_find(&t->added, piece, true, &t->normalized.taker, &t->ids, err);
 }
 
+/* The tokens go to the end of the caller's list.  An empty list is exchanged for ours, which saves a copy. */
+static bool give_ids(struct token_ids *to, struct token_ids *ids)
+{
+    const struct token_ids old = *to;
+    if (to->count > 0) return token_ids_append(to, ids->id, ids->count);
+    *to = *ids, *ids = old;
+    return true;
+}
+
 /* The order is: repair UTF-8, find added tokens, normalize, find others, split, make tokens, process them. */
 enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, size_t bytes, bool special,
                                  struct token_ids *to, int64_t *wrong, struct error *err)
@@ -93,7 +102,7 @@ enum error_code tokenizer_encode(struct tokenizer *tokenizer, const char *text, 
     if (e) return e;
     const bool ok = processors_apply(&tokenizer->processors, special, &tokenizer->ids, &tokenizer->ids_spare)
         && (!tokenizer->obeys || text_limits_pad(&tokenizer->limits, &tokenizer->ids))
-        && token_ids_append(to, tokenizer->ids.id, tokenizer->ids.count);
+        && give_ids(to, &tokenizer->ids);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for the tokens of %zu bytes", bytes);
 }
 
@@ -174,8 +183,11 @@ enum error_code tokenizer_decode_begun(const struct tokenizer *tokenizer, const 
 static enum error_code tokenizer_read(struct tokenizer *tokenizer, const cJSON *root, const char *path,
                                       struct error *err)
 {
-    struct step_reading r = { .path = path, .err = err };
-    enum error_code e = steps_read(&tokenizer->normalizers, &normalizer_room, &r, root);
+    struct step_reading r = { .path = path, .part = "version", .err = err };
+    const char *version;
+    enum error_code e = step_text(&r, root, "version", "1.0", &version);
+    if (!e && strcmp(version, "1.0") != 0) e = step_refuse(&r, version);
+    if (!e) e = steps_read(&tokenizer->normalizers, &normalizer_room, &r, root);
     if (!e) e = steps_read(&tokenizer->splitters, &splitter_room, &r, root);
     if (!e) e = splitters_check(&tokenizer->splitters, &r);
     if (!e) e = model_read(&tokenizer->model, &r, root);

@@ -135,8 +135,27 @@ static void test_published_sections(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* A line that says otherwise than the file does, or whose hashes are another file's, is noticed. */
+static void test_wrong_lines_are_noticed(void **state)
+{
+    cJSON *list;
+    (void)state;
+    if (json_read(PUBLISHED "list.json", &list, &err)) fail_msg("%s", err.text);
+    cJSON *first = cJSON_GetArrayItem(list, 0), *second = cJSON_GetArrayItem(list, 1);
+    cJSON *expected = cJSON_GetObjectItem(first, "expected");
+    assert_int_equal(check(first), 0);
+    assert_non_null(cJSON_SetValuestring(expected, "refused: normalizer"));
+    assert_int_equal(check(first), 1);
+    assert_non_null(cJSON_SetValuestring(expected, "equal"));
+    cJSON *others = cJSON_Duplicate(cJSON_GetObjectItem(second, "hashes"), true);
+    assert_true(cJSON_ReplaceItemInObject(first, "hashes", others));
+    assert_int_equal(check(first), 1);
+    cJSON_Delete(list);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_published_sections) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_published_sections),
+                                        cmocka_unit_test(test_wrong_lines_are_noticed) };
     return cmocka_run_group_tests_name("published_tokenizers", tests, NULL, NULL) != 0;
 }

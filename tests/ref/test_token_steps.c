@@ -158,6 +158,7 @@ static void refused(const char *json, const char *says)
 static void test_what_the_library_does_otherwise(void **state)
 {
     (void)state;
+    refused("{ " FEW ", \"version\": \"2.0\" }", "version: 2.0 is not supported");
     refused("{ " FEW ", \"normalizer\": { \"type\": \"NFC\", \"x\": 1 } }", "normalizer: NFC: the key x is not");
     refused("{ " FEW ", \"normalizer\": { \"type\": \"Prepend\" } }", "normalizer: Prepend: prepend: must be a text");
     refused("{ " FEW ", \"normalizer\": { \"type\": \"Replace\", \"pattern\": { \"Regex\": \"b*\" }, "

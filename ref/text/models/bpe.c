@@ -360,7 +360,8 @@ static void bpe_remember(struct bpe *bpe, struct known *known, uint32_t hash, co
                          const struct token_ids *to, int64_t from)
 {
     const int64_t at = bpe->words_ids.count, count = to->count - from;
-    if (count > UINT16_MAX || at > UINT32_MAX || !token_ids_append(&bpe->words_ids, to->id + from, count)) return;
+    const int32_t *id = count ? to->id + from : NULL;           /* a word may have no tokens at all */
+    if (count > UINT16_MAX || at > UINT32_MAX || !token_ids_append(&bpe->words_ids, id, count)) return;
     *known = (struct known){ hash, (uint32_t)bpe->words_stored, (uint32_t)at, (uint16_t)bytes, (uint16_t)count };
     memcpy(bpe->words_store + bpe->words_stored, word, bytes);
     bpe->words_stored += bytes, bpe->words++;
@@ -383,7 +384,7 @@ static enum error_code bpe_part(struct bpe *bpe, const char *word, size_t bytes,
         const struct known *k = &bpe->known[i];
         if (k->hash != hash || k->bytes != bytes || memcmp(bpe->words_store + k->word, word, bytes) != 0) continue;
         /* The word was encoded before: its ids are kept.  Most words have one. */
-        const int32_t *id = bpe->words_ids.id + k->at;
+        const int32_t *id = k->count ? bpe->words_ids.id + k->at : NULL;
         const bool ok = k->count == 1 ? token_ids_add(to, *id) : token_ids_append(to, id, k->count);
         return ok ? OK : fail(err, ERR_MEMORY, "no memory for tokens");
     }
