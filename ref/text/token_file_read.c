@@ -178,6 +178,9 @@ static enum error_code read_as_found(struct token_file *file, const char *index,
     if (token_npy_begins(file)) says = "its NumPy head", e = token_npy_read(file, err);
     else if (goes_by_index(index, width)) e = read_index(file, index, err);
     else if (has_head(file)) says = "its head", e = read_head(file, err);
+    else if (has_ending(file->name, ".npy") && width == TOKENS_AS_FOUND)
+        return fail(err, ERR_FORMAT, "%s: does not begin as NumPy's files do; give FILE:u16, FILE:i32 or FILE:u32 for "
+                    "numbers alone", file->name);
     else return read_alone(file, width, err);
     return e || width == TOKENS_AS_FOUND || file->bytes == width_bytes[width]
                ? e
