@@ -53,6 +53,9 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
         { "--require", "KINDS", OPTION_STRING, &options->require,
           .help = "kinds of tensors that must be judged, with commas: loss, act, act-grad, grad, step; default: "
                   "more than loss" },
+        { "--not-recorded", "PATTERNS", OPTION_STRING, &options->not_recorded,
+          .help = "tensors that ACTUAL has not, with commas, as 'act/h.*.attn.rotated,adamw/*': they are then not "
+                  "missing, and the verdict is about the others (docs/checking/partial.md)" },
         { "--as", "PROFILE", OPTION_STRING, &options->as,
           .help = "conventions of ACTUAL's steps and losses, PROFILE,LOSS,CONVENTION=VALUE,...: orrery "
                   "list profiles; a golden file by other conventions is refused" },
@@ -223,8 +226,10 @@ cJSON *check_document(const struct verdicts *verdicts, const struct actual *actu
 {
     const struct check_result *r = verdicts->whole;
     cJSON *root = document_start("orrery check");
-    cJSON_AddBoolToObject(root, "holds", verdicts->verdict == CHECK_OK);
+    cJSON_AddBoolToObject(root, "holds", check_verdict_holds(verdicts->verdict));
     cJSON_AddStringToObject(root, "verdict", check_verdict_word(verdicts->verdict));
+    cJSON_AddNumberToObject(root, "not_judged", checked_kinds_of(&verdicts->kinds, NOT_JUDGED));
+    cJSON_AddNumberToObject(root, "declared_not_recorded", verdicts->kinds.declared);
     cJSON_AddStringToObject(root, "dtype", dtype_name(verdicts->format));
     if (actual->begins) cJSON_AddNumberToObject(root, "begins", (double)actual->begins);
     if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);
@@ -320,7 +325,7 @@ static enum error_code fail_by_first(const struct verdicts *verdicts, const stru
 
 enum error_code check_conclude(const struct verdicts *verdicts, const struct actual *actual, struct error *err)
 {
-    if (verdicts->verdict == CHECK_OK) return OK;
+    if (check_verdict_holds(verdicts->verdict)) return OK;
     return verdicts->verdict == CHECK_FAILED ? fail_by_first(verdicts, actual, err)
                                              : fail(err, ERR_CHECK, "%s", verdicts->lacking.text);
 }
@@ -344,7 +349,7 @@ enum error_code check_write_page(const struct check_options *options, const stru
     const struct checked_page page = {
         .golden_path = options->golden, .actual_path = options->actual, .golden = verdicts->golden, .actual = actual,
         .whole = verdicts->whole, .single = verdicts->single, .step = step, .format = verdicts->format,
-        .holds = verdicts->verdict == CHECK_OK, .verdict = check_verdict_word(verdicts->verdict), .why = why.text,
+        .holds = check_verdict_holds(verdicts->verdict), .verdict = check_verdict_word(verdicts->verdict), .why = why.text,
         .first = first_name(verdicts)
     };
     return checked_page_write(options->page, &page, err);
@@ -390,6 +395,8 @@ static enum error_code check_words(struct check_options *options, struct error *
     if (options->page || options->watch)
         return fail(err, ERR_USAGE, "%s does not go with --against: it compares one dump with a golden file",
                     options->page ? "--page" : "--watch");
+    if (options->not_recorded)
+        return fail(err, ERR_USAGE, "--not-recorded does not go with --against, which compares what both dumps have");
     if (options->map) return fail(err, ERR_USAGE, "--map does not go with --against: both dumps describe themselves");
     if (options->first) return fail(err, ERR_USAGE, "--first does not go with --against, which names the first "
                                     "difference anyway");

@@ -441,7 +441,8 @@ enum error_code check_files_begin(const struct golden *golden, const struct actu
     enum error_code e = checker_check_begins(golden, actual, err);
     if (!e) e = golden_measure(golden, format, 1, 1, &result->list, err);
     if (e) return e;
-    e = put_states_first(&result->list, err);
+    e = checker_check_declared(golden, actual, &result->list, err);
+    if (!e) e = put_states_first(&result->list, err);
     result->all = e ? NULL : calloc((size_t)result->list.count + (size_t)golden->file.count + 1, sizeof *result->all);
     if (!e && result->all == NULL) e = fail(err, ERR_MEMORY, "no memory for %d tensors", result->list.count);
     if (!e) e = check_starts(golden, actual, format, result, err);
