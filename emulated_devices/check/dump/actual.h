@@ -30,6 +30,7 @@
 #ifndef ORRERY_ACTUAL_H
 #define ORRERY_ACTUAL_H
 
+#include "emulated_devices/check/dump/adapters.h"
 #include "emulated_devices/comm/mesh.h"
 #include "emulated_devices/device/part.h"
 #include "ref/io/json.h"
@@ -70,6 +71,7 @@ struct actual {
     int parts;                          /* the same; 0: nothing */
     int64_t begins;                     /* the same: the step after which a resumed program begins; 0: the start */
     const char *not_recorded;           /* patterns that the user declares, with commas between; NULL: none */
+    struct adapters adapters;           /* the same */
     /* Called after each tensor that is compared, or recomputed, if somebody wants to know; else NULL. */
     void (*seen)(void *context, const char *name, int64_t elements);
     void *seen_context;

@@ -16,7 +16,6 @@ enum error_code own_tensor_read(const struct actual *actual, const char *name, c
 {
     struct assembly all;
     *there = false;
-    if (!actual_has(actual, name)) return OK;
     const enum error_code e = assembly_make(&all, actual, name, dim, values, NULL, err);
     *there = e == OK && all.any && all.missing == 0;
     return e == ERR_CHECK ? OK : e;             /* pieces do not fit: the comparison reports it */

@@ -62,6 +62,8 @@ struct check_result {
     int first, worst;                   /* indices: the first that fails; the largest error/bound; -1: none */
     struct later_name *later;           /* [laters] names of ACTUAL's activations of later passes, which `all` has */
     int laters;
+    struct later_name *adapted;         /* [adapteds] names of adapters' tensors, which `all` has */
+    int adapteds;
     char (*extra)[96];                  /* [extras] ACTUAL's names that match no golden tensor */
     int extras;
     int unknown;                        /* of ACTUAL's tensors: of golden kinds of which it has no golden name */

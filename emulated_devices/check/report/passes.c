@@ -85,7 +85,7 @@ static enum error_code passes_choose(const struct later *later, int64_t step, st
     for (int k = 0; k < later->result->count && !e; k++) {
         const struct checked *c = &later->result->all[k];
         const char *const first = passes_first_name(c->name, &prefix);
-        if (first && is_in_doubt(later, c))
+        if (first && !adapter_is_name(c->name) && is_in_doubt(later, c))
             e = own_pass_add(pass, later->golden, later->actual, first, c->name, k, err);
     }
     if (!e && later->losses >= 0)
