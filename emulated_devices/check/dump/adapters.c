@@ -134,6 +134,29 @@ struct adapter_name adapter_name(const struct adapter *adapter, char which)
     return name;
 }
 
+void adapter_gradient(const struct adapter *adapter, char which, const double *other, const double *dW, int64_t in,
+                      double *out)
+{
+    const int64_t rank = adapter->rank, rows = adapter->rows.count;
+    const double *const of = dW + adapter->rows.first * in;
+    memset(out, 0, (size_t)(rank * (which == 'A' ? in : rows)) * sizeof *out);
+    for (int64_t o = 0; o < rows; o++)
+        for (int64_t r = 0; r < rank; r++)
+            for (int64_t i = 0; i < in; i++)
+                if (which == 'A') out[r * in + i] += adapter->scaling * other[o * rank + r] * of[o * in + i];
+                else out[o * rank + r] += adapter->scaling * of[o * in + i] * other[r * in + i];
+}
+
+const struct adapter *adapters_find(const struct adapters *adapters, const char *name, char *which)
+{
+    const char *const slash = strrchr(name, '/'), *const last = slash ? slash + 1 : name;
+    for (int i = 0; i < 2 * adapters->count; i++) {
+        *which = i % 2 ? 'B' : 'A';
+        if (strcmp(adapter_name(&adapters->all[i / 2], *which).text, last) == 0) return &adapters->all[i / 2];
+    }
+    return NULL;
+}
+
 bool adapter_is_name(const char *name) { return name_ends(name, ".lora_A.weight") || name_ends(name, ".lora_B.weight"); }
 
 bool adapters_freeze(const struct adapters *adapters, const char *param)

@@ -44,6 +44,19 @@ void adapters_free(struct adapters *);
 struct adapter_name { char text[PARAM_NAME]; };
 struct adapter_name adapter_name(const struct adapter *, char which);
 
+/**
+ * Make the gradient of A or of B from that of the weight: dA = s B^T dW, dB = s dW A^T.
+ * @param which   'A' or 'B'.  @param other  the factor that is not `which`: B [out, rank], or A [rank, in].
+ * @param dW      [rows of the whole weight, in].
+ * @param[out] out  [rank, in] or [out, rank].
+ */
+void adapter_gradient(const struct adapter *, char which, const double *other, const double *dW, int64_t in,
+                      double *out);
+
+/** The adapter that a name is of, "adamw/2/grad/ID.lora_A.weight".  @param[out] which  'A' or 'B'.
+ *  @return NULL: the name is of none. */
+const struct adapter *adapters_find(const struct adapters *, const char *name, char *which);
+
 /** Whether a tensor is of an adapter's A or B, or a gradient or state of it. */
 bool adapter_is_name(const char *name);
 

@@ -82,7 +82,7 @@ struct tensor single_adapter_off(struct single *single, int param, struct single
 /* ---- gradients of A and B ---------------------------------------------------------------------------------------- */
 
 /* Make dA = s B^T dW, or dB = s dW A^T, from dW and its bounds.  dW: the gradient of the whole weight. */
-static struct single_value adapter_gradient(struct single *single, const struct adapting *a, char which,
+static struct single_value factor_gradient(struct single *single, const struct adapting *a, char which,
                                             struct single_value dW)
 {
     const int64_t rank = a->of->rank, rows = a->of->rows.count, cols = a->cols;
@@ -122,7 +122,7 @@ static void check_gradient_of(struct single *single, const struct adapter *of, c
     const struct single_value dW = single_going(single) ? single_gradient_of_param(single, v, param)
                                                         : single_stop(single);
     single->verdict.terms = 0;          /* the summands are those of dW */
-    single_end(single, dW.status == SINGLE_DONE && single_going(single) ? adapter_gradient(single, &a, which, dW)
+    single_end(single, dW.status == SINGLE_DONE && single_going(single) ? factor_gradient(single, &a, which, dW)
                : dW.status == SINGLE_DONE ? single_stop(single) : dW);
 }
 

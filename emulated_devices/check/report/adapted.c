@@ -159,21 +159,9 @@ static enum error_code follows_read(const struct golden *golden, const struct ac
     if (!e && dW == NULL) e = fail(err, ERR_MEMORY, "no memory for the gradient of %s", adapter->of);
     if (!e) e = golden_read(golden, name, F64, all, dW, err);
     if (!e) f->size = norm_of(dW, all);
-    if (!e) memcpy(f->dW, dW + adapter->rows.first * f->cols, (size_t)(adapter->rows.count * f->cols) * sizeof *dW);
-    free(dW);
+    f->dW = dW;
     *whole = !e && A.any && B.any && A.missing + B.missing == 0;
     return e;
-}
-
-/* dA = s B^T dW, dB = s dW A^T. */
-static void follows_make(const struct adapter *adapter, const struct follows *f, char which, double *out)
-{
-    const int64_t rank = adapter->rank;
-    for (int64_t o = 0; o < adapter->rows.count; o++)
-        for (int64_t i = 0; i < f->cols; i++)
-            for (int64_t r = 0; r < rank; r++)
-                if (which == 'A') out[r * f->cols + i] += adapter->scaling * f->B[o * rank + r] * f->dW[o * f->cols + i];
-                else out[o * rank + r] += adapter->scaling * f->dW[o * f->cols + i] * f->A[r * f->cols + i];
 }
 
 /* Hold the gradient of A or B to the golden file's gradient of W, which may be off by `bound` of itself. */
@@ -186,19 +174,19 @@ static enum error_code compare_gradient(const struct golden *golden, const struc
     adapted_param(golden, adapter->of, &spec);
     const int64_t cols = spec.dim[1], rank = adapter->rank, rows = adapter->rows.count,
                   n = which == 'A' ? rank : rows, m = which == 'A' ? cols : rank;
-    double *const room = calloc((size_t)(rows * cols + rank * cols + rows * rank + n * m) + 1, sizeof *room);
+    double *const room = calloc((size_t)(rank * cols + rows * rank + n * m) + 1, sizeof *room);
     if (room == NULL) return fail(err, ERR_MEMORY, "no memory to compare %s", checked->name);
-    struct follows f = { .dW = room, .A = room + rows * cols, .B = room + rows * cols + rank * cols, .cols = cols };
+    struct follows f = { .A = room, .B = room + rank * cols, .cols = cols };
     double *const truth = f.B + rows * rank;
     enum error_code e = follows_read(golden, actual, adapter, &f, &whole, err);
     if (!e && whole) {
-        follows_make(adapter, &f, which, truth);
+        adapter_gradient(adapter, which, which == 'A' ? f.B : f.A, f.dW, cols, truth);
         const double other = which == 'A' ? norm_of(f.B, rows * rank) : norm_of(f.A, rank * cols),
                      far = fabs(adapter->scaling) * other * f.size * (bound + 8 * dtype_unit(format));
         checked->bound = relative_or_absolute(far, norm_of(truth, n * m), n * m, format);
         e = checker_compare(golden, actual, tensor_2d(truth, F64, n, m), checked, format, err);
     } else if (!e || e == ERR_CHECK) checked->finding = ALONE, e = OK;
-    free(room);
+    free(room), free(f.dW);
     return e;
 }
 
