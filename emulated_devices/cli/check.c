@@ -174,6 +174,10 @@ void check_print(FILE *out, const struct check_options *options, const struct ve
     if (actual->program) say(out, 8, "program %s", printable(actual->program).text);
     if (actual->begins) say(out, 8, "begins  after step %lld, with its own weights and states",
                             (long long)actual->begins);
+    if (actual->adapters.count)
+        say(out, 8, "trains  %d low-rank adapter%s, and %d parameter%s whole; all other weights are frozen",
+            actual->adapters.count, plural(actual->adapters.count), actual->adapters.trained,
+            plural(actual->adapters.trained));
     fprintf(out, "\n");
     if (options->all) check_print_all(out, r, verdicts->single);
     if (verdicts->first_by_itself)
@@ -232,6 +236,7 @@ cJSON *check_document(const struct verdicts *verdicts, const struct actual *actu
     cJSON_AddNumberToObject(root, "declared_not_recorded", verdicts->kinds.declared);
     cJSON_AddStringToObject(root, "dtype", dtype_name(verdicts->format));
     if (actual->begins) cJSON_AddNumberToObject(root, "begins", (double)actual->begins);
+    cJSON_AddNumberToObject(root, "adapters", actual->adapters.count);
     if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);
     if (r->worst >= 0) cJSON_AddStringToObject(root, "worst", r->all[r->worst].name);
     cJSON *list = cJSON_AddArrayToObject(root, "tensors"), *extra = cJSON_AddArrayToObject(root, "extra");

@@ -35,8 +35,9 @@ static struct adapting adapting_of(struct single *single, const struct adapter *
 
 /* ---- products with the weight ------------------------------------------------------------------------------------ */
 
-/* The sizes |s| |B| |A| of some rows of the weight that adapters give.  tensor_none: they give none of these rows. */
-static struct tensor adapter_sizes(struct single *single, int param, struct single_block block, int64_t cols)
+/* What adapters add to some rows of a weight, s B A, or its sizes |s| |B| |A|.  tensor_none: the weight has none. */
+static struct tensor adapter_added(struct single *single, int param, struct single_block block, int64_t cols,
+                                   bool sizes_only)
 {
     struct tensor sizes = tensor_none;
     for (const struct adapter *of = NULL; (of = adapter_next(single, param, of)) != NULL && single_going(single);) {
@@ -46,9 +47,10 @@ static struct tensor adapter_sizes(struct single *single, int param, struct sing
         for (int64_t row = 0; row < block.rows && !single->failed; row++) {
             const int64_t at = block.first + row - of->rows.first;
             for (int64_t r = 0; at >= 0 && at < of->rows.count && r < of->rank; r++)
-                for (int64_t c = 0; c < cols; c++)
-                    numbers(sizes)[row * cols + c] += fabs(of->scaling * numbers(a.B)[at * of->rank + r] *
-                                                           numbers(a.A)[r * cols + c]);
+                for (int64_t c = 0; c < cols; c++) {
+                    const double x = of->scaling * numbers(a.B)[at * of->rank + r] * numbers(a.A)[r * cols + c];
+                    numbers(sizes)[row * cols + c] += sizes_only ? fabs(x) : x;
+                }
         }
     }
     return sizes;
@@ -63,7 +65,7 @@ struct tensor single_adapter_off(struct single *single, int param, struct single
     const struct param_spec spec = single_spec(single, param);
     /* Without A or B the weight is the golden file's, and no product goes through them. */
     const struct single_reading outer = single_read_anew(single);
-    const struct tensor sizes = adapter_sizes(single, param, block, spec.dim[1]);
+    const struct tensor sizes = adapter_added(single, param, block, spec.dim[1], true);
     const bool there = tensor_present(sizes) && single_going(single);
     single->reading = outer;
     if (!there) return tensor_none;
@@ -77,6 +79,26 @@ struct tensor single_adapter_off(struct single *single, int param, struct single
     const double u = ADAPTER_ROUNDINGS * single->rounding.store + rounding_of_sum(single->rounding.sum, in + out);
     for (int64_t i = 0; i < tensor_count(off); i++) numbers(off)[i] *= u;
     return off;
+}
+
+struct tensor single_adapter_part(struct single *single, const struct single_node *node, bool for_input,
+                                  const struct adapter **of)
+{
+    *of = node->weight < 0 ? NULL : adapter_next(single, node->weight, NULL);
+    if (*of == NULL) return tensor_none;
+    const struct param_spec spec = single_spec(single, node->weight);
+    const struct single_reading outer = single_read_anew(single);
+    const struct tensor with = for_input ? single_grad(single, node->out) : single_act(single, node->in[0]);
+    const struct tensor added =
+        adapter_added(single, node->weight, (struct single_block){ 0, spec.dim[0] }, spec.dim[1], false);
+    const bool there = single_going(single) && tensor_present(added);
+    single->reading = outer;
+    if (!there) return tensor_none;
+    const struct tensor part = single_new(single, tensor_rows(with), spec.dim[for_input]);
+    if (single->failed) return tensor_none;
+    if (for_input) single->context->ops->linear_backward_input_columns(part, with, 0, added, true);
+    else single->context->ops->linear_forward_add(part, with, added);
+    return part;
 }
 
 /* ---- gradients of A and B ---------------------------------------------------------------------------------------- */

@@ -245,7 +245,7 @@ static bool is_of_step(const char *name)
 }
 
 /* No number is as small as this part of another: what differs in a bit has moved. */
-static const double MOVED = 1e-300;
+static const double MOVED = 1e-30;
 
 /* A frozen weight after a step is bit for bit the one that the program has begun with. */
 static enum error_code take_frozen(const struct golden *golden, const struct actual *actual, const struct checked *of,
@@ -273,6 +273,20 @@ static enum error_code take_frozen(const struct golden *golden, const struct act
     return e;
 }
 
+enum error_code adapted_frozen(const struct golden *golden, const struct actual *actual, struct check_result *result,
+                               enum dtype format, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; actual->adapters.count > 0 && i < result->list.count && !e; i++) {
+        const struct checked of = { .name = result->list.all[i].name };
+        const char *const param = param_in(of.name);
+        if (param[0] && strstr(of.name, "/weight/") && adapters_freeze(&actual->adapters, param) &&
+            actual_has(actual, of.name))
+            e = take_frozen(golden, actual, &of, result, format, err);
+    }
+    return e;
+}
+
 enum error_code adapted_take(const struct golden *golden, const struct actual *actual, const struct checked *of,
                              bool *is, struct check_result *result, enum dtype format, struct error *err)
 {
@@ -283,8 +297,7 @@ enum error_code adapted_take(const struct golden *golden, const struct actual *a
     *is = actual->adapters.count > 0 && (frozen || (step && there));
     if (!*is) return OK;
     /* A gradient of a frozen weight may be there all the same: it is held to the golden file. */
-    if (frozen && there && strstr(of->name, "/weight/")) e = take_frozen(golden, actual, of, result, format, err);
-    else if (frozen && there && !step) *is = false;
+    if (frozen && there && !step) *is = false;
     else if (there && !frozen) result->all[result->count++] = (struct checked){ .name = of->name, .finding = ALONE,
                                                                                 .bound = INFINITY };
     return e || !frozen ? e : take_factors(golden, actual, of, result, format, err);

@@ -22,6 +22,11 @@ int adapted_most(const struct actual *);
 enum error_code adapted_start(const struct golden *, const struct actual *, struct checked *, bool *is, enum dtype,
                               struct error *);
 
+/** Hold the frozen weights that the program has after its steps to those that it began with.  They come first in the
+ *  result: what has moved makes all that follows wrong.  @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY. */
+enum error_code adapted_frozen(const struct golden *, const struct actual *, struct check_result *, enum dtype,
+                               struct error *);
+
 /**
  * Judge what stands in the place of a golden tensor where there are adapters: gradients of A and B in the place of that
  * of W, and so on.
