@@ -405,4 +405,4 @@ class _Reader:
         attention = {w.module.rpartition(".")[0]: int(w.name.split(".")[1]) for w in self.watches if w.name.endswith(".attn.out")}
         return Names(self.places, self.watches, {m: i for m, i in attention.items() if i in rotated}, self.heads,
                      mixtures=list(self.mixtures.values()), products=self.products, turned=self._turned(), left_out=self.left_out,
-                     matched=self.matched, transposed=self.turned)
+                     matched=self.matched, transposed=self.turned, start=self.start)

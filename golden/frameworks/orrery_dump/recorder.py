@@ -393,6 +393,30 @@ class Recorder:
 
     # ---- parameters -----------------------------------------------------------------------------------------------------------------------------
 
+    def load_start(self):
+        """Give the model the weights that the golden file begins with, each rank its part.  Before start()."""
+        if self.names.start is None:
+            raise DumpError("load_start() needs golden=, whose weights the model is to have")
+        torch = __import__("torch")
+        for name, p in self.parameters.items():
+            places = self.names.parameters[name]
+            if name in self.shards or deepspeed.is_shared(p):
+                raise DumpError(f"load_start(): {name} is a flat shard: load the weights before the model is wrapped")
+            parts = [self._part_of_start(name, place, p) for place in (places if isinstance(places, list) else [places])]
+            with torch.no_grad():
+                _here(p).copy_(torch.as_tensor(np.stack(parts) if isinstance(places, list) else parts[0]).reshape(_here(p).shape))
+        return self
+
+    def _part_of_start(self, name, place, p):
+        whole = self.names.start.weight(place.name)
+        if whole is None:
+            raise DumpError(f"load_start(): the golden file has no start/{place.name}")
+        whole = whole[place.rows].T if place.transposed else whole[place.rows]
+        if isinstance(self.names.parameters[name], list):
+            return whole if place.of[1] > 1 else whole.reshape(-1)
+        index, _, _ = self._cut_parameter("start/" + name, place, p, p)
+        return whole[np.ix_(index[0], index[1])]
+
     def start(self, computed_in=None):
         """The weights before the first step.  computed_in: the torch.dtype to which mixed precision rounds them for each pass."""
         for name, p in self.parameters.items():
