@@ -570,7 +570,7 @@ class Recorder:
     def _tell(self):
         """What cannot be in the file, and what is in it although the backward pass went on from other numbers."""
         recorded = {key.partition("#")[0] for key in self.file.tensors}
-        self.left_out = {name: why for name, why in self.left_out.items() if "act/" + name not in recorded}
+        self.left_out = {name: why for name, why in self.left_out.items() if "act/" + name not in recorded and not self.file.is_declared("act/" + name)}
         self.file.left_out.update(self.left_out)
         if self.file.rank != 0:
             return

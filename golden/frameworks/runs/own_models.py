@@ -157,7 +157,7 @@ def turned(x, base):
 class Heads(nn.Module):
     def __init__(self, c, group):
         super().__init__()
-        self.width, self.base = c["head_dim"], c["rope_parameters"]["rope_theta"] if "rope_parameters" in c else c["rope_theta"]
+        self.width, self.base = c["hidden_size"] // c["num_attention_heads"], c["rope_theta"]
         queries, keys = c["num_attention_heads"] * self.width, c["num_key_value_heads"] * self.width
         self.q_proj, self.k_proj, self.v_proj = (Column(c["hidden_size"], n, group) for n in (queries, keys, keys))
         self.out_proj = Row(queries, c["hidden_size"], group)
