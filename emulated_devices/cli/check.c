@@ -11,6 +11,7 @@
 #include "emulated_devices/draw/report/checked.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
+#include "ref/io/file_kind.h"
 #include "ref/io/output.h"
 #include "ref/io/pair.h"
 #include "ref/io/terminal.h"
@@ -419,8 +420,9 @@ static enum error_code open_golden(struct golden *golden, const struct check_opt
 {
     struct stat s;
     if (options->against == NULL && stat(options->golden, &s) == 0 && S_ISDIR(s.st_mode))
-        return fail(err, ERR_FILE, "GOLDEN %s: is a folder, a file was expected; for two dumps: "
-                    "orrery check GOLDEN A --against B", printable_path(options->golden).text);
+        return file_kind_refuse(fail(err, ERR_FILE, "GOLDEN %s: is a folder, a file was expected; for two dumps: "
+                                     "orrery check GOLDEN A --against B", printable_path(options->golden).text),
+                                options->golden, "a golden file", FILE_DUMP, err);
     return fail_about(err, golden_open(golden, options->golden, err), "GOLDEN");
 }
 
@@ -445,13 +447,22 @@ static enum error_code check_profile(const char *as, const struct golden *golden
     return OK;
 }
 
+/* Refuse what has no numbers of a pass: it opens, and nothing in it can be compared. */
+static enum error_code refuse_actual(const char *path, struct error *err)
+{
+    const enum file_kind kind = file_kind_of(path);
+    if (kind == FILE_GOLDEN || kind == FILE_PASS || kind == FILE_DUMP || kind == FILE_UNKNOWN) return OK;
+    return file_kind_refuse(ERR_FORMAT, path, "what a program has computed", FILE_UNKNOWN, err);
+}
+
 /* Open ACTUAL and check it.  golden: NULL: the model is not known. */
 static enum error_code check_actual(const struct check_options *options, const struct golden *golden,
                                     struct error *err)
 {
     struct actual actual;
-    enum error_code e = fail_about(err, actual_open(&actual, options->actual, options->map, err), "ACTUAL");
-    if (e) return e;
+    enum error_code e = options->map ? OK : refuse_actual(options->actual, err);
+    if (!e) e = actual_open(&actual, options->actual, options->map, err);
+    if (e) return fail_about(err, e, "ACTUAL");
     e = options->against ? check_two(options, golden, &actual, err) : check_compare(options, golden, &actual, err);
     actual_close(&actual);
     return e;
