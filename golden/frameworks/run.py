@@ -27,7 +27,7 @@ RUNS = {
     "zero3": ("deepspeed_zero", "zero3"), "jax": ("jax_shard_map",), "megatron_tp": ("megatron_tp",),
     "four_lines": ("four_lines",), "fused_te": ("fused", "te"), "fused_add_norm": ("fused", "add_norm"), "checkpoint": ("checkpoint", "plain"),
     "checkpoint_reentrant": ("checkpoint", "reentrant"), "checkpoint_wrapped": ("checkpoint", "wrapped"), "compiled_inside": ("compiled", "inside"),
-    "compiled_borders": ("compiled", "borders"), "nanogpt": ("nanogpt",), "picotron": ("picotron",), "lora": ("lora",),
+    "compiled_borders": ("compiled", "borders"), "nanogpt": ("nanogpt",), "picotron": ("picotron",), "lora": ("lora", "plain"), "lora_rs": ("lora", "rslora"),
 }
 FAMILIES = ("mistral", "qwen2", "qwen3", "phi3", "gemma", "gemma2", "gemma3", "olmo2", "olmo3", "granite", "smollm3", "starcoder2", "nemotron", "gpt_neox",
             "gptj", "mixtral", "qwen3_moe", "olmoe", "qwen2_moe", "deepseek_v2", "deepseek_v3", "glm4_moe")

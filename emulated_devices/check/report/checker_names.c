@@ -83,7 +83,7 @@ void checker_forgive_left_out(const struct golden *golden, const struct actual *
             given = same_kind(golden, result->all[i].name, result->list.all[j].name) &&
                     actual_has(actual, result->list.all[j].name);
         if (!given) result->all[i].finding = LEFT_OUT;
-        else say_how_to_declare(&result->all[i]);
+        else if (result->all[i].why[0] == 0) say_how_to_declare(&result->all[i]);
     }
 }
 

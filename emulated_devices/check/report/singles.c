@@ -283,7 +283,7 @@ static enum error_code singles_fetch(void *context, const char *of, struct tenso
     dims_of(c->golden, name, out, dim);
     const enum error_code e = singles_gather(c, name, part, dim, (struct interval){ 0, 0 }, out, found, err);
     if (!e && singles_is_master(c, of)) singles_round(c, out);
-    if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
+    if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0 || adapter_is_name(name)) return e;
     return golden_weight(c, name, 0, out, found, err);
 }
 
@@ -300,7 +300,7 @@ static enum error_code fetch_rows(void *context, const char *of, int64_t first, 
     const enum error_code e = singles_gather(c, name, part, (int64_t[]){ whole, tensor_cols(out) },
                                              (struct interval){ first, tensor_rows(out) }, out, found, err);
     if (!e && singles_is_master(c, of)) singles_round(c, out);
-    if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
+    if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0 || adapter_is_name(name)) return e;
     return golden_weight(c, name, first, out, found, err);
 }
 
