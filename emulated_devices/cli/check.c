@@ -355,7 +355,8 @@ enum error_code check_write_page(const struct check_options *options, const stru
     const struct checked_page page = {
         .golden_path = options->golden, .actual_path = options->actual, .golden = verdicts->golden, .actual = actual,
         .whole = verdicts->whole, .single = verdicts->single, .step = step, .format = verdicts->format,
-        .holds = check_verdict_holds(verdicts->verdict), .verdict = check_verdict_word(verdicts->verdict), .why = why.text,
+        .holds = check_verdict_holds(verdicts->verdict), .verdict = check_verdict_word(verdicts->verdict),
+        .why = why.text,
         .first = first_name(verdicts)
     };
     return checked_page_write(options->page, &page, err);

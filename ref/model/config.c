@@ -305,10 +305,9 @@ enum error_code model_config_preset(struct model_config *config, int64_t *batch,
         names[n++] = p->config.name;
     }
     if (strchr(name, '/'))
-        return file_kind_refuse(fail(err, ERR_USAGE, "--model %s: there is no such folder", printable_path(name).text), name,
-                                "the folder of a model", FILE_MODEL, err);
-    return file_kind_refuse(fail_unknown_name(err, "--model", name, names, n), name, "the folder of a model", FILE_MODEL,
-                            err);
+        fail(err, ERR_USAGE, "--model %s: there is no such folder", printable_path(name).text);
+    else fail_unknown_name(err, "--model", name, names, n);
+    return file_kind_refuse(ERR_USAGE, name, "the folder of a model", FILE_MODEL, err);
 }
 
 /* ---- the preset that is nearest to some sizes -------------------------------------------------------------------- */

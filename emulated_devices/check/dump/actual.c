@@ -362,7 +362,8 @@ enum error_code actual_place(const struct safetensors *st, int *rank, struct mes
                     printable_path(st->path).text);
     const enum error_code e = actual_open_alone(&one, err);
     *rank = file.rank, *mesh = one.mesh, *begins = one.begins;
-    cJSON_Delete(file.layout), cJSON_Delete(file.left_out), cJSON_Delete(file.not_recorded), free(one.entry), adapters_free(&one.adapters);
+    cJSON_Delete(file.layout), cJSON_Delete(file.left_out), cJSON_Delete(file.not_recorded);
+    free(one.entry), adapters_free(&one.adapters);
     return e;
 }
 

@@ -45,7 +45,7 @@ struct actual_file {
     int number;                         /* the rank as the program counts */
     cJSON *layout;                      /* of a dump: its description of the file's tensors; NULL: all are whole */
     cJSON *left_out;                    /* of a dump: activations that the program cannot show, and why; NULL: none */
-    cJSON *not_recorded;                /* of a dump: patterns of tensors that it declares as not recorded; NULL: none */
+    cJSON *not_recorded;                /* of a dump: patterns of tensors that it has not recorded; NULL: none */
     bool pruned;                        /* some of its tensors are forgotten, but not what describes them */
 };
 

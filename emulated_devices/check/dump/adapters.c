@@ -157,7 +157,10 @@ const struct adapter *adapters_find(const struct adapters *adapters, const char 
     return NULL;
 }
 
-bool adapter_is_name(const char *name) { return name_ends(name, ".lora_A.weight") || name_ends(name, ".lora_B.weight"); }
+bool adapter_is_name(const char *name)
+{
+    return name_ends(name, ".lora_A.weight") || name_ends(name, ".lora_B.weight");
+}
 
 bool adapters_freeze(const struct adapters *adapters, const char *param)
 {

@@ -16,7 +16,7 @@ static enum error_code read_factor(const struct assembling_weight *weight, const
 }
 
 /* Add scaling B A to the rows of the weight that are asked for. */
-static void add_product(const struct assembling_weight *weight, const struct adapter *adapter, const double *A,
+static void adapted_add_product(const struct assembling_weight *weight, const struct adapter *adapter, const double *A,
                         const double *B)
 {
     const int64_t cols = weight->dim[1];
@@ -41,7 +41,7 @@ static enum error_code add_adapter(const struct assembling_weight *weight, const
     if (!e) e = read_factor(weight, adapter, 'A', dim_A, A, &of_A, err);
     if (!e) e = read_factor(weight, adapter, 'B', dim_B, B, &of_B, err);
     *there = !e && of_A.any && of_B.any && of_A.missing + of_B.missing == 0;
-    if (*there) add_product(weight, adapter, A, B);
+    if (*there) adapted_add_product(weight, adapter, A, B);
     free(A), free(B);
     return e;
 }

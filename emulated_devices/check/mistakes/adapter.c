@@ -11,7 +11,7 @@
 /* Two factors are the same within this part: roundings of 16 bits are smaller. */
 static const double SAME_SCALING = 0.01;
 
-/* What a scaling is, in words of alpha and rank. */
+/* These words say what a scaling is, by alpha and rank. */
 struct scaling_words { char text[96]; };
 static struct scaling_words scaling_words(const struct adapter *adapter, double scaling)
 {

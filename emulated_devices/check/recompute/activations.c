@@ -52,8 +52,8 @@ static double gelu_chain(double x, struct unit unit)
 #define NORMAL_TOP 0.39894228040143267793994605993438           /* 1 / sqrt(2 pi) */
 
 /* Programs may make erf of a polynomial and an exponential, absolutely near: formula 7.1.26 of Abramowitz and Stegun,
- * "Handbook of Mathematical Functions", 1964, is off by 1.5e-7.  PyTorch 2.15's gelu on 200,000 normal numbers was off by
- * 5.4 roundings of |x|, and its slope by 4.6 roundings. */
+ * "Handbook of Mathematical Functions", 1964, is off by 1.5e-7.  PyTorch 2.15's gelu of 200,000 normal numbers was off
+ * by 5.4 roundings of |x|, and its slope by 4.6 roundings. */
 enum { ROUNDINGS_OF_ERF = 10 };
 
 /* erf(x / sqrt 2), and how far it is off. */

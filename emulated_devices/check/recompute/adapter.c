@@ -35,7 +35,8 @@ static struct adapting adapting_of(struct single *single, const struct adapter *
 
 /* ---- products with the weight ------------------------------------------------------------------------------------ */
 
-/* What adapters add to some rows of a weight, s B A, or its sizes |s| |B| |A|.  tensor_none: the weight has none. */
+/* Compute what adapters add to some rows of a weight, s B A, or its sizes |s| |B| |A|.  tensor_none: the weight has
+ * none. */
 static struct tensor adapter_added(struct single *single, int param, struct single_block block, int64_t cols,
                                    bool sizes_only)
 {

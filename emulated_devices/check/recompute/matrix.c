@@ -196,11 +196,15 @@ static bool next_block(const struct single *single, struct param_spec spec, stru
     return left > 0 && single_going(single);
 }
 
-/* Add to both bounds of a product.  off: tensor_none adds nothing. */
-static void matrix_widen(struct single_value value, struct tensor off)
+/* Add to both bounds of a product.  The product with the base alone is stored before that of an adapter is added to it.
+ * off: tensor_none adds nothing. */
+static void matrix_widen(const struct single *single, struct single_value value, struct tensor off)
 {
-    for (int64_t i = 0; tensor_present(off) && i < tensor_count(off); i++)
-        numbers(value.fused)[i] += numbers(off)[i], numbers(value.steps)[i] += numbers(off)[i];
+    for (int64_t i = 0; tensor_present(off) && i < tensor_count(off); i++) {
+        const double stored = single->rounding.store * fabs(numbers(value.y)[i]),
+                     more = numbers(off)[i] > 0 ? numbers(off)[i] + stored : 0;
+        numbers(value.fused)[i] += more, numbers(value.steps)[i] += more;
+    }
 }
 
 /* A block of rows of W gives the same columns of Y [N, out]. */
@@ -216,9 +220,8 @@ static struct single_value recompute_matrix_forward(struct single *single, const
         const struct tensor W = single_param_block(single, node->weight, block);
         const struct single_value one =
             single_going(single) ? product(single, X, W, matrix_columns_of(single, b, block)) : single_stop(single);
-        if (single_going(single))
-            matrix_widen(one, single->context->source.adapters ? single_adapter_off(single, node->weight, block, X, false)
-                                                               : tensor_none);
+        if (single_going(single) && single->context->source.adapters)
+            matrix_widen(single, one, single_adapter_off(single, node->weight, block, X, false));
         if (single_going(single)) put_columns(v.y, one.y, block.first), put_columns(v.fused, one.fused, block.first);
         if (single_going(single)) put_columns(v.steps, one.steps, block.first);
         single_release(single, used);
@@ -245,7 +248,7 @@ static struct single_value recompute_matrix_input(struct single *single, const s
     }
     if (!single_going(single)) return single_stop(single);
     const struct single_value v = matrix_finish(single, &a, p.dim[0], single->rounding.parts, node->matrices);
-    if (single_going(single)) matrix_widen(v, off);
+    if (single_going(single)) matrix_widen(single, v, off);
     return single_going(single) ? v : single_stop(single);
 }
 

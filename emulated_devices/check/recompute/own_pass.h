@@ -17,8 +17,8 @@ struct own_weights {
     bool complete;                      /* ACTUAL has all of them; else nothing is in `all` that may be used */
 };
 
-/* ACTUAL has the gradient of A or B in the place of the weight's.  Ours follows from that.  The distance is then relative
- * to what the gradient of the weight could make of it: scaling |other| |dW|. */
+/* ACTUAL has the gradient of A or B in the place of the weight's.  Ours follows from that.  The distance is then
+ * relative to what the gradient of the weight could make of it: scaling |other| |dW|. */
 struct own_factor {
     const struct adapter *of;
     char which;                         /* 'A' or 'B' */

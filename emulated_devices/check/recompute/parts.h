@@ -355,7 +355,7 @@ struct single_value single_gradient_of_param(struct single *, int v, int param);
 /* Check the gradients of a weight's adapters (adapter.c).  v: the first node that has the weight. */
 void single_check_adapters(struct single *, int v, int param);
 
-/* What a product with some rows of a weight may be off because the program multiplies with A and B.
+/* Compute what a product with some rows of a weight may be off because the program multiplies with A and B.
  * @param with  the other factor: inputs, or gradients of results (for_input).  @return tensor_none: it has no adapters
  *              there, or an input is missing. */
 struct tensor single_adapter_off(struct single *, int param, struct single_block, struct tensor with, bool for_input);

@@ -10,8 +10,8 @@ struct single_value product(struct single *, struct tensor X, struct tensor W, s
 struct single_value product_input(struct single *, struct tensor dY, struct tensor W, int matrices);
 
 struct adapter;
-/* What adapters add to the product of a node, or to the gradient of its input.  tensor_none: the node's weight has none,
- * or an input is missing.  of: the first of them. */
+/* Compute what adapters add to the product of a node, or to the gradient of its input.  tensor_none: the node's weight
+ * has none, or an input is missing.  of: the first of them. */
 struct tensor single_adapter_part(struct single *, const struct single_node *, bool for_input,
                                   const struct adapter **of);
 

@@ -30,11 +30,12 @@ enum error_code adapted_check(const struct golden *golden, const struct actual *
     for (int i = 0; i < list->count; i++) {
         const struct adapter *const a = &list->all[i];
         if (!adapted_param(golden, a->of, &spec) || !param_is_linear(&spec))
-            return fail(err, ERR_FORMAT, "adapter %s is of %s, which is no matrix of a layer in the golden file's model",
+            return fail(err, ERR_FORMAT, "adapter %s is of %s, which is no matrix of a layer in the golden file's "
+                        "model",
                         printable(a->name).text, printable(a->of).text);
         if (interval_end(a->rows) > spec.dim[0])
-            return fail(err, ERR_FORMAT, "adapter %s has rows up to %lld of %s, which has %lld", printable(a->name).text,
-                        (long long)interval_end(a->rows), spec.name, (long long)spec.dim[0]);
+            return fail(err, ERR_FORMAT, "adapter %s has rows up to %lld of %s, which has %lld",
+                        printable(a->name).text, (long long)interval_end(a->rows), spec.name, (long long)spec.dim[0]);
     }
     for (int i = 0; i < list->trained; i++)
         if (!adapted_param(golden, list->whole[i], &spec))
@@ -72,7 +73,7 @@ static enum error_code all_ranks(const struct actual *actual, const struct sums 
 
 /* ---- the weights that the program begins with -------------------------------------------------------------------- */
 
-static double norm_of(const double *x, int64_t count)
+static double adapted_norm(const double *x, int64_t count)
 {
     double sum = 0;
     for (int64_t i = 0; i < count; i++) sum += x[i] * x[i];
@@ -87,9 +88,9 @@ static enum error_code compare_begun(const struct actual *actual, const struct b
                                      enum dtype format, struct error *err)
 {
     struct sums sums = { .expected = begun->count };
-    const double size = norm_of(begun->truth, begun->count), base = norm_of(begun->base, begun->count);
+    const double size = adapted_norm(begun->truth, begun->count), base = adapted_norm(begun->base, begun->count);
     for (int64_t i = 0; i < begun->count; i++) begun->base[i] = begun->have[i] - begun->base[i];
-    const double far = 4 * dtype_unit(format) * (base + norm_of(begun->base, begun->count));
+    const double far = 4 * dtype_unit(format) * (base + adapted_norm(begun->base, begun->count));
     sums_add(&sums, tensor_1d(begun->have, F64, begun->count), 0, tensor_1d(begun->truth, F64, begun->count), 0,
              begun->count);
     checked->error = sums_error(&sums, size), checked->compared = true;
@@ -131,8 +132,8 @@ enum error_code adapted_start(const struct golden *golden, const struct actual *
         e = OK;
     } else if (!e && !whole) {
         checked->finding = INCOMPLETE;
-        snprintf(checked->why, sizeof checked->why, "the weight has adapters, and the dump lacks a part of its base, of "
-                 "A or of B before the first step");
+        snprintf(checked->why, sizeof checked->why, "the weight has adapters, and the dump lacks a part of its base, "
+                 "of A or of B before the first step");
     } else if (!e) e = compare_begun(actual, &begun, checked, format, err);
     free(room);
     return e;
@@ -140,7 +141,7 @@ enum error_code adapted_start(const struct golden *golden, const struct actual *
 
 /* ---- gradients of A and B ---------------------------------------------------------------------------------------- */
 
-/* What the gradients of an adapter follow from. */
+/* The gradients of an adapter follow from these numbers. */
 struct follows { double *dW, *A, *B; int64_t cols; double size; };
 
 static enum error_code follows_read(const struct golden *golden, const struct actual *actual,
@@ -158,7 +159,7 @@ static enum error_code follows_read(const struct golden *golden, const struct ac
     double *const dW = malloc((size_t)all * sizeof *dW + 1);
     if (!e && dW == NULL) e = fail(err, ERR_MEMORY, "no memory for the gradient of %s", adapter->of);
     if (!e) e = golden_read(golden, name, F64, all, dW, err);
-    if (!e) f->size = norm_of(dW, all);
+    if (!e) f->size = adapted_norm(dW, all);
     f->dW = dW;
     *whole = !e && A.any && B.any && A.missing + B.missing == 0;
     return e;
@@ -181,9 +182,9 @@ static enum error_code compare_gradient(const struct golden *golden, const struc
     enum error_code e = follows_read(golden, actual, adapter, &f, &whole, err);
     if (!e && whole) {
         adapter_gradient(adapter, which, which == 'A' ? f.B : f.A, f.dW, cols, truth);
-        const double other = which == 'A' ? norm_of(f.B, rows * rank) : norm_of(f.A, rank * cols),
+        const double other = which == 'A' ? adapted_norm(f.B, rows * rank) : adapted_norm(f.A, rank * cols),
                      far = fabs(adapter->scaling) * other * f.size * (bound + 8 * dtype_unit(format));
-        checked->bound = relative_or_absolute(far, norm_of(truth, n * m), n * m, format);
+        checked->bound = relative_or_absolute(far, adapted_norm(truth, n * m), n * m, format);
         e = checker_compare(golden, actual, tensor_2d(truth, F64, n, m), checked, format, err);
     } else if (!e || e == ERR_CHECK) checked->finding = ALONE, e = OK;
     free(room), free(f.dW);

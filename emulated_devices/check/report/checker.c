@@ -450,7 +450,8 @@ enum error_code check_files_begin(const struct golden *golden, const struct actu
     const size_t most = (size_t)(result->list.count * adapted_most(actual));
     result->all = e ? NULL : calloc(most + (size_t)golden->file.count + 1, sizeof *result->all);
     result->adapted = e ? NULL : calloc(most + 1, sizeof *result->adapted);
-    if (!e && (result->all == NULL || result->adapted == NULL)) e = fail(err, ERR_MEMORY, "no memory for %d tensors", result->list.count);
+    if (!e && (result->all == NULL || result->adapted == NULL))
+        e = fail(err, ERR_MEMORY, "no memory for %d tensors", result->list.count);
     if (!e) e = check_starts(golden, actual, format, result, err);
     if (!e) e = adapted_frozen(golden, actual, result, format, err);
     if (!e) check_result_count(result);

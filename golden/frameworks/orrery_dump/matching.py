@@ -76,41 +76,61 @@ def propose(parameters, targets, start, tp=None):
         if len(equal) == 1:
             result.names[name], result.how[name] = equal[0].name, "numbers"
         else:
-            left[name] = equal or [t for t in possible]
-    taken = {result.names[n] for n in result.names}
-    left = {name: [t.name for t in possible if t.name not in taken] for name, possible in left.items()}
-    _by_shape_and_order(result, left)
+            left[name] = equal or possible
+    for name in list(result.names):
+        _take(left, next(t for t in targets if t.name == result.names[name]))
+    _by_shape(result, left)
+    _by_order(result, left)
     return result
 
 
-def _by_shape_and_order(result, left):
-    """Parameters of all layers at once: those with one pattern are those with one pattern of the golden file."""
-    patterns = {}
+def _take(left, taken):
+    """A target that is taken is no other parameter's; nor is a part of it, or what it is a part of."""
+    for name, possible in left.items():
+        left[name] = [t for t in possible if t.name != taken.name and not (t.ours == taken.ours and taken.ours in (t.name, taken.name))]
+
+
+def _patterns(left):
+    """[(names with one pattern, patterns of targets that each of them may be)]: parameters of all layers at once."""
+    of = {}
     for name in left:
-        patterns.setdefault(starred(name)[0], []).append(name)
-    groups = {}                                                     # possible patterns -> theirs with these
-    for pattern, names in patterns.items():
-        possible = [[starred(t)[0] for t in left[n]] for n in names]
-        common = [t for t in dict.fromkeys(possible[0]) if all(p.count(t) == len(names) for p in possible)]
-        groups.setdefault(tuple(common), []).append((pattern, names))
+        of.setdefault(starred(name)[0], []).append(name)
+    for names in of.values():
+        possible = [[starred(t.name)[0] for t in left[n]] for n in names]
+        yield names, [t for t in dict.fromkeys(possible[0]) if all(p.count(t) == len(names) for p in possible)]
+
+
+def _give(result, left, names, pattern, how, others=()):
+    """Targets of a pattern, in order, are those of the parameters."""
+    of = [t for t in left[names[0]] if pattern and starred(t.name)[0] == pattern]
+    for k, name in enumerate(names):
+        result.how[name], result.others[name] = how, list(others)
+        if of:
+            result.names[name] = of[k].name
+    for name in names:
+        del left[name]
+    for t in of:
+        _take(left, t)
+
+
+def _by_shape(result, left):
+    """Those that only one pattern of the golden file fits, as long as there are some."""
+    while True:
+        found = next(((names, common[0]) for names, common in _patterns(left) if len(common) == 1), None)
+        if found is None:
+            return
+        _give(result, left, *found, "shape")
+
+
+def _by_order(result, left):
+    """Those of one shape: as many of theirs as of the golden file's are taken in the order of both lists."""
+    groups = {}
+    for names, common in _patterns(left):
+        groups.setdefault(tuple(common), []).append(names)
     for common, members in groups.items():
-        fused = {t for t in common if any(t != o and _is_part(o, t) for o in common)}
-        choice = [t for t in common if t not in fused]
-        for i, (_, names) in enumerate(members):
-            target = choice[i] if len(members) == len(choice) else None
-            for k, name in enumerate(names):
-                of = [t for t in left[name] if target and starred(t)[0] == target]
-                result.how[name] = "none" if not of else "shape" if len(choice) == 1 else "order"
-                if of:
-                    result.names[name] = of[k] if len(of) == len(names) else of[0]
-                result.others[name] = [t for t in common if t != target]
-
-
-def _is_part(part, whole):
-    """Whether files have a part of a fused matrix of ours by itself: q_proj of qkv_proj."""
-    a, b = part.split("."), whole.split(".")
-    return len(a) == len(b) and a[:-2] == b[:-2] and a[-1] == b[-1] and a[-2] != b[-2] and (
-        b[-2] == "qkv_proj" and a[-2] in ("q_proj", "k_proj", "v_proj") or b[-2] == "gate_up_proj" and a[-2] in ("gate_proj", "up_proj"))
+        for i, names in enumerate(members):
+            target = common[i] if len(members) == len(common) else None
+            _give(result, left, names, target, "order" if target else "none", [t for t in common if t != target])
 
 
 def rows_of_text(proposal):

@@ -71,7 +71,9 @@ def _expanded(patterns, known, what):
         if not matches:
             raise DumpError(f"{what}: the model has no {pattern}")
         for name, match in matches:
-            def filled(text, match=match):
+            def filled(text, match=match, pattern=pattern):
+                if text.count("*") > pattern.count("*"):
+                    raise DumpError(f"{what}: {text} has more stars than {pattern}")
                 parts = iter(match.groups())
                 return "".join(next(parts) if c == "*" else c for c in text)
             found[name] = filled(value) if isinstance(value, str) else tuple(filled(v) if isinstance(v, str) else v for v in value)
