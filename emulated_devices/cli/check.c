@@ -324,7 +324,7 @@ static enum error_code fail_by_first(const struct verdicts *verdicts, const stru
                     diagnose_place(place, sizeof place, &actual->mesh, c->on));
     }
     /* Words about this tensor say more than those of an operation that computes with it later. */
-    if (c->finding == DIFFERS && c->why[0])
+    if ((c->finding == DIFFERS || c->finding == MISSING) && c->why[0])
         return fail(err, ERR_CHECK, "%s %s: %.250s", c->name, finding_words(c->finding), c->why);
     return fail_by_tensor(verdicts->single, c, c->why[0] ? c->why : verdicts->first_is, err);
 }
