@@ -55,7 +55,7 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
           .help = "kinds of tensors that must be judged, with commas: loss, act, act-grad, grad, step; default: "
                   "more than loss" },
         { "--not-recorded", "PATTERNS", OPTION_STRING, &options->not_recorded,
-          .help = "tensors that ACTUAL has not, with commas, as 'act/h.*.attn.rotated,adamw/*': they are then not "
+          .help = "tensors that ACTUAL has not, with commas, as 'h.*.attn.rotated,*layers.3.*': they are then not "
                   "missing, and the verdict is about the others (docs/checking/partial.md)" },
         { "--as", "PROFILE", OPTION_STRING, &options->as,
           .help = "conventions of ACTUAL's steps and losses, PROFILE,LOSS,CONVENTION=VALUE,...: orrery "

@@ -24,6 +24,9 @@ static bool adapter_text(const cJSON *of, const char *key, char *out, size_t siz
     return true;
 }
 
+/* No matrix has more rows, and no adapter a higher rank: sizes cannot overflow. */
+enum { MOST_ROWS = 1 << 28, MOST_RANK = 1 << 20 };
+
 /* Read one adapter.  @return NULL; or what would be right. */
 static const char *adapter_read(const cJSON *of, struct adapter *adapter)
 {
@@ -35,10 +38,12 @@ static const char *adapter_read(const cJSON *of, struct adapter *adapter)
     if (!cJSON_IsObject(of) || !adapter_text(of, "of", adapter->of, sizeof adapter->of) || !param_is_name(adapter->of))
         return "needs \"of\", the weight whose adapter it is";
     if (!json_whole(cJSON_GetArrayItem(rows, 0), &adapter->rows.first) || adapter->rows.first < 0 ||
-        !json_whole(cJSON_GetArrayItem(rows, 1), &adapter->rows.count) || adapter->rows.count < 1)
+        adapter->rows.first > MOST_ROWS || !json_whole(cJSON_GetArrayItem(rows, 1), &adapter->rows.count) ||
+        adapter->rows.count < 1 || adapter->rows.count > MOST_ROWS)
         return "needs \"rows\", the first row of the weight and how many";
-    if (!json_whole(cJSON_GetObjectItemCaseSensitive(of, "rank"), &adapter->rank) || adapter->rank < 1)
-        return "needs \"rank\", a whole number above 0";
+    if (!json_whole(cJSON_GetObjectItemCaseSensitive(of, "rank"), &adapter->rank) || adapter->rank < 1 ||
+        adapter->rank > MOST_RANK)
+        return "needs \"rank\", a whole number above 0, up to 1048576";
     if (!cJSON_IsNumber(alpha) || !isfinite(alpha->valuedouble)) return "needs \"alpha\", a number";
     if (rslora && !cJSON_IsBool(rslora)) return "has an \"rslora\" that is neither true nor false";
     adapter->alpha = alpha->valuedouble, adapter->rslora = cJSON_IsTrue(rslora);

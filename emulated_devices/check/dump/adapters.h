@@ -22,16 +22,16 @@ struct adapter {
     char name[ADAPTER_NAME];            /* "model.layers.0.self_attn.q_proj" */
     char of[PARAM_NAME];                /* the weight, by our name */
     struct interval rows;               /* of the weight that are B A's */
-    int64_t rank;
+    int64_t rank;                       /* rows of A, columns of B */
     double alpha;                       /* scaling is alpha / rank, */
     bool rslora;                        /* or alpha / sqrt(rank) */
-    double scaling;
+    double scaling;                     /* which of both it is, as a number */
 };
 
 struct adapters {
     int count;                          /* 0: the dump has no adapters, and all weights are trained */
-    struct adapter *all;
-    int trained;
+    struct adapter *all;                /* [count] */
+    int trained;                        /* parameters that are trained whole */
     char (*whole)[PARAM_NAME];          /* [trained] parameters that are trained whole beside the adapters */
 };
 

@@ -10,7 +10,7 @@ enum error_code assembly_put(struct assembly *, const struct actual *, const cha
 
 /* A frozen weight that is put together. */
 struct assembling_weight {
-    const struct actual *actual;
+    const struct actual *actual;        /* the dump */
     const char *name, *param;           /* "adamw/1/weight/NAME", and NAME in it */
     const int64_t *dim;                 /* [2] of the whole */
     struct interval rows;               /* that are asked for */

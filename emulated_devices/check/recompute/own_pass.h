@@ -20,7 +20,7 @@ struct own_weights {
 /* ACTUAL has the gradient of A or B in the place of the weight's.  Ours follows from that.  The distance is then
  * relative to what the gradient of the weight could make of it: scaling |other| |dW|. */
 struct own_factor {
-    const struct adapter *of;
+    const struct adapter *of;           /* whose A or B it is */
     char which;                         /* 'A' or 'B' */
     double *other, size;                /* the other of both, and its norm times the scaling */
     int64_t in;                         /* columns of the weight */
