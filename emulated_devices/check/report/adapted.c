@@ -248,20 +248,32 @@ static bool is_of_step(const char *name)
 /* No number is as small as this part of another: what differs in a bit has moved. */
 static const double MOVED = 1e-30;
 
+/* Read the base that a frozen weight must still be: that of the start or, while a step at a time is judged, that of the
+ * step before. */
+static enum error_code read_frozen(const struct golden *golden, const struct actual *actual, const char *name,
+                                   const int64_t dim[2], double *base, struct assembly *all, struct error *err)
+{
+    char before[RECORD_NAME + PARAM_NAME];
+    const int64_t step = checker_step_of(golden, name);
+    snprintf(before, sizeof before, "start/%s", param_in(name));
+    if (!actual_has(actual, before) && step > 1)
+        snprintf(before, sizeof before, "%.*s/%lld/weight/%s", (int)strcspn(name, "/"), name, (long long)step - 1,
+                 param_in(name));
+    return assembly_base(all, actual, before, dim, base, err);
+}
+
 /* A frozen weight after a step is bit for bit the one that the program has begun with. */
 static enum error_code take_frozen(const struct golden *golden, const struct actual *actual, const struct checked *of,
                                    struct check_result *result, enum dtype format, struct error *err)
 {
-    char start[RECORD_NAME + PARAM_NAME];
     struct param_spec spec = { 0 };
     struct assembly all = { 0 };
     struct checked *const c = &result->all[result->count++];
     *c = (struct checked){ .name = of->name, .finding = GIVEN };
-    snprintf(start, sizeof start, "start/%s", param_in(of->name));
     adapted_param(golden, param_in(of->name), &spec);
     const int64_t dim[2] = { spec.dim[0], spec.ndim > 1 ? spec.dim[1] : 1 }, count = dim[0] * dim[1];
     double *const base = malloc((size_t)count * sizeof *base + 1);
-    enum error_code e = base ? assembly_base(&all, actual, start, dim, base, err)
+    enum error_code e = base ? read_frozen(golden, actual, of->name, dim, base, &all, err)
                              : fail(err, ERR_MEMORY, "no memory to compare %s", of->name);
     if (!e && all.any && all.missing == 0) {
         c->bound = MOVED;

@@ -112,7 +112,7 @@ class Recorder:
         self.file = into.file if into else RankFile(folder, rank, self.mesh, self.at, **about)
         self.model, self.handles, self.now, self.before, self.passes = model, [], None, None, 0
         self.choices = experts.Choices(self.names.mixtures, batch[0] * batch[1])
-        self.given, self.of_mixture, self.recomputed, self.finished = [], {}, {}, False
+        self.given, self.of_mixture, self.recomputed, self.finished, self.stepped = [], {}, {}, False, None
         self.file.declare(not_recorded)
         self.adapters = lora.adapters_of(model, tidy) if self.is_lora else []
         if self.adapters:
@@ -451,7 +451,7 @@ class Recorder:
 
     def weights(self, optimizer_name, optimizer=None, step=None, last=True):
         """Weights, and the states of a torch.optim optimizer, after a step.  Ours after the last step have no number."""
-        kind = f"{optimizer_name}/" + ("" if last else f"{step}/")
+        kind = self.stepped = f"{optimizer_name}/" + ("" if last else f"{step}/")
         for name, p in self.parameters.items():
             if deepspeed.is_shared(p):
                 deepspeed.weight(self, kind, name, p)
@@ -595,6 +595,9 @@ class Recorder:
         self.stop()
         if self.passes:
             self._tell()
+        if step is not None and self.stepped:
+            for name, p in ((n, p) for n, p in self.parameters.items() if self.adapters and not p.requires_grad):
+                self.parameter(self.stepped + "weight/", name, p)   # the next step's file begins with them
         if step is None or step == 1:
             self.choices.write(self.file)
         if self.before and (step is None or step == 1):
