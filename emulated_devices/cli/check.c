@@ -11,6 +11,7 @@
 #include "emulated_devices/draw/report/checked.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
+#include "ref/io/file_kind.h"
 #include "ref/io/output.h"
 #include "ref/io/pair.h"
 #include "ref/io/terminal.h"
@@ -54,6 +55,9 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
         { "--require", "KINDS", OPTION_STRING, &options->require,
           .help = "kinds of tensors that must be judged, with commas: loss, act, act-grad, grad, step; default: "
                   "more than loss" },
+        { "--not-recorded", "PATTERNS", OPTION_STRING, &options->not_recorded,
+          .help = "tensors that ACTUAL has not, with commas, as 'h.*.attn.rotated,*layers.3.*': they are then not "
+                  "missing, and the verdict is about the others (docs/checking/partial.md)" },
         { "--as", "PROFILE", OPTION_STRING, &options->as,
           .help = "conventions of ACTUAL's steps and losses, PROFILE,LOSS,CONVENTION=VALUE,...: orrery "
                   "list profiles; a golden file by other conventions is refused" },
@@ -188,6 +192,10 @@ void check_print(FILE *out, const struct check_options *options, const struct ve
     if (actual->program) say(out, 8, "program %s", printable(actual->program).text);
     if (actual->begins) say(out, 8, "begins  after step %lld, with its own weights and states",
                             (long long)actual->begins);
+    if (actual->adapters.count)
+        say(out, 8, "trains  %d low-rank adapter%s, and %d parameter%s whole; all other weights are frozen",
+            actual->adapters.count, plural(actual->adapters.count), actual->adapters.trained,
+            plural(actual->adapters.trained));
     fprintf(out, "\n");
     if (options->all) check_print_all(out, r, verdicts->single);
     if (verdicts->first_by_itself)
@@ -240,10 +248,13 @@ cJSON *check_document(const struct verdicts *verdicts, const struct actual *actu
 {
     const struct check_result *r = verdicts->whole;
     cJSON *root = document_start("orrery check");
-    cJSON_AddBoolToObject(root, "holds", verdicts->verdict == CHECK_OK);
+    cJSON_AddBoolToObject(root, "holds", check_verdict_holds(verdicts->verdict));
     cJSON_AddStringToObject(root, "verdict", check_verdict_word(verdicts->verdict));
+    cJSON_AddNumberToObject(root, "not_judged", checked_kinds_of(&verdicts->kinds, NOT_JUDGED));
+    cJSON_AddNumberToObject(root, "declared_not_recorded", verdicts->kinds.declared);
     cJSON_AddStringToObject(root, "dtype", dtype_name(verdicts->format));
     if (actual->begins) cJSON_AddNumberToObject(root, "begins", (double)actual->begins);
+    cJSON_AddNumberToObject(root, "adapters", actual->adapters.count);
     if (r->first >= 0) cJSON_AddStringToObject(root, "first", r->all[r->first].name);
     if (r->worst >= 0) cJSON_AddStringToObject(root, "worst", r->all[r->worst].name);
     cJSON *list = cJSON_AddArrayToObject(root, "tensors"), *extra = cJSON_AddArrayToObject(root, "extra");
@@ -330,14 +341,14 @@ static enum error_code fail_by_first(const struct verdicts *verdicts, const stru
                     diagnose_place(place, sizeof place, &actual->mesh, c->on));
     }
     /* Words about this tensor say more than those of an operation that computes with it later. */
-    if (c->finding == DIFFERS && c->why[0])
+    if ((c->finding == DIFFERS || c->finding == MISSING) && c->why[0])
         return fail(err, ERR_CHECK, "%s %s: %.250s", c->name, finding_words(c->finding), c->why);
     return fail_by_tensor(verdicts->single, c, c->why[0] ? c->why : verdicts->first_is, err);
 }
 
 enum error_code check_conclude(const struct verdicts *verdicts, const struct actual *actual, struct error *err)
 {
-    if (verdicts->verdict == CHECK_OK) return OK;
+    if (check_verdict_holds(verdicts->verdict)) return OK;
     return verdicts->verdict == CHECK_FAILED ? fail_by_first(verdicts, actual, err)
                                              : fail(err, ERR_CHECK, "%s", verdicts->lacking.text);
 }
@@ -361,7 +372,8 @@ enum error_code check_write_page(const struct check_options *options, const stru
     const struct checked_page page = {
         .golden_path = options->golden, .actual_path = options->actual, .golden = verdicts->golden, .actual = actual,
         .whole = verdicts->whole, .single = verdicts->single, .step = step, .format = verdicts->format,
-        .holds = verdicts->verdict == CHECK_OK, .verdict = check_verdict_word(verdicts->verdict), .why = why.text,
+        .holds = check_verdict_holds(verdicts->verdict), .verdict = check_verdict_word(verdicts->verdict),
+        .why = why.text,
         .first = first_name(verdicts)
     };
     return checked_page_write(options->page, &page, err);
@@ -407,6 +419,8 @@ static enum error_code check_words(struct check_options *options, struct error *
     if (options->page || options->watch)
         return fail(err, ERR_USAGE, "%s does not go with --against: it compares one dump with a golden file",
                     options->page ? "--page" : "--watch");
+    if (options->not_recorded)
+        return fail(err, ERR_USAGE, "--not-recorded does not go with --against, which compares what both dumps have");
     if (options->map) return fail(err, ERR_USAGE, "--map does not go with --against: both dumps describe themselves");
     if (options->first) return fail(err, ERR_USAGE, "--first does not go with --against, which names the first "
                                     "difference anyway");
@@ -424,8 +438,9 @@ static enum error_code open_golden(struct golden *golden, const struct check_opt
 {
     struct stat s;
     if (options->against == NULL && stat(options->golden, &s) == 0 && S_ISDIR(s.st_mode))
-        return fail(err, ERR_FILE, "GOLDEN %s: is a folder, a file was expected; for two dumps: "
-                    "orrery check GOLDEN A --against B", printable_path(options->golden).text);
+        return file_kind_refuse(fail(err, ERR_FILE, "GOLDEN %s: is a folder, a file was expected; for two dumps: "
+                                     "orrery check GOLDEN A --against B", printable_path(options->golden).text),
+                                options->golden, "a golden file", FILE_DUMP, err);
     return fail_about(err, golden_open(golden, options->golden, err), "GOLDEN");
 }
 
@@ -450,13 +465,22 @@ static enum error_code check_profile(const char *as, const struct golden *golden
     return OK;
 }
 
+/* Refuse what has no numbers of a pass: it opens, and nothing in it can be compared. */
+static enum error_code refuse_actual(const char *path, struct error *err)
+{
+    const enum file_kind kind = file_kind_of(path);
+    if (kind == FILE_GOLDEN || kind == FILE_PASS || kind == FILE_DUMP || kind == FILE_UNKNOWN) return OK;
+    return file_kind_refuse(ERR_FORMAT, path, "what a program has computed", FILE_UNKNOWN, err);
+}
+
 /* Open ACTUAL and check it.  golden: NULL: the model is not known. */
 static enum error_code check_actual(const struct check_options *options, const struct golden *golden,
                                     struct error *err)
 {
     struct actual actual;
-    enum error_code e = fail_about(err, actual_open(&actual, options->actual, options->map, err), "ACTUAL");
-    if (e) return e;
+    enum error_code e = options->map ? OK : refuse_actual(options->actual, err);
+    if (!e) e = actual_open(&actual, options->actual, options->map, err);
+    if (e) return fail_about(err, e, "ACTUAL");
     e = options->against ? check_two(options, golden, &actual, err) : check_compare(options, golden, &actual, err);
     actual_close(&actual);
     return e;

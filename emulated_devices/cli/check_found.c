@@ -98,7 +98,8 @@ static void find_verdict(unsigned required, struct verdicts *verdicts)
     struct verdicts *const v = verdicts;
     v->kinds = checked_kinds_count(v->whole, v->single);
     const enum error_code enough = checked_kinds_enough(&v->kinds, v->whole, v->format, required, &v->lacking);
-    v->verdict = !all_hold(v) ? CHECK_FAILED : enough ? CHECK_NOT_ENOUGH : CHECK_OK;
+    v->verdict = !all_hold(v) ? CHECK_FAILED : enough ? CHECK_NOT_ENOUGH
+                                  : v->kinds.declared > 0 ? CHECK_RECORDED : CHECK_OK;
     v->first_by_itself = first_by_itself(v->whole, v->single);
 }
 
@@ -106,6 +107,7 @@ enum error_code check_find(const struct check_options *options, const struct gol
                            int64_t step, struct check_judged *judged, struct verdicts *verdicts, struct error *err)
 {
     const struct check_setting s = check_setting_of(options, golden, actual);
+    actual->not_recorded = options->not_recorded;
     enum error_code e = check_judge(golden, actual, &s, step, options->first, judged, err);
     if (e) return e;
     *verdicts = (struct verdicts){ .golden = golden, .format = s.format, .whole = &judged->whole,

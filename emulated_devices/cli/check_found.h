@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 struct check_options {
-    const char *golden, *actual, *against, *dtype, *sums, *map, *require, *as, *json, *page;
+    const char *golden, *actual, *against, *dtype, *sums, *map, *require, *not_recorded, *as, *json, *page;
     int parts;
     bool fused, stored_norms, stored_states, first, all, help;
     unsigned required;

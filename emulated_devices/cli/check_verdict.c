@@ -6,7 +6,7 @@
 
 const char *check_verdict_word(enum check_verdict verdict)
 {
-    static const char *const words[] = { "OK", "NOT ENOUGH", "FAILED" };
+    static const char *const words[] = { "OK", "OK for what was recorded", "NOT ENOUGH", "FAILED" };
     return words[verdict];
 }
 
@@ -54,10 +54,13 @@ static void add_left_out(struct line *line, const struct checked_kinds *kinds)
 {
     const char *before = "; not compared: ";
     for (int k = 0; k < CHECKED_KIND_COUNT; k++) {
-        if (kinds->of[k][NOT_JUDGED] == 0) continue;
-        verdict_add(line, "%s%d %s", before, kinds->of[k][NOT_JUDGED], checked_kind_name((enum checked_kind)k));
+        if (kinds->undeclared[k] == 0) continue;
+        verdict_add(line, "%s%d %s", before, kinds->undeclared[k], checked_kind_name((enum checked_kind)k));
         before = ", ";
     }
+    if (kinds->declared > 0)
+        verdict_add(line, "; %d tensor%s declared not recorded", kinds->declared,
+                    kinds->declared == 1 ? " was" : "s were");
 }
 
 void check_verdict_print(FILE *out, enum check_verdict verdict, const struct checked_kinds *kinds, const char *first)
@@ -69,7 +72,7 @@ void check_verdict_print(FILE *out, enum check_verdict verdict, const struct che
               compared = all - checked_kinds_of(kinds, NOT_JUDGED);
     verdict_add(&l, "%s: ", check_verdict_word(verdict));
     if (verdict == CHECK_FAILED) add_wrong(&l, kinds, compared, first);
-    else if (verdict == CHECK_OK) verdict_add(&l, "%d of %d tensors compared", right, all);
+    else if (check_verdict_holds(verdict)) verdict_add(&l, "%d of %d tensors compared", right, all);
     else verdict_add(&l, "%d of %d tensors %s right", right, all, right == 1 ? "is" : "are");
     if (verdict != CHECK_FAILED && loose > 0) verdict_add(&l, ", %d only within bounds above %g", loose, LOOSE_BOUND);
     if (verdict != CHECK_FAILED) add_open(&l, kinds);
@@ -78,5 +81,5 @@ void check_verdict_print(FILE *out, enum check_verdict verdict, const struct che
     if (verdict != CHECK_FAILED && loose > 0)
         say(out, 10, "warning   %d tensor%s only within a bound above %g, the largest is %.2g: an error of that part "
             "of a tensor does not show\n", loose, loose == 1 ? " is" : "s are", LOOSE_BOUND, kinds->loosest);
-    say_verdict(out, verdict == CHECK_OK ? GOOD_NEWS : BAD_NEWS, l.text);
+    say_verdict(out, check_verdict_holds(verdict) ? GOOD_NEWS : BAD_NEWS, l.text);
 }

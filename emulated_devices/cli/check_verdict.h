@@ -6,9 +6,16 @@
 #include "emulated_devices/check/report/checked_kinds.h"
 #include <stdio.h>
 
-enum check_verdict { CHECK_OK, CHECK_NOT_ENOUGH, CHECK_FAILED };
+/* CHECK_RECORDED: all that is recorded is right, and the program declares that it has not recorded some tensors. */
+enum check_verdict { CHECK_OK, CHECK_RECORDED, CHECK_NOT_ENOUGH, CHECK_FAILED };
 
-/** "OK", "NOT ENOUGH" or "FAILED". */
+/** Whether nothing is wrong, and enough was judged: exit status 0. */
+static inline bool check_verdict_holds(enum check_verdict verdict)
+{
+    return verdict == CHECK_OK || verdict == CHECK_RECORDED;
+}
+
+/** "OK", "OK for what was recorded", "NOT ENOUGH" or "FAILED". */
 const char *check_verdict_word(enum check_verdict);
 
 /**

@@ -23,6 +23,7 @@ struct watching {
     bool ended_before;                  /* that look saw the program's end */
     bool said_begins;                   /* that the program was resumed */
     int right, open, wrong;             /* steps; open: not all of it could be judged */
+    int declared;                       /* tensors of right steps that are declared as not recorded */
     struct error first_wrong, first_open;       /* with the step */
 };
 
@@ -96,8 +97,10 @@ static void watch_tell(struct watching *watching, int64_t step, const struct ver
     const int loose = checked_kinds_of(k, JUDGED_LOOSELY);
     const int n = snprintf(text, sizeof text, "%d of %d tensors right", right, all);
     if (loose > 0) snprintf(text + n, sizeof text - (size_t)n, ", %d only within bounds above %g", loose, LOOSE_BOUND);
-    if (verdicts->verdict == CHECK_OK) {
-        watching->right++;
+    if (check_verdict_holds(verdicts->verdict)) {
+        watching->right++, watching->declared += k->declared;
+        if (k->declared > 0)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "; %d declared not recorded", k->declared);
         watch_say(watching, step, word, text);
         return;
     }
@@ -189,16 +192,17 @@ static enum error_code watch_conclude(struct watching *watching, const char *end
         snprintf(files, sizeof files, "; %d file%s could not be used", a->unusable + a->late,
                  plural(a->unusable + a->late));
     const bool enough = watching->open == 0 && ended[0] == 0 && files[0] == 0;
-    const enum check_verdict verdict = watching->wrong ? CHECK_FAILED : enough ? CHECK_OK : CHECK_NOT_ENOUGH;
+    const enum check_verdict verdict = watching->wrong ? CHECK_FAILED : !enough ? CHECK_NOT_ENOUGH
+                                       : watching->declared > 0 ? CHECK_RECORDED : CHECK_OK;
     if (judged + watching->open > 0)
         snprintf(steps, sizeof steps, "%d of %d step%s right", watching->right, judged + watching->open,
                  plural(judged + watching->open));
     snprintf(text, sizeof text, "%s: %s%s%s%s%s", check_verdict_word(verdict), steps, open, files,
              ended[0] ? "; " : "", ended);
     fprintf(watching->out, "\n");
-    say_verdict(watching->out, verdict == CHECK_OK ? GOOD_NEWS : BAD_NEWS, text);
+    say_verdict(watching->out, check_verdict_holds(verdict) ? GOOD_NEWS : BAD_NEWS, text);
     fflush(watching->out);
-    if (verdict == CHECK_OK) return OK;
+    if (check_verdict_holds(verdict)) return OK;
     if (watching->wrong) return fail(err, ERR_CHECK, "%s", watching->first_wrong.text);
     if (watching->open) return fail(err, ERR_CHECK, "%s", watching->first_open.text);
     return fail(err, ERR_CHECK, "not all was judged%s%s%s", files, ended[0] ? ": " : "", ended);
@@ -208,7 +212,8 @@ static enum error_code watch_write_json(const struct watching *watching, cJSON *
                                         struct error *err)
 {
     if (root == NULL) return OK;
-    const char *const word = check_verdict_word(watching->wrong ? CHECK_FAILED : found ? CHECK_NOT_ENOUGH : CHECK_OK);
+    const char *const word = check_verdict_word(watching->wrong ? CHECK_FAILED : found ? CHECK_NOT_ENOUGH
+                                                : watching->declared > 0 ? CHECK_RECORDED : CHECK_OK);
     cJSON_AddBoolToObject(root, "holds", found == OK);
     cJSON_AddStringToObject(root, "verdict", word);
     return fail_about(err, json_write(watching->options->json, root, err), "--json");

@@ -4,6 +4,7 @@
  * ERR_FORMAT, ERR_FILE and ERR_MEMORY, which name the file.  After a failed open there is nothing to close.
  */
 #include "ref/golden/seal.h"
+#include "ref/io/file_kind.h"
 #include "ref/io/json.h"
 #include "ref/model/balance.h"
 #include "ref/model/loss_rule.h"
@@ -176,12 +177,13 @@ enum error_code golden_open(struct golden *golden, const char *path, struct erro
 {
     *golden = (struct golden){ 0 };
     enum error_code e = safetensors_open(&golden->file, path, err);
-    if (e) return e;
+    if (e) return file_kind_refuse(e, path, "a golden file", FILE_GOLDEN, err);
     golden->seal = seal_read(path);
     const char *config = safetensors_metadata(&golden->file, "config"),
         *seed = safetensors_metadata(&golden->file, "seed");
     if (config == NULL || seed == NULL)
-        e = fail(err, ERR_FORMAT, "%s: no golden file: its metadata needs config and seed", printable_path(path).text);
+        e = file_kind_refuse(fail(err, ERR_FORMAT, "%s: no golden file: its metadata needs config and seed",
+                                  printable_path(path).text), path, "a golden file", FILE_GOLDEN, err);
     if (!e) e = model_config_parse(&golden->config, config, path, err);
     if (!e) golden->seed = strtoull(seed, NULL, 10);
     if (!e) e = read_batches(golden, err);

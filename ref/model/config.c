@@ -2,6 +2,7 @@
  * plan/check.c and ref/model/transformer.c check a shape before use.  An unknown preset is ERR_USAGE, and a shape
  * that cannot be computed is ERR_PLAN.  The checks change nothing. */
 #include "ref/model/config.h"
+#include "ref/io/file_kind.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
 #include "ref/model/families/families.h"
@@ -304,8 +305,9 @@ enum error_code model_config_preset(struct model_config *config, int64_t *batch,
         names[n++] = p->config.name;
     }
     if (strchr(name, '/'))
-        return fail(err, ERR_USAGE, "--model %s: there is no such folder", printable_path(name).text);
-    return fail_unknown_name(err, "--model", name, names, n);
+        fail(err, ERR_USAGE, "--model %s: there is no such folder", printable_path(name).text);
+    else fail_unknown_name(err, "--model", name, names, n);
+    return file_kind_refuse(ERR_USAGE, name, "the folder of a model", FILE_MODEL, err);
 }
 
 /* ---- the preset that is nearest to some sizes -------------------------------------------------------------------- */

@@ -3,7 +3,8 @@
  * tier: check
  *
  * The input is the metadata of the first of two files, a line for each: KEY=TEXT.  The second is rank 1 of two along
- * dp.  Both have pieces of the matrix "act/a" of 6 x 8, and all of "act/w" and of the transpose "act/t".
+ * dp.  Both have pieces of the matrix "act/a" of 6 x 8, and all of "act/w" and of the transpose "act/t"; and a weight
+ * "start/w.weight" with A and B of an adapter "x", which the metadata may tell of.
  */
 #include "emulated_devices/check/dump/assembly.h"
 #include "tests/fuzz/fuzz.h"
@@ -16,6 +17,9 @@ static const struct { const char *name, *dtype; int dims, dim[3], bytes; } tenso
     { "act/a#1", "F32", 2, { 1, 8 }, 8 * 4 },
     { "act/w", "F64", 3, { 2, 3, 8 }, ROWS * COLS * 8 },
     { "act/t", "BF16", 2, { COLS, ROWS }, ROWS * COLS * 2 },
+    { "start/w.weight", "F32", 2, { ROWS, COLS }, ROWS * COLS * 4 },
+    { "start/x.lora_A.weight", "F32", 2, { 2, COLS }, 2 * COLS * 4 },
+    { "start/x.lora_B.weight", "F32", 2, { ROWS, 2 }, ROWS * 2 * 4 },
 };
 enum { TENSORS = sizeof tensors / sizeof *tensors };
 
@@ -37,7 +41,7 @@ static cJSON *header_of(const struct safetensors_pair *pair, int pairs)
 
 static void make_file(const char *name, const struct safetensors_pair *pair, int pairs)
 {
-    enum { DATA = 3 * 8 * 4 + 8 * 4 + ROWS * COLS * (8 + 2) };
+    enum { DATA = 3 * 8 * 4 + 8 * 4 + ROWS * COLS * (8 + 2 + 4) + 2 * (ROWS + COLS) * 4 };
     cJSON *root = header_of(pair, pairs);
     char *text = cJSON_PrintUnformatted(root);
     const size_t n = strlen(text);
@@ -100,6 +104,26 @@ static void use(const struct actual *a, const char *ours)
     must(missing == all.missing, "%lld elements are missing, not %lld", (long long)missing, (long long)all.missing);
 }
 
+/* What is accepted of adapters and of declared patterns can be asked for. */
+static void use_adapters(const struct actual *a)
+{
+    static const int64_t dim[2] = { ROWS, COLS };
+    char pattern[ACTUAL_OUR_NAME];
+    double whole[ROWS * COLS];
+    struct assembly all;
+    struct error err = { 0 };
+    for (int i = 0; actual_declared(a, i, pattern); i++) must(pattern[0] != '\0', "an empty pattern");
+    actual_declares(a, "act/a");
+    for (int i = 0; i < a->adapters.count; i++) {
+        const struct adapter *const one = &a->adapters.all[i];
+        must(one->rank > 0 && one->rows.first >= 0 && one->rows.count > 0, "adapter %s of no rows", one->name);
+    }
+    if (assembly_make(&all, a, "start/w.weight", dim, whole, NULL, &err) != OK)
+        must(err.text[0] != '\0', "refused without a word");
+    else for (int i = 0; i < ROWS * COLS && all.missing == 0; i++)
+        must(whole[i] == 0 || !(whole[i] == whole[i]), "%g of zeros", whole[i]);
+}
+
 static void try(const uint8_t *data, size_t size)
 {
     static const struct safetensors_pair second[] = {
@@ -118,6 +142,7 @@ static void try(const uint8_t *data, size_t size)
     else {
         must(a.ranks == a.mesh.devices && (a.ranks == 2 || !a.dump), "%d ranks", a.ranks);
         use(&a, "act/a"), use(&a, "act/w"), use(&a, "act/t"), use(&a, "act/none");
+        use_adapters(&a);
         actual_close(&a);
     }
     free(text);

@@ -323,8 +323,9 @@ enum error_code actual_open(struct actual *actual, const char *path, const char 
 void actual_leave(struct actual *actual)
 {
     for (int f = 0; f < actual->files; f++)
-        cJSON_Delete(actual->file[f].layout), cJSON_Delete(actual->file[f].left_out);
-    free(actual->file), free(actual->entry);
+        cJSON_Delete(actual->file[f].layout), cJSON_Delete(actual->file[f].left_out),
+            cJSON_Delete(actual->file[f].not_recorded);
+    free(actual->file), free(actual->entry), adapters_free(&actual->adapters);
     cJSON_Delete(actual->map);
     *actual = (struct actual){ 0 };
 }
@@ -361,7 +362,8 @@ enum error_code actual_place(const struct safetensors *st, int *rank, struct mes
                     printable_path(st->path).text);
     const enum error_code e = actual_open_alone(&one, err);
     *rank = file.rank, *mesh = one.mesh, *begins = one.begins;
-    cJSON_Delete(file.layout), free(one.entry);
+    cJSON_Delete(file.layout), cJSON_Delete(file.left_out), cJSON_Delete(file.not_recorded);
+    free(one.entry), adapters_free(&one.adapters);
     return e;
 }
 

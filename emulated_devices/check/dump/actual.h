@@ -30,6 +30,7 @@
 #ifndef ORRERY_ACTUAL_H
 #define ORRERY_ACTUAL_H
 
+#include "emulated_devices/check/dump/adapters.h"
 #include "emulated_devices/comm/mesh.h"
 #include "emulated_devices/device/part.h"
 #include "ref/io/json.h"
@@ -44,6 +45,7 @@ struct actual_file {
     int number;                         /* the rank as the program counts */
     cJSON *layout;                      /* of a dump: its description of the file's tensors; NULL: all are whole */
     cJSON *left_out;                    /* of a dump: activations that the program cannot show, and why; NULL: none */
+    cJSON *not_recorded;                /* of a dump: patterns of tensors that it has not recorded; NULL: none */
     bool pruned;                        /* some of its tensors are forgotten, but not what describes them */
 };
 
@@ -68,6 +70,8 @@ struct actual {
     enum dtype dtype, sums;             /* the same; DTYPE_COUNT: nothing */
     int parts;                          /* the same; 0: nothing */
     int64_t begins;                     /* the same: the step after which a resumed program begins; 0: the start */
+    const char *not_recorded;           /* patterns that the user declares, with commas between; NULL: none */
+    struct adapters adapters;           /* the same */
     /* Called after each tensor that is compared, or recomputed, if somebody wants to know; else NULL. */
     void (*seen)(void *context, const char *name, int64_t elements);
     void *seen_context;
@@ -124,6 +128,17 @@ struct actual_extent actual_extent(const struct actual *, const char *ours);
 
 /** Whether a dump says that its program cannot show one of our activations, or the gradient of one. */
 bool actual_leaves_out(const struct actual *, const char *ours);
+
+/** One of the patterns that the user or the dump declares: of tensors that are not recorded.
+ *  @param which  0, 1, ...  @return out; NULL: there are fewer. */
+const char *actual_declared(const struct actual *, int which, char out[ACTUAL_OUR_NAME]);
+
+/** Whether a declared pattern is of one of our tensors.  A pattern is of a whole name; of an activation and of its
+ *  gradient it may also be of what stands behind act/ and grad/. */
+bool actual_pattern_is_of(const char *pattern, const char *ours);
+
+/** Whether the user or the dump declares one of our tensors as not recorded. */
+bool actual_declares(const struct actual *, const char *ours);
 
 /** Microbatches that a dump's layout numbers; 0: it numbers none. */
 int actual_micros(const struct actual *);

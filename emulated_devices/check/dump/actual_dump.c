@@ -240,14 +240,16 @@ static enum error_code read_common(struct actual *actual, const struct actual_fi
 static enum error_code check_keys(const struct actual_file *file, struct error *err)
 {
     static const char *const known[] = { "orrery_dump", "rank", "mesh", "coordinates", "dtype", "sums", "parts",
-                                         "begins", "program", "layout", "left_out", "format" };
+                                         "begins", "program", "layout", "left_out", "not_recorded",
+                                         "adapters", "trained", "format" };
     for (int i = 0; i < file->st.metadata_count; i++) {
         bool found = false;
         for (size_t k = 0; k < sizeof known / sizeof *known; k++)
             found = found || strcmp(file->st.metadata[i].key, known[k]) == 0;
         if (!found)
             return fail(err, ERR_FORMAT, "%s: metadata \"%.60s\" is none of orrery_dump, rank, mesh, coordinates, "
-                        "dtype, sums, parts, begins, program, layout, left_out, format",
+                        "dtype, sums, parts, begins, program, layout, left_out, not_recorded, adapters, trained, "
+                        "format",
                         printable_path(file->st.path).text,
                         printable(file->st.metadata[i].key).text);
     }
@@ -268,6 +270,8 @@ static enum error_code read_file(struct actual *actual, struct actual_file *file
                  printable_path(file->st.path).text, printable_path(actual->file[0].st.path).text);
     if (!e) e = read_rank(file, first, err);
     if (!e) e = read_object(file, "left_out", &file->left_out, err);
+    if (!e) e = actual_read_declared(file, err);
+    if (!e) e = adapters_read(&actual->adapters, &file->st, err);
     return e ? e : read_object(file, "layout", &file->layout, err);
 }
 

@@ -15,6 +15,10 @@ bool actual_is_dump(const struct safetensors *);
  */
 enum error_code actual_open_dump(struct actual *actual, struct error *);
 
+/** Read the patterns of tensors that a file declares as not recorded.
+ *  @return OK, also without any; ERR_FORMAT, ERR_MEMORY. */
+enum error_code actual_read_declared(struct actual_file *, struct error *);
+
 /** Check an entry of a dump's layout as far as this is possible without its tensor.
  *  @return OK; ERR_FORMAT, naming file, tensor and field. */
 enum error_code actual_check_entry(const struct actual *, const struct actual_entry *, struct error *);

@@ -2,7 +2,7 @@
  * Files of check/report/ and recompute/own_pass.c call assembly_make.  Each group of ranks has a
  * number from 1; for each element the last group that laid it is noted.  An element that a group lays twice, or
  * that a part of a sum lacks, is ERR_CHECK. */
-#include "emulated_devices/check/dump/assembly.h"
+#include "emulated_devices/check/dump/assembly_put.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -403,6 +403,17 @@ static enum error_code assembly_make_room(struct assembling *assembling, bool ow
 
 enum error_code assembly_make(struct assembly *out, const struct actual *actual, const char *ours, const int64_t dim[2],
                               double *whole, const struct assembly_watch *watch, struct error *err)
+{
+    const char *const param = actual->adapters.count > 0 ? adapters_param(ours) : NULL;
+    if (param == NULL || !adapters_freeze(&actual->adapters, param) || (watch && (watch->absolute || watch->part)))
+        return assembly_put(out, actual, ours, dim, whole, watch, err);
+    return assembly_adapt(out, &(struct assembling_weight){
+        .actual = actual, .name = ours, .param = param, .dim = dim, .out = whole,
+        .rows = watch && watch->rows.count > 0 ? watch->rows : (struct interval){ 0, dim[0] } }, watch, err);
+}
+
+enum error_code assembly_put(struct assembly *out, const struct actual *actual, const char *ours, const int64_t dim[2],
+                             double *whole, const struct assembly_watch *watch, struct error *err)
 {
     struct assembling s = { .out = out, .actual = actual, .name = ours, .dim = dim, .watch = watch, .whole = whole,
                             .err = err };

@@ -61,6 +61,10 @@ struct assembly_watch {
 enum error_code assembly_make(struct assembly *, const struct actual *, const char *ours, const int64_t dim[2],
                               double *whole, const struct assembly_watch *, struct error *);
 
+/** Put a frozen weight together without its adapters.  @return as assembly_make. */
+enum error_code assembly_base(struct assembly *, const struct actual *, const char *ours, const int64_t dim[2],
+                              double *whole, struct error *);
+
 /** "dp=1 tp=0" of a mesh, "rank 3 (dp=1 tp=1)" of a dump.  @return out. */
 const char *assembly_rank(const struct actual *, int rank, char *out, size_t size);
 

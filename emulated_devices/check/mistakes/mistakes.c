@@ -563,6 +563,7 @@ static const struct hypotheses {
     int dear;                           /* left out after so many times FRUITLESS results; 0: never */
 } order[] = {
     { .once = try_zeros, .ends = true },
+    { .once = suspect_adapter, .ends = true },
     { .once = try_gradient_norm },
     { .once = try_step },
     { .each = try_summand_itself, .dear = 2 },

@@ -9,6 +9,7 @@
  *
  *     mistakes of an operation   a file each, as attention.c: scores without scale, eps outside the root, ...
  *     masks of dropout           mask.c: of any operation that drops, or is behind one
+ *     low-rank adapters          adapter.c: of their gradients, and of products with the weights that have them
  *     tokens not added up        rows.c: of the gradient of any parameter
  *     another input or weight    inputs.c: of any operation
  *     mistakes of any result     mistakes.c: zeros, factors, a summand lost, sums in a narrow format;
@@ -181,6 +182,9 @@ void suspect_forget(struct single_notes *);
 /** The number of wrong results, one after another, that no slow hypothesis has explained.  mistakes.c says which are
  *  slow (`dear`) and changes the number.  NULL: no memory, and single.failed is set. */
 int *suspect_fruitless(struct single *);
+
+/* Try other scalings of low-rank adapters, and their gradients transposed.  y: [count] to work in. */
+void suspect_adapter(struct suspect *, double *y);
 
 /** Offer the mistakes of the step whose result is suspected. */
 void suspect_step(struct suspect *, const struct stepping *);

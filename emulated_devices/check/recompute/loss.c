@@ -210,16 +210,14 @@ static double squares(struct tensor t)
 }
 
 /* Compute the squared norm of a parameter's gradient, some rows at a time. */
-static double squares_of(struct single *single, int param)
+static double squares_of(struct single *single, struct param_spec p)
 {
-    const struct param_spec p = single_spec(single, param);
     const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1], most = single_block(single, cols);
     const int used = single->memory.used;
     double sum = 0;
     for (int64_t first = 0; first < rows && single_going(single); first += most) {
         const struct single_block block = { first, rows - first < most ? rows - first : most };
-        const struct tensor g = single_input_block(single, single_param_name(single, "grad/", param),
-                                                   block, rows, cols);
+        const struct tensor g = single_input_block(single, single_name("grad/", p.name), block, rows, cols);
         /* sum += g^2 over all numbers of the block. */
         if (!single->failed) sum += squares(g);
         single_release(single, used);
@@ -249,9 +247,11 @@ void single_gradient_norm(struct single *single)
     int64_t n = 0;
     double sum = 0, fourth = 0;
     if (!single_begin(single, single_name("", "norm"), "the norm of all gradients", 1, 1)) return;
-    for (int i = 0; i < single_spec_count(single) && single_going(single); i++) {
-        const struct param_spec p = single_spec(single, i);
-        const double one = squares_of(single, i);
+    const struct single_params *const stepped = single->context->source.stepped;
+    const int count = stepped ? stepped->count : single_spec_count(single);
+    for (int i = 0; i < count && single_going(single); i++) {
+        const struct param_spec p = stepped ? stepped->spec[i] : single_spec(single, i);
+        const double one = squares_of(single, p);
         /* n counts all numbers of the model, because each square may be rounded when it is added. */
         sum += one, fourth += one * one, n += (p.ndim > 1 ? p.dim[0] : 1) * p.dim[p.ndim - 1];
     }

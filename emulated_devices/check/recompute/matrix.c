@@ -196,6 +196,17 @@ static bool next_block(const struct single *single, struct param_spec spec, stru
     return left > 0 && single_going(single);
 }
 
+/* Add to both bounds of a product.  The product with the base alone is stored before that of an adapter is added to it.
+ * off: tensor_none adds nothing. */
+static void matrix_widen(const struct single *single, struct single_value value, struct tensor off)
+{
+    for (int64_t i = 0; tensor_present(off) && i < tensor_count(off); i++) {
+        const double stored = single->rounding.store * fabs(numbers(value.y)[i]),
+                     more = numbers(off)[i] > 0 ? numbers(off)[i] + stored : 0;
+        numbers(value.fused)[i] += more, numbers(value.steps)[i] += more;
+    }
+}
+
 /* A block of rows of W gives the same columns of Y [N, out]. */
 static struct single_value recompute_matrix_forward(struct single *single, const struct single_node *node)
 {
@@ -209,6 +220,8 @@ static struct single_value recompute_matrix_forward(struct single *single, const
         const struct tensor W = single_param_block(single, node->weight, block);
         const struct single_value one =
             single_going(single) ? product(single, X, W, matrix_columns_of(single, b, block)) : single_stop(single);
+        if (single_going(single) && single->context->source.adapters)
+            matrix_widen(single, one, single_adapter_off(single, node->weight, block, X, false));
         if (single_going(single)) put_columns(v.y, one.y, block.first), put_columns(v.fused, one.fused, block.first);
         if (single_going(single)) put_columns(v.steps, one.steps, block.first);
         single_release(single, used);
@@ -223,6 +236,8 @@ static struct single_value recompute_matrix_input(struct single *single, const s
     const struct tensor dY = single_grad(single, node->out);
     if (!single_going(single)) return single_stop(single);
     struct product_sum a = adding_new(single, tensor_rows(dY), p.dim[1], single->rounding.parts * node->matrices);
+    const struct tensor off = single->context->source.adapters
+        ? single_adapter_off(single, node->weight, (struct single_block){ 0, p.dim[0] }, dY, true) : tensor_none;
     const int used = single->memory.used;
     for (struct single_block block = { 0, 0 }; next_block(single, p, &block);) {
         /* dX [N, in] += dY[, block] [N, block] W[block] [block, in]. */
@@ -231,8 +246,10 @@ static struct single_value recompute_matrix_input(struct single *single, const s
         if (single_going(single)) add_product(single, &a, as_it_is, dy, W);
         single_release(single, used);
     }
-    return single_going(single) ? matrix_finish(single, &a, p.dim[0], single->rounding.parts, node->matrices)
-           : single_stop(single);
+    if (!single_going(single)) return single_stop(single);
+    const struct single_value v = matrix_finish(single, &a, p.dim[0], single->rounding.parts, node->matrices);
+    if (single_going(single)) matrix_widen(single, v, off);
+    return single_going(single) ? v : single_stop(single);
 }
 
 /* ---- gradients: sums over rows ----------------------------------------------------------------------------------- */

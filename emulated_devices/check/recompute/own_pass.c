@@ -16,7 +16,6 @@ enum error_code own_tensor_read(const struct actual *actual, const char *name, c
 {
     struct assembly all;
     *there = false;
-    if (!actual_has(actual, name)) return OK;
     const enum error_code e = assembly_make(&all, actual, name, dim, values, NULL, err);
     *there = e == OK && all.any && all.missing == 0;
     return e == ERR_CHECK ? OK : e;             /* pieces do not fit: the comparison reports it */
@@ -170,6 +169,56 @@ enum error_code own_pass_add(struct own_pass *pass, const struct golden *golden,
     return e;
 }
 
+/* Read the factor that a gradient follows from, as it is before the step. */
+static enum error_code read_other(struct own_factor *factor, const struct golden *golden, const struct actual *actual,
+                                  const char *optimizer, int64_t step, bool *there, struct error *err)
+{
+    const struct adapter *const a = factor->of;
+    const char other = factor->which == 'A' ? 'B' : 'A';
+    const int64_t dim[2] = { other == 'A' ? a->rank : a->rows.count, other == 'A' ? factor->in : a->rank };
+    char name[160];
+    factor->other = malloc((size_t)(dim[0] * dim[1]) * sizeof *factor->other + 1);
+    if (factor->other == NULL) return fail(err, ERR_MEMORY, "no memory to judge the adapter of %s", a->of);
+    own_name(golden, optimizer, step, adapter_name(a, other).text, name);
+    const enum error_code e = own_tensor_read(actual, name, dim, factor->other, there, err);
+    if (!e && *there)
+        factor->size = fabs(a->scaling) * sqrt(squared_distance(tensor_1d(factor->other, F64, dim[0] * dim[1]),
+                                                                tensor_none));
+    return e;
+}
+
+static void factor_free(struct own_factor *factor)
+{
+    if (factor) free(factor->other);
+    free(factor);
+}
+
+enum error_code own_pass_add_factor(struct own_pass *pass, const struct golden *golden, const struct actual *actual,
+                                    const char *optimizer, const char *actual_name, int entry, struct error *err)
+{
+    struct own_factor found = { 0 };
+    struct own_result *result = NULL;
+    char name[RECORD_NAME];
+    bool there = false, other = false;
+    found.of = adapters_find(&actual->adapters, actual_name, &found.which);
+    if (found.of == NULL) return OK;
+    snprintf(name, sizeof name, "grad/%s", found.of->of);
+    const struct safetensors_entry *const of = safetensors_find(&golden->file, name);
+    if (of == NULL || of->ndim != 2) return OK;
+    found.in = of->dim[1];
+    const int64_t rank = found.of->rank, dim[2] = { found.which == 'A' ? rank : found.of->rows.count,
+                                                    found.which == 'A' ? found.in : rank };
+    enum error_code e = own_pass_grow(pass, name, dim, entry, &result, err);
+    if (e) return e;
+    result->factor = malloc(sizeof *result->factor);
+    if (result->factor == NULL) e = fail(err, ERR_MEMORY, "no memory to judge %s", actual_name);
+    else *result->factor = found;
+    if (!e) e = own_tensor_read(actual, actual_name, dim, result->have, &there, err);
+    if (!e && there) e = read_other(result->factor, golden, actual, optimizer, pass->begins.step, &other, err);
+    if (e || !there || !other) free(result->have), factor_free(result->factor), pass->count--;
+    return e;
+}
+
 enum error_code own_pass_add_number(struct own_pass *pass, const char *name, double have, int entry, struct error *err)
 {
     struct own_result *result = NULL;
@@ -178,18 +227,33 @@ enum error_code own_pass_add_number(struct own_pass *pass, const char *name, dou
     return e;
 }
 
+/* How far ACTUAL's gradient of A or B is from ours, in parts of what the weight's gradient may make of it. */
+static enum error_code own_factor_off(struct own_result *result, int record, struct tensor ours, struct error *err)
+{
+    double *const made = malloc((size_t)result->count * sizeof *made + 1);
+    if (made == NULL) return fail(err, ERR_MEMORY, "no memory to judge %s", result->name);
+    own_factor_make(result->factor, ours, made);
+    const double off = sqrt(squared_distance(tensor_1d(result->have, F64, result->count),
+                                             tensor_1d(made, F64, result->count)));
+    result->record = record, result->size = sqrt(squared_distance(ours, tensor_none));
+    result->off = off == 0 ? 0 : off / (result->factor->size * result->size);
+    free(made);
+    return OK;
+}
+
 /* The order of records differs from that of results, so each result notes its record. */
 enum error_code own_pass_run(struct own_pass *pass, const struct golden *golden, struct error *err)
 {
     replay_free(&pass->plain);
     pass->begins.route = pass->route;
     qsort(pass->all, (size_t)pass->count, sizeof *pass->all, own_pass_compare);
-    const enum error_code e = replay_pass_run(&pass->plain, golden, F64, &pass->begins, NULL, err);
+    enum error_code e = replay_pass_run(&pass->plain, golden, F64, &pass->begins, NULL, err);
     for (int i = 0; i < pass->plain.records && !e; i++) {
         const struct tensor ours = pass->plain.record[i].values;
         struct own_result *r = own_pass_find(pass, pass->plain.record[i].name);
         for (; r; r = own_pass_next(pass, r)) {
-            if (tensor_count(ours) != r->count) continue;
+            if (r->factor && !e) e = own_factor_off(r, i, ours, err);
+            if (tensor_count(ours) != r->count || r->factor) continue;
             r->record = i, r->size = sqrt(squared_distance(ours, tensor_none));
             const double off = sqrt(squared_distance(tensor_1d(r->have, F64, r->count), ours));
             /* off = |have - ours| / |ours|; a result of zeros has no part that may be off. */
@@ -209,7 +273,7 @@ double own_result_apart(const struct own_pass *pass, const struct own_result *re
 
 void own_pass_close(struct own_pass *pass)
 {
-    for (int i = 0; i < pass->count; i++) free(pass->all[i].have);
+    for (int i = 0; i < pass->count; i++) free(pass->all[i].have), factor_free(pass->all[i].factor);
     replay_free(&pass->plain);
     free(pass->all), free(pass->bias), free(pass->route);
     *pass = (struct own_pass){ 0 };

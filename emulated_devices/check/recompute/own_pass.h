@@ -17,6 +17,15 @@ struct own_weights {
     bool complete;                      /* ACTUAL has all of them; else nothing is in `all` that may be used */
 };
 
+/* ACTUAL has the gradient of A or B in the place of the weight's.  Ours follows from that.  The distance is then
+ * relative to what the gradient of the weight could make of it: scaling |other| |dW|. */
+struct own_factor {
+    const struct adapter *of;           /* whose A or B it is */
+    char which;                         /* 'A' or 'B' */
+    double *other, size;                /* the other of both, and its norm times the scaling */
+    int64_t in;                         /* columns of the weight */
+};
+
 /* A result of the pass, as ACTUAL has it and as our model computes it. */
 struct own_result {
     char name[RECORD_NAME];             /* that a pass over the first batch has: "grad/wte.weight", "loss" */
@@ -25,6 +34,8 @@ struct own_result {
     int64_t dim[2], count;
     int record;                         /* of `plain`, once it was run; -1: our model has no such result */
     double size, off;                   /* the norm of ours; the distance of ACTUAL's, relative */
+    struct own_factor *factor;          /* of A or B of an adapter, whose name is that of the weight's gradient; else
+                                         * NULL */
     double bound, spread;               /* what rounding does to ours; what other choices of experts do, 0: there are
                                          * none */
 };
@@ -79,6 +90,16 @@ enum error_code own_pass_open(struct own_pass *, const struct own_weights *, con
  */
 enum error_code own_pass_add(struct own_pass *, const struct golden *, const struct actual *, const char *name,
                              const char *actual_name, int entry, struct error *);
+
+/** Add the gradient of an adapter's A or B.  @param actual_name  that ACTUAL has.  @return as own_pass_add. */
+enum error_code own_pass_add_factor(struct own_pass *, const struct golden *, const struct actual *,
+                                    const char *optimizer, const char *actual_name, int entry, struct error *);
+
+/** Make a factor's gradient of our gradient of the weight.  @param[out] out  [count of the result]. */
+static inline void own_factor_make(const struct own_factor *factor, struct tensor ours, double *out)
+{
+    adapter_gradient(factor->of, factor->which, factor->other, ours.data, factor->in, out);
+}
 
 /** Add a number that the caller has.  @return OK or ERR_MEMORY. */
 enum error_code own_pass_add_number(struct own_pass *, const char *name, double have, int entry, struct error *);

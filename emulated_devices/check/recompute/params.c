@@ -22,12 +22,16 @@ enum error_code single_params_make(struct single_params *params, const struct mo
         single_params_free(params);
         return fail(err, ERR_MEMORY, "no memory for the parameters of model %s", config->name);
     }
-    for (int i = 0; i < n; i++) {
-        params->spec[i] = model_param(config, i);
-        params->by_name[i] = (struct single_param_place){ params->spec[i].name, i };
-    }
-    qsort(params->by_name, (size_t)n, sizeof *params->by_name, params_by_name);
+    for (int i = 0; i < n; i++) params->spec[i] = model_param(config, i);
+    single_params_sort(params);
     return OK;
+}
+
+void single_params_sort(struct single_params *params)
+{
+    for (int i = 0; i < params->count; i++)
+        params->by_name[i] = (struct single_param_place){ params->spec[i].name, i };
+    qsort(params->by_name, (size_t)params->count, sizeof *params->by_name, params_by_name);
 }
 
 int single_params_find(const struct single_params *params, const char *name)

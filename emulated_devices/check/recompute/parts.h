@@ -349,6 +349,17 @@ void single_close(struct single *);
 /* The epsilon of a node that is a norm. */
 double single_norm_eps(const struct single *, const struct single_node *);
 
+/* The gradient of a parameter, which node v is the first to have: the sum of what all nodes contribute. */
+struct single_value single_gradient_of_param(struct single *, int v, int param);
+
+/* Check the gradients of a weight's adapters (adapter.c).  v: the first node that has the weight. */
+void single_check_adapters(struct single *, int v, int param);
+
+/* Compute what a product with some rows of a weight may be off because the program multiplies with A and B.
+ * @param with  the other factor: inputs, or gradients of results (for_input).  @return tensor_none: it has no adapters
+ *              there, or an input is missing. */
+struct tensor single_adapter_off(struct single *, int param, struct single_block, struct tensor with, bool for_input);
+
 /* Check the norm of all gradients. */
 void single_gradient_norm(struct single *);
 /* The norm may be off by this by steps, where norms of parameters are stored.  fourth: the sum of their fourth

@@ -9,6 +9,12 @@
 struct single_value product(struct single *, struct tensor X, struct tensor W, struct tensor b);
 struct single_value product_input(struct single *, struct tensor dY, struct tensor W, int matrices);
 
+struct adapter;
+/* Compute what adapters add to the product of a node, or to the gradient of its input.  tensor_none: the node's weight
+ * has none, or an input is missing.  of: the first of them. */
+struct tensor single_adapter_part(struct single *, const struct single_node *, bool for_input,
+                                  const struct adapter **of);
+
 /* These are added up: the sum, the sums of absolute and squared terms, and what is stored on the way.  each: the sums
  * of the batch's parts, below each other.  The last three are tensor_none where no bound needs them. */
 struct product_sum { struct tensor sum, absolute, square, stored, each; int64_t terms; };

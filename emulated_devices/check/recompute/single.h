@@ -30,6 +30,7 @@
 #include <stdbool.h>
 
 struct model_config;
+struct adapters;                        /* dump/adapters.h */
 
 enum { SINGLE_NAME = PARAM_NAME + 32, SINGLE_MISTAKE = 192 };
 
@@ -83,6 +84,12 @@ struct single_params { int count; struct param_spec *spec; struct single_param_p
 
 /** List the parameters once.  @return OK or ERR_MEMORY; on failure there is nothing to free. */
 enum error_code single_params_make(struct single_params *, const struct model_config *, struct error *);
+/** List what is trained where weights have adapters: A and B, and what is trained whole.  @return as
+ *  single_params_make. */
+enum error_code single_params_adapted(struct single_params *, const struct single_params *all, const struct adapters *,
+                                      struct error *);
+/** Fill by_name, once all parameters are there. */
+void single_params_sort(struct single_params *);
 /** Find a parameter by its name.  @return its number; -1: the model has none of this name. */
 int single_params_find(const struct single_params *, const char *name);
 void single_params_free(struct single_params *);
@@ -140,6 +147,8 @@ struct single_source {
     const int32_t *part;
     int parts_of_batch;
     bool parts_are_scaled;
+    const struct adapters *adapters;    /* of the weights; NULL: there are none */
+    const struct single_params *stepped;        /* what an optimizer steps, if that is not what `params` has; NULL */
     const struct batch_cuts *cuts;      /* how diagnoses may cut the batch; NULL: nobody says why a result is wrong */
 };
 

@@ -436,7 +436,7 @@ static bool is_first(const struct single *single, int v, int param)
 }
 
 /* Add up all contributions to the gradient of a parameter, from node v on. */
-static struct single_value gradient_of_param(struct single *single, int v, int param)
+struct single_value single_gradient_of_param(struct single *single, int v, int param)
 {
     struct single_value *const term = walk_terms(single);
     int terms = 0;
@@ -470,7 +470,7 @@ static bool right_in_blocks(struct single *single, int v, int param, const char 
         single->cursor.block = (struct single_block){ first, rows - first < step ? rows - first : step };
         right = single_begin_block(single, single_param_name(single, "grad/", param), words, single->cursor.block,
                                    step < rows ? rows : 0, p.dim[1]) &&
-                single_end_tile(single, gradient_of_param(single, v, param), first, &sum);
+                single_end_tile(single, single_gradient_of_param(single, v, param), first, &sum);
     }
     single->cursor.block = (struct single_block){ 0, 0 };
     if (right) single_end_tiles(single, &sum, rows);
@@ -492,7 +492,14 @@ static void check_param(struct single *single, int v, int param, const char *wor
         single->verdict.result.row_head = p.ndim > 1 ? out : 0;
         single->verdict.result.head = p.ndim > 1 ? single_slot(single, n->in[0])->head : out;
     }
-    single_end(single, gradient_of_param(single, v, param));
+    single_end(single, single_gradient_of_param(single, v, param));
+}
+
+/* Check a weight's gradient, then those of its adapters. */
+static void walk_check_weight(struct single *single, int v, int param, const char *words)
+{
+    check_param(single, v, param, words);
+    if (single->context->source.adapters && is_first(single, v, param)) single_check_adapters(single, v, param);
 }
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------- */
@@ -513,7 +520,7 @@ static void walk_check_backward(struct single *single, int v)
     for (int e = 0; n->bias >= 0 && e < experts_of(n); e++)
         check_param(single, v, n->bias + e * n->stride, words_of(n, is ? is->bias_words : NULL));
     for (int e = 0; n->weight >= 0 && e < experts_of(n); e++)
-        check_param(single, v, n->weight + e * n->stride, words_of(n, is ? is->weight_words : NULL));
+        walk_check_weight(single, v, n->weight + e * n->stride, words_of(n, is ? is->weight_words : NULL));
     for (int k = 0; k < SINGLE_INPUTS; k++)
         if (n->in[k] >= 0 && is_first_reader(single, v, n->in[k])) check_gradient(single, n->in[k]);
 }

@@ -208,7 +208,8 @@ static void begins_hint(struct check_result *result)
 {
     int first = 0;
     long long step;
-    while (first < result->count && (result->all[first].finding == LEFT_OUT || result->all[first].finding == MISSING))
+    while (first < result->count && (result->all[first].finding == LEFT_OUT || result->all[first].finding == DECLARED ||
+                                     result->all[first].finding == MISSING))
         first++;
     if (first == result->count || result->all[first].finding != DIFFERS) return;
     struct checked *c = &result->all[first];

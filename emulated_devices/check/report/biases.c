@@ -102,7 +102,8 @@ enum error_code biases_judge(const struct golden *golden, const struct actual *a
         struct bias_move move = biases_move(golden, actual, pass, l, layer++, room);
         struct checked *const checked = s.ndim > 0
             ? biases_find(result, own_name(golden, optimizer, step + 1, s.name, name)) : NULL;
-        if (checked && checked->finding != MISSING && checked->finding != LEFT_OUT && checked->finding != MISSHAPED)
+        if (checked && checked->finding != MISSING && checked->finding != LEFT_OUT &&
+            checked->finding != DECLARED && checked->finding != MISSHAPED)
             e = biases_judge_layer(golden, actual, pass, &move, checked, format, err);
     }
     free(room);

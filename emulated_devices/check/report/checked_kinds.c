@@ -60,7 +60,7 @@ enum judgement judgement_of(const struct checked *checked, const struct single_r
 {
     const bool recomputed = by_itself && by_itself->verdict <= SINGLE_WRONG;
     if (finding_fails(checked->finding) || (recomputed && by_itself->verdict == SINGLE_WRONG)) return JUDGED_WRONG;
-    if (checked->finding == LEFT_OUT || checked->finding == GIVEN) return NOT_JUDGED;
+    if (checked->finding == LEFT_OUT || checked->finding == DECLARED || checked->finding == GIVEN) return NOT_JUDGED;
     if (recomputed) return JUDGED_RIGHT;
     if (checked->finding != HOLDS) return CANNOT_BE_JUDGED;
     return checked->bound > LOOSE_BOUND ? JUDGED_LOOSELY : JUDGED_RIGHT;
@@ -111,6 +111,7 @@ struct checked_kinds checked_kinds_count(const struct check_result *result, cons
         const enum judgement is = judgement_of(c, by_itself);
         n.all[k]++, n.of[k][is]++;
         n.absent += c->finding == MISSING || c->finding == MISSHAPED || c->finding == INCOMPLETE;
+        n.declared += c->finding == DECLARED, n.undeclared[k] += is == NOT_JUDGED && c->finding != DECLARED;
         wrong_alone += singles_wrong(singles, c->name);
         if (is == JUDGED_LOOSELY) n.loosest = fmax(n.loosest, c->bound);
         if (is == CANNOT_BE_JUDGED) add_open(&n, c, k, by_itself);

@@ -41,7 +41,9 @@ struct open_group { char name[48]; int tensors; };
 /* These count the tensors of each kind. */
 struct checked_kinds {
     int all[CHECKED_KIND_COUNT], of[CHECKED_KIND_COUNT][JUDGEMENTS];
+    int undeclared[CHECKED_KIND_COUNT]; /* those that are not judged, and not declared as not recorded */
     int absent;                         /* wrong ones that are missing, incomplete, or do not fit */
+    int declared;                       /* of those that are not judged: declared as not recorded */
     int beside;                         /* results that are wrong by themselves, and are not in the golden file */
     struct open_group group[OPEN_GROUPS];
     int groups;                         /* in all; only the first are kept */

@@ -2,6 +2,7 @@
  * emulated_devices/cli/check_judged.c calls check_files; first.c calls the parts of it.  A tensor that differs is a
  * finding, not an error.  check_result_free frees the lists. */
 #include "emulated_devices/check/report/checker.h"
+#include "emulated_devices/check/report/adapted.h"
 #include "emulated_devices/check/report/sums.h"
 #include "ref/golden/bounds.h"
 #include "ref/golden/golden.h"
@@ -368,7 +369,7 @@ void check_result_count(struct check_result *result)
 static enum error_code summarize(struct check_result *result, const struct actual *actual, struct error *err)
 {
     check_result_count(result);
-    if (result->worst >= 0) return OK;
+    if (result->worst >= 0 || result->found[ALONE] > 0) return OK;
     return fail(err, ERR_CHECK,
                 "nothing to compare: none of the golden tensors' names is in ACTUAL, which has %s%s; --map can say "
                 "what they are called there",
@@ -427,7 +428,9 @@ static enum error_code check_starts(const struct golden *golden, const struct ac
         struct checked one = { .name = name, .bound = OF_STORING };
         /* Only weights that ACTUAL has are compared here. */
         if (strncmp(name, "start/", 6) != 0 || !actual_has(actual, name)) continue;
-        e = check_tensor(golden, actual, tensor_none, &one, format, err);
+        bool adapted;
+        e = adapted_start(golden, actual, &one, &adapted, format, err);
+        if (!e && !adapted) e = check_tensor(golden, actual, tensor_none, &one, format, err);
         if (finding_fails(one.finding)) result->all[result->count++] = one;
     }
     return e;
@@ -439,12 +442,18 @@ enum error_code check_files_begin(const struct golden *golden, const struct actu
 {
     *result = (struct check_result){ .first = -1, .worst = -1 };
     enum error_code e = checker_check_begins(golden, actual, err);
+    if (!e) e = adapted_check(golden, actual, err);
     if (!e) e = golden_measure(golden, format, 1, 1, &result->list, err);
     if (e) return e;
-    e = put_states_first(&result->list, err);
-    result->all = e ? NULL : calloc((size_t)result->list.count + (size_t)golden->file.count + 1, sizeof *result->all);
-    if (!e && result->all == NULL) e = fail(err, ERR_MEMORY, "no memory for %d tensors", result->list.count);
+    e = checker_check_declared(golden, actual, &result->list, err);
+    if (!e) e = put_states_first(&result->list, err);
+    const size_t most = (size_t)(result->list.count * adapted_most(actual));
+    result->all = e ? NULL : calloc(most + (size_t)golden->file.count + 1, sizeof *result->all);
+    result->adapted = e ? NULL : calloc(most + 1, sizeof *result->adapted);
+    if (!e && (result->all == NULL || result->adapted == NULL))
+        e = fail(err, ERR_MEMORY, "no memory for %d tensors", result->list.count);
     if (!e) e = check_starts(golden, actual, format, result, err);
+    if (!e) e = adapted_frozen(golden, actual, result, format, err);
     if (!e) check_result_count(result);
     else check_result_free(result);
     return e;
@@ -458,7 +467,11 @@ enum error_code check_files_some(const struct golden *golden, const struct actua
     for (int i = 0; i < result->list.count && !e; i++) {
         const struct golden_tensor *const t = &result->list.all[i];
         if (checker_is_before(golden, actual, t->name) || (wanted && !wanted->is(wanted->context, t->name))) continue;
-        result->all[result->count] = (struct checked){ .name = t->name, .bound = t->bound };
+        const struct checked of = { .name = t->name, .bound = t->bound };
+        bool adapted;
+        e = adapted_take(golden, actual, &of, &adapted, result, format, err);
+        if (e || adapted) continue;
+        result->all[result->count] = of;
         e = check_tensor(golden, actual, tensor_none, &result->all[result->count++], format, err);
     }
     if (!e && dtype_wide(format) != format) e = forgive_elsewhere(golden, actual, result, err);
@@ -491,7 +504,7 @@ enum error_code check_files_rest(const struct golden *golden, const struct actua
 void check_result_free(struct check_result *result)
 {
     for (int i = 0; i < result->count; i++) free(result->all[i].on);
-    free(result->all), free(result->extra), free(result->later);
+    free(result->all), free(result->extra), free(result->later), free(result->adapted);
     golden_list_free(&result->list);
     *result = (struct check_result){ 0 };
 }

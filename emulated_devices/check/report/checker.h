@@ -14,6 +14,7 @@
     X(OPEN,      "cannot be judged as a whole: rounding explains anything there", false) \
     X(ELSEWHERE, "cannot be judged as a whole: rounding has sent a token to another expert", false) \
     X(LEFT_OUT,  "left out, as is all of its kind",                     false)  \
+    X(DECLARED,  "declared not recorded",                               false)  \
     X(GIVEN,     "begun with, taken as given: not held to the golden file", false) \
     X(ALONE,     "of later passes, judged by what their own inputs give", false) \
     X(RESUMED,   "is not what the program must go on with",             true)   \
@@ -61,6 +62,8 @@ struct check_result {
     int first, worst;                   /* indices: the first that fails; the largest error/bound; -1: none */
     struct later_name *later;           /* [laters] names of ACTUAL's activations of later passes, which `all` has */
     int laters;
+    struct later_name *adapted;         /* [adapteds] names of adapters' tensors, which `all` has */
+    int adapteds;
     char (*extra)[96];                  /* [extras] ACTUAL's names that match no golden tensor */
     int extras;
     int unknown;                        /* of ACTUAL's tensors: of golden kinds of which it has no golden name */
@@ -126,7 +129,13 @@ int64_t checker_step_of(const struct golden *, const char *name);
  *  again. */
 void check_result_keep_step(const struct golden *, int64_t begins, struct check_result *, int64_t step);
 
-/** Leave out the tensors of each kind of which ACTUAL has none: they are not missing.  Rows that experts compute are a
+/** Refuse a pattern of tensors that are not recorded which is of no golden tensor: it has a slip in it.
+ *  @return OK; ERR_FORMAT, naming the pattern. */
+enum error_code checker_check_declared(const struct golden *, const struct actual *, const struct golden_list *,
+                                       struct error *);
+
+/** Leave out the tensors that are declared as not recorded, and those of each kind of which ACTUAL has none: they are
+ *  not missing.  Rows that experts compute are a
  *  kind of their own, because programs that fuse experts do not have them.  What a dump says that its program
  *  cannot show is left out one by one. */
 void checker_forgive_left_out(const struct golden *, const struct actual *, struct check_result *);

@@ -36,17 +36,54 @@ static bool same_kind(const struct golden *golden, const char *a, const char *b)
            && has_expert_rows(golden, a) == has_expert_rows(golden, b);
 }
 
+enum error_code checker_check_declared(const struct golden *golden, const struct actual *actual,
+                                       const struct golden_list *list, struct error *err)
+{
+    char pattern[ACTUAL_OUR_NAME];
+    for (int k = 0; actual_declared(actual, k, pattern); k++) {
+        bool found = false;
+        for (int i = 0; i < list->count && !found; i++) found = actual_pattern_is_of(pattern, list->all[i].name);
+        for (int i = 0; i < golden->file.count && !found; i++)
+            found = actual_pattern_is_of(pattern, golden->file.entry[i].name);
+        if (!found)
+            return fail(err, ERR_FORMAT, "declared as not recorded: no tensor of the golden file is called \"%.200s\"",
+                        printable(pattern).text);
+    }
+    return OK;
+}
+
+/* Say how a tensor that is missing can be declared.  The number of a layer becomes a star. */
+static void say_how_to_declare(struct checked *checked)
+{
+    char pattern[ACTUAL_OUR_NAME];
+    size_t used = 0;
+    for (const char *c = checked->name; *c && used + 1 < sizeof pattern; c++) {
+        const bool digit = *c >= '0' && *c <= '9', starts = c > checked->name && c[-1] == '.';
+        const size_t length = starts && digit ? strspn(c, "0123456789") : 0;
+        if (length > 0 && c[length] == '.') pattern[used++] = '*', c += length - 1;
+        else pattern[used++] = *c;
+    }
+    pattern[used] = 0;
+    snprintf(checked->why, sizeof checked->why, "record it, or say that it is not: --not-recorded '%.180s', or "
+             "not_recorded= of the recorder", pattern);
+}
+
 /* A missing tensor is left out if ACTUAL has no tensor of its kind, or says that its program cannot show this one. */
 void checker_forgive_left_out(const struct golden *golden, const struct actual *actual, struct check_result *result)
 {
     for (int i = 0; i < result->count; i++) {
         if (result->all[i].finding != MISSING) continue;
         bool given = false;
+        if (actual_declares(actual, result->all[i].name)) {
+            result->all[i].finding = DECLARED;
+            continue;
+        }
         const bool hidden = actual_leaves_out(actual, result->all[i].name);
         for (int j = 0; j < result->list.count && !given && !hidden; j++)
             given = same_kind(golden, result->all[i].name, result->list.all[j].name) &&
                     actual_has(actual, result->list.all[j].name);
         if (!given) result->all[i].finding = LEFT_OUT;
+        else if (result->all[i].why[0] == 0) say_how_to_declare(&result->all[i]);
     }
 }
 
@@ -212,7 +249,7 @@ static bool is_expected(const struct golden *golden, const struct actual *actual
                         const char *theirs)
 {
     char name[ACTUAL_NAME];
-    if (safetensors_find(&golden->file, theirs) != NULL) return true;
+    if (safetensors_find(&golden->file, theirs) != NULL || adapter_is_name(theirs)) return true;
     for (int i = 0; actual->map && i < result->count; i++)
         if (strcmp(actual_name(actual, result->all[i].name, name), theirs) == 0) return true;
     return false;

@@ -85,8 +85,10 @@ static enum error_code passes_choose(const struct later *later, int64_t step, st
     for (int k = 0; k < later->result->count && !e; k++) {
         const struct checked *c = &later->result->all[k];
         const char *const first = passes_first_name(c->name, &prefix);
-        if (first && is_in_doubt(later, c))
-            e = own_pass_add(pass, later->golden, later->actual, first, c->name, k, err);
+        if (first == NULL || !is_in_doubt(later, c)) continue;
+        if (adapter_is_name(c->name))
+            e = own_pass_add_factor(pass, later->golden, later->actual, later->optimizer, c->name, k, err);
+        else e = own_pass_add(pass, later->golden, later->actual, first, c->name, k, err);
     }
     if (!e && later->losses >= 0)
         e = own_pass_add_number(pass, "loss", later->loss[step], LOSS_OF_STEP, err);
@@ -158,6 +160,21 @@ static double passes_bound(const struct own_result *result)
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
 
+/* The gradient of A or B has the bound of the weight's gradient, times what A or B make of it. */
+static enum error_code passes_compare_factor(const struct later *later, const struct own_result *result,
+                                             struct tensor ours, struct checked *checked, struct error *err)
+{
+    double *const made = malloc((size_t)result->count * sizeof *made + 1);
+    if (made == NULL) return fail(err, ERR_MEMORY, "no memory to judge %s", checked->name);
+    own_factor_make(result->factor, ours, made);
+    const struct tensor truth = tensor_2d(made, F64, result->dim[0], result->dim[1]);
+    checked->bound = relative_or_absolute(checked->bound * result->factor->size * result->size,
+                                          sqrt(squared_distance(truth, tensor_none)), result->count, later->format);
+    const enum error_code e = checker_compare(later->golden, later->actual, truth, checked, later->format, err);
+    free(made);
+    return e;
+}
+
 /* Compare with our pass in place of the golden file. */
 static enum error_code passes_compare(struct later *later, int64_t step, const struct own_pass *pass,
                                       struct error *err)
@@ -173,7 +190,8 @@ static enum error_code passes_compare(struct later *later, int64_t step, const s
         }
         struct checked *c = &later->result->all[r->entry];
         c->bound = passes_bound(r);
-        e = checker_compare(later->golden, later->actual, ours, c, later->format, err);
+        if (r->factor) e = passes_compare_factor(later, r, ours, c, err);
+        else e = checker_compare(later->golden, later->actual, ours, c, later->format, err);
     }
     return e;
 }

@@ -37,6 +37,7 @@ struct noted { struct devices over, last; struct single_notes *notes; struct not
 /* All checks of a dump share these: that of all results, and those of single results from other copies. */
 struct shared {
     struct single_params params;
+    struct single_params stepped;       /* of a dump with adapters: what is trained */
     struct single_mesh mesh;
     struct batch_cuts cuts;
     struct model_copies copies;
@@ -90,7 +91,7 @@ static void dims_of(const struct golden *golden, const char *name, struct tensor
     const char *const later = strstr(name, "/act/") ? strstr(name, "/act/") : strstr(name, "/grad/");
     const struct safetensors_entry *entry = safetensors_find(&golden->file, name);
     if (entry == NULL && later) entry = safetensors_find(&golden->file, later + 1);
-    const bool vector = entry ? entry->ndim < 2 : tensor_rows(t) == 1;
+    const bool vector = entry ? entry->ndim < 2 : tensor_rows(t) == 1 && !adapter_is_name(name);
     dim[0] = vector ? tensor_cols(t) : tensor_rows(t), dim[1] = vector ? 1 : tensor_cols(t);
 }
 
@@ -282,7 +283,7 @@ static enum error_code singles_fetch(void *context, const char *of, struct tenso
     dims_of(c->golden, name, out, dim);
     const enum error_code e = singles_gather(c, name, part, dim, (struct interval){ 0, 0 }, out, found, err);
     if (!e && singles_is_master(c, of)) singles_round(c, out);
-    if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
+    if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0 || adapter_is_name(name)) return e;
     return golden_weight(c, name, 0, out, found, err);
 }
 
@@ -299,7 +300,7 @@ static enum error_code fetch_rows(void *context, const char *of, int64_t first, 
     const enum error_code e = singles_gather(c, name, part, (int64_t[]){ whole, tensor_cols(out) },
                                              (struct interval){ first, tensor_rows(out) }, out, found, err);
     if (!e && singles_is_master(c, of)) singles_round(c, out);
-    if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0) return e;
+    if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0 || adapter_is_name(name)) return e;
     return golden_weight(c, name, first, out, found, err);
 }
 
@@ -432,7 +433,9 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
     double lr[GOLDEN_MOST_STEPS];
     char optimizer[32], name[64];
     const int64_t begins = checking->actual->begins;
+    struct single_source stepping = source;
     enum error_code e = OK;
+    if (source.stepped) stepping.params = source.stepped;
     if (begins == 0 && (source.only == NULL || is_of_pass(source.only)))
         e = single_check_micros(&g->config, g->micros, batch, rounding, source, err);
     /* Without every step's tensors only microbatches can be checked. */
@@ -443,10 +446,10 @@ static enum error_code check_steps(struct checking *checking, struct rounding ro
                                            checking->format, begins };
         snprintf(name, sizeof name, "%s/lr", optimizer);
         e = golden_read(g, name, F64, g->steps, lr, err);
-        if (!e) e = single_check_norms(&g->config, &steps, rounding, source, err);
+        if (!e) e = single_check_norms(&g->config, &steps, rounding, stepping, err);
         for (int64_t k = begins; k < g->steps && !e; k++) {
             if (k > 0) e = check_later_pass(checking, optimizer, k, rounding, source, err);
-            if (!e) e = single_check_step(&g->config, &steps, k, rounding, source, err);
+            if (!e) e = single_check_step(&g->config, &steps, k, rounding, stepping, err);
         }
     }
     return e;
@@ -473,7 +476,8 @@ static void shared_free(struct shared *shared)
         if (n->notes) mistakes_explainer.forget(n->notes);
         free(n);
     }
-    model_copies_free(&shared->copies), single_params_free(&shared->params);
+    model_copies_free(&shared->copies), single_params_free(&shared->params),
+        single_params_free(&shared->stepped);
 }
 
 /* Recompute the pass, the sums over microbatches and the steps, or the only result that is wanted. */
@@ -510,6 +514,8 @@ static enum error_code report_singles_check(const struct golden *golden, const s
                                           .some = view.last != NULL, .params = &shared->params,
                                           .notes = notes_of(shared, &view), .cuts = &shared->cuts,
                                           .mesh = shared->mesh, .steps = golden->steps,
+                                          .adapters = shared->stepped.spec ? &actual->adapters : NULL,
+                                          .stepped = shared->stepped.spec ? &shared->stepped : NULL,
                                           .begins = actual->begins };
     enum error_code e = source.notes ? check_all(&c, rounding, source, err)
                                      : fail(err, ERR_MEMORY, "no memory for the results of all operations");
@@ -666,8 +672,9 @@ static enum error_code singles_check_shared(const struct golden *golden, const s
     struct shared shared = { .mesh = mesh_of(actual), .cuts = batch_cuts_of(golden, actual) };
     shared.copies = model_copies_of(golden, &shared.params, cuts_of_ranks(&shared.cuts));
     enum error_code e = single_params_make(&shared.params, &golden->config, err);
-    if (e) return e;
-    e = report_singles_check(golden, actual, format, rounding, view, &shared, out, err);
+    if (!e && actual->adapters.count > 0)
+        e = single_params_adapted(&shared.stepped, &shared.params, &actual->adapters, err);
+    if (!e) e = report_singles_check(golden, actual, format, rounding, view, &shared, out, err);
     shared_free(&shared);
     return e;
 }

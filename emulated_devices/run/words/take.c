@@ -6,6 +6,7 @@
 #include "emulated_devices/plan/padding.h"
 #include "emulated_devices/run/log.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/file_kind.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include "ref/model/balance.h"
@@ -85,23 +86,31 @@ static enum error_code take_model(struct train_options *options, const struct tr
     return fail_about(err, e, "--model");
 }
 
+/* Refuse a folder that has no list of a checkpoint's files. */
+static enum error_code resume_refuse(const char *folder, struct error *err)
+{
+    const enum error_code e =
+        fail(err, ERR_FORMAT, "--resume %s: not a checkpoint of orrery train --save, without %s; --model DIR takes its "
+             "weights alone", printable_path(folder).text, CHECKPOINT_LIST);
+    return file_kind_refuse(e, folder, "a checkpoint of orrery train", FILE_MODEL, err);
+}
+
 /* Take from the checkpoint what the command line does not give; then compute the remaining steps. */
 static enum error_code take_resumed(struct train_options *options, const struct option *table,
                                     struct train_words *train_words, bool automatic, struct error *err)
 {
     static const char *const words[] = { "auto" };
     if (!is_folder(options->resume))
-        return fail(err, ERR_FILE, "--resume %s: there is no such folder%s", printable_path(options->resume).text,
-                    nearest_name(options->resume, words, 1) ? "; did you mean auto?" : "");
+        return file_kind_refuse(fail(err, ERR_FILE, "--resume %s: there is no such folder%s",
+                                     printable_path(options->resume).text,
+                                     nearest_name(options->resume, words, 1) ? "; did you mean auto?" : ""),
+                                options->resume, "a checkpoint of orrery train", FILE_CHECKPOINT, err);
     if (!automatic && series_newest(options->resumed, sizeof options->resumed, options->resume))
         options->resume = options->resumed;
     enum error_code e = fail_about(err, checkpoint_open(&options->saved, options->resume, err), "--resume");
     if (e) return e;
     if (!options->saved.there)
-        return fail(
-            err, ERR_FORMAT,
-            "--resume %s: not a checkpoint of orrery train --save, without %s; --model DIR takes its weights alone",
-            printable_path(options->resume).text, CHECKPOINT_LIST);
+        return resume_refuse(options->resume, err);
     if (options->golden) return OK;             /* the file says everything else */
     e = fail_about(err, train_take_saved(&options->saved, table, train_words->argc, train_words->argv,
                                          err), "--resume");

@@ -49,6 +49,9 @@ class Names:
     products: dict = field(default_factory=dict)        # ours -> (module, module inside it, columns): the product with the latter's result
     turned: np.ndarray = None                   # ours of each column of a head's queries and keys after rotary positions; None: the same
     left_out: dict = field(default_factory=dict)        # activations that no module has, and why: they are not recorded
+    start: object = None                        # of a golden file: its weights (start.Start)
+    matched: dict = field(default_factory=dict)         # theirs -> the golden file's name that was found for it (matching.py)
+    transposed: dict = field(default_factory=dict)      # theirs that are [in, out] by themselves -> what shows it
     shapes: dict = field(init=False)
 
     def __post_init__(self):

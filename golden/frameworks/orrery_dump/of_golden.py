@@ -11,7 +11,7 @@ the operation that writes it, what this reads, and its weight.  So this file kno
 and leaves out the others: they are inside a module.  Names.left_out has them.
 
 A fused module, such as TransformerEngine's LayerNormMLP, has the weights of several operations.  What the first of them reads is its input, what the
-last of them writes is its result, and all between is left out.  `rename` and `returns` say what no file can: a program's own names, and what a module
+last of them writes is its result, and all between is left out.  `names` and `returns` say what no file can: a program's own names, and what a module
 returns that has no weight of its own or gives back more than one tensor.
 """
 import json
@@ -20,9 +20,13 @@ import re
 
 import numpy as np
 
+from . import lora
+from .configs import is_of_transformers
 from .errors import DumpError
 from .experts import Mixture
+from .matching import Target, chosen, cut, fits, propose
 from .names import Names, Place, Watch
+from .start import Start, same, says_nothing, values_of
 
 
 def metadata(path):
@@ -34,17 +38,28 @@ def metadata(path):
         return json.loads(f.read(size)).get("__metadata__", {})
 
 
-def of_golden(path, model, rename=None, returns=None):
+def of_golden(path, model, names=None, returns=None, tp=None, tidy=None):
     """The Names of a model, whole on this rank or wrapped, whose golden file is `path`.
 
-    rename   {the model's: another}: parameters that are called otherwise.  The other name is a golden file's, for a matrix [out, in] that is whole, or one
-             of transformers' files; or a pair of it and an array, ours of each row.  A * stands for the same text in both
+    names    {the model's: another}: parameters that are called otherwise.  The other name is a golden file's, for a matrix [out, in] that is whole, or one
+             of transformers' files; or a pair of it and an array, ours of each row.  A * stands for the same text in both.  Without it a model whose
+             parameters have names of its own is matched by numbers and by shape (matching.py)
     returns  {module: names}: activations that a module returns, in order; None for a result that has no name
+    tp       (ranks along tp, this one's place): plain parameters may have their share of rows or columns
+    tidy     makes names clean; default: recorder.clean
     """
     text = metadata(path).get("names")
     if text is None:
         raise DumpError(f"{path}: its metadata has no names: make it with orrery golden make of this version")
-    return _Reader(json.loads(text), model, rename or {}, returns or {}).names()
+    return _Reader(json.loads(text), model, names or {}, returns or {}, Start(path), tp, tidy).names()
+
+
+def outermost(model, tidy):
+    """{name: module}; of a wrapper and what it wraps, which have one name, the wrapper."""
+    found = {}
+    for name, module in model.named_modules():
+        found.setdefault(tidy(name), module)
+    return found
 
 
 def _expanded(patterns, known, what):
@@ -56,7 +71,9 @@ def _expanded(patterns, known, what):
         if not matches:
             raise DumpError(f"{what}: the model has no {pattern}")
         for name, match in matches:
-            def filled(text, match=match):
+            def filled(text, match=match, pattern=pattern):
+                if text.count("*") > pattern.count("*"):
+                    raise DumpError(f"{what}: {text} has more stars than {pattern}")
                 parts = iter(match.groups())
                 return "".join(next(parts) if c == "*" else c for c in text)
             found[name] = filled(value) if isinstance(value, str) else tuple(filled(v) if isinstance(v, str) else v for v in value)
@@ -71,11 +88,14 @@ def _rows(part, start):
 
 
 class _Reader:
-    def __init__(self, told, model, rename, returns):
+    def __init__(self, told, model, own_names, returns, start, tp, tidy):
         from .recorder import clean
-        self.told, self.model = told, model
-        self.shapes = {clean(n): tuple(p.shape) for n, p in model.named_parameters()}
-        self.modules = {clean(n): m for n, m in model.named_modules()}
+        tidy = tidy or clean
+        self.told, self.model, self.start, self.tp = told, model, start, tp
+        self.tensors = {tidy(n): p for n, p in model.named_parameters() if lora.is_own(n)}
+        self.shapes = {n: tuple(p.shape) for n, p in self.tensors.items()}
+        self.modules = outermost(model, tidy)
+        self.turned = {}                                            # theirs -> why it is taken to be transposed
         self.ours = {p["name"]: p for p in told["parameters"]}
         self.writer = {n["out"]: n for n in told["nodes"]}
         self.mixtures = {}                                          # layer -> Mixture
@@ -84,7 +104,7 @@ class _Reader:
         last = self.writer.get("logits", {}).get("parameter")
         self.head_weights = [part["name"] for part in self.ours[last]["parts"]] if last else []
         self.watches, self.products, self.left_out = [], {}, {}
-        self.own_names = _expanded(rename, self.shapes, "rename")
+        self.own_names = _expanded(own_names, self.shapes, "names")
         self.returns = _expanded(returns, self.modules, "returns")
         self.returned = {name for names in self.returns.values() for name in names if name}
         unknown = next((n for n in self.returned if n not in self.writer), None)
@@ -137,10 +157,10 @@ class _Reader:
                 ours = self.ours[name]
                 rows = np.arange(ours["rows"]) if rows is None else np.asarray(rows)
                 places[own] = Place(name, (ours["rows"], ours["columns"]), rows, piece="" if len(rows) == ours["rows"] else own)
-                if self.shapes[own] not in ((len(rows), ours["columns"]), (len(rows),) if ours["columns"] == 1 else None):
-                    raise DumpError(f"rename: {own} has shape {list(self.shapes[own])}, but {name} has {len(rows)} rows of {ours['columns']}")
+                if not fits(self.shapes[own], Target(name, name, rows, ours["columns"]), self.tp) and not self.is_flat(own):
+                    raise DumpError(f"names: {own} has shape {list(self.shapes[own])}, but {name} has {len(rows)} rows of {ours['columns']}")
             elif rows is not None or not any(part["name"] == name for o in self.ours.values() for part in o["parts"]):
-                raise DumpError(f"rename: {own} is said to be {name}, which the golden file does not have")
+                raise DumpError(f"names: {own} is said to be {name}, which the golden file does not have")
         return places
 
     def _places(self):
@@ -169,6 +189,70 @@ class _Reader:
         places.update({n: [of[i] for i in range(len(of))] for n, of in self.taken.items()})
         return places
 
+    # ---- names of the model's own ---------------------------------------------------------------------------------------------------------------
+
+    def is_flat(self, name):
+        """Whether a parameter is a flat shard, whose shape says nothing."""
+        return getattr(self.tensors[name], "_is_flattened", False) or hasattr(self.tensors[name], "ds_id")
+
+    def _match(self):
+        """Find parameters that have names of the model's own, by numbers and by shape."""
+        left = {n: p for n, p in self.tensors.items() if n not in self.places}
+        if not left or self.mixtures:
+            return
+        targets, done = [], {p.name for p in self._renamed().values()}
+        for ours in (o for o in self.told["parameters"] if o["name"] not in done):
+            parts = [(part, rows) for part, rows in zip(ours["parts"], self._parts_of(ours)) if self.theirs(part["name"]) not in self.shapes]
+            if len(parts) == len(ours["parts"]):
+                targets.append(Target(ours["name"], ours["name"], np.arange(ours["rows"]), ours["columns"]))
+            for part, rows in parts if len(ours["parts"]) > 1 else ():
+                targets.append(Target(part["name"], ours["name"], rows, ours["columns"]))
+        if not targets:
+            return                                                  # the recorder names the first that has no name
+        found = chosen(propose(left, targets, self.start, self.tp))
+        self.own_names.update(found)
+        self.matched = found
+        self.places = self._places()
+
+    def _parts_of(self, ours):
+        """Ours of the rows of each part that files have."""
+        start = 0
+        for part in ours["parts"]:
+            rows = _rows(part, start)
+            yield np.array([rows[i] for i in sorted(rows)])
+            start += part["rows"]
+
+    def _find_transposed(self):
+        """Matrices that the model keeps as [in, out]: the shape says so, or, of a square one, its numbers."""
+        for name, place in self.places.items():
+            if isinstance(place, list) or name not in self.shapes or len(self.shapes[name]) != 2 or place.of[1] == 1:
+                continue
+            p, target = self.tensors[name], Target(place.name, place.name, place.rows, place.of[1])
+            whole = np.empty((len(place.rows), place.of[1]), np.bool_)
+            plain, turned = (any(True for _ in cut(t, self.shapes[name], self.tp)) for t in (whole, whole.T))
+            values, near = values_of(p)
+            if place.transposed or hasattr(p, "placements") or not turned:
+                continue
+            if plain and (values is None or not self._is_transpose(values, near, target)):
+                continue
+            place.transposed = True
+            self.turned[name] = "its numbers" if plain else "its shape"
+
+    def _is_transpose(self, values, near, target):
+        whole = self.start.weight(target.ours)
+        if whole is None or says_nothing(values):
+            return False
+        whole = whole[target.rows]
+        has = [any(same(values, part, near) for part in cut(t, tuple(values.shape), self.tp)) for t in (whole, whole.T)]
+        return has == [False, True]
+
+    def _note_parts(self):
+        """A fused matrix of several is cut part by part along tp."""
+        for name, place in self.places.items():
+            ours = self.ours.get(place.name) if not isinstance(place, list) else None
+            if ours and len(ours["parts"]) > 1 and len(place.rows) == ours["rows"] and name in self.shapes and not place.parts:
+                place.parts = tuple(part["rows"] for part in ours["parts"])
+
     # ---- activations ------------------------------------------------------------------------------------------------------------------------
 
     def of_weight(self, name):
@@ -182,9 +266,13 @@ class _Reader:
         """The module of the output matrix, which may be the embedding's own."""
         last = self.model.get_output_embeddings() if hasattr(self.model, "get_output_embeddings") else None
         found = next((n for n, m in self.modules.items() if m is last), None)
-        own = [theirs.rpartition(".")[0] for theirs, place in getattr(self, "places", {}).items()
+        own = [theirs for theirs, place in getattr(self, "places", {}).items()
                if theirs in self.shapes and not isinstance(place, list) and place.name == self.writer["logits"]["parameter"]]
-        return own[0] if found is None and len(own) == 1 else found
+        if found is not None or len(own) != 1:
+            return found
+        # A matrix that is also the embedding's is a parameter of two modules, of which the one that multiplies is meant.
+        of = [n for n, m in self.modules.items() if getattr(m, own[0].rpartition(".")[2], None) is self.tensors[own[0]]]
+        return next((n for n in reversed(of) if type(self.modules[n]).__name__ != "Embedding"), own[0].rpartition(".")[0])
 
     def layer(self, i):
         """The module of a layer: as files call it, or the one that has all of its parameters."""
@@ -261,7 +349,7 @@ class _Reader:
 
     def _activation(self, node):
         if node["by"] == "rotary":
-            return hasattr(self.model, "config")                    # the recorder's hook of transformers' attention
+            return is_of_transformers(self.model)                   # the recorder's hook of its attention
         if node["by"] == "head norm":
             return self._normed_heads(node)
         if node["by"] in ("mixture", "route"):
@@ -302,7 +390,11 @@ class _Reader:
         told = self.told
         self.heads = tuple(told[k] for k in ("query_heads", "key_heads", "head_width"))
         self._find_experts()
+        self.matched = {}
         self.places = self._places()
+        self._match()
+        self._find_transposed()
+        self._note_parts()
         for m in self.mixtures.values():
             m.up = self.places[m.module + ".gate_up_proj"][0].rows
         self.width = next(p["columns"] for p in told["parameters"] if p["layer"] == -1)
@@ -314,4 +406,5 @@ class _Reader:
         rotated = {n["layer"] for n in told["nodes"] if n["by"] == "rotary"}
         attention = {w.module.rpartition(".")[0]: int(w.name.split(".")[1]) for w in self.watches if w.name.endswith(".attn.out")}
         return Names(self.places, self.watches, {m: i for m, i in attention.items() if i in rotated}, self.heads,
-                     mixtures=list(self.mixtures.values()), products=self.products, turned=self._turned(), left_out=self.left_out)
+                     mixtures=list(self.mixtures.values()), products=self.products, turned=self._turned(), left_out=self.left_out,
+                     matched=self.matched, transposed=self.turned, start=self.start)

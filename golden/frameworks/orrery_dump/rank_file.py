@@ -1,6 +1,7 @@
 """The file of one rank: tensors, and in its metadata where each lies in the whole."""
 import json
 import pathlib
+import re
 
 import numpy as np
 
@@ -43,10 +44,23 @@ class RankFile:
             if axis not in AXES:
                 raise DumpError(f"mesh axis {axis!r} is not one of {', '.join(AXES)}")
         self.folder, self.rank = pathlib.Path(folder), rank
-        self.tensors, self.layout, self.left_out = {}, {}, {}
+        self.tensors, self.layout, self.left_out, self.declared = {}, {}, {}, []
         self.head = {"orrery_dump": "1", "rank": str(rank), "mesh": json.dumps({a: mesh[a] for a in AXES if a in mesh}),
                      "coordinates": json.dumps(dict(coordinates))}
         self.head.update({k: v for k, v in (("dtype", dtype), ("program", program), ("parts", parts and str(parts))) if v})
+
+    def declare(self, patterns):
+        """Patterns of tensors that the dump is not to have: they are not kept, and orrery check does not miss them."""
+        patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+        for pattern in patterns:
+            if not isinstance(pattern, str) or not pattern or len(pattern) > 255:
+                raise DumpError(f"not_recorded: {pattern!r} is no pattern of names, such as 'h.*.attn.rotated'")
+        self.declared += [p for p in patterns if p not in self.declared]
+
+    def is_declared(self, name):
+        """Whether a pattern is of this name; of an activation and of its gradient it may be of what stands behind act/ and grad/."""
+        rest = re.sub(r"^(act|grad)/", "", name) if not name.endswith((".weight", ".bias")) else name
+        return any(re.fullmatch(".*".join(map(re.escape, p.split("*"))), n, re.S) for p in self.declared for n in (name, rest))
 
     def add(self, name, array, *, of, piece="", rows=None, cols=None, partial=(), transposed=False, times=1.0, micro=None):
         """A piece of tensor `name`, of shape `of` = (rows, columns) as a whole.  rows, cols: indices, None: all."""
@@ -91,6 +105,8 @@ class RankFile:
     def _keep(self, name, piece, bits, kind, entry, partial, transposed, times, micro):
         if kind not in STORED:
             raise DumpError(f"{name}: format {kind} is not one of {', '.join(STORED)}")
+        if self.is_declared(name):
+            return
         key = key_of(name, piece)
         kept = (STORED[kind], list(bits.shape), np.ascontiguousarray(bits).tobytes())
         if self.tensors.get(key) == kept:
@@ -125,7 +141,8 @@ class RankFile:
         path = self.folder / f"{'' if step is None else f'step{step}.'}rank{self.rank}.safetensors"
         temporary = path.with_suffix(".part")
         left_out = {"left_out": json.dumps(self.left_out)} if self.left_out else {}
-        write(temporary, self.tensors, {**self.head, **left_out, "layout": json.dumps(self.layout)})
+        declared = {"not_recorded": json.dumps(self.declared)} if self.declared else {}
+        write(temporary, self.tensors, {**self.head, **left_out, **declared, "layout": json.dumps(self.layout)})
         temporary.rename(path)
         if step is not None:
             self.tensors, self.layout = {}, {}

@@ -29,10 +29,11 @@ import types
 
 import numpy as np
 
-from . import again, compiled as compiling, deepspeed, experts, fsdp1, modes, names as known
+from . import again, compiled as compiling, configs, deepspeed, experts, fsdp1, lora, modes, names as known
 from .errors import DumpError
 from .layouts import chunk, of_dtensor, of_parts, token_rows
-from .of_golden import of_golden
+from .matching import Proposal, rows_of_text, starred
+from .of_golden import of_golden, outermost
 from .rank_file import AXES, RankFile, key_of, STORED, to_numpy
 
 WRAPPERS = ("module", "_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module")
@@ -79,8 +80,9 @@ class Recorder:
     batch   (sequences, tokens) of the whole batch
     mode    what must be in force, of modes.MODES
     golden  the file of orrery golden make that the folder is for: it names the parameters and activations of every family
-    names   a Names; default: by the golden file, or without one by the model's config
-    rename  {"layers.*.norm": "model.layers.*.input_layernorm.weight"}: with golden, parameters that files call otherwise, or of_golden.of_golden
+    names   with golden: {"layers.*.norm": "model.layers.*.input_layernorm.weight"}, parameters that files call otherwise (of_golden.of_golden); default:
+            such names are found by numbers and by shape.  Or a Names; without golden it is made from the model's config
+    not_recorded  patterns of tensors that the dump is not to have, "h.*.attn.rotated", "adamw/*": orrery check then judges the others
     returns {"layers.*.add_norm": ("h.*.ln_2", "h.*.mid")}: with golden, modules whose results are several, or no result of their weights
     compiled  "inside" or "borders": what is recorded of modules that torch.compile has compiled (compiled.py)
     into    a Recorder of this rank to share a file with (stages of one rank)
@@ -88,19 +90,21 @@ class Recorder:
     before  also keep the gradients before they are reduced over these axes, in FOLDER-before
     """
 
-    def __init__(self, model, mesh, folder, *, batch, mode=(), golden=None, names=None, rename=None, returns=None, compiled="inside",
+    def __init__(self, model, mesh, folder, *, batch, mode=(), golden=None, names=None, returns=None, not_recorded=(), compiled="inside",
                  rank=None, dtype=None, program=None, parts=None, into=None, before=()):
         self.mesh, self.at = _mesh_of(mesh)
-        inner = _unwrapped(model)
-        self.names = names or (of_golden(golden, inner, rename, returns) if golden else known.of_config(inner.config.to_dict()))
+        inner = lora.inner(_unwrapped(model))
+        self.is_lora = lora.is_lora(model)
+        tidy = (lambda n: lora.clean(clean(n))) if self.is_lora else clean
+        self.names = self._names_of(inner, golden, names, returns, tidy)
         self.batch, self.mode, self.seen = batch, (mode,) if isinstance(mode, str) else tuple(mode), set()
-        self.parameters = {clean(n): p for n, p in model.named_parameters()}
-        self.modules = {clean(n): m for n, m in model.named_modules()}
-        self.shards = fsdp1.shards(model, clean)
+        self.parameters = {tidy(n): p for n, p in model.named_parameters() if not self.is_lora or lora.is_own(n)}
+        self.modules = outermost(model, tidy)
+        self.shards = fsdp1.shards(model, tidy)
         modes.check(self.mode, model, self.parameters, self.mesh)
         for name in self.parameters:
             if name not in self.names.parameters:
-                raise DumpError(f"parameter {name} has no name of ours: give names=, or rename it")
+                raise DumpError(f"parameter {name} has no name of ours: give names=" + ("" if golden else ", and golden="))
         if rank is None:
             torch = __import__("torch")
             rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
@@ -108,8 +112,12 @@ class Recorder:
         self.file = into.file if into else RankFile(folder, rank, self.mesh, self.at, **about)
         self.model, self.handles, self.now, self.before, self.passes = model, [], None, None, 0
         self.choices = experts.Choices(self.names.mixtures, batch[0] * batch[1])
-        self.given, self.of_mixture, self.recomputed, self.finished = [], {}, {}, False
-        self.way, self.regions = compiled, compiling.regions(model, clean)
+        self.given, self.of_mixture, self.recomputed, self.finished, self.stepped = [], {}, {}, False, None
+        self.file.declare(not_recorded)
+        self.adapters = lora.adapters_of(model, tidy) if self.is_lora else []
+        if self.adapters:
+            self._tell_adapters()
+        self.way, self.regions = compiled, compiling.regions(model, tidy)
         self.left_out = dict(self.names.left_out)
         compiling.check(compiled, self.regions)
         if before:
@@ -117,6 +125,36 @@ class Recorder:
         self._hook()
         if len(self.names.layers) < getattr(getattr(inner, "config", None), "num_hidden_layers", 0) or into:
             self.seen.add("pp")
+
+    def _names_of(self, inner, golden, names, returns, tidy):
+        """The Names that the arguments of a Recorder mean."""
+        if names is not None and not isinstance(names, dict):
+            return names
+        if golden:
+            return of_golden(golden, inner, names, returns, (self.mesh.get("tp", 1), self.at.get("tp", 0)), tidy)
+        if names or returns:
+            raise DumpError("names= and returns= need golden=, the file of orrery golden make for this model: it has the shapes of ours")
+        return known.of_config(configs.of_model(inner))
+
+    def _tell_adapters(self):
+        """What the file says of adapters."""
+        whole = {a.name + ".weight" for a in self.adapters}
+        lost = next((n for n in whole if n not in self.names.parameters or isinstance(self.names.parameters[n], list)), None)
+        if lost:
+            raise DumpError(f"adapter {lost[:-len('.weight')]}: its weight is no matrix of ours")
+        self.file.head["adapters"] = json.dumps({a.name: a.metadata(self.names.parameters[a.name + ".weight"]) for a in self.adapters})
+        self.file.head["trained"] = json.dumps(lora.trained(self.parameters, self.names.parameters, self.adapters))
+
+    def _factors(self):
+        """(name, parameter) of A and B of each adapter."""
+        for a in self.adapters:
+            for which, p in a.factors.items():
+                yield f"{a.name}.lora_{which}.weight", p
+
+    def _factor(self, kind, name, t):
+        if _is_dtensor(t):
+            raise DumpError(f"{kind}{name}: an adapter that is a DTensor is not recorded: leave A and B whole on each rank")
+        self.file.add(kind + name, _here(t), of=tuple(t.shape))
 
     # ---- activations ----------------------------------------------------------------------------------------------------------------------------
 
@@ -204,9 +242,10 @@ class Recorder:
 
     def _hook_attention(self):
         """Queries and keys after rotary positions are no module's result; transformers hands them to a registered function."""
-        if not any(m in self.modules for m in self.names.layers) or not hasattr(_unwrapped(self.model), "config"):
+        inner = lora.inner(_unwrapped(self.model))
+        if not any(m in self.modules for m in self.names.layers) or not configs.is_of_transformers(inner):
             return
-        config = _unwrapped(self.model).config
+        config = inner.config
         kind = getattr(config, "_attn_implementation", None)
         try:
             from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as functions
@@ -272,6 +311,8 @@ class Recorder:
         if again.is_again():
             return self._repeated(watch, t, explicit, turn)
         now = self.now
+        if self.is_lora and not t.requires_grad and t.is_floating_point() and torch_is_taping() and t.is_leaf:
+            t.requires_grad_(True)                                  # all before it is frozen: its gradient is made for the dump alone
         self._activation("act/", watch, turn(t), now, explicit)
         if t.requires_grad:
             t.register_hook(lambda g: self._activation("grad/", watch, turn(g), now, explicit))
@@ -352,6 +393,30 @@ class Recorder:
 
     # ---- parameters -----------------------------------------------------------------------------------------------------------------------------
 
+    def load_start(self):
+        """Give the model the weights that the golden file begins with, each rank its part.  Before start()."""
+        if self.names.start is None:
+            raise DumpError("load_start() needs golden=, whose weights the model is to have")
+        torch = __import__("torch")
+        for name, p in self.parameters.items():
+            places = self.names.parameters[name]
+            if name in self.shards or deepspeed.is_shared(p):
+                raise DumpError(f"load_start(): {name} is a flat shard: load the weights before the model is wrapped")
+            parts = [self._part_of_start(name, place, p) for place in (places if isinstance(places, list) else [places])]
+            with torch.no_grad():
+                _here(p).copy_(torch.as_tensor(np.stack(parts) if isinstance(places, list) else parts[0]).reshape(_here(p).shape))
+        return self
+
+    def _part_of_start(self, name, place, p):
+        whole = self.names.start.weight(place.name)
+        if whole is None:
+            raise DumpError(f"load_start(): the golden file has no start/{place.name}")
+        whole = whole[place.rows].T if place.transposed else whole[place.rows]
+        if isinstance(self.names.parameters[name], list):
+            return whole if place.of[1] > 1 else whole.reshape(-1)
+        index, _, _ = self._cut_parameter("start/" + name, place, p, p)
+        return whole[np.ix_(index[0], index[1])]
+
     def start(self, computed_in=None):
         """The weights before the first step.  computed_in: the torch.dtype to which mixed precision rounds them for each pass."""
         for name, p in self.parameters.items():
@@ -359,6 +424,8 @@ class Recorder:
                 deepspeed.start(self, name, p, computed_in)
             else:
                 self.parameter("start/", name, p, stored_in=computed_in)
+        for name, p in self._factors():
+            self._factor("start/", name, p)
         return self
 
     def gradients(self, kind="grad/", times=1.0, partial=()):
@@ -367,26 +434,39 @@ class Recorder:
         for name, p in self.parameters.items():
             if deepspeed.is_shared(p):
                 deepspeed.gradient(self, kind, name, p, times)
+            elif self.adapters and not p.requires_grad:
+                continue                                            # frozen
             elif p.grad is None and self.shards.get(name) == (0, 0):
                 continue                                            # all of it is on other ranks
             elif p.grad is None:
                 raise DumpError(f"{kind}{name} is None: gradients() belongs between backward and zero_grad")
             else:
                 self.parameter(kind, name, p.grad, like=p, times=times, partial=partial)
+        for name, p in self._factors():
+            if p.grad is None:
+                raise DumpError(f"{kind}{name} is None: gradients() belongs between backward and zero_grad")
+            self._factor(kind, name, p.grad)
         if kind == "grad/" and self.handles and self.passes == 0:
             raise DumpError("no pass has been recorded: call microbatch() before each forward pass, without arguments if it has the whole batch")
 
     def weights(self, optimizer_name, optimizer=None, step=None, last=True):
         """Weights, and the states of a torch.optim optimizer, after a step.  Ours after the last step have no number."""
-        kind = f"{optimizer_name}/" + ("" if last else f"{step}/")
+        kind = self.stepped = f"{optimizer_name}/" + ("" if last else f"{step}/")
         for name, p in self.parameters.items():
             if deepspeed.is_shared(p):
                 deepspeed.weight(self, kind, name, p)
                 continue
+            if self.adapters and not p.requires_grad and not last:
+                continue                                            # frozen: that it has not moved is seen after the last step
             self.parameter(kind + "weight/", name, p)
             for state, t in (optimizer.state.get(p, {}) if optimizer else {}).items():
                 if state in ("exp_avg", "exp_avg_sq", "momentum_buffer") and t is not None:
                     self.parameter(f"{kind}{state}/", name, t, like=p)
+        for name, p in self._factors():
+            self._factor(kind + "weight/", name, p)
+            for state, t in (optimizer.state.get(p, {}) if optimizer else {}).items():
+                if state in ("exp_avg", "exp_avg_sq", "momentum_buffer") and t is not None:
+                    self._factor(f"{kind}{state}/", name, t)
 
     def parameter(self, kind, theirs, t, like=None, times=1.0, partial=(), file=None, explicit=None, stored_in=None):
         """A tensor of a parameter's shape: the parameter itself, its gradient, a state.  like: where partition attributes are."""
@@ -424,6 +504,10 @@ class Recorder:
         if getattr(like, "tensor_model_parallel", False) and dim >= 0:
             parts = place.parts if getattr(like, "partition_stride", 1) > 1 or place.parts else ()
             index[dim] = of_parts(parts or (whole[dim],), self.mesh.get("tp", 1), self.at.get("tp", 0))
+        elif t.ndim in (1, 2):
+            for dim, what_of in zip(range(t.ndim), ("rows", "columns")):
+                parts = place.parts if dim == (1 if place.transposed else 0) else ()
+                index[dim] = self._share(what, index[dim], t.shape[dim], what_of, parts)
         return index, (), 1.0
 
     def flat(self, kind, theirs, t, begin, count, times=1.0, partial=()):
@@ -486,10 +570,14 @@ class Recorder:
     def _tell(self):
         """What cannot be in the file, and what is in it although the backward pass went on from other numbers."""
         recorded = {key.partition("#")[0] for key in self.file.tensors}
-        self.left_out = {name: why for name, why in self.left_out.items() if "act/" + name not in recorded}
+        self.left_out = {name: why for name, why in self.left_out.items() if "act/" + name not in recorded and not self.file.is_declared("act/" + name)}
         self.file.left_out.update(self.left_out)
         if self.file.rank != 0:
             return
+        for theirs, ours, _, _ in rows_of_text(Proposal(self.names.matched, dict.fromkeys(self.names.matched, "numbers"))):
+            print(f"orrery_dump: {theirs} is taken to be {ours}", file=sys.stderr)
+        for line in said_turned(self.names.transposed):
+            print("orrery_dump: " + line, file=sys.stderr)
         for line in said(self.left_out):
             print("orrery_dump: " + line, file=sys.stderr)
         if self.recomputed:
@@ -507,6 +595,9 @@ class Recorder:
         self.stop()
         if self.passes:
             self._tell()
+        if step is not None and self.stepped:
+            for name, p in ((n, p) for n, p in self.parameters.items() if self.adapters and not p.requires_grad):
+                self.parameter(self.stepped + "weight/", name, p)   # the next step's file begins with them
         if step is None or step == 1:
             self.choices.write(self.file)
         if self.before and (step is None or step == 1):
@@ -516,6 +607,18 @@ class Recorder:
             file.share_inputs(self.file)
             file.save()
         return self.file.save(step)
+
+
+def said_turned(transposed):
+    """Lines that say which matrices are taken to be [in, out], layers together."""
+    of = {}
+    for name, why in transposed.items():
+        of.setdefault((starred(name)[0], why), []).append(name)
+    return [f"{name} is transposed, [in, out], as {why} says ({len(names)})" for (name, why), names in of.items()]
+
+
+def torch_is_taping():
+    return __import__("torch").is_grad_enabled()
 
 
 def said(left_out):

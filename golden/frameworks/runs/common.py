@@ -72,7 +72,8 @@ class Golden:
         m = {k: self.setting("adamw." + k) for k in ("beta1", "beta2", "eps", "weight_decay")}
         places = places or names.of_config(self.config).parameters
         places = {n: p[0] if isinstance(p, list) else p for n, p in places.items()}
-        groups = [{"params": [p for n, p in model.named_parameters() if (places[clean(n)].of[1] > 1) == matrix],
+        is_matrix = lambda n, p: places[n].of[1] > 1 if n in places else p.ndim > 1         # adapters have no place in ours
+        groups = [{"params": [p for n, p in model.named_parameters() if p.requires_grad and is_matrix(clean(n), p) == matrix],
                    "weight_decay": m["weight_decay"] * matrix} for matrix in (True, False)]
         return torch.optim.AdamW([g for g in groups if g["params"]], lr=self.optimizers["adamw"][0], betas=(m["beta1"], m["beta2"]), eps=m["eps"])
 

@@ -128,16 +128,16 @@ COMMON = {"embedding.weight": "model.embed_tokens.weight", "head.weight": "lm_he
 
 
 def names_of(variant, layers):
-    """What Recorder(rename=..., returns=...) is told."""
+    """What Recorder(names=..., returns=...) is told."""
     if variant == "te":
-        return dict(rename={**COMMON, "norm.weight": "model.norm.weight",
+        return dict(names={**COMMON, "norm.weight": "model.norm.weight",
                             "layers.*.layernorm_qkv.layer_norm_weight": AT + "input_layernorm.weight",
                             "layers.*.layernorm_qkv.weight": AT + "self_attn.qkv_proj.weight",
                             "layers.*.layernorm_mlp.layer_norm_weight": AT + "post_attention_layernorm.weight",
                             "layers.*.layernorm_mlp.fc1_weight": AT + "mlp.gate_up_proj.weight",
                             "layers.*.layernorm_mlp.fc2_weight": AT + "mlp.down_proj.weight"})
     after = {i: f"model.layers.{i + 1}.input_layernorm.weight" if i + 1 < layers else "model.norm.weight" for i in range(layers)}
-    return dict(rename={**COMMON, "norm.weight": "model.layers.0.input_layernorm.weight",
+    return dict(names={**COMMON, "norm.weight": "model.layers.0.input_layernorm.weight",
                         "layers.*.qkv.weight": AT + "self_attn.qkv_proj.weight", "layers.*.add_norm.weight": AT + "post_attention_layernorm.weight",
                         "layers.*.fc1.weight": AT + "mlp.gate_up_proj.weight", "layers.*.fc2.weight": AT + "mlp.down_proj.weight",
                         **{f"layers.{i}.next_norm.weight": name for i, name in after.items()}},

@@ -456,33 +456,33 @@ class Fused(GoldenNames):
         told["parameters"] = told["parameters"][:3]
         return told
 
-    RENAME = {"embedding.weight": "model.embed_tokens.weight", "layers.*.qkv.norm": "model.layers.*.input_layernorm.weight",
+    NAMES = {"embedding.weight": "model.embed_tokens.weight", "layers.*.qkv.norm": "model.layers.*.input_layernorm.weight",
               "layers.*.qkv.weight": "model.layers.*.self_attn.qkv_proj.weight"}
 
     def test_what_is_between_is_left_out(self):
-        names = of_golden(self.golden(self.told()), self.Model(), self.RENAME)
+        names = of_golden(self.golden(self.told()), self.Model(), self.NAMES)
         self.assertEqual({(w.name, w.module, w.side) for w in names.watches}, {("h.0.attn.qkv", "layers.0.qkv", "output")})
         self.assertEqual(names.left_out, {"h.0.ln_1": "inside layers.0.qkv", "h.0.inside": "inside a module; see() keeps it"})
         self.assertEqual(names.parameters["layers.0.qkv.weight"].of, (48, 12))
 
     def test_what_a_module_returns(self):
-        names = of_golden(self.golden(self.told()), self.Model(), self.RENAME, {"layers.*.qkv": ("h.*.attn.qkv", None, "h.*.ln_1")})
+        names = of_golden(self.golden(self.told()), self.Model(), self.NAMES, {"layers.*.qkv": ("h.*.attn.qkv", None, "h.*.ln_1")})
         self.assertEqual({(w.name, w.item, w.of) for w in names.watches}, {("h.0.attn.qkv", 0, 48), ("h.0.ln_1", 2, 12)})
         self.assertEqual(list(names.left_out), ["h.0.inside"])
 
     def test_rows_in_another_order(self):
         rows = np.arange(48)[::-1]
-        names = of_golden(self.golden(self.told()), self.Model(), {**self.RENAME, "layers.*.qkv.weight": ("model.layers.*.self_attn.qkv_proj.weight", rows)})
+        names = of_golden(self.golden(self.told()), self.Model(), {**self.NAMES, "layers.*.qkv.weight": ("model.layers.*.self_attn.qkv_proj.weight", rows)})
         self.assertEqual(names.parameters["layers.0.qkv.weight"].rows.tolist(), rows.tolist())
 
     def test_refusals(self):
-        for rename, returns, why in (
-                ({"layer.*.norm": "x"}, {}, r"rename: the model has no layer\.\*\.norm"),
-                ({**self.RENAME, "layers.0.qkv.norm": "none.weight"}, {}, "rename: layers.0.qkv.norm is said to be none.weight, which the golden file does not have"),
-                ({**self.RENAME, "layers.*.qkv.norm": "model.layers.*.self_attn.qkv_proj.weight"}, {}, r"rename: layers.0.qkv.norm has shape \[12\], but"),
-                (self.RENAME, {"layers.*.qkv": ("h.*.ln_7",)}, "returns: the golden file has no activation h.0.ln_7")):
+        for names, returns, why in (
+                ({"layer.*.norm": "x"}, {}, r"names: the model has no layer\.\*\.norm"),
+                ({**self.NAMES, "layers.0.qkv.norm": "none.weight"}, {}, "names: layers.0.qkv.norm is said to be none.weight, which the golden file does not have"),
+                ({**self.NAMES, "layers.*.qkv.norm": "model.layers.*.self_attn.qkv_proj.weight"}, {}, r"names: layers.0.qkv.norm has shape \[12\], but"),
+                (self.NAMES, {"layers.*.qkv": ("h.*.ln_7",)}, "returns: the golden file has no activation h.0.ln_7")):
             with self.assertRaisesRegex(DumpError, why):
-                of_golden(self.golden(self.told()), self.Model(), rename, returns)
+                of_golden(self.golden(self.told()), self.Model(), names, returns)
 
 
 class Modes(Folder):

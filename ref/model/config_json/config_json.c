@@ -4,6 +4,7 @@
  * Files of model/checkpoint/, ref/golden/, cli/ and ref/model/ call these functions.  ERR_FORMAT names a model_type,
  * architecture or quantisation that is not read; ERR_MEMORY; ERR_FILE.
  */
+#include "ref/io/file_kind.h"
 #include "ref/model/config_json/config_json.h"
 #include "ref/model/config_json/config_released.h"
 #include "ref/model/kinds.h"
@@ -121,11 +122,21 @@ static enum error_code from_json(struct model_config *config, cJSON *root, const
     return model_config_check(config, err);
 }
 
+/* A folder without a config.json may be something else.  @return the same code. */
+static enum error_code config_refuse(enum error_code failed, const char *path, struct error *err)
+{
+    char folder[4096];
+    const char *const slash = strrchr(path, '/');
+    if (slash == NULL || (size_t)(slash - path) >= sizeof folder) return failed;
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+    return file_kind_refuse(failed, folder, "the folder of a model", FILE_MODEL, err);
+}
+
 enum error_code model_config_read(struct model_config *config, const char *path, struct error *err)
 {
     cJSON *root;
     enum error_code e = json_read(path, &root, err);
-    if (e) return e;
+    if (e) return config_refuse(e, path, err);
     e = from_json(config, root, path, err);
     cJSON_Delete(root);
     return e;
