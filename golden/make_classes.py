@@ -187,7 +187,7 @@ def header():
         lines.append("};")
         tables[name in STEPS].append(f'    {{ "{name}", class_{name}, {len(ranges)} }},')
         print(name, len(ranges), flush=True)
-    lines += ["", "/* An expression names these by \\p{NAME}. */", "static const struct character_class property_classes[] = {"] + tables[0] + ["};"]
+    lines += ["", "/* Expressions name these in braces, as {Lu}. */", "static const struct character_class property_classes[] = {"] + tables[0] + ["};"]
     lines += ["/* Steps ask these by their names. */", "static const struct character_class step_classes[] = {"] + tables[1] + ["};", ""]
     lines.append("static const struct lower_range lower_ranges[] = {")
     lines += filled(f" {{ 0x{a:X}, 0x{b:X}, {s}, {d} }}," for a, b, s, d in lowered())

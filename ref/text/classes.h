@@ -2037,7 +2037,7 @@ static const struct character_range class_extends[] = {
     { 0x1E8D0, 0x1E8D6 }, { 0x1E944, 0x1E94A }, { 0x1F3FB, 0x1F3FF }, { 0xE0020, 0xE007F }, { 0xE0100, 0xE01EF },
 };
 
-/* An expression names these by \p{NAME}. */
+/* Expressions name these in braces, as {Lu}. */
 static const struct character_class property_classes[] = {
     { "Lu", class_Lu, 651 },
     { "Ll", class_Ll, 662 },

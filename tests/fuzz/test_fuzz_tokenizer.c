@@ -27,9 +27,11 @@ static void try_back(const struct tokenizer *t, const struct token_ids *ids)
     char *back = NULL;
     size_t bytes;
     const int64_t some = ids->count / 2;
-    if (tokenizer_decode(t, ids->id, ids->count, true, &back, &bytes, &err) != OK) must(is_a_limit(&err), "%s", err.text);
+    if (tokenizer_decode(t, ids->id, ids->count, true, &back, &bytes, &err) != OK)
+        must(is_a_limit(&err), "%s", err.text);
     free(back), back = NULL;
-    if (tokenizer_decode_begun(t, ids->id, some, false, &back, &bytes, &err) != OK) must(is_a_limit(&err), "%s", err.text);
+    if (tokenizer_decode_begun(t, ids->id, some, false, &back, &bytes, &err) != OK)
+        must(is_a_limit(&err), "%s", err.text);
     free(back);
 }
 

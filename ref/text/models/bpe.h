@@ -26,7 +26,7 @@ struct bpe_rule {
 
 /** @param vocabulary  the bpe's from now on.  @param rule  its texts stay the caller's, and must stay as long as the
  *  bpe.  @return NULL if there is no memory. */
-struct bpe *bpe_open(struct vocabulary *, struct bpe_rule rule);
+struct bpe *bpe_open(struct vocabulary *vocabulary, struct bpe_rule rule);
 void bpe_close(struct bpe *);
 
 /** The next merge of the list: neighbours left and right become one.
