@@ -41,7 +41,7 @@ struct memory_rule {
     bool saves_input, saves_output;
     bool again;                         /* compiled: readers of the output do not save it, but compute it again */
     bool passes;                        /* the gradient of the output is that of each input */
-    struct memory_step forward[MEMORY_STEPS], backward[MEMORY_STEPS];   /* empty: make 'y'; make 'd' */
+    struct memory_step forward[MEMORY_STEPS + 1], backward[MEMORY_STEPS + 1];   /* then the end; empty: make 'y', 'd' */
 };
 
 #endif
