@@ -181,7 +181,8 @@ def header():
     tables = [], []
     for name, points, whose in classes():
         ranges = as_ranges(points)
-        lines.append(f"/* {whose} */")
+        # Doxygen would take a backslash for a command of its own.
+        lines.append("/* " + whose.replace("\\p", "").replace("\\", "class ") + " */")
         lines.append(f"static const struct character_range class_{name}[] = {{")
         lines += filled(f" {{ 0x{a:X}, 0x{b:X} }}," for a, b in ranges)
         lines.append("};")

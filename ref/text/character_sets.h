@@ -40,7 +40,8 @@ void character_set_free(struct character_set *);
 /** Whether a code point is in the set. */
 bool character_set_has(const struct character_set *, uint32_t c);
 
-/** Add a class or a union of such by the name in \p{..}, or "bare_w", \w outside brackets, or "rust_word", \w in Rust.
+/** Add a class, or a union of such, by its name in braces, as {Lu}; or "bare_w", the class w outside brackets; or
+ *  "rust_word", the class w in Rust.
  *  @return whether it is known. */
 bool character_set_add(struct character_set *, const char *name);
 
@@ -48,7 +49,7 @@ bool character_set_add(struct character_set *, const char *name);
  * Read brackets, or an escape outside of them that stands for a class.
  * @param text           begins with [ or a backslash.
  * @param[out] set       what is read; for character_set_free also after an error.
- * @param[out] opposite  the class is everything but the set, as in [^a] and \S.
+ * @param[out] opposite  the class is everything but the set, as in [^a].
  * @param[out] wrong     where 0 is returned: what is not understood, *bytes long; NULL: the end is missing.
  * @return how many bytes were read; 0: `wrong` says why not, or it is no class (*bytes is 0 then).
  */

@@ -19,8 +19,8 @@ int adapted_most(const struct actual *);
 
 /** Compare the weight that a program with adapters begins with: its base and s B A together.
  *  @param checked  its name is set.  @return as checker_compare; *is: whether the weight has adapters. */
-enum error_code adapted_start(const struct golden *, const struct actual *, struct checked *, bool *is, enum dtype,
-                              struct error *);
+enum error_code adapted_start(const struct golden *, const struct actual *, struct checked *checked, bool *is,
+                              enum dtype, struct error *);
 
 /** Hold the frozen weights that the program has after its steps to those that it began with.  They come first in the
  *  result: what has moved makes all that follows wrong.  @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY. */
@@ -34,7 +34,7 @@ enum error_code adapted_frozen(const struct golden *, const struct actual *, str
  * @param[out] is  whether it is done: nothing else is to be compared for this golden tensor.
  * @return OK; ERR_FILE, ERR_FORMAT, ERR_MEMORY.
  */
-enum error_code adapted_take(const struct golden *, const struct actual *, const struct checked *, bool *is,
+enum error_code adapted_take(const struct golden *, const struct actual *, const struct checked *checked, bool *is,
                              struct check_result *, enum dtype, struct error *);
 
 #endif
