@@ -14,6 +14,7 @@
 #include "emulated_devices/draw/simulators.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/draw/trace_file.h"
+#include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/train/dry_run/plan_memory.h"
 #include "emulated_devices/verify/reference/watch.h"
@@ -56,6 +57,18 @@ static enum error_code lock_outputs(const struct train_options *options, struct 
     struct kept kept[KEPT_MOST];
     const int count = list_kept(options, kept);
     return keeping_take(kept, count, run_stream(options), err);
+}
+
+/* A later checkpoint would be taken for the newest of this run: --keep would keep that one and remove the run's own, and
+ * --resume auto would go on from there. */
+static enum error_code session_check_series(const struct train_options *options, struct error *err)
+{
+    const int64_t begin = options->resume ? options->saved.step : 0;
+    const int64_t last = options->save && options->save_every ? series_last(options->save) : -1;
+    if (last <= begin) return OK;
+    return fail(err, ERR_FILE, "--save %s: has a checkpoint of step %lld, and this run begins with step %lld: go on "
+                "from there (--resume auto), or give another folder", printable_path(options->save).text,
+                (long long)last, (long long)begin);
 }
 
 /* The locks first: the look into a folder removes what a killed writer has left, and another run may be writing. */
@@ -501,6 +514,7 @@ enum error_code session_run(struct comm *comm, const struct train_options *optio
         if (!e) e = session_load_data(&data, options, err);
         if (!e && comm->rank == 0) e = train_check_saved(options, &data, overridden, sizeof overridden, err);
         if (!e && comm->rank == 0) e = lock_outputs(options, err);
+        if (!e && comm->rank == 0) e = session_check_series(options, err);
         if (!e && comm->rank == 0) e = session_probe_outputs(options, err);
         if (!e && comm->rank == 0)
             e = under_launcher() ? check_budget(options, &together, err) : session_check_memory(options, err);

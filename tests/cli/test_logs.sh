@@ -110,4 +110,16 @@ test_what_is_refused() {
     fi
 }
 
-run_tests test_lines test_looking_changes_nothing test_the_same_words_again test_signals_lose_nothing test_what_is_refused
+# A run that begins before the checkpoints of a folder would remove its own, and --resume auto would go on from the others.
+test_later_checkpoints_are_not_passed_by() {
+    train $small --steps 6 --save S --save-every 2 --keep 2;    expect_status 0
+    train $small --steps 6 --save S --save-every 2 --keep 2
+    expect_status 1; expect_error '--save S: has a checkpoint of step 6, and this run begins with step 0: go on from there .--resume auto., or give another folder$'
+    train $small --steps 8 --lr-steps 6 --override --save S --save-every 2 --keep 2 --resume S/step-00000004
+    expect_status 1; expect_error 'has a checkpoint of step 6, and this run begins with step 4'
+    [ "$(ls S)" = $'step-00000004\nstep-00000006' ] || complain "S has $(ls S)"
+    train $small --steps 8 --lr-steps 6 --override --save S --save-every 2 --keep 2 --resume auto
+    expect_status 0; [ "$(ls S)" = $'step-00000006\nstep-00000008' ] || complain "S has $(ls S)"
+}
+
+run_tests test_lines test_looking_changes_nothing test_the_same_words_again test_signals_lose_nothing test_later_checkpoints_are_not_passed_by test_what_is_refused

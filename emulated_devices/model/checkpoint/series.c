@@ -74,6 +74,14 @@ bool series_newest(char *path, size_t size, const char *dir)
     return itself || count > 0;
 }
 
+int64_t series_last(const char *dir)
+{
+    int64_t *steps, last = -1;
+    if (list_steps(dir, &steps)) last = steps[0];
+    free(steps);
+    return last;
+}
+
 /* The list first: what is left if this is interrupted is no checkpoint. */
 static enum error_code remove_one(const char *dir, struct error *err)
 {

@@ -23,6 +23,9 @@ enum error_code series_make(const char *dir, struct error *);
  */
 bool series_newest(char *path, size_t size, const char *dir);
 
+/** The last step of a folder's checkpoints.  @return -1 if there is none. */
+int64_t series_last(const char *dir);
+
 /** Remove all checkpoints but the newest `keep`; files that are not a checkpoint's stay.  @return OK or ERR_FILE. */
 enum error_code series_prune(const char *dir, int keep, struct error *);
 
