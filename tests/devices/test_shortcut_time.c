@@ -126,6 +126,8 @@ static struct outcome train(bool waits)
     case_take_scmoe(&p);
     case_take_experts(&p, test_size, "alltoall");
     assert_int_equal(cluster_find(&c, "h100-infiniband", &err), OK);
+    /* Such small kernels would wait for their host, with exchanges hidden or not. */
+    memset(&c.host.issue, 0, sizeof c.host.issue);
     p.cluster = &c, p.experts_wait = waits;
     ASSERT_ALL(plan_check(&p, &err) == OK && case_run(&p, &o, &err) == OK && o.verdict.code == OK, "%s: %s", err.text,
                o.verdict.text);
