@@ -111,6 +111,7 @@ static inline void pipeline_strings_close(struct pipeline_strings *strings)
 
 static inline void add_piece(struct pipeline_strings *strings, const char *text, size_t n)
 {
+    if (n == 0) return;
     if (strings->bytes + n > strings->room) {
         strings->room = 2 * (strings->bytes + n);
         strings->made = realloc(strings->made, strings->room);
