@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,6 +82,17 @@ static int run_command(const struct build *build, const char *program, struct co
 }
 
 /* Run one command of a check.  *left is what all commands and checks of the lesson may still take. */
+/* The first folder on the way to a file that other users may not enter.  @return "" if they may enter all. */
+static const char *closed_folder(const char *path, char *folder, size_t size)
+{
+    struct stat st;
+    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(folder, size, "%.*s", (int)(slash - path), path);
+        if (stat(folder, &st) == 0 && !(st.st_mode & S_IXOTH)) return folder;
+    }
+    return "";
+}
+
 enum error_code command_serve(const struct build *build, const char *program, struct command_request *request,
                               double *left, struct error *err)
 {
@@ -94,9 +106,14 @@ enum error_code command_serve(const struct build *build, const char *program, st
     if (e) return e;
     *left -= end.seconds;
     request->status = WIFEXITED(end.how) ? WEXITSTATUS(end.how) : -1;
-    if (!end.over && (end.unstarted || request->status == 126 || request->status == 127))
-        return fail(err, ERR_FILE, "%s: it cannot be run in the cage for students' code: %.*s",
-                    printable_path(program).text, (int)strcspn(end.said, "\n"), end.said);
+    if (!end.over && (end.unstarted || request->status == 126 || request->status == 127)) {
+        char folder[PATH_MAX];
+        const char *closed = closed_folder(program, folder, sizeof folder);
+        return fail(err, ERR_FILE, "%s: it cannot be run in the cage for students' code: %.*s%s%s%s",
+                    printable_path(program).text, (int)strcspn(end.said, "\n"), end.said,
+                    *closed ? "; other users may not enter " : "", *closed ? printable_path(closed).text : "",
+                    *closed ? " (chmod o+x)" : "");
+    }
     /* A command that was killed is reported as one that takes too long. */
     const bool late = end.how == SIGXCPU || end.how == SIGKILL;
     if (end.over || late)
