@@ -59,8 +59,8 @@ static enum error_code lock_outputs(const struct train_options *options, struct 
     return keeping_take(kept, count, run_stream(options), err);
 }
 
-/* A later checkpoint would be taken for the newest of this run: --keep would keep that one and remove the run's own, and
- * --resume auto would go on from there. */
+/* A later checkpoint would be taken for the newest of this run: --keep would keep that one and remove the run's own,
+ * and --resume auto would go on from there. */
 static enum error_code session_check_series(const struct train_options *options, struct error *err)
 {
     const int64_t begin = options->resume ? options->saved.step : 0;
