@@ -3,6 +3,7 @@
 # Three hands attack: what a student wrote, a compiler that does what it likes (as if a student's text had taken it over), and a program that
 # runs code before it is locked in (as if an object had passed that should not).
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/processes.sh"
 
 nobody=(setpriv --reuid nobody --regid nogroup --clear-groups)
 who=() deny=()
@@ -32,7 +33,7 @@ expect_harmless() {
     [ "$(ls left)" = results.json ] || complain "it left $(ls left)"
     cmp -s secret kept/canary && [ "$(ls kept)" = canary ] || complain "it changed files: $(ls kept)"
     [ -z "$(ls tmp)" ] || { complain "it left in TMPDIR: $(ls tmp)"; rm -rf tmp/*; }
-    ! ps -e -o args= | grep -q '^sleep 9876' || complain 'a process stays'
+    ! grep -qsa '^sleep.9876' /proc/[0-9]*/cmdline || complain 'a process stays'
 }
 
 expect_points() { [ "$(tail -n 1 "$place/out")" = "$1 points" ] || complain "expected $1 points"; }
@@ -273,7 +274,7 @@ measured() {
     TIMEFORMAT='%U %S'
     { time "$program" grade "$2" --lessons "$3" --json left/results.json >"$place/out" 2>"$place/err" </dev/null; } 2>"$place/time" & job=$!
     while kill -0 $job 2>/dev/null; do
-        now=$(ps -e -o pid=,ppid=,rss= | awk -v top=$job '{ parent[$1] = $2; rss[$1] = $3 } END { for (p in rss) { q = p; while (q in parent && q != top) q = parent[q]; if (q == top) sum += rss[p] } print int(sum / 1000) }')
+        now=$(for p in $job $(descendants $job); do sed -n 's/^VmRSS: *\([0-9]*\).*/\1/p' /proc/$p/status; done 2>/dev/null | awk '{ sum += $1 } END { print int(sum / 1000) }')
         [ "$now" -le "$peak" ] || peak=$now
         sleep 0.05
     done
