@@ -274,7 +274,7 @@ measured() {
     TIMEFORMAT='%U %S'
     { time "$program" grade "$2" --lessons "$3" --json left/results.json >"$place/out" 2>"$place/err" </dev/null; } 2>"$place/time" & job=$!
     while kill -0 $job 2>/dev/null; do
-        now=$(for p in $job $(descendants $job); do sed -n 's/^VmRSS: *\([0-9]*\).*/\1/p' /proc/$p/status; done 2>/dev/null | awk '{ sum += $1 } END { print int(sum / 1000) }')
+        now=$(for p in $job $(descendants $job); do sed -n 's/^VmRSS:[[:space:]]*\([0-9]*\).*/\1/p' /proc/$p/status; done 2>/dev/null | awk '{ sum += $1 } END { print int(sum / 1000) }')
         [ "$now" -le "$peak" ] || peak=$now
         sleep 0.05
     done
