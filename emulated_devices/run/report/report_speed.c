@@ -109,8 +109,8 @@ static void report_kernels(const struct train_record *record)
 {
     const struct kernels *k = &record->options->cluster.kernels;
     if (k->table == NULL) return;
-    say(record->out, 8, "        kernels of %s, measured on %s; mean error of points left out:", k->set->name,
-        k->table->name);
+    say(record->out, 8, "        kernels of %s, measured on %s%s; mean error of points left out:", k->set->name,
+        k->table->name, k->products_scale || k->memory_scale ? " and scaled to this card" : "");
     say(record->out, 8, "        products %.0f %%, attention %.0f %%, memory %.0f %%",
         100 * table_error_of_products(k->table), 100 * table_error_of_attention(k->table),
         100 * table_error_of_memory(k->table));
