@@ -45,11 +45,12 @@ static void add_##suffix(type *into, const void *const *part, int more, int64_t 
 {                                                                                                                  \
     const type *a = part[0], *b = part[1], *c = more > 1 ? part[2] : a, *d = more > 2 ? part[3] : a,               \
                *e = more > 3 ? part[4] : a;                                                                        \
-    if (more == 1) ALIKE EACH into[i] = plus_##suffix(a[i], b[i]);                                                 \
-    if (more == 2) ALIKE EACH into[i] = plus_##suffix(plus_##suffix(a[i], b[i]), c[i]);                            \
-    if (more == 3) ALIKE EACH into[i] = plus_##suffix(plus_##suffix(plus_##suffix(a[i], b[i]), c[i]), d[i]);       \
-    if (more == 4)                                                                                                 \
+    if (more == 1) { ALIKE EACH into[i] = plus_##suffix(a[i], b[i]); }                                             \
+    if (more == 2) { ALIKE EACH into[i] = plus_##suffix(plus_##suffix(a[i], b[i]), c[i]); }                        \
+    if (more == 3) { ALIKE EACH into[i] = plus_##suffix(plus_##suffix(plus_##suffix(a[i], b[i]), c[i]), d[i]); }   \
+    if (more == 4) {                                                                                               \
         ALIKE EACH into[i] = plus_##suffix(plus_##suffix(plus_##suffix(plus_##suffix(a[i], b[i]), c[i]), d[i]), e[i]);\
+    }                                                                                                              \
 }                                                                                                                  \
 static void divide_##suffix(type *x, int64_t n, int by)                                                            \
 {                                                                                                                  \
