@@ -50,7 +50,7 @@ const struct convention_row convention_rows[CONVENTIONS] = {
         "norm-of", "how often a parameter that several devices have counts in the norm.  All agree; plain PyTorch "
                    "where parameters are DTensors",
         "megatron/core/tensor_parallel/layers.py and transformer/module.py; deepspeed runtime/zero/stage_1_and_2.py",
-        .choices = LIST("once"), .value = { 0 } },
+        .choices = LIST("once") },
     [DECAYED] = {
         "decayed", "parameters that decay: matrices, or all, also norms and biases",
         "torch optim/adam.py; megatron/core/optimizer/__init__.py; deepspeed runtime/engine.py; galore_torch/adamw.py",
@@ -74,7 +74,7 @@ const struct convention_row convention_rows[CONVENTIONS] = {
         .value = { EPS_CORRECTED, EPS_CORRECTED, EPS_CORRECTED, EPS_CORRECTED, EPS_RAW } },
     [BIAS_CORRECTION] = {
         "bias-correction", "adamw and galore: whether the bias of the moments is corrected.  All do, by default",
-        ADAM, .choices = LIST("yes", "no"), .value = { 0 } },
+        ADAM, .choices = LIST("yes", "no") },
     [FACTORS] = {
         "factors", "adamw: betas, 1 - beta, corrections, eps, rate and decay are fp64 numbers, rounded where they are "
                    "used, or fp32 from the start: 1 - 0.999 is then off by 1.3e-5",
@@ -85,7 +85,7 @@ const struct convention_row convention_rows[CONVENTIONS] = {
                   "where a tensor has 4096 or more",
         "torch, apex and deepspeed have numbers; galore_torch/adamw.py and adamw8bit.py; bitsandbytes "
         "optim/optimizer.py and csrc/kernels.cu",
-        .choices = LIST("fp32", "8-bit"), .value = { 0 } },
+        .choices = LIST("fp32", "8-bit") },
     [INITIAL] = {
         "init", "drawn weights. scaled: normal with the model's deviation, divided by sqrt(2 L) in matrices that write "
                 "into the residual stream; plain: without that; layers: as nn.Linear and nn.Embedding begin, uniform "
@@ -98,7 +98,7 @@ const struct convention_row convention_rows[CONVENTIONS] = {
         "balance-over", "the tokens of one balance loss of a mixture: those of each microbatch of a replica, of each "
                         "sequence, or of the batch.  The loss is the mean over tokens of these; --balance-over "
                         "replaces this",
-        BALANCE, .choices = LIST("microbatch", "sequence", "batch"), .value = { 0 } },
+        BALANCE, .choices = LIST("microbatch", "sequence", "batch") },
     [BALANCE_LAYERS] = {
         "balance-layers", "one balance loss of all layers together, or the sum of one of each layer; so is the z loss",
         BALANCE, .choices = LIST("together", "each"),
@@ -125,7 +125,7 @@ const struct convention_row convention_rows[CONVENTIONS] = {
         "loss-mean", "of tokens' losses: the mean over labels of the batch, over rows, ignored ones too, over "
                      "sequences of their means, over parts of the batch of their means, or the sum.  A mean of "
                      "nothing is 0", MEANS,
-        .choices = LIST("labels", "rows", "sequences", "parts", "sum"), .value = { 0 } },
+        .choices = LIST("labels", "rows", "sequences", "parts", "sum") },
     [LOSS_PARTS] = {
         "loss-parts", "loss-mean=parts: how many parts, as ranks, or microbatches, have the batch's sequences; 0: as "
                       "many as microbatches of the golden file", MEANS, .most = 4096, .whole = true },
@@ -153,7 +153,7 @@ const struct convention_row convention_rows[CONVENTIONS] = {
     [SCALE_REFILL] = {
         "scale-refill", "overflows are counted from its last growth, or from the last good step, DeepSpeed's "
                         "consecutive_hysteresis",
-        SCALER, .choices = LIST("growth", "step"), .value = { 0 } },
+        SCALER, .choices = LIST("growth", "step") },
     [SCALE_LEAST] = {
         "scale-least", "it is not reduced below this; 2^-149 is the smallest fp32 number", SCALER,
         .least = LEAST_SCALE, .most = MOST_SCALE, .value = { LEAST_SCALE, LEAST_SCALE, 1, 1, LEAST_SCALE } },
