@@ -32,7 +32,7 @@ static bool could(const struct cluster *c, struct events *e, int device, int act
 {
     struct event *v = &e[device].of[actor].event[at];
     struct alone *a = NULL;
-    picoseconds left;
+    picoseconds left = 0;
     if (v->kind == EVENT_SEND || v->kind == EVENT_SENT) a = &m[device][v->serial];
     if (v->kind == EVENT_POST || v->kind == EVENT_RECEIVE) a = &m[v->peer][v->serial];
     if (v->kind == EVENT_AFTER && done[v->other] < v->place) return false;
