@@ -41,7 +41,8 @@ static enum error_code added_token_normalize(struct added_token *token, const st
     return e;
 }
 
-/* Those that are looked for first stand first; a pattern stands before longer ones that begin with it. */
+/* Tokens that are looked for in the text as it is stand first.  A pattern stands before longer ones that begin with
+ * it. */
 static int added_token_order(const void *a, const void *b)
 {
     const struct added_token *x = a, *y = b;

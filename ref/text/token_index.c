@@ -141,7 +141,8 @@ enum error_code token_index_read(struct token_index *index, const char *path, st
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static void put(uint8_t *to, uint64_t x, int bytes)
+/* An index is little-endian. */
+static void token_index_put(uint8_t *to, uint64_t x, int bytes)
 {
     for (int i = 0; i < bytes; i++) to[i] = (uint8_t)(x >> 8 * i);
 }
@@ -157,9 +158,9 @@ enum error_code token_index_write(const char *path, int64_t tokens, int bytes, s
     while (types[code].bytes != bytes) code++;
     /* One sequence from byte 0 on; one document, from sequence 0 to 1. */
     memcpy(all, magic, sizeof magic);
-    put(all + VERSION_AT, VERSION, 8), all[CODE_AT] = (uint8_t)code;
-    put(all + SEQUENCES_AT, SEQUENCES, 8), put(all + BOUNDS_AT, BOUNDS, 8);
-    put(all + HEAD, (uint64_t)tokens, COUNT);
-    put(all + HEAD + COUNT + PLACE + PLACE, SEQUENCES, PLACE);
+    token_index_put(all + VERSION_AT, VERSION, 8), all[CODE_AT] = (uint8_t)code;
+    token_index_put(all + SEQUENCES_AT, SEQUENCES, 8), token_index_put(all + BOUNDS_AT, BOUNDS, 8);
+    token_index_put(all + HEAD, (uint64_t)tokens, COUNT);
+    token_index_put(all + HEAD + COUNT + PLACE + PLACE, SEQUENCES, PLACE);
     return file_write_all(path, all, sizeof all, err);
 }

@@ -104,7 +104,7 @@ static void use(const struct actual *a, const char *ours)
     must(missing == all.missing, "%lld elements are missing, not %lld", (long long)missing, (long long)all.missing);
 }
 
-/* What is accepted of adapters and of declared patterns can be asked for. */
+/* Adapters and declared patterns that were accepted can be asked for. */
 static void use_adapters(const struct actual *a)
 {
     static const int64_t dim[2] = { ROWS, COLS };

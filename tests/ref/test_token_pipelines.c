@@ -296,7 +296,7 @@ static void test_each_changed_hash_is_found(void **state)
     close_configuration(&c);
 }
 
-/* Of three configurations the one with another order of steps is wrong: that order is named. */
+/* One of three configurations is wrong, the one with another order of steps: the test names that order. */
 static void test_the_suspect_is_named(void **state)
 {
     static const char *const path[] = { "bytes-left-out", "level-twice", "level-then-digits" };

@@ -195,7 +195,7 @@ static void test_expressions_with_another_meaning(void **state)
     refused(SPLIT("(?i:\\\\p{Lu})"), "(?i) around \\p");
 }
 
-/* The same step many times, one in the other or one after the other. */
+/* This makes a file with a step many times: each inside the last, or each after the last. */
 static char *many(const char *before, const char *one, const char *between, const char *behind, int times)
 {
     char *all = malloc(strlen(before) + (size_t)times * (strlen(one) + strlen(between)) + strlen(behind) + 1);
