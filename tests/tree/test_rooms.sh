@@ -57,6 +57,14 @@ foreign_paths() {
         xargs -d '\n' grep -nsIE "(^|[^A-Za-z0-9_.})*/-])/(tmp|home|root|Users|work|mnt|opt|srv|var|data)\b") | grep -vE '^[^:]*\.md:.*/tmp|TMPDIR' | report 'a path of one machine'
 }
 
+# What lies at the top level.  A file that a test left there is committed by mistake otherwise.
+top='.ci .dockerignore .github .gitignore CHANGELOG.md Containerfile LICENSE Makefile README.md docs emulated_devices golden ref tests tutorials'
+top_level() {
+    (cd "$tree" && git ls-files 2>/dev/null || sources .) | sed 's|^\./||; s|/.*||' | sort -u | while read -r name; do
+        case " $top " in *" $name "*) ;; *) echo "$name:1: nothing else lies at the top level" ;; esac
+    done
+}
+
 # In characters, not bytes.
 long_lines() {
     (cd "$tree" && LC_ALL=C.UTF-8 grep -nE '^.{121}' $(sources ref emulated_devices tests tutorials)) | report 'more than 120 columns'
@@ -80,15 +88,16 @@ rules_find_what_breaks_them() {
     printf 'a = "%s/x";\nb = "%s/me";\nc = getenv("TMPDIR") ? 0 : "%s";\n' /tmp /home /tmp >"$tree/tests/x.c"
     printf '/* %0117d */\n/* %0114d */\n' 0 0 >"$tree/tests/y.c"
     printf '/* %0115d */\n' 0 >"$tree/tutorials/z.h"
-    { looks_up; mpi_outside_comm; mpi_that_blocks; foreign_paths; long_lines; } >"$tree/found" 2>&1
+    printf 'int left;\n' >"$tree/left.c"
+    { looks_up; mpi_outside_comm; mpi_that_blocks; foreign_paths; long_lines; top_level; } >"$tree/found" 2>&1
     for words in 'ref/io/a.c:1: ref may not use comm' 'schemes/b.c:3: not included by its path' 'attic/d.c:1: no such room' 'dump/e.c:1: a floor of check/' \
         'schemes/b.c:1: only comm/ calls MPI' 'schemes/b.c:2: only comm/' 'comm/t.c:1: this call of MPI blocks' 'tests/x.c:1: a path' 'tests/x.c:2: a path' 'tests/y.c:1: more than 120' \
-        'tutorials/z.h:1: more than 120'; do
+        'tutorials/z.h:1: more than 120' 'left.c:1: nothing else lies'; do
         grep -qF "$words" "$tree/found" || echo "a tree that breaks the rules: nothing says \"$words\""
     done
-    [ "$(wc -l <"$tree/found")" = 11 ] || { echo 'a tree that breaks the rules 11 times:'; cat "$tree/found"; }
+    [ "$(wc -l <"$tree/found")" = 12 ] || { echo 'a tree that breaks the rules 12 times:'; cat "$tree/found"; }
     rm -rf "$tree"
 }
 
-for name in looks_up mpi_outside_comm mpi_that_blocks foreign_paths long_lines rules_find_what_breaks_them; do rule $name; done
+for name in looks_up mpi_outside_comm mpi_that_blocks foreign_paths long_lines top_level rules_find_what_breaks_them; do rule $name; done
 [ -z "${failed:-}" ]
