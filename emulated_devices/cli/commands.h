@@ -33,6 +33,7 @@
     COMMAND(bench, "measure steps, schedules, collectives, beside a limit, a published figure or MPI")                \
     COMMAND(sample, "let a model, or a checkpoint of training, go on with a text")                                    \
     COMMAND(calibrate, "measure this machine as a cluster file; hold the virtual clock against it")                   \
+    COMMAND(doctor, "look whether this machine can run Orrery: cores, memory, MPI, BLAS, compilers")                  \
     COMMAND(tensors, "what a file of tensors has: names, shapes, how large its numbers are")                          \
     COMMAND(tokenize, "texts as tokens of a model's own tokenizer, and back")                                         \
     COMMAND(affinity, "group experts and tokens of a mixture, for speculative dispatch")                              \

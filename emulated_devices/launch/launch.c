@@ -357,12 +357,14 @@ static enum error_code report_end_of_job(const struct watch *watch, int how, int
     if (watch->lost_pid || (watch->died && !watch->said[0] && !watch->mpi_failed[0]))
         return report_death(watch, devices, err);
     if (watch->mpi_failed[0] && !watch->said[0])
-        return fail(err, ERR_COMM, "MPI could not be started: %s", watch->mpi_failed);
+        return fail(err, ERR_COMM, "MPI could not be started: %s; `orrery doctor` looks at this machine",
+                    watch->mpi_failed);
     fputs(watch->said, stderr);
     if (watch->died && *status == 0) *status = 1;
     if (*status == 0 || watch->said[0]) return OK;
     if (*status == 127)
-        return fail(err, ERR_COMM, "cannot start %s -n %d: is MPICH installed, and in PATH?", ORRERY_MPIEXEC, devices);
+        return fail(err, ERR_COMM, "cannot start %s -n %d: is MPICH installed, and in PATH?  `orrery doctor` looks at "
+                    "this machine", ORRERY_MPIEXEC, devices);
     return fail(err, ERR_COMM, "%s -n %d failed with status %d%s%s", ORRERY_MPIEXEC, devices, *status,
                 watch->noise[0] ? ": " : "", watch->noise);
 }
