@@ -1,4 +1,4 @@
-# The page of a run: what is on it, what is refused, and that it fits a telephone and a screen; --live answers its own browser only.
+# The page of a run: what is on it, what is refused, how large it is; --live answers its own browser only.
 . "$(dirname "$0")/lib.sh"
 
 data_of() { sed -n 's/.*id="data">//p' "$1" | sed 's|</script>.*||'; }
@@ -124,7 +124,7 @@ test_words() {
     run page --help;                                                    expect_status 0; expect_out 'usage: orrery page RUN'
 }
 
-# A wrong tensor is red on its devices, with evidence and diagnosis: a fault of the tree plants it.
+# A trace has its own number of steps.
 test_steps_of_a_trace_stay() {
     train --batch 8 --seq 8 --steps 3 --dp 2 --trace a.json --trace-steps 1;                              expect_status 0
     train --batch 8 --seq 8 --steps 3 --dp 2 --trace b.json --trace-steps 1 --page p.html --page-steps 3;     expect_status 0
@@ -169,31 +169,6 @@ test_live() {
     kill -TERM $child; wait $child
     (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && complain 'somebody listens after the run'
     train --steps 1 --live 70000;                                       expect_status 2
-}
-
-# ---- in a browser ----
-
-browser=$(command -v chromium chromium-browser google-chrome | head -n 1)
-in_browser() { timeout 60 "$browser" --headless=new --no-sandbox --disable-gpu --allow-file-access-from-files --virtual-time-budget=4000 --window-size=1400,1000 --dump-dom "file://$PWD/$1" 2>/dev/null; }
-
-test_in_a_browser() {
-    [ -n "$browser" ] || { echo 'skipped: there is no chromium'; return; }
-    run plan --model small --pp 4 --tp 4 --dp 4 --batch 64 --micro 8 --schedule zb-h1 --page wide.html --json a.json --film
-    run plan --model small --pp 4 --micro 8 --json b.json --film
-    run page a.json b.json --out two.html
-    cp "$top/tests/page/look.html" .
-    command='chromium'
-    in_browser look.html >dom
-    grep -q 'data-done="yes"' dom || complain 'the page did not come to its end'
-    local width
-    for width in 360 1280; do
-        grep -q "wide.html at $width: fits" dom && grep -q "two.html at $width: fits" dom || complain "$width pixels: $(grep -o '[a-z]*.html at [0-9]*: [^<]*' dom | tr '\n' ';')"
-    done
-    grep -q 'errors: none' dom || complain "$(grep -o 'errors: [^<]*' dom)"
-    grep -q 'keys: 0 step 1 end home' dom || complain "$(grep -o 'keys: [^<]*' dom)"
-    grep -q 'names: all' dom || complain "$(grep -o 'names: [^<]*' dom)"
-    grep -qE 'frame: [0-7]\.[0-9]+ ms' dom || complain "64 devices: $(grep -o 'frame: [^<]*' dom), not below 8 ms"
-    echo "[          ] 64 devices, $(grep -o '<li>frame: [^<]*' dom | tail -c +5)"
 }
 
 run_tests test_page test_a_plan_is_its_run test_sizes test_two_runs test_other_documents test_hostile_files test_words test_steps_of_a_trace_stay test_live
