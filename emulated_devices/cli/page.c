@@ -49,8 +49,8 @@ enum error_code command_page(int argc, char **argv, int *status, struct error *e
     table[PAGE_MOST_FILMS] = (struct option){ "--out", "FILE", OPTION_STRING, &out,
                                               .help = "the page: one file of HTML" };
     enum error_code e = parse_command("page", "RUN... [--out FILE]",
-                                      "A page on which runs move: what every device does when, messages, memory, losses,\n"
-                                      "checks. Several runs share one axis of virtual time.",
+                                      "A page on which runs move: what every device does when, messages, memory,\n"
+                                      "losses, checks. Several runs share one axis of virtual time.",
                                       argc - 2, argv + 2, table, &help, err);
     if (e || help) return e;
     while (runs < PAGE_MOST_FILMS && path[runs]) runs++;

@@ -55,7 +55,8 @@ static void add_first(struct film *film, const struct comparison *comparison, co
              : diagnose_place(place, sizeof place, &plan->mesh, on), (long long)comparison->wrong,
              (long long)comparison->compared);
     struct film_check c = { .tensor = name, .device = f->rank, .error = f->error, .bound = f->bound,
-                            .evidence = evidence, .diagnosis = diagnose_scale(scale, sizeof scale, &plan->mesh, plan->micros, on) };
+                            .evidence = evidence,
+                            .diagnosis = diagnose_scale(scale, sizeof scale, &plan->mesh, plan->micros, on) };
     if (c.diagnosis[0] == '\0') c.diagnosis = comparison->from[0] ? comparison->from : NULL;
     film_check(film, c);
     for (int d = 0, listed = 0; d < plan->mesh.devices && !comparison->number && listed < MOST_RED; d++) {
@@ -183,7 +184,8 @@ static enum error_code film_plan(struct film_run *run, const struct train_record
         if (filmed->part[d]) e = film_run_take(run, filmed->part[d], err);
     film_run_end(run);
     if (ran < devices)
-        film_note(&run->film, "%d of %d devices are drawn; each of the others does what one of them does", ran, devices);
+        film_note(&run->film, "%d of %d devices are drawn; each of the others does what one of them does", ran,
+                  devices);
     if (cluster_replays(&o->cluster))
         film_note(&run->film, "times are those before messages that share links, or hinder computing, slow each other");
     return e;

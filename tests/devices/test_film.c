@@ -175,8 +175,9 @@ static void rounds_parts_to_their_sum(void **state)
     const int kind = film_kind(&b, "forward", "F", FILM_COMPUTE), lane = film_lane(&b, "compute");
     film_kind(&a, "forward", "F", FILM_COMPUTE);
     film_pass(&b, (struct film_pass){ 0, lane, kind, 0, 1000000000, -1, -2, -1 });
+    film_message(&b, (struct film_message){ 1, 1, kind, 0, 1000000000, 8 });
     char *const text = film_differ(&a, &b);
-    assert_string_equal(text, "B takes 1.00 ms more than A: idle +0.67, messages +0.00, computing +0.33 ms (means over "
+    assert_string_equal(text, "B takes 1.00 ms more than A: idle +0.33, messages +0.33, computing +0.34 ms (means over "
                               "devices)");
     free(text), film_close(&a), film_close(&b);
 }

@@ -46,8 +46,8 @@ static void part_device(struct film *film, const struct trainer *trainer)
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
-/* Passes of the pipeline have names by the letters of their actions; the last is outside the pipeline.  The formulas are
- * of a matrix product Y = X W, of which most operations are made, and of embedding and loss. */
+/* Passes of the pipeline have names by the letters of their actions; the last is outside the pipeline.  The formulas
+ * are of a matrix product Y = X W, of which most operations are made, and of embedding and loss. */
 static const struct { const char *letter, *name, *product, *embedding, *loss; } actions[] = {
     { "F", "forward", "Y = X W", "x = wte[token]", "loss = mean of log(sum(exp(z))) - z[label]" },
     { "B", "backward", "dX = dY W^T, dW = X^T dY", "dwte[token] += dx", "dz = (softmax(z) - onehot(label)) / tokens" },
