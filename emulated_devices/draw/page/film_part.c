@@ -183,7 +183,7 @@ static void part_passes(struct film *film, const struct trainer *trainer, const 
             memset(f, 0, sizeof *f);
             f->place = s->place, f->open = true;
             f->pass = (struct film_pass){ .device = 0, .lane = s->row, .kind = part_kind(film, s), .start = s->start,
-                                          .micro = s->place.pass ? s->place.micro : -1,
+                                          .micro = s->place.pass && is_computing(s->row) ? s->place.micro : -1,
                                           .layer = part_layer(&s->place) };
         }
         f->pass.end = s->end;
