@@ -3,6 +3,7 @@
  * or root; ERR_MEMORY; other errors are those of messages. */
 #include "emulated_devices/draw/collective.h"
 #include "emulated_devices/draw/record.h"
+#include "emulated_devices/draw/svg.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,10 +125,13 @@ static enum error_code collective_join(struct show_trace *trace, const struct re
 }
 
 static enum error_code collective_draw(struct show_trace *trace, const struct record *steps,
-                                       const struct record *times, bool plain, struct error *err)
+                                       const struct record *times, const struct collective_shown *shown,
+                                       struct error *err)
 {
     enum error_code e = collective_join(trace, steps, times, err);
-    if (!e) e = show_draw(trace, !plain && terminal_has_colours(stdout), err);
+    if (!e) e = show_draw(trace, !shown->plain && terminal_has_colours(stdout), err);
+    fflush(stdout);                     /* a file may be the standard output */
+    if (!e && shown->svg != NULL) e = svg_file(shown->svg, collective_svg, trace, err);
     if (!e) e = show_verdict_print(trace, err);
     free(trace->event);
     return e;
@@ -157,7 +161,7 @@ enum error_code collective_show(struct comm *world, const void *shown, struct er
     end.traffic = *counted, end.time = world->device->clock.now;
     if (!e) e = comm_bring(world, &end, sizeof end, t.end, err);
     for (int i = 0; i < 2 && !e; i++) e = record_bring(world, &own[i], all[i], err);
-    if (!e && world->rank == 0) e = collective_draw(&t, all[0], all[1], a->plain, err);
+    if (!e && world->rank == 0) e = collective_draw(&t, all[0], all[1], a, err);
     for (int i = 0; i < 2; i++) {
         free(own[i].number);
         records_free(all[i], SHOW_MOST_DEVICES);
