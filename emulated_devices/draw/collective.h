@@ -43,7 +43,9 @@ static inline int64_t symbol_place(int64_t s)
 struct show_event {
     int device, from;                   /* from: -1 for a sum */
     int64_t step;                       /* a round: each message occupies its ports for one; all else takes no time */
-    picoseconds time;                   /* at which the event happened */
+    picoseconds time;                   /* at which the event happened: a message arrived, a sum was made */
+    picoseconds start;                  /* the sender's port began with the message; the sum began */
+    picoseconds left, enters;           /* a message has left its sender; begins to arrive */
     int64_t count;                      /* elements of the buffer */
     const int64_t *symbols;             /* [count] */
 };
@@ -81,7 +83,7 @@ struct collective_shown {
     int devices, count, root;           /* of the group; elements of the vector; the member that has or gets it */
     struct cluster cluster;             /* whose time is shown */
     bool plain;                         /* without colours */
-    const char *svg;                    /* also draw to this file; NULL: no */
+    const char *svg, *page;             /* also draw to this SVG file, and to this page; NULL: no */
 };
 
 /** Check the call before processes are started.  @return OK or ERR_USAGE. */
@@ -101,6 +103,11 @@ enum error_code show_verdict_print(const struct show_trace *, struct error *);
 /** Draw the collective as an SVG document: a panel for each step, at most COLLECTIVE_PANELS and the start.
  *  @param trace  a struct show_trace.  @return OK, ERR_FILE or ERR_MEMORY. */
 enum error_code collective_svg(FILE *to, const void *trace, struct error *);
+
+struct film;
+
+/** Film the collective.  @param[out] film  for film_close, also after an error.  @return OK or ERR_MEMORY. */
+enum error_code collective_film(struct film *, const struct show_trace *, struct error *);
 
 /** Draw the collective to stdout, step by step, in 100 columns.  @return OK or ERR_MEMORY. */
 enum error_code show_draw(const struct show_trace *, bool colours, struct error *);

@@ -3,6 +3,8 @@
  * or root; ERR_MEMORY; other errors are those of messages. */
 #include "emulated_devices/draw/collective.h"
 #include "emulated_devices/draw/record.h"
+#include "emulated_devices/device/trace.h"
+#include "emulated_devices/draw/page/page_html.h"
 #include "emulated_devices/draw/svg.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
@@ -62,6 +64,26 @@ static void note_reduced(void *record, const struct exchange *exchange, enum dty
     add_event(record, exchange->group->comm->device, -1, exchange->group->comm->device->clock.now, into, count);
 }
 
+/* Record the spans of messages and sums, in the order in which they were recorded, after the others of this device:
+ * its direction as an enum spanned; begin, end, and the message's number, the same at both ends. */
+enum spanned { SPAN_SENT, SPAN_RECEIVED, SPAN_SUM };
+
+static void record_spans(struct record *record, const struct trace *trace)
+{
+    for (size_t i = 0; i < trace->count; i++) {
+        const struct span *s = &trace->span[i];
+        const bool message = s->row >= STREAMS;
+        /* A port that is shared gives a message several spans; the last one ends it. */
+        if (message && !s->first) {
+            if (record->used >= 2) record->number[record->used - 2] = s->end;
+            continue;
+        }
+        record_event(record, !message ? SPAN_SUM : (s->row - STREAMS) % 2 ? SPAN_RECEIVED : SPAN_SENT, s->start, 2);
+        record_number(record, s->end);
+        record_number(record, s->what.flow);
+    }
+}
+
 /* ---- input ------------------------------------------------------------------------------------------------------- */
 
 static bool gathers(enum operation op) { return op == ALLGATHER || op == GATHER || op == SPARSE_ALLGATHER; }
@@ -77,10 +99,10 @@ static void collective_fill(const struct collective_shown *shown, int P, int r, 
     for (int64_t i = first; i < last; i++) in[i - first] = symbol(r, i);
 }
 
-/* Run once on a cluster and record every event. */
+/* Run once on a cluster and record every event.  spans: where begin and end of messages and sums go; NULL: nowhere. */
 static enum error_code run_on(struct comm *world, const struct collective_shown *shown, const struct show_trace *trace,
-                              const struct cluster *cluster, struct record *record, struct show_verdict *verdict,
-                              struct error *err)
+                              const struct cluster *cluster, struct record *record, struct record *spans,
+                              struct show_verdict *verdict, struct error *err)
 {
     const size_t elements = (size_t)world->size * (size_t)(shown->count + 1);
     int64_t *in = calloc(elements, sizeof *in), *out = calloc(elements, sizeof *out);
@@ -93,13 +115,19 @@ static enum error_code run_on(struct comm *world, const struct collective_shown 
             .segment = trace->call.segment
         };
         collective_fill(shown, world->size, world->rank, in);
+        struct trace spanned = { .span = NULL };
         clock_restart(&world->device->clock, cluster, F32);
+        if (spans != NULL) world->device->clock.trace = &spanned;
         world->listener = &listener;
         e = collective_run(world->everyone, shown->operation, trace->algorithm->name, &c, err);
         world->listener = NULL;
+        world->device->clock.trace = NULL;
+        if (spans != NULL) record_spans(spans, &spanned);
+        trace_free(&spanned);
         *verdict = show_judge(shown->operation, &c, world->rank, world->size);
     }
     free(in), free(out);
+    if (!e && spans != NULL) e = record_check(spans, err);
     return comm_agree(world, e ? e : record_check(record, err), err);
 }
 

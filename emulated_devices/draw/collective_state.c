@@ -75,12 +75,15 @@ static bool starts_with(const struct collective_state *state, int device, int b)
 /* Update the state by an event.  An all-to-all adds nothing: elements from different devices are side by side. */
 void collective_take_in(struct collective_state *state, const struct show_event *event)
 {
+    const enum operation op = state->t->algorithm->operation;
+    const bool waits = state->sums_only && event->from >= 0 && (collective_reduces(op) || op == SCAN);
     for (int64_t i = 0; i < event->count; i++) {
         const unsigned set = symbol_devices(event->symbols[i]);
         const int64_t place = symbol_place(event->symbols[i]);
         if (place < 0 || place >= state->places) continue;          /* an error of the algorithm */
         unsigned *has = &collective_has(state, event->device)[place];
-        if (state->t->algorithm->operation == ALLTOALL) *has |= set;
+        if (waits && (set >> event->device & 1) == 0) continue;
+        if (op == ALLTOALL) *has |= set;
         else if (collective_members(set) > collective_members(*has)) *has = set;
     }
 }

@@ -17,6 +17,7 @@ struct collective_state {
     const struct show_trace *t;         /* the run */
     int64_t places;                     /* of the vector */
     unsigned *has;                      /* [P, places] */
+    bool sums_only;                     /* what arrives to be added counts only when it has been added */
 };
 
 /* A block of a device: nothing, a part of the sum or of the elements, or all that the operation wants of this block. */
