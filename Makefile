@@ -58,7 +58,8 @@ CLUSTERS := $(sort $(wildcard emulated_devices/device/clusters/*.json))
 TABLES   := $(sort $(wildcard emulated_devices/device/kernels/tables/*.json))
 SETS     := $(sort $(wildcard emulated_devices/device/kernels/sets/*.json))
 CLAIMS   := $(sort $(wildcard golden/published/*.txt))
-DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/kernel_tables.o $(B)/kernel_sets.o $(B)/layouts.o $(B)/claims.o $(B)/lessons.o
+PAGE     := emulated_devices/draw/page/page.css $(sort $(wildcard emulated_devices/draw/page/script/*.js))
+DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/kernel_tables.o $(B)/kernel_sets.o $(B)/layouts.o $(B)/claims.o $(B)/page_texts.o $(B)/lessons.o
 SAN_OBJ  := $(if $(SAN),$(B)/tests/sanitizers.o)
 TESTS    := $(TEST_SRC:%.c=$(B)/%)
 ORRERY   := $(if $(SAN),$(B)/orrery,$(if $(filter judge,$(CUDA)),$(B)/cuda-judge/orrery,orrery))
@@ -393,6 +394,13 @@ $(B)/claims.c: $(CLAIMS) Makefile
 	@mkdir -p $(@D)
 	$(Q)$(call named_texts,emulated_devices/bench/claims/claims.h,claims_texts,.txt,$(CLAIMS)) >$@
 $(B)/claims.o: $(B)/claims.c $(ALSO)
+	$(call compile,$(MPICC))
+
+# Style and scripts of pages.
+$(B)/page_texts.c: $(PAGE) Makefile
+	@mkdir -p $(@D)
+	$(Q)$(call named_texts,emulated_devices/draw/page/page_html.h,page_texts,,$(PAGE)) >$@
+$(B)/page_texts.o: $(B)/page_texts.c $(ALSO)
 	$(call compile,$(MPICC))
 
 # A text to train on, for programs without their sources.
