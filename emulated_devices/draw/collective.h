@@ -45,7 +45,6 @@ struct show_event {
     int64_t step;                       /* a round: each message occupies its ports for one; all else takes no time */
     picoseconds time;                   /* at which the event happened: a message arrived, a sum was made */
     picoseconds start;                  /* the sender's port began with the message; the sum began */
-    picoseconds left, enters;           /* a message has left its sender; begins to arrive */
     int64_t count;                      /* elements of the buffer */
     const int64_t *symbols;             /* [count] */
 };

@@ -16,7 +16,7 @@ enum { NUMBER_TEXT = 80 };
 struct filming {
     struct film *film;
     struct collective_state state;      /* after the events so far */
-    int sum, message, compute, send, receive;   /* kinds and lanes of the film */
+    int sum, message, compute, receive;   /* kinds and lanes of the film */
 };
 
 /* Events in order of time; those of one time as they happened. */
@@ -39,34 +39,31 @@ static void film_block(struct filming *filming, int device, int b, picoseconds a
 }
 
 /* A pass of a lane with what its message or sum has. */
-static void film_part(struct filming *filming, const struct show_event *event, int device, int lane, int kind,
-                      picoseconds start, picoseconds end)
+static void film_part(struct filming *filming, const struct show_event *event, int lane, int kind)
 {
     char text[COLLECTIVE_TEXT], number[NUMBER_TEXT];
     const bool message = event->from >= 0;
     if (message) collective_describe_message(&filming->state, event, text);
-    else snprintf(text, sizeof text, "device %d adds", device);
-    const int detail = film_detail(filming->film, message ? text : "sum");
+    else snprintf(text, sizeof text, "device %d adds", event->device);
+    const int detail = film_detail(filming->film, text);
     snprintf(number, sizeof number, "%lld, %lld bytes", (long long)event->count,
              (long long)(event->count * (int64_t)sizeof(int64_t)));
     film_detail_row(filming->film, detail, "numbers", number);
     snprintf(number, sizeof number, "%lld", (long long)event->step);
     film_detail_row(filming->film, detail, "round", number);
-    if (message) film_detail_row(filming->film, detail, "message", text);
-    film_pass(filming->film, (struct film_pass){ .device = device, .lane = lane, .kind = kind, .start = start,
-                                                 .end = end, .micro = -1, .layer = -2, .detail = detail });
+    film_pass(filming->film, (struct film_pass){ .device = event->device, .lane = lane, .kind = kind,
+                                                 .start = event->start, .end = event->time, .micro = -1, .layer = -2,
+                                                 .detail = detail });
 }
 
-/* A message is busy at its sender, then at its receiver, for as long as their ports are; the arrow is over all of it.
- * A sum is a pass of its device. */
+/* A message is a pass of its receiver, from its begin to its arrival; a sum is a pass of its device. */
 static void film_event(struct filming *filming, const struct show_event *event)
 {
     if (event->from < 0) {
-        film_part(filming, event, event->device, filming->compute, filming->sum, event->start, event->time);
+        film_part(filming, event, filming->compute, filming->sum);
         return;
     }
-    film_part(filming, event, event->from, filming->send, filming->message, event->start, event->left);
-    film_part(filming, event, event->device, filming->receive, filming->message, event->enters, event->time);
+    film_part(filming, event, filming->receive, filming->message);
     film_message(filming->film, (struct film_message){ .from = event->from, .to = event->device,
                                                        .kind = filming->message, .start = event->start,
                                                        .end = event->time,
@@ -121,10 +118,9 @@ static void film_begin(struct filming *filming)
              t->algorithm->name, t->P);
     film_open(filming->film, "collective", "ps", title);
     for (int d = 0; d < t->P; d++) film_device(filming->film, (struct film_device){ .place = "", .column = d });
-    filming->message = film_kind(filming->film, operation_name(t->algorithm->operation), "m", FILM_MESSAGE);
+    filming->message = film_kind(filming->film, operation_name(t->algorithm->operation), "", FILM_MESSAGE);
     filming->sum = film_kind(filming->film, "sum", "+", FILM_COMPUTE);
     filming->compute = film_lane(filming->film, "compute");
-    filming->send = film_lane(filming->film, "send");
     filming->receive = film_lane(filming->film, "receive");
     for (int b = 0; b < t->P && filming->state.places > 0; b++) {
         char name[NUMBER_TEXT];

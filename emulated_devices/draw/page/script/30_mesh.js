@@ -43,7 +43,7 @@ function meshPart(f) {
     if (!list.length && !dirty) return;
     c.clearRect(0, 0, width, height);
     dirty = list.length > 0;
-    const labels = list.length <= 10 && !small;
+    const labels = list.length <= 10 && !small && f.raw.kind !== 'schedule';
     list.forEach(m => {
       const a = centre[m[0]], b = centre[m[1]];
       if (!a || !b) return;

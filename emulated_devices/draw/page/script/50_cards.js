@@ -94,7 +94,7 @@ function memoryPart(f, letter) {
         if (m === b.shown) return;
         b.shown = m;
         b.pieces.forEach((p, k) => { p.style.width = (m ? 100 * m[k + 1] / f.most : 0).toFixed(2) + '%'; });
-        b.text.textContent = m ? bytesText(sum(m.slice(1))) : '';
+        b.text.textContent = m ? amountText(f, sum(m.slice(1))) : '';
       });
     },
   };
