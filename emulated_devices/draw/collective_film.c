@@ -16,7 +16,7 @@ enum { NUMBER_TEXT = 80 };
 struct filming {
     struct film *film;
     struct collective_state state;      /* after the events so far */
-    int sum, message, compute, receive;   /* kinds and lanes of the film */
+    int sum, message, waits, compute, receive;   /* kinds and lanes of the film */
 };
 
 /* Events in order of time; those of one time as they happened. */
@@ -56,14 +56,14 @@ static void film_part(struct filming *filming, const struct show_event *event, i
                                                  .detail = detail });
 }
 
-/* A message is a pass of its receiver, from its begin to its arrival; a sum is a pass of its device. */
+/* A message is a pass of its receiver, which waits from its begin to its arrival; a sum is a pass of its device. */
 static void film_event(struct filming *filming, const struct show_event *event)
 {
     if (event->from < 0) {
         film_part(filming, event, filming->compute, filming->sum);
         return;
     }
-    film_part(filming, event, filming->receive, filming->message);
+    film_part(filming, event, filming->receive, filming->waits);
     film_message(filming->film, (struct film_message){ .from = event->from, .to = event->device,
                                                        .kind = filming->message, .start = event->start,
                                                        .end = event->time,
@@ -117,8 +117,9 @@ static void film_begin(struct filming *filming)
     snprintf(title, sizeof title, "orrery show %s %s --devices %d", operation_name(t->algorithm->operation),
              t->algorithm->name, t->P);
     film_open(filming->film, "collective", "ps", title);
-    for (int d = 0; d < t->P; d++) film_device(filming->film, (struct film_device){ .place = "", .column = d });
+    film_ring(filming->film, t->P);
     filming->message = film_kind(filming->film, operation_name(t->algorithm->operation), "", FILM_MESSAGE);
+    filming->waits = film_kind(filming->film, "waits for a message", "", FILM_WAIT);
     filming->sum = film_kind(filming->film, "sum", "+", FILM_COMPUTE);
     filming->compute = film_lane(filming->film, "compute");
     filming->receive = film_lane(filming->film, "receive");
