@@ -70,14 +70,13 @@ function build() {
 }
 
 // Data of the page: { films, words }.  The time and what is seen of it stay if they can.
-const orrery = {
+const orrery = window.orrery = {
   show(data) {
     const before = page.end, seen = page.view, time = page.time;
     page.films = data.films.map(indexFilm);
     page.words = data.words || [];
     page.end = Math.max(1, ...page.films.map(f => f.end));
-    page.kinds = [];
-    page.films.forEach(f => f.raw.kinds.forEach(k => { if (!page.kinds.includes(k.name)) page.kinds.push(k.name); }));
+    numberColours();
     page.chosen = null;
     page.view = before === page.end ? seen : [0, page.end];
     readColours();
@@ -111,6 +110,10 @@ function start() {
   let waiting = 0;
   window.addEventListener('resize', () => { clearTimeout(waiting); waiting = setTimeout(drawAll, 60); });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { readColours(); drawAll(); });
-  if (data) orrery.show(JSON.parse(data.textContent));
+  const given = data ? JSON.parse(data.textContent) : { films: [] };
+  if (given.films.length) orrery.show(given);
+  else if (location.protocol === 'http:') live();
+  // page.html#t=0.4 begins there, so that a moment can be linked.
+  const at = /[#&]t=([0-9.]+)/.exec(location.hash);
+  if (at && page.films.length) setTime(page.end * Number(at[1]));
 }
-start();
