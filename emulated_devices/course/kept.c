@@ -188,7 +188,7 @@ enum error_code kept_film(struct film *film, const struct trial_kept *kept, cons
                           const struct trial_kept *right, struct error *err)
 {
     char title[300];
-    snprintf(title, sizeof title, "%s: %s with %s", whose, kept->function, kept->label);
+    snprintf(title, sizeof title, "%s | %s with %s", whose, kept->function, kept->label);
     film_open(film, "lesson", "ps", title);
     film_ring(film, kept->devices);
     const struct kept_kinds kinds = {
