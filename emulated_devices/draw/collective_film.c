@@ -12,7 +12,7 @@
 
 enum { NUMBER_TEXT = 80 };
 
-/* What all functions here write to. */
+/* All functions here write to this film. */
 struct filming {
     struct film *film;
     struct collective_state state;      /* after the events so far */
@@ -89,7 +89,7 @@ static bool film_changes(struct filming *filming, const struct show_event *event
     return true;
 }
 
-/* What the film is of: its words, and the result of every device that is wrong. */
+/* Note the algorithm's words, and the result of every device that is wrong. */
 static void film_words(struct filming *filming)
 {
     const struct show_trace *t = filming->state.t;

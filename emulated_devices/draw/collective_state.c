@@ -37,6 +37,11 @@ int64_t collective_block_first(const struct collective_state *state, int b)
            : block_start(state->places, state->t->P, b);
 }
 
+int64_t collective_block_size(const struct collective_state *state, int b)
+{
+    return collective_block_first(state, b + 1) - collective_block_first(state, b);
+}
+
 /* This finds the block of a place in the vector. */
 int collective_block_of(const struct collective_state *state, int64_t place)
 {
@@ -116,7 +121,7 @@ static unsigned next_set(const struct collective_state *state, const struct show
 static bool collective_whole(const struct collective_state *state, const struct show_event *event, int b, unsigned set)
 {
     return set && next_set(state, event, b, 0) == set
-           && elements_of(state, event, b, set) == collective_block_first(state, b + 1) - collective_block_first(state, b);
+           && elements_of(state, event, b, set) == collective_block_size(state, b);
 }
 
 /* Whether the operation adds nothing: then the column of a block shows its origin. */
@@ -127,18 +132,21 @@ bool collective_only_moves(const struct collective_state *state)
 }
 
 /* "b2(01)": block 2, with the numbers of devices 0 and 1 in it.  Consecutive blocks with equal sets are joined. */
-void collective_describe_message(const struct collective_state *state, const struct show_event *event, char text[COLLECTIVE_TEXT])
+void collective_describe_message(const struct collective_state *state, const struct show_event *event,
+                                 char text[COLLECTIVE_TEXT])
 {
     char set_of[SHOW_MOST_DEVICES + 1], line[2 * COLLECTIVE_TEXT];
     int used = snprintf(line, sizeof line, state->places > 0 ? "%d -> %d " : "%d -> %d", event->from, event->device);
     for (int b = 0; b < state->t->P && used < COLLECTIVE_TEXT; b++)
-        for (unsigned set = next_set(state, event, b, 0); set && used < COLLECTIVE_TEXT; set = next_set(state, event, b, set)) {
+        for (unsigned set = next_set(state, event, b, 0); set && used < COLLECTIVE_TEXT;
+             set = next_set(state, event, b, set)) {
             const int64_t n = elements_of(state, event, b, set),
                 all = collective_block_first(state, b + 1) - collective_block_first(state, b);
             /* Whole blocks in a row that have the same set are written as "b1-3". */
             int last = b;
             while (collective_whole(state, event, b, set) && last + 1 < state->t->P &&
-                   collective_whole(state, event, last + 1, collective_only_moves(state) ? collective_finished(state, last + 1) : set))
+                   collective_whole(state, event, last + 1,
+                                    collective_only_moves(state) ? collective_finished(state, last + 1) : set))
                 last++;
             used += snprintf(line + used, sizeof line - (size_t)used, " b%d", b);
             if (last > b) used += snprintf(line + used, sizeof line - (size_t)used, "-%d", last);
@@ -146,7 +154,8 @@ void collective_describe_message(const struct collective_state *state, const str
                 used += snprintf(line + used, sizeof line - (size_t)used, "[%lld/%lld]", (long long)n, (long long)all);
             if (set == collective_finished(state, b)) strcpy(set_of, "*");
             else collective_set_text(set, set_of);
-            if (!collective_only_moves(state)) used += snprintf(line + used, sizeof line - (size_t)used, "(%s)", set_of);
+            if (!collective_only_moves(state))
+                used += snprintf(line + used, sizeof line - (size_t)used, "(%s)", set_of);
             b = last;
         }
     if (event->count == 0 && state->places > 0) used += snprintf(line + used, sizeof line - (size_t)used, " empty");

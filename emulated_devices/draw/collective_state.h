@@ -23,7 +23,7 @@ struct collective_state {
 /* A block of a device: nothing, a part of the sum or of the elements, or all that the operation wants of this block. */
 enum collective_fill { COLLECTIVE_EMPTY, COLLECTIVE_PARTIAL, COLLECTIVE_WHOLE };
 
-/** What each device has before the first step.  @return OK or ERR_MEMORY. */
+/** Note what each device has before the first step.  @return OK or ERR_MEMORY. */
 enum error_code collective_state_open(struct collective_state *, const struct show_trace *, struct error *);
 void collective_state_free(struct collective_state *);
 
@@ -55,6 +55,8 @@ static inline unsigned *collective_has(const struct collective_state *state, int
 
 /** The first place of block b; of block P: the end of the vector. */
 int64_t collective_block_first(const struct collective_state *, int b);
+
+int64_t collective_block_size(const struct collective_state *, int b);
 
 /** The block of a place. */
 int collective_block_of(const struct collective_state *, int64_t place);

@@ -81,7 +81,7 @@ static bool arrows_of(const struct sheet *sheet, int64_t step, struct arrows *ar
             arrows->arrow = more, arrows->room = room;
         }
         for (int b = 0; b < sheet->columns; b++) {
-            blocks += collective_block_first(&sheet->state, b) < collective_block_first(&sheet->state, b + 1);
+            blocks += collective_block_size(&sheet->state, b) > 0;
             has += collective_event_has(&sheet->state, e, b);
         }
         if (has == 0 || (has == blocks && blocks > 1)) add_arrow(arrows, (struct arrow){ e->from, e->device, -1, 0 });
@@ -189,7 +189,7 @@ static void draw_cells(const struct cells *cells)
 /* ---- panels ------------------------------------------------------------------------------------------------------ */
 
 /* Take in a step, and mark the cells that differ after it.  @return false without memory. */
-static bool take_step(struct sheet *sheet, int64_t step, bool *changed)
+static bool sheet_take_step(struct sheet *sheet, int64_t step, bool *changed)
 {
     struct collective_state *state = &sheet->state;
     const struct show_trace *t = state->t;
@@ -220,7 +220,7 @@ static bool draw_panel(struct sheet *sheet, int64_t step, struct arrows *arrows,
         draw_cells(&(struct cells){ sheet, NULL, x, y });
         return true;
     }
-    if (!take_step(sheet, step, changed) || !arrows_of(sheet, step, arrows)) return false;
+    if (!sheet_take_step(sheet, step, changed) || !arrows_of(sheet, step, arrows)) return false;
     svg_text(sheet->to, x, y + 14, "start", 14, at.last > 0 ? "step %lld, at %s" : "step %lld", (long long)step,
              collective_describe_arrivals(at).text);
     draw_cells(&(struct cells){ sheet, changed, x, y });
@@ -274,7 +274,8 @@ static int draw_head(FILE *to, const struct sheet *sheet, int64_t steps)
         snprintf(text, sizeof text, "A row is a device, a column one of %d blocks of a vector of %lld. %s "
                  "Arrows have the colour of their sender; one before the first column carries the whole vector.",
                  t->P, (long long)sheet->state.places,
-                 collective_only_moves(&sheet->state) ? "A filled cell is there; its colour is the device it comes from."
+                 collective_only_moves(&sheet->state)
+                     ? "A filled cell is there; its colour is the device it comes from."
                  : t->algorithm->operation == ALLTOALL
                      ? "Column b2 is what goes to device 2; a stripe is a device it comes from."
                      : "A stripe in a cell is a device whose numbers are in the sum; a dark edge: the sum is whole.");
@@ -294,7 +295,7 @@ static bool draw_panels(struct sheet *sheet, int64_t steps, struct arrows *arrow
     int at = 0;
     for (int64_t step = 0; step <= steps && ok; step++) {
         if (step >= COLLECTIVE_PANELS && step < steps) {
-            ok = take_step(sheet, step, changed);
+            ok = sheet_take_step(sheet, step, changed);
             continue;
         }
         ok = draw_panel(sheet, step, arrows, MARGIN + at % sheet->across * (sheet->width + BETWEEN),

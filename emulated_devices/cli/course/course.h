@@ -14,8 +14,8 @@ void print_score(const struct score *, int hints, bool drawings);
 /** Print a text, each of its lines behind so many blanks. */
 void print_indented(const char *text, int by);
 
-/** Show the run that a judging has kept, to a page (NULL: none) and, if it draws, as text; beside it the right run, once
- *  the student's is right.
+/** Show the run that a judging has kept, to a page (NULL: none) and, if it draws, as text.  The right run is beside it,
+ *  once the student's is right.
  *  @param how  as it was judged; its `kept` has the run.
  *  @return OK, ERR_FILE, ERR_MEMORY, or what keeps the judge from judging. */
 enum error_code learn_show_run(const struct folder *, const struct lesson *, const struct judging *how,
