@@ -33,7 +33,7 @@ static int memory_order(const void *x, const void *y)
     return order ? order : in_order(a->at, b->at);
 }
 
-/* Of cells of one time, device and column, the caller tells one. */
+/* The caller tells one cell of a time, a device and a column. */
 static int cell_order(const void *x, const void *y)
 {
     const struct film_cell *a = x, *b = y;
@@ -100,7 +100,7 @@ static int64_t memory_total(const struct film_memory *memory)
     return total;
 }
 
-/* Of each part of the time the fullest sample stays, so a peak is never lost. */
+/* The fullest sample of each part of the time stays, so a peak is never lost. */
 static void sample_memory(struct film *film)
 {
     const int all = film->memories, parts = FILM_MOST_MEMORY / (film->devices > 0 ? film->devices : 1);
