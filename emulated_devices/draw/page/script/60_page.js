@@ -30,7 +30,7 @@ function facts(f) {
   const mesh = f.raw.axes.filter(a => a[1] > 1).map(a => a[0] + ' ' + a[1]).join(' \u00d7 ');
   const list = [[f.devices === 1 ? 'device' : 'devices', f.devices + (mesh ? ' (' + mesh + ')' : '')], ['ends at', lengthText(f, f.end)]];
   if (f.raw.marks && f.raw.marks.length > 1) list.push(['steps', String(f.raw.marks.length)]);
-  if (f.raw.messages.length) list.push(['messages', f.raw.sent[0] + ', ' + bytesText(f.raw.sent[1])]);
+  if (f.raw.messages.length) list.push(['messages', f.raw.sent[0] + (f.raw.kind === 'schedule' ? '' : ', ' + bytesText(f.raw.sent[1]))]);
   const losses = (f.raw.losses || []).filter(x => x !== null);
   if (losses.length) list.push(['loss', losses.length > 1 ? losses[0].toPrecision(4) + ' \u2192 ' + losses[losses.length - 1].toPrecision(4) : losses[0].toPrecision(4)]);
   const checks = f.raw.checks || [], red = checks.filter(c => !c.holds).length;
@@ -60,7 +60,7 @@ function build() {
   if (several) parts.append(sharesCard() || '');
   const lines = make('section', { class: 'wide', 'aria-label': 'timeline' }, make('h2', {}, 'Virtual time'));
   page.films.forEach((f, i) => lines.append(several ? make('p', { class: 'name' }, 'ABCD'[i] + '  ' + f.raw.title) : '', add(timelinePart(f))));
-  lines.append(legend(), make('p', { class: 'soft' }, 'A row is a device' + (page.films.some(f => f.raw.messages.length) ? '; the strips under it are what it sends and receives' : '') + '. Microbatches take turns in strength. Ctrl and the wheel zoom, shift and the wheel move.'));
+  lines.append(legend(), make('p', { class: 'soft' }, 'A row is a device' + (page.films.some(f => f.raw.messages.length) ? '; the strips under it are what it sends and receives' : '') + (page.films.some(f => f.raw.passes.some(p => p[5] >= 0)) ? '. Microbatches take turns in strength' : '') + '. Ctrl and the wheel zoom, shift and the wheel move.'));
   parts.append(lines);
   page.films.forEach((f, i) => parts.append(add(cellsPart(f, letter(i))) || ''));
   const wrong = f => (f.raw.checks || []).some(c => !c.holds);
