@@ -59,6 +59,11 @@ enum error_code step_svg_data(FILE *, const void *step_drawing, struct error *);
 void step_draw_memory(FILE *, const struct step_drawing *);
 enum error_code step_svg_memory(FILE *, const void *step_drawing, struct error *);
 
+/** A page that shows the step of all devices moving.
+ *  @param all   [devices] their records.  @param what  "show data".  @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code step_page(const struct step_drawing *, const struct step_record *all, const char *what,
+                          const char *path, struct error *);
+
 /** The passes as the table "passes" of the command's document, if one is open. */
 void step_document(const struct step_drawing *);
 

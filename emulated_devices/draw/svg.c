@@ -70,6 +70,42 @@ void svg_text(FILE *to, double x, double y, const char *anchor, int size, const 
             text);
 }
 
+void svg_fill(FILE *to, double x, double y, double w, double h, struct colour colour)
+{
+    fprintf(to, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"#%02x%02x%02x\"/>\n", x, y, w, h,
+            svg_part_of(colour, 0), svg_part_of(colour, 8), svg_part_of(colour, 4));
+}
+
+void svg_link(FILE *to, double x, double y, double to_x, double to_y, double wide, struct colour colour)
+{
+    fprintf(to, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" ", x, y, to_x, to_y);
+    fprintf(to, "stroke=\"#%02x%02x%02x\" stroke-width=\"%.1f\"/>\n", svg_part_of(colour, 0), svg_part_of(colour, 8),
+            svg_part_of(colour, 4), wide);
+}
+
+struct colour svg_device_colour(int device)
+{
+    /* Neighbours differ by more than a third of the circle; the second eight are darker. */
+    static const int hue[] = { 208, 42, 130, 280, 166, 355, 75, 238 };
+    return (struct colour){ hue[device % 8], 62, 80 - 12 * (device / 8 % 2) };
+}
+
+double svg_paragraph(FILE *to, double x, double y, double width, int size, const char *text)
+{
+    /* A letter of Helvetica is about half as wide as high; capitals and digits are wider. */
+    const int most = (int)(width / (0.53 * size)), step = size + size / 2;
+    while (*text != '\0') {
+        const int left = (int)strlen(text);
+        int n = left < most ? left : most;
+        while (n < left && n > 0 && text[n] != ' ') n--;
+        if (n == 0) n = left < most ? left : most;              /* a word is longer than the line */
+        svg_text(to, x, y, "start", size, "%.*s", n, text);
+        y += step;
+        for (text += n; *text == ' ';) text++;
+    }
+    return y;
+}
+
 void svg_line(FILE *to, double x, double y, double to_x, double to_y)
 {
     fprintf(to, "<line x1=\"%.2f\" y1=\"%.1f\" x2=\"%.2f\" y2=\"%.1f\" stroke=\"#444\"/>\n", x, y, to_x, to_y);

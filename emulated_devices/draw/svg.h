@@ -29,6 +29,19 @@ enum error_code svg_file(const char *path, enum error_code (*draw)(FILE *, const
 /** A rectangle with a thin edge. */
 void svg_box(FILE *, double x, double y, double w, double h, struct colour);
 
+/** A rectangle without an edge. */
+void svg_fill(FILE *, double x, double y, double w, double h, struct colour);
+
+/** A line of some width, in pixels. */
+void svg_link(FILE *, double x, double y, double to_x, double to_y, double wide, struct colour);
+
+/** The colour of what is a device's: its tokens, its blocks.  16 devices have colours of their own. */
+struct colour svg_device_colour(int device);
+
+/** Several lines of text, broken at blanks.
+ *  @param width  that the lines may have, in pixels.  @return y of a further line. */
+double svg_paragraph(FILE *, double x, double y, double width, int size, const char *text);
+
 /** One line of text.  Characters that XML does not take as they are become `?`.
  *  @param anchor  "start", "middle" or "end" of the text is at x. */
 void svg_text(FILE *, double x, double y, const char *anchor, int size, const char *format, ...)

@@ -39,7 +39,8 @@ static int step_fullest(const struct step_record *record, int devices)
 struct kind {
     void (*draw)(FILE *, const struct step_drawing *);
     enum error_code (*svg)(FILE *, const void *, struct error *);
-    bool fullest;
+    bool fullest;                       /* the device with most memory is drawn; else device 0 */
+    const char *what;                   /* "show data" */
 };
 
 static enum error_code step_draw(const struct planned *planned, const struct kind *kind, struct step_record *record,
@@ -54,7 +55,8 @@ static enum error_code step_draw(const struct planned *planned, const struct kin
     kind->draw(stdout, &d);
     step_document(&d);
     fflush(stdout);                     /* the file may be the standard output */
-    return planned->svg ? svg_file(planned->svg, kind->svg, &d, err) : OK;
+    if (planned->svg) e = svg_file(planned->svg, kind->svg, &d, err);
+    return !e && planned->page ? step_page(&d, record, kind->what, planned->page, err) : e;
 }
 
 static enum error_code step_show(const struct run_kind *run, const struct kind *kind, const char *name_flag, int argc,
@@ -74,14 +76,14 @@ static enum error_code step_show(const struct run_kind *run, const struct kind *
 
 enum error_code show_data(int argc, char **argv, int *status, struct error *err)
 {
-    static const struct kind kind = { step_draw_data, step_svg_data, false };
+    static const struct kind kind = { step_draw_data, step_svg_data, false, "show data" };
     (void)status;
     return step_show(&run_show_data, &kind, "--data-parallel", argc, argv, err);
 }
 
 enum error_code show_memory(int argc, char **argv, int *status, struct error *err)
 {
-    static const struct kind kind = { step_draw_memory, step_svg_memory, true };
+    static const struct kind kind = { step_draw_memory, step_svg_memory, true, "show memory" };
     (void)status;
     return step_show(&run_show_memory, &kind, NULL, argc, argv, err);
 }
