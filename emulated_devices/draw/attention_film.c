@@ -18,7 +18,7 @@ struct attention_part { uint64_t tokens, heads; };
 struct attention_filming {
     const struct attention_drawing *d;
     struct film film;
-    int computes, lane_compute, lane_receive, kind_of_sent[ATTENTION_SENT_KINDS], other, column_results;
+    int computes, lane_compute, lane_receive, column_results;
 };
 
 static int64_t round_of(picoseconds time) { return (time + ATTENTION_ROUND / 2) / ATTENTION_ROUND; }
@@ -69,13 +69,17 @@ static void read_message(const int64_t *event, struct attention_part part[ATTENT
     }
 }
 
-/* The kind that names a message: keys before queries and results. */
-static int message_kind(const struct attention_filming *filming, const struct attention_part part[ATTENTION_SENT_KINDS])
+/* The kind that names a message by what it has. */
+static int message_kind(struct film *film, const struct attention_part part[ATTENTION_SENT_KINDS])
 {
-    static const enum attention_sent order[] = { ATTENTION_KEY, ATTENTION_VALUE, ATTENTION_QUERY, ATTENTION_RESULT };
-    for (int i = 0; i < ATTENTION_SENT_KINDS; i++)
-        if (part[order[i]].tokens) return filming->kind_of_sent[order[i]];
-    return filming->other;
+    const bool q = part[ATTENTION_QUERY].tokens, k = part[ATTENTION_KEY].tokens, v = part[ATTENTION_VALUE].tokens;
+    return q && k ? film_kind(film, "queries, keys, values", "QKV", FILM_MESSAGE)
+         : k && v ? film_kind(film, "keys and values", "KV", FILM_MESSAGE)
+         : k ? film_kind(film, "keys", "K", FILM_MESSAGE)
+         : v ? film_kind(film, "values", "V", FILM_MESSAGE)
+         : q ? film_kind(film, "queries", "Q", FILM_MESSAGE)
+         : part[ATTENTION_RESULT].tokens ? film_kind(film, "results", "O", FILM_MESSAGE)
+                                         : film_kind(film, "sums of the softmax", "l", FILM_MESSAGE);
 }
 
 static void film_received(struct attention_filming *filming, int device, const int64_t *event)
@@ -86,10 +90,9 @@ static void film_received(struct attention_filming *filming, int device, const i
     const int64_t end = round_of(event[1]), start = end > 0 ? end - 1 : 0;
     char text[TEXT];
     read_message(event, part);
-    const int kind = message_kind(filming, part);
+    const int kind = message_kind(f, part);
     film_message(f, (struct film_message){ (int)event[0], device, kind, start, end, event[3] });
-    snprintf(text, sizeof text, "device %d receives from device %d: %s", device, (int)event[0],
-             filming->other == kind ? "numbers of the softmax" : f->of[kind].name);
+    snprintf(text, sizeof text, "%s from device %d", kind >= 0 ? f->of[kind].name : "", (int)event[0]);
     const int detail = film_detail(f, text);
     for (int k = 0; k < ATTENTION_SENT_KINDS; k++)
         if (part[k].tokens) film_detail_row(f, detail, name[k], part_text(filming->d, part[k], text, sizeof text));
@@ -146,8 +149,7 @@ static void film_computed(struct attention_filming *filming, int device, const i
     int detail;
     if (met.pairs == 0) detail = film_detail(f, "keys that no query of the device sees: nothing to compute");
     else {
-        snprintf(text, sizeof text, "device %d: queries times keys, softmax, times values", device);
-        detail = film_detail(f, text);
+        detail = film_detail(f, "queries times keys, softmax, times values");
         film_detail_row(f, detail, "queries", part_text(filming->d, (struct attention_part){ met.queries, met.heads },
                                                         text, sizeof text));
         film_detail_row(f, detail, "keys and values", part_text(filming->d, (struct attention_part){ met.keys, 0 },
@@ -188,11 +190,6 @@ static void film_attention_begin(struct attention_filming *filming)
         film_device(f, (struct film_device){ place, part_text(d, own, has, sizeof has), r / 8, r % 8 });
     }
     filming->computes = film_kind(f, "queries times keys", "QK", FILM_COMPUTE);
-    filming->kind_of_sent[ATTENTION_KEY] = film_kind(f, "keys and values", "KV", FILM_MESSAGE);
-    filming->kind_of_sent[ATTENTION_VALUE] = film_kind(f, "values", "V", FILM_MESSAGE);
-    filming->kind_of_sent[ATTENTION_QUERY] = film_kind(f, "queries", "Q", FILM_MESSAGE);
-    filming->kind_of_sent[ATTENTION_RESULT] = film_kind(f, "results", "O", FILM_MESSAGE);
-    filming->other = film_kind(f, "sums of the softmax", "l", FILM_MESSAGE);
     filming->lane_compute = film_lane(f, "compute"), filming->lane_receive = film_lane(f, "receive");
     for (int r = 0; r < d->P; r++) {
         snprintf(text, sizeof text, "keys of device %d", r);

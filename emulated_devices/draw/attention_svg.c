@@ -124,7 +124,7 @@ enum error_code attention_svg(FILE *to, const void *attention_drawing, struct er
              d->S, d->P, d->P == 1 ? "" : "s", d->H, d->H == 1 ? "" : "s");
     y = svg_paragraph(to, MARGIN, y + 24, WIDTH - 2 * MARGIN, 13, s->description);
     snprintf(text, sizeof text, "Queries are rows, keys are columns.  The strips say which device has the token.  A "
-             "coloured pair is computed by the panel's device at that step.");
+             "coloured pair is computed by the device of the panel at that step.");
     y = svg_paragraph(to, MARGIN, y, WIDTH - 2 * MARGIN, 13, text);
     draw_legend(to, d, y - 4);
     y += 30;

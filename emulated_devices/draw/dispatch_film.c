@@ -74,8 +74,8 @@ static int64_t film_expert(struct film *film, int device, int64_t expert, const 
     snprintf(text, sizeof text, "expert %lld", (long long)expert);
     snprintf(mark, sizeof mark, "e%lld", (long long)expert);
     const int kind = film_kind(film, text, mark, FILM_COMPUTE);
-    snprintf(text, sizeof text, "device %c: expert %lld computes %d token%s", dispatch_letter(device),
-             (long long)expert, names->count, names->count == 1 ? "" : "s");
+    snprintf(text, sizeof text, "expert %lld computes %d token%s", (long long)expert, names->count,
+             names->count == 1 ? "" : "s");
     const int detail = film_detail(film, text);
     film_detail_row(film, detail, "tokens", names->text);
     film_detail_row(film, detail, "formula", "weight of the router x expert(token), summed where the token is from");

@@ -41,7 +41,7 @@ static const char *column_text(const struct step_drawing *drawing, int unit, cha
     return text;
 }
 
-/* What a device has of a group of parameters in a line: weights and gradient, each whole or its part. */
+/* What a device has of a group of parameters in a line: whole weights or its part, and the gradient if it is whole. */
 static void film_step_cells(struct step_filming *filming, int device, int i)
 {
     const struct step_record *r = &filming->all[device];
@@ -52,7 +52,7 @@ static void film_step_cells(struct step_filming *filming, int device, int i)
         if (before && !((before->weights ^ l->weights) & bit) && !((before->gradients ^ l->gradients) & bit)) continue;
         char text[TEXT];
         if (!(r->there & bit)) snprintf(text, sizeof text, "-");
-        else snprintf(text, sizeof text, "weights: %s; gradient: %s", w ? "all" : "part", g ? "all" : "part");
+        else snprintf(text, sizeof text, "%s%s", w ? "whole" : "part", g ? ", gradient" : "");
         film_cell(&filming->film, device, c, i > 0 ? l->start : 0, text, !(r->there & bit) ? FILM_PLAIN
                   : w ? FILM_WHOLE : FILM_PARTIAL);
     }
@@ -137,8 +137,8 @@ static void film_step_begin(struct step_filming *filming, const char *what)
         }
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) film_memory_kind(f, arena_tag_name((enum arena_tag)tag));
     filming->compute = film_lane(f, "compute"), filming->send = film_lane(f, "send");
-    film_note(f, "a step without numbers, in virtual time of the cluster; a cell says whether a device has all weights "
-                 "of a group, or only its part");
+    film_note(f, "a step without numbers, in virtual time of the cluster; a cell says whether a device has the whole "
+                 "weights of a group or its part of them, and whether it has the whole gradient");
 }
 
 enum error_code step_page(const struct step_drawing *drawing, const struct step_record *all, const char *what,

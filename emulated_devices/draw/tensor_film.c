@@ -53,9 +53,9 @@ static void film_received(struct tensor_filming *filming, int device, const int6
 {
     struct film *f = &filming->film;
     const int64_t end = filming->from + tensor_step_of(event), start = end > 0 ? end - 1 : 0;
-    char what[TENSOR_TEXT], text[TENSOR_TEXT];
+    char what[TENSOR_TEXT], text[TENSOR_TEXT + 40];
     tensor_describe(event + 3, event[2], whole_of(filming->t), what);
-    snprintf(text, sizeof text, "device %d receives from device %d", device, (int)event[0]);
+    snprintf(text, sizeof text, "%s from device %d", what, (int)event[0]);
     const int detail = film_detail(f, text);
     film_detail_row(f, detail, "block", what);
     film_message(f, (struct film_message){ (int)event[0], device, filming->receives, start, end,
@@ -70,10 +70,9 @@ static void film_sum(struct tensor_filming *filming, int device, const int64_t *
 {
     struct film *f = &filming->film;
     const int64_t end = filming->from + tensor_step_of(event), start = end > 0 ? end - 1 : 0;
-    char what[TENSOR_TEXT], text[TENSOR_TEXT];
+    char what[TENSOR_TEXT];
     tensor_describe(event + 3, event[2], whole_of(filming->t), what);
-    snprintf(text, sizeof text, "device %d adds up partial sums", device);
-    const int detail = film_detail(f, text);
+    const int detail = film_detail(f, "adds up partial sums");
     film_detail_row(f, detail, "sum", what);
     film_pass(f, (struct film_pass){ device, filming->lane_add, filming->adds, start, end, -1, -2, detail });
     film_block(filming, device, event, end, ", added up");
@@ -87,7 +86,7 @@ static void film_product(struct tensor_filming *filming, int device, const int64
     const int64_t *right = tensor_after(left), *made = tensor_after(right);
     const int64_t end = filming->from + tensor_step_of(left), start = end > 0 ? end - 1 : 0;
     char text[TENSOR_TEXT];
-    snprintf(text, sizeof text, "device %d multiplies", device);
+    tensor_describe(made + 3, made[2], whole_of(filming->t), text);
     const int detail = film_detail(f, text);
     film_detail_row(f, detail, "formula", formula[filming->pass]);
     tensor_describe(left + 3, left[2], whole_of(filming->t), text), film_detail_row(f, detail, "left", text);

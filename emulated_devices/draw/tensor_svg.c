@@ -228,7 +228,7 @@ enum error_code tensor_svg(FILE *to, const void *tensor_trace, struct error *err
     /* The title needs at most 5 lines. */
     const double top = 150;
     svg_begin(to, WIDTH, (int)draw_body(NULL, t, top) + MARGIN);
-    svg_text(to, MARGIN, 30, "start", 17, "tensor parallelism %s: the matrix \"%s\" on %d device%s", s->name, t->role,
+    svg_text(to, MARGIN, 30, "start", 17, "tensor parallelism %s: the matrix %s on %d device%s", s->name, t->role,
              t->P, t->P == 1 ? "" : "s");
     double y = svg_paragraph(to, MARGIN, 54, WIDTH - 2 * MARGIN, 13, s->description);
     svg_paragraph(to, MARGIN, y, WIDTH - 2 * MARGIN, 13,

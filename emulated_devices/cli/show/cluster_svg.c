@@ -42,8 +42,9 @@ static struct extent draw_unit(FILE *to, const struct cluster *cluster, int leve
         all = draw_unit(NULL, cluster, level, first, 0, 0);
         struct colour c = level_colour(level);
         c.light = 96, svg_box(to, x, y, all.w, all.h, c);
-        svg_text(to, x + PAD, y + 15, "start", 12, "%s%s%d", cluster->link[level].level, level + 1 < cluster->levels
-                 ? " of " : "", cluster->link[level].devices);
+        const struct link *l = &cluster->link[level];
+        if (l->devices == 0) svg_text(to, x + PAD, y + 15, "start", 12, "%s", l->level);
+        else svg_text(to, x + PAD, y + 15, "start", 12, "%s of %d", l->level, l->devices);
     }
     for (int i = 0; i < parts_shown(cluster, level); i++) {
         struct extent part = { DEVICE, DEVICE };

@@ -106,8 +106,8 @@ static enum error_code elastic_svg(FILE *to, const void *elastic, struct error *
             svg_text(to, LEFT - 10, y + 14, "end", 13, "device %d", device++);
             c.light = 92, svg_fill(to, LEFT, y, unit * (double)a->tasks->batch[i], BAR, c);
             svg_box(to, LEFT, y, unit * (double)samples, BAR, svg_device_colour(i));
-            svg_text(to, LEFT + unit * (double)a->tasks->batch[i] + 8, y + 14, "start", 13, "%lld",
-                     (long long)samples);
+            svg_text(to, LEFT + unit * (double)a->tasks->batch[i] + 8, y + 14, "start", 13, "%lld of %lld",
+                     (long long)samples, (long long)a->tasks->batch[i]);
         }
     return svg_end(to, "the replicas", err);
 }
