@@ -12,7 +12,7 @@ enum { TEXT = 200, COLUMNS_MOST = 20, TILES_ACROSS = 8 };
 
 /* A filming knows its drawing, the numbers of its lanes, and the unit of each column. */
 struct step_filming {
-    const struct step_drawing *drawing;
+    const struct step_drawing *drawing; /* of the plan */
     const struct step_record *all;      /* [devices] */
     struct film film;
     int compute, send, unit[COLUMNS_MOST], columns;
@@ -116,17 +116,19 @@ static void film_step_messages(struct step_filming *filming, int device)
     }
 }
 
-static void film_step_begin(struct step_filming *filming, const char *what)
+static void film_step_begin(struct step_filming *filming, const struct holding *of, const char *what)
 {
     const struct plan *p = filming->drawing->plan;
+    const struct holdings holdings = { p, of };
     struct film *f = &filming->film;
-    char text[TEXT];
+    char text[TEXT], has[TEXT];
     snprintf(text, sizeof text, "orrery %s: %s, model %s on %d devices", what, p->data.scheme, p->model.name,
              p->mesh.devices);
     film_open(f, "run", "ps", text);
     for (int d = 0; d < p->mesh.devices; d++) {
         mesh_describe(&p->mesh, d, text, sizeof text);
-        film_device(f, (struct film_device){ text, NULL, d / TILES_ACROSS, d % TILES_ACROSS });
+        holding_text(&holdings, d, has, sizeof has);
+        film_device(f, (struct film_device){ text, has, d / TILES_ACROSS, d % TILES_ACROSS });
     }
     uint64_t there = 0;
     for (int d = 0; d < p->mesh.devices; d++) there |= filming->all[d].there;
@@ -141,12 +143,13 @@ static void film_step_begin(struct step_filming *filming, const char *what)
                  "weights of a group or its part of them, and whether it has the whole gradient");
 }
 
-enum error_code step_page(const struct step_drawing *drawing, const struct step_record *all, const char *what,
-                          const char *path, struct error *err)
+enum error_code step_page(const struct plan *plan, const struct step_record *all, const struct holding *of,
+                          const char *what, const char *path, struct error *err)
 {
-    struct step_filming filming = { .drawing = drawing, .all = all };
-    film_step_begin(&filming, what);
-    for (int d = 0; d < drawing->plan->mesh.devices; d++) {
+    const struct step_drawing drawing = { .plan = plan, .record = all };
+    struct step_filming filming = { .drawing = &drawing, .all = all };
+    film_step_begin(&filming, of, what);
+    for (int d = 0; d < plan->mesh.devices; d++) {
         for (int i = 0; i < all[d].lines; i++) film_step_line(&filming, d, i);
         film_step_messages(&filming, d);
         film_end(&filming.film, all[d].end);

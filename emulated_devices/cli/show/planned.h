@@ -19,4 +19,8 @@ struct planned {
 enum error_code planned_parse(struct planned *, const struct run_kind *, const char *name_flag, int argc, char **argv,
                               struct error *);
 
+/** Run a step without numbers, and write the page that --page names.  In step.c.
+ *  @return OK; ERR_USAGE for more devices than can be shown; ERR_FILE or ERR_MEMORY; or why the step cannot run. */
+enum error_code planned_page(const struct planned *, struct error *);
+
 #endif
