@@ -70,7 +70,7 @@ function build() {
 }
 
 // Data of the page: { films, words }.  The time and what is seen of it stay if they can.
-const orrery = {
+const orrery = window.orrery = {
   show(data) {
     const before = page.end, seen = page.view, time = page.time;
     page.films = data.films.map(indexFilm);
@@ -110,9 +110,10 @@ function start() {
   let waiting = 0;
   window.addEventListener('resize', () => { clearTimeout(waiting); waiting = setTimeout(drawAll, 60); });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { readColours(); drawAll(); });
-  if (data) orrery.show(JSON.parse(data.textContent));
+  const given = data ? JSON.parse(data.textContent) : { films: [] };
+  if (given.films.length) orrery.show(given);
+  else if (location.protocol === 'http:') live();
   // page.html#t=0.4 begins there, so that a moment can be linked.
   const at = /[#&]t=([0-9.]+)/.exec(location.hash);
   if (at && page.films.length) setTime(page.end * Number(at[1]));
 }
-start();
