@@ -88,7 +88,7 @@ static void draw_legend(FILE *to, const struct attention_drawing *drawing, doubl
 }
 
 /* Write each device's work, messages and bytes. */
-static double draw_numbers(FILE *to, const struct attention_drawing *drawing, double y)
+static void draw_numbers(FILE *to, const struct attention_drawing *drawing, double y)
 {
     unsigned long long messages = 0, bytes = 0;
     double most = 0, all = 0;
@@ -102,9 +102,10 @@ static double draw_numbers(FILE *to, const struct attention_drawing *drawing, do
             used += snprintf(text + used, sizeof text - (size_t)used, " %.4g", work);
     }
     if (used < (int)sizeof text)
-        snprintf(text + used, sizeof text - (size_t)used, "; the most is %.3g times the mean.  Sent: %llu messages, "
-                 "%llu bytes.", all > 0 ? most * drawing->P / all : 1, messages, bytes);
-    return svg_paragraph(to, MARGIN, y, WIDTH - 2 * MARGIN, 13, text);
+        snprintf(text + used, sizeof text - (size_t)used, "; the most is %.3g times the mean.",
+                 all > 0 ? most * drawing->P / all : 1);
+    y = svg_paragraph(to, MARGIN, y, WIDTH - 2 * MARGIN, 13, text);
+    svg_text(to, MARGIN, y, "start", 13, "Sent: %llu messages, %llu bytes.", messages, bytes);
 }
 
 enum error_code attention_svg(FILE *to, const void *attention_drawing, struct error *err)
@@ -116,9 +117,9 @@ enum error_code attention_svg(FILE *to, const void *attention_drawing, struct er
     bool heads = false;
     char text[400];
     for (int i = 0; i < d->panels; i++) heads = heads || d->panel[i].last - d->panel[i].first + 1 < d->H;
-    /* Heads of the document need at most 7 lines, its foot 3. */
+    /* Heads of the document need at most 7 lines, its foot 4. */
     double y = 30;
-    const int height = (int)(y + 7 * LINE + 30 + rows * high + 3 * LINE);
+    const int height = (int)(y + 7 * LINE + 30 + rows * high + 4 * LINE);
     svg_begin(to, WIDTH, height);
     svg_text(to, MARGIN, y, "start", 17, "attention %s: %d tokens on %d device%s, %d query head%s, forward", s->name,
              d->S, d->P, d->P == 1 ? "" : "s", d->H, d->H == 1 ? "" : "s");

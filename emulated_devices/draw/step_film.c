@@ -8,7 +8,7 @@
 #include "ref/io/figures.h"
 #include <string.h>
 
-enum { TEXT = 200, COLUMNS_MOST = 20, TILES_ACROSS = 8 };
+enum { TEXT = 200, COLUMNS_MOST = 20 };
 
 /* A filming knows its drawing, the numbers of its lanes, and the unit of each column. */
 struct step_filming {
@@ -121,6 +121,7 @@ static void film_step_begin(struct step_filming *filming, const struct holding *
     const struct plan *p = filming->drawing->plan;
     const struct holdings holdings = { p, of };
     struct film *f = &filming->film;
+    int at[STEP_DEVICES] = { 0 };       /* devices of each stage so far */
     char text[TEXT], has[TEXT];
     snprintf(text, sizeof text, "orrery %s: %s, model %s on %d devices", what, p->data.scheme, p->model.name,
              p->mesh.devices);
@@ -128,7 +129,8 @@ static void film_step_begin(struct step_filming *filming, const struct holding *
     for (int d = 0; d < p->mesh.devices; d++) {
         mesh_describe(&p->mesh, d, text, sizeof text);
         holding_text(&holdings, d, has, sizeof has);
-        film_device(f, (struct film_device){ text, has, d / TILES_ACROSS, d % TILES_ACROSS });
+        /* A row of tiles is a stage of the pipeline. */
+        film_device(f, (struct film_device){ text, has, of[d].stage, at[of[d].stage]++ });
     }
     uint64_t there = 0;
     for (int d = 0; d < p->mesh.devices; d++) there |= filming->all[d].there;
