@@ -108,8 +108,9 @@ static double draw_event(FILE *to, const struct tensor_trace *trace, const int64
 /* Write a sign at half the height of a matrix.  @return its width. */
 static double draw_sign(FILE *to, const char *sign, double x, double y)
 {
-    if (to) svg_text(to, x + SIGN / 2.0, y + ABOVE + SIDE / 2 - 4, "middle", 14, "%s", sign);
-    return SIGN;
+    const int wide = sign[0] == '+' ? SIGN + 10 : SIGN;
+    if (to) svg_text(to, x + wide / 2.0, y + ABOVE + SIDE / 2 - 4, "middle", 14, "%s", sign);
+    return wide;
 }
 
 /* Whether a later sum of the same step has the same elements: then the earlier one is not drawn. */
@@ -144,7 +145,7 @@ static double draw_cell(FILE *to, const struct tensor_trace *trace, int pass, in
         if (e[0] == FACTOR_LEFT) {
             const int64_t *right = tensor_after(e), *made = tensor_after(right);
             at += draw_event(to, trace, made, at, y);
-            at += draw_sign(to, made[0] == PRODUCT_ADDED ? "+=" : "=", at, y) + (made[0] == PRODUCT_ADDED ? 4 : 0);
+            at += draw_sign(to, made[0] == PRODUCT_ADDED ? "+=" : "=", at, y);
             at += draw_event(to, trace, e, at, y);
             at += draw_sign(to, "\xc2\xb7", at, y);
             at += draw_event(to, trace, right, at, y) + GAP;
