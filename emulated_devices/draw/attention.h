@@ -22,7 +22,7 @@ enum { ATTENTION_ROUND = 1000000 };     /* picoseconds of a message, or of a com
 struct seen_pair { int head, query, key; };
 struct seen_pair seen_pair_read(int64_t number);
 
-/* What a message has: the query, key, value or result of a token in a head. */
+/* A message has queries, keys, values or results, each of a token in a head. */
 enum attention_sent { ATTENTION_QUERY, ATTENTION_KEY, ATTENTION_VALUE, ATTENTION_RESULT, ATTENTION_SENT_KINDS };
 struct sent_number { int kind, token, head; };
 struct sent_number sent_number_read(int64_t number);

@@ -59,7 +59,7 @@ static uint64_t tokens_of(const struct attention_drawing *drawing, int device)
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* What a message has, by kinds. */
+/* Sort the numbers of a message by kinds. */
 static void read_message(const int64_t *event, struct attention_part part[ATTENTION_SENT_KINDS])
 {
     memset(part, 0, ATTENTION_SENT_KINDS * sizeof *part);

@@ -46,7 +46,7 @@ struct sent_number sent_number_read(int64_t n)
     return (struct sent_number){ (int)(n % kinds), (int)(n / kinds / heads), (int)(n / kinds % heads) };
 }
 
-/* What a message has becomes the number (token H + head) kinds + kind, where H is SHOW_ATTENTION_HEADS. */
+/* A record has a kind, token and head as (token H + head) kinds + kind, where H is SHOW_ATTENTION_HEADS. */
 static int64_t sent_number_make(int kind, struct name name)
 {
     return ((int64_t)name.token * SHOW_ATTENTION_HEADS + name.head) * ATTENTION_SENT_KINDS + kind;

@@ -83,7 +83,7 @@ static int64_t film_expert(struct film *film, int device, int64_t expert, const 
     return start + names->count;
 }
 
-/* What a device computes, expert by expert; its last cell says the load beside the mean of all. */
+/* Film what a device computes, expert by expert; its last cell says the load beside the mean of all. */
 static void film_dispatch_device(struct film *film, const struct dispatch_trace *trace, int device, int lane,
                                  double mean)
 {

@@ -93,7 +93,7 @@ static void draw_lines(FILE *to, const struct dispatch_trace *trace, int hop)
             for (int64_t i = 0; i < e[2]; i += 2) n += e[3 + i] == d;
             if (n == 0) continue;
             struct colour c = svg_device_colour(r);
-            /* What stays on its device is no message: its line is lighter. */
+            /* A token that stays on its device is no message: the line is lighter. */
             c.light = r == d ? 90 : c.light - 12;
             svg_link(to, x + 2, device_top(trace, r) + device_height(trace, r) / 2, x + BETWEEN - 2,
                      device_top(trace, d) + device_height(trace, d) / 2, n < 12 ? 0.7 + 0.8 * n : 10, c);

@@ -41,7 +41,7 @@ static const char *column_text(const struct step_drawing *drawing, int unit, cha
     return text;
 }
 
-/* What a device has of a group of parameters in a line: whole weights or its part, and the gradient if it is whole. */
+/* Film what a device has of each group of parameters: whole weights or its part, and the gradient if it is whole. */
 static void film_step_cells(struct step_filming *filming, int device, int i)
 {
     const struct step_record *r = &filming->all[device];

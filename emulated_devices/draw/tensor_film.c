@@ -40,7 +40,7 @@ static enum linear_matrix matrix_of(const int64_t *event)
     return n > 0 ? block[most].matrix : LINEAR_X;
 }
 
-/* What a device has now of a matrix, in the matrix's column. */
+/* Film what a device has now of a matrix, in the matrix's column. */
 static void film_block(struct tensor_filming *filming, int device, const int64_t *event, int64_t at, const char *how)
 {
     char what[TENSOR_TEXT], text[TENSOR_TEXT + 40];

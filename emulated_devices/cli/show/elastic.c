@@ -76,7 +76,7 @@ static void elastic_add_to_document(const struct tasks *tasks, const int *replic
 /* Numbers are pixels: width, margins, the space of names at the left, the top of the bars, a bar and its row. */
 enum { WIDTH = 760, MARGIN = 16, LEFT = 180, TOP = 116, BAR = 18, ROW = 24, ROWS_MOST = 256 };
 
-/* What is drawn: the tasks and their replicas. */
+/* A drawing has the tasks and their replicas. */
 struct elastic { const struct tasks *tasks; const int *replicas; };
 
 /* Draw a bar for each device; above a task's bars a line as long as its batch on one device. */

@@ -1,4 +1,4 @@
-/* pictures.h -- the options of topics that also draw to files.  The topics of this folder use it. */
+/* pictures.h -- the options of topics that also draw to files.  The topics in cli/show/ include this file. */
 #ifndef ORRERY_SHOW_PICTURES_H
 #define ORRERY_SHOW_PICTURES_H
 

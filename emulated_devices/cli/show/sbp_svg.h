@@ -5,7 +5,7 @@
 #include "emulated_devices/schemes/sbp/assign.h"
 #include <stdio.h>
 
-/* What is drawn. */
+/* A picture has a graph and the signatures that were found for it. */
 struct sbp_picture { const struct sbp_graph *graph; const struct assignment *assignment; };
 
 /** A journey as the names of its steps: "all-reduce B".  @return text. */

@@ -5,7 +5,7 @@
 #include "emulated_devices/draw/step.h"
 #include "emulated_devices/draw/svg.h"
 
-/* What is known of all devices. */
+/* All devices are watched, though a drawing may show one of them. */
 struct watched { struct step_record record[STEP_DEVICES]; struct holding of[STEP_DEVICES]; };
 
 static enum error_code watch(struct trainer *trainer, void *context, struct error *err)

@@ -139,7 +139,7 @@ int film_detail_same(struct film *, int detail);
 void film_pass(struct film *, struct film_pass);
 void film_message(struct film *, struct film_message);
 void film_memory(struct film *, const struct film_memory *);
-/** What is told later of the same time, device and column replaces what was told before. */
+/** A later cell of the same time, device and column replaces an earlier one. */
 void film_cell(struct film *, int device, int column, int64_t at, const char *text, enum film_state);
 void film_loss(struct film *, double loss);
 void film_check(struct film *, struct film_check);

@@ -118,7 +118,7 @@ static void sample_memory(struct film *film)
     film_note(film, "of %d samples of memory, the fullest of each moment are drawn: %d", all, kept);
 }
 
-/* Of cells of one time, device and column, the last one told stays. */
+/* Keep the last cell that was told of a time, device and column. */
 static void keep_last_cells(struct film *film)
 {
     int kept = 0;
