@@ -149,14 +149,14 @@ static void film_computed(struct attention_filming *filming, int device, const i
     int detail;
     if (met.pairs == 0) detail = film_detail(f, "keys that no query of the device sees: nothing to compute");
     else {
-        detail = film_detail(f, "queries times keys, softmax, times values");
+        detail = film_detail(f, "queries times keys");
         film_detail_row(f, detail, "queries", part_text(filming->d, (struct attention_part){ met.queries, met.heads },
                                                         text, sizeof text));
         film_detail_row(f, detail, "keys and values", part_text(filming->d, (struct attention_part){ met.keys, 0 },
                                                                 text, sizeof text));
         snprintf(text, sizeof text, "%lld that the causal mask leaves", (long long)met.pairs);
         film_detail_row(f, detail, "pairs", text);
-        film_detail_row(f, detail, "formula", "O = softmax(Q K^T / sqrt(A)) V; parts are merged by their sums");
+        film_detail_row(f, detail, "formula", "a part of O = softmax(Q K^T / sqrt(A)) V; A is the width of a head");
         film_computed_cells(filming, device, &met, start, end, done, all);
     }
     film_pass(f, (struct film_pass){ device, filming->lane_compute, filming->computes, start, end, -1, -2, detail });

@@ -5,11 +5,12 @@
  */
 #include "emulated_devices/draw/dispatch_trace.h"
 #include "emulated_devices/draw/svg.h"
+#include <math.h>
 
 /* Numbers are pixels: margins, the head of the columns, a token's box, space between boxes of devices, the space
- * between columns in which lines are drawn; ACROSS: tokens beside each other. */
+ * between columns in which lines are drawn; the thickest line of one device; ACROSS: tokens beside each other. */
 enum { MARGIN = 16, HEAD = 26, CHIP = 25, HIGH = 16, GAP = 12, BETWEEN = 96, ACROSS = 6, NAME = 18, EXPERT = 32 };
-enum { BOX = NAME + ACROSS * CHIP + 6, TOP = 150 };
+enum { BOX = NAME + ACROSS * CHIP + 6, TOP = 150, THICKEST = 6 };
 
 /* Draw one token: its device's colour and its name. */
 static void draw_token(FILE *to, int64_t number, double x, double y)
@@ -82,23 +83,34 @@ static double device_top(const struct dispatch_trace *trace, int device)
 
 static double column_left(int column) { return MARGIN + column * (double)(BOX + BETWEEN); }
 
-/* Draw a line for each sender and receiver of a hop, as thick as its tokens are many. */
+/* The tokens of a hop from one device to another. */
+static int tokens_sent(const struct dispatch_trace *trace, int hop, int from, int to)
+{
+    const int64_t *e = dispatch_event(&trace->record[from], DISPATCH_SENDS + hop);
+    int n = 0;
+    for (int64_t i = 0; e && i < e[2]; i += 2) n += e[3 + i] == to;
+    return n;
+}
+
+/* Draw a line for each sender and receiver of a hop, as thick as its tokens are many; with many devices all lines are
+ * thinner. */
 static void draw_lines(FILE *to, const struct dispatch_trace *trace, int hop)
 {
-    const double x = column_left(hop) + BOX;
-    for (int r = 0; r < trace->P; r++) {
-        const int64_t *e = dispatch_event(&trace->record[r], DISPATCH_SENDS + hop);
-        for (int d = 0; e && d < trace->P; d++) {
-            int n = 0;
-            for (int64_t i = 0; i < e[2]; i += 2) n += e[3 + i] == d;
+    const double x = column_left(hop) + BOX, thickest = THICKEST / sqrt(trace->P);
+    int most = 1;
+    for (int r = 0; r < trace->P; r++)
+        for (int d = 0; d < trace->P; d++)
+            most = tokens_sent(trace, hop, r, d) > most ? tokens_sent(trace, hop, r, d) : most;
+    for (int r = 0; r < trace->P; r++)
+        for (int d = 0; d < trace->P; d++) {
+            const int n = tokens_sent(trace, hop, r, d);
             if (n == 0) continue;
             struct colour c = svg_device_colour(r);
             /* A token that stays on its device is no message: the line is lighter. */
             c.light = r == d ? 90 : c.light - 12;
             svg_link(to, x + 2, device_top(trace, r) + device_height(trace, r) / 2, x + BETWEEN - 2,
-                     device_top(trace, d) + device_height(trace, d) / 2, n < 12 ? 0.7 + 0.8 * n : 10, c);
+                     device_top(trace, d) + device_height(trace, d) / 2, 0.6 + thickest * n / most, c);
         }
-    }
 }
 
 /* Draw the boxes of a column: the tokens of each device after so many hops; or what its experts compute. */

@@ -65,7 +65,7 @@ void svg_text(FILE *to, double x, double y, const char *anchor, int size, const 
     va_end(list);
     /* Names may come from files: what XML does not take is replaced. */
     for (char *c = text; *c != '\0'; c++)
-        if (strchr("<>&\"'", *c) != NULL || ((unsigned char)*c < ' ') || *c == 0x7f) *c = '?';
+        if (strchr("<>&", *c) != NULL || ((unsigned char)*c < ' ') || *c == 0x7f) *c = '?';
     fprintf(to, "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\">%s</text>\n", x, y, anchor, size,
             text);
 }
