@@ -6,6 +6,7 @@
  */
 #include "emulated_devices/draw/attention_drawing.h"
 #include "emulated_devices/draw/page/page_html.h"
+#include <math.h>
 #include <string.h>
 
 /* Every second token of 64 has 120 letters. */
@@ -136,7 +137,8 @@ static void film_computed_cells(struct attention_filming *filming, int device, c
         film_cell(&filming->film, device, owner, end, text, FILM_WHOLE);
     }
     snprintf(text, sizeof text, "%lld of %lld pairs", (long long)done, (long long)all);
-    film_cell(&filming->film, device, filming->column_results, end, text, done == all ? FILM_WHOLE : FILM_PARTIAL);
+    film_cell(&filming->film, device, filming->column_results, end, text, done < all ? FILM_PARTIAL
+              : filming->d->t->outcome[device].wrong[0] ? FILM_WRONG : FILM_WHOLE);
 }
 
 static void film_computed(struct attention_filming *filming, int device, const int64_t *event, int64_t done,
@@ -204,11 +206,32 @@ static void film_attention_begin(struct attention_filming *filming)
     film_note(f, "a tick is a message, or a computation with one block of keys; times are of the run on symbols");
 }
 
+/* Say of each device whether its results and messages are right: a note if all are. */
+static void film_attention_checks(struct attention_filming *filming)
+{
+    struct film *f = &filming->film;
+    int wrong = 0;
+    for (int r = 0; r < filming->d->P; r++) {
+        const struct attention_outcome *o = &filming->d->t->outcome[r];
+        if (o->wrong[0])
+            film_check(f, (struct film_check){ .tensor = "results", .device = r, .error = NAN, .bound = NAN,
+                                               .evidence = o->wrong });
+        if (!o->as_cost)
+            film_check(f, (struct film_check){ .tensor = "messages", .device = r, .error = NAN, .bound = NAN,
+                                               .evidence = "they are not what the cost function says" });
+        wrong += o->wrong[0] != '\0' || !o->as_cost;
+    }
+    if (wrong == 0)
+        film_note(f, "checked: each result has seen every key before it, once; messages are what the cost function "
+                     "says");
+}
+
 enum error_code attention_page(const struct attention_drawing *drawing, const char *path, struct error *err)
 {
     struct attention_filming filming = { .d = drawing };
     film_attention_begin(&filming);
     for (int r = 0; r < drawing->P; r++) film_attention_device(&filming, r);
+    film_attention_checks(&filming);
     const enum error_code e = page_html_write(path, &(struct film *){ &filming.film }, 1, err);
     film_close(&filming.film);
     return e;

@@ -5,6 +5,7 @@
  */
 #include "emulated_devices/draw/dispatch_trace.h"
 #include "emulated_devices/draw/page/page_html.h"
+#include <math.h>
 #include <string.h>
 
 enum { HOP = 3, TEXT = 400, TILES_ACROSS = 8 };
@@ -132,6 +133,24 @@ static void film_dispatch_begin(struct film *film, const struct dispatch_trace *
     film_note(film, "%s: %s", scheme, trace->layer->ep.scheme->head.description);
 }
 
+/* Say of each device whether its results and messages are right: a note if all are. */
+static void film_dispatch_checks(struct film *film, const struct dispatch_trace *trace)
+{
+    int wrong = 0;
+    for (int r = 0; r < trace->P; r++) {
+        const struct dispatch_outcome *o = &trace->outcome[r];
+        if (!o->right)
+            film_check(film, (struct film_check){ .tensor = "results", .device = r, .error = NAN, .bound = NAN,
+                                                  .evidence = "a result is not that of one device" });
+        if (!o->as_cost)
+            film_check(film, (struct film_check){ .tensor = "messages", .device = r, .error = NAN, .bound = NAN,
+                                                  .evidence = "they are not what the formulas say of the routing" });
+        wrong += !o->right || !o->as_cost;
+    }
+    if (wrong == 0)
+        film_note(film, "checked: results are those of one device; messages are what the formulas say of the routing");
+}
+
 enum error_code dispatch_page(const struct dispatch_trace *trace, const char *path, struct error *err)
 {
     struct film film;
@@ -145,6 +164,7 @@ enum error_code dispatch_page(const struct dispatch_trace *trace, const char *pa
         all += e ? (double)e[2] / 2 : 0;
     }
     for (int r = 0; r < trace->P; r++) film_dispatch_device(&film, trace, r, lane, all / trace->P);
+    film_dispatch_checks(&film, trace);
     film_note(&film, "a hop is drawn as %d ticks, a token of an expert as one; results go back by the same hops in "
                      "reverse", HOP);
     if (trace->layer->routing.hops == 0)

@@ -6,6 +6,7 @@
  */
 #include "emulated_devices/draw/tensor_blocks.h"
 #include "emulated_devices/draw/page/page_html.h"
+#include <math.h>
 
 /* A filming knows its trace, the numbers of its kinds and lanes, and when the pass that is filmed begins. */
 struct tensor_filming {
@@ -153,11 +154,36 @@ static void film_tensor_begin(struct tensor_filming *filming)
     film_note(f, "a tick is the time of one message or one product; forward, then both backward passes");
 }
 
+/* Say of each device and pass whether its piece and its messages are right: a note if all are. */
+static void film_tensor_checks(struct tensor_filming *filming)
+{
+    static const char *const result[] = { "Y", "dX", "dW" };
+    struct film *f = &filming->film;
+    int wrong = 0;
+    for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++)
+        for (int d = 0; d < filming->t->P; d++) {
+            const struct pass_outcome *o = &filming->t->outcome[pass][d];
+            char got[TENSOR_TEXT] = "something that is no element", want[TENSOR_TEXT], text[2 * TENSOR_TEXT + 40];
+            if (symbol_read(o->got).parts != 0) tensor_describe(&o->got, 1, whole_of(filming->t), got);
+            tensor_describe(&o->want, 1, whole_of(filming->t), want);
+            snprintf(text, sizeof text, "it has %s where %s must be", got, want);
+            if (!o->whole)
+                film_check(f, (struct film_check){ .tensor = result[pass], .device = d, .error = NAN, .bound = NAN,
+                                                   .evidence = text });
+            if (!o->as_cost)
+                film_check(f, (struct film_check){ .tensor = "messages", .device = d, .error = NAN, .bound = NAN,
+                                                   .evidence = "they are not what the cost function says" });
+            wrong += !o->whole || !o->as_cost;
+        }
+    if (wrong == 0) film_note(f, "checked: every piece has all parts, once; messages are what the cost function says");
+}
+
 enum error_code tensor_page(const struct tensor_trace *trace, const char *path, struct error *err)
 {
     struct tensor_filming filming = { .t = trace };
     film_tensor_begin(&filming);
     for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++) film_tensor_pass(&filming, pass);
+    film_tensor_checks(&filming);
     const enum error_code e = page_html_write(path, &(struct film *){ &filming.film }, 1, err);
     film_close(&filming.film);
     return e;
