@@ -4,7 +4,22 @@
 #include "emulated_devices/draw/page/film_report.h"
 #include "emulated_devices/draw/page/page_html.h"
 #include "emulated_devices/draw/report/runs.h"
+#include "ref/io/json.h"
 #include "ref/io/output.h"
+
+/* Read a run's film from a document that has one, or is one; else from what a report can be made of. */
+static enum error_code page_read(struct film *film, const char *path, struct error *err)
+{
+    struct told_run run = { .root = NULL };
+    cJSON *root = NULL;
+    struct error unread;
+    const bool has_film = json_read(path, &root, &unread) == OK && json_has(root, "film");
+    enum error_code e = has_film ? OK : run_read(&run, path, err);
+    if (!e) e = film_of_report(film, has_film ? root : run.root, path, err);
+    cJSON_Delete(root);
+    run_free(&run);
+    return e;
+}
 
 /* Read each run, and write the page of all. */
 static enum error_code page_of_runs(const char *const path[], int runs, const char *out, struct error *err)
@@ -12,11 +27,8 @@ static enum error_code page_of_runs(const char *const path[], int runs, const ch
     struct film film[PAGE_MOST_FILMS] = { { .kind = NULL } }, *films[PAGE_MOST_FILMS];
     enum error_code e = fail_about(err, output_probe(out, err), "--out");
     for (int i = 0; i < runs; i++) {
-        struct told_run run = { .root = NULL };
         films[i] = &film[i];
-        if (!e) e = run_read(&run, path[i], err);
-        if (!e) e = film_of_report(&film[i], run.root, path[i], err);
-        run_free(&run);
+        if (!e) e = page_read(&film[i], path[i], err);
     }
     if (!e) e = fail_about(err, page_html_write(out, films, runs, err), "--out");
     for (int i = 0; i < runs; i++) film_close(&film[i]);

@@ -152,6 +152,18 @@ static enum error_code film_after(struct trainer *trainer, void *context, struct
     return filmed->part[rank] ? OK : fail(err, ERR_MEMORY, "no memory for device %d's part of a film", rank);
 }
 
+static enum error_code too_many(int devices, struct error *err)
+{
+    return fail(err, ERR_USAGE, "--page: %d devices run, and a page can show %d", devices, FILM_RUN_DEVICES);
+}
+
+enum error_code page_check_plan(const struct train_options *options, struct error *err)
+{
+    const int devices = options->plan.mesh.devices;
+    if (page_is_asked(options) && options->unfolded && devices > FILM_RUN_DEVICES) return too_many(devices, err);
+    return options->page ? fail_about(err, output_probe(options->page, err), "--page") : OK;
+}
+
 static enum error_code film_plan(struct film_run *run, const struct train_record *record, struct plan_filmed *filmed,
                                  struct error *err)
 {
@@ -164,8 +176,7 @@ static enum error_code film_plan(struct film_run *run, const struct train_record
     enum error_code e = dry_run(&p, o->steps < o->page_steps ? o->steps : o->page_steps,
                                 o->unfolded || devices <= FILM_RUN_DEVICES, NULL, film_begin, film_after, filmed, &folded, err);
     for (int d = 0; d < devices && !e; d++) ran += filmed->part[d] != NULL;
-    if (!e && ran > FILM_RUN_DEVICES)
-        e = fail(err, ERR_USAGE, "--page: %d devices ran, and a page can show %d", ran, FILM_RUN_DEVICES);
+    if (!e && ran > FILM_RUN_DEVICES) e = too_many(ran, err);
     for (int d = 0; d < devices && !e; d++)
         if (filmed->part[d]) e = film_run_take(run, filmed->part[d], err);
     film_run_end(run);

@@ -26,6 +26,10 @@ void page_add_results(struct film *, const struct train_record *);
 enum error_code page_finish(struct comm *, const cJSON *part, struct train_record *, struct live *live, bool ends,
                             struct error *);
 
+/** Before a plan: whether its page can be written, and has room for its devices, as far as that is known before.
+ *  @return OK, ERR_FILE, ERR_USAGE. */
+enum error_code page_check_plan(const struct train_options *, struct error *);
+
 /** Film a plan's steps in this process, write the page, and keep the film in record->film.
  *  @return OK; ERR_USAGE if more devices run than a page can have; ERR_FILE, ERR_MEMORY. */
 enum error_code page_of_plan(struct train_record *, struct error *);

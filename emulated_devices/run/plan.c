@@ -248,8 +248,7 @@ static enum error_code plan_and_report(struct train_record *record, struct error
     const struct plan_more *const more = record->plan->more;
     report_shape(record);
     fflush(record->out);
-    enum error_code e = options->page ? fail_about(err, output_probe(options->page, err), "--page") : OK;
-    if (!e) e = plan_measure(record, true, err);
+    enum error_code e = plan_measure(record, true, err);
     if (e) return e;
     if (options->plan.mesh.devices == 1 || alone_step_time(&options->plan, &record->alone, &record->alone_kept, NULL))
         record->alone = 0;
@@ -265,6 +264,7 @@ enum error_code plan_step(const struct train_options *options, const struct plan
     struct planned_step planned;
     enum error_code e = planned_step_room(&planned, options, err);
     planned.findings.more = more;
+    if (!e) e = page_check_plan(options, err);
     if (!e) e = plan_and_report(&planned.record, err);
     planned_step_close(&planned);
     return e;

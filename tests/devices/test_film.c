@@ -103,7 +103,7 @@ static void refuses_wrong_films(void **state)
         { "[70,1,0,\"x0+x1\",2]", "[70,1,1,\"x0+x1\",2]", "rows[0]" }, { "[70,1,0,\"x0+x1\",2]", "[70,1,0,3,2]", "rows[0]" },
         { "[70,1,0,\"x0+x1\",2]", "[70,1,0,\"x0+x1\",4]", "rows[0]" }, { "\"name\":\"send\"", "\"name\":\"forward\"", "there twice" },
         { "[50,30,20]", "[50,30,21]", "do not add up" }, { "[50,30,20],", "", "not one for each device" },
-        { "\"device\":1", "\"device\":\"all\"", "device" }, { "\"sent\":[1,", "\"sent\":[0,", "sent[0]" },
+        { "\"device\":1", "\"device\":\"all\"", "device" }, { "\"sent\":[1,", "\"sent\":[-1,", "sent[0]" },
         { "[5.5]", "[\"much\"]", "losses[0]" }, { "[100]", "[101]", "marks[0]" },
     };
     struct error err;

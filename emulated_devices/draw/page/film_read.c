@@ -243,7 +243,7 @@ static enum error_code read_share(const struct film_reading *reading, const char
 
 static enum error_code read_sent(const struct film_reading *reading, const cJSON *root)
 {
-    const struct range range[] = { { reading->film->messages, most_time }, { 0, most_time } };
+    const struct range range[] = { { 0, most_time }, { 0, most_time } };
     if (!json_has(root, "sent")) return OK;
     reading->film->counted = true;
     return read_numbers(reading, "sent", 0, cJSON_GetObjectItemCaseSensitive(root, "sent"), 0, 2, range,

@@ -144,7 +144,7 @@ static int flow_order(const void *x, const void *y)
 
 void film_run_end(struct film_run *run)
 {
-    int lost = 0;
+    int outside = 0;
     if (run->flows) qsort(run->flow, (size_t)run->flows, sizeof *run->flow, flow_order);
     for (int i = 0, next; i < run->flows; i = next) {
         const struct film_flow *const first = &run->flow[i];
@@ -153,10 +153,14 @@ void film_run_end(struct film_run *run)
             *(run->flow[next].sends ? &m.from : &m.to) = run->flow[next].device;
             m.end = run->flow[next].end > m.end ? run->flow[next].end : m.end;
         }
-        if (m.from >= 0 && m.to >= 0) film_message(&run->film, m);
-        else lost++;
+        run->film.sent[0] += m.from >= 0, run->film.sent[1] += m.from >= 0 ? m.bytes : 0;
+        /* Its device is busy with it all the same. */
+        outside += m.from < 0 || m.to < 0;
+        m.from = m.from < 0 ? m.to : m.from, m.to = m.to < 0 ? m.from : m.to;
+        film_message(&run->film, m);
     }
-    if (lost > 0) film_note(&run->film, "%d messages have one end outside the film and are not drawn", lost);
+    run->film.counted = true;
+    if (outside > 0) film_note(&run->film, "%d messages have their other end on devices that are not drawn", outside);
     if (run->cut > 0) film_note(&run->film, "%d devices did more than their trace had room for: their end is missing", run->cut);
     run->flows = 0;
 }

@@ -46,7 +46,7 @@ function meshPart(f) {
     const labels = list.length <= 10 && !small;
     list.forEach(m => {
       const a = centre[m[0]], b = centre[m[1]];
-      if (!a || !b) return;
+      if (!a || !b || a === b) return;
       const colour = colourOf(f, m[5]), dx = b[0] - a[0], dy = b[1] - a[1], bend = 0.16;
       const mx = (a[0] + b[0]) / 2 - dy * bend, my = (a[1] + b[1]) / 2 + dx * bend;
       const u = m[3] > m[2] ? (t - m[2]) / (m[3] - m[2]) : 1, v = 1 - u;
