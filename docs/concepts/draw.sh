@@ -5,6 +5,7 @@ set -eu
 to=$1 orrery=${ORRERY:-./orrery}
 draw() { "$orrery" show "${@:2}" --svg "$to/$1.svg" >/dev/null; }
 
+draw ring        allreduce ring --devices 4
 draw mesh        plan --model small --dp 2 --tp 2 --pp 2 --batch 16
 draw data        data ddp --model small --dp 4 --batch 16
 draw zero        data zero3 --model small --dp 4 --batch 16

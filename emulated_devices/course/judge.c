@@ -6,6 +6,7 @@
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/cage.h"
 #include "emulated_devices/course/command_serve.h"
+#include "emulated_devices/course/kept.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <errno.h>
@@ -268,10 +269,11 @@ static enum error_code judge_all(struct score *score, const struct judging *how,
         j->computed = computed, j->lesson = score->lesson, j->check = o->check;
         j->worker = is_text ? NULL : build->worker, j->view = &view, j->text = text, j->hidden = o->hidden;
         j->seed = o->hidden ? how->secret : how->seed, j->variant = how->variant;
-        j->caged = !how->sanitize;
+        j->caged = !how->sanitize, j->kept = how->kept;
         e = judge_one(score, o, j, &desk, err);
         score->tenths += o->tenths;
         stop = how->first_failure && o->verdict == FAILED;
+        if (how->kept && how->kept->exact && how->kept->any) stop = true;       /* nothing else is asked for */
         if (how->after) how->after(how->context, score);
     }
     munmap(j, sizeof *j);
@@ -303,11 +305,31 @@ static enum error_code take_text(struct build *build, struct score *score, const
     return e;
 }
 
+enum error_code judge_source(struct score *score, const struct lesson *lesson, const char *text, size_t bytes,
+                             const struct judging *how, struct error *err)
+{
+    struct build b;
+    int32_t user, group;
+    score_begin(score, lesson, how);
+    enum error_code e = cage_user(how->user, &user, &group, err);
+    if (e) return e;
+    const bool kernels = lesson_has_kernels(lesson);
+    if (lesson->functions == NULL && !kernels) e = take_text(&b, score, text, bytes, how, err);
+    else {
+        e = (kernels ? build_kernels : build_worker)(&b, lesson, text, bytes, how, score->why_not,
+                                                     sizeof score->why_not, err);
+        score->compiled = !e && b.worker[0] != 0;
+    }
+    if (score->compiled) e = judge_all(score, how, &b, text, err);
+    else if (!e) fail_all(score, how);
+    build_remove(&b);
+    return e;
+}
+
 /* Judge a file.  A file that is no plain file, or too large, gets no points and no error. */
 enum error_code judge_file(struct score *score, const struct lesson *lesson, const char *path,
                            const struct judging *how, struct error *err)
 {
-    struct build b;
     char *text = NULL;
     size_t bytes;
     score_begin(score, lesson, how);
@@ -326,16 +348,7 @@ enum error_code judge_file(struct score *score, const struct lesson *lesson, con
         fail_all(score, how);
         return OK;
     }
-    const bool kernels = lesson_has_kernels(lesson);
-    if (lesson->functions == NULL && !kernels) e = take_text(&b, score, text, bytes, how, err);
-    else {
-        e = (kernels ? build_kernels : build_worker)(&b, lesson, text, bytes, how, score->why_not,
-                                                     sizeof score->why_not, err);
-        score->compiled = !e && b.worker[0] != 0;
-    }
-    if (score->compiled) e = judge_all(score, how, &b, text, err);
-    else if (!e) fail_all(score, how);
-    build_remove(&b);
+    e = judge_source(score, lesson, text, bytes, how, err);
     free(text);
     return e;
 }

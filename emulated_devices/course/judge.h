@@ -29,6 +29,7 @@ struct judging {
     uint64_t variant, seed, secret;     /* secret: the seed of hidden inputs; 0: there are none */
     const char *user;                   /* who the student's code runs as; NULL: as root "nobody", else as this user */
     bool sanitize, first_failure;       /* stop at the first check that fails */
+    struct trial_kept *kept;            /* where a run is kept for a page (kept.h); NULL: nowhere */
     void (*after)(void *context, const struct score *);         /* after each check; may be NULL */
     void *context;                      /* first argument of after */
 };
@@ -43,6 +44,10 @@ void score_begin(struct score *, const struct lesson *, const struct judging *);
  */
 enum error_code judge_file(struct score *, const struct lesson *, const char *path, const struct judging *,
                            struct error *);
+
+/** Judge a text as if it stood in a file.  Arguments and errors as for judge_file. */
+enum error_code judge_source(struct score *, const struct lesson *, const char *text, size_t bytes,
+                             const struct judging *, struct error *);
 
 /** Write points, as "4" or "2.8". */
 struct points_text { char text[16]; };

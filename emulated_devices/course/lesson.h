@@ -18,6 +18,7 @@ enum { JUDGE_TEXT = 1600, JUDGE_DRAWING = 6000, CHECK_HINTS = 4 };
 enum { LESSON_CHECKS = 24, LESSON_VARIES = 6, LESSON_GIVEN = 12 };
 
 struct cage;
+struct trial_kept;
 struct cage_view;
 struct command_request;
 
@@ -43,6 +44,7 @@ struct judge {
     char said[JUDGE_TEXT];              /* why it failed: with numbers, for the student */
     char drawing[JUDGE_DRAWING];        /* of the run that failed */
     char lines[JUDGE_TEXT];             /* what the student's code said */
+    struct trial_kept *kept;            /* where a run is kept (kept.h); NULL: nowhere */
 };
 
 /* A check: what must hold, and what it is worth.  All checks of a part whose first one (values) failed are worth 0. */

@@ -5,6 +5,7 @@
 #include "emulated_devices/course/trial.h"
 #include "emulated_devices/course/alike.h"
 #include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/kept.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/device/interval.h"
@@ -129,7 +130,7 @@ bool trial_call(struct trial *trial)
     child_wait(child, 0, &end);
     cage_clear();                               /* workers; so their time is counted */
     snprintf(trial->judge->lines, sizeof trial->judge->lines, "%s", trial->lines);
-    if (trial->ended == RUN_DONE) return true;
+    if (trial->ended == RUN_DONE) return kept_offer(trial->judge->kept, trial, NULL), true;
     trial_report(trial, end.how);
     return false;
 }
@@ -146,7 +147,9 @@ bool trial_fails(struct trial *trial, const char *format, ...)
     va_end(list);
     if (trial->judge->failed) return false;
     trial_draw(trial, trial->judge->drawing, sizeof trial->judge->drawing);
-    return judge_fails(trial->judge, "%s with %s: %s", trial->function, trial->label, text);
+    judge_fails(trial->judge, "%s with %s: %s", trial->function, trial->label, text);
+    kept_offer(trial->judge->kept, trial, trial->judge->said);
+    return false;
 }
 
 /* Whether a number is memory that nobody has written (tutorials/worker/worker.c). */

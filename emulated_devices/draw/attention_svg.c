@@ -33,8 +33,8 @@ static void draw_strips(FILE *to, const struct attention_drawing *drawing, doubl
     const double side = pair_side(drawing);
     for (int t = 0; t < drawing->S; t++) {
         const struct colour c = svg_device_colour(drawing->holder[t]);
-        svg_fill(to, x + t * side, y - STRIP, side, STRIP - 2, c);
-        svg_fill(to, x - STRIP, y + t * side, STRIP - 2, side, c);
+        svg_bar(to, x + t * side, y - STRIP, side, STRIP - 2, c);
+        svg_bar(to, x - STRIP, y + t * side, STRIP - 2, side, c);
         if (side < LABELLED) continue;
         svg_text(to, x + (t + 0.5) * side, y - 5, "middle", 9, "%d", drawing->holder[t]);
         svg_text(to, x - STRIP / 2.0 - 1, y + (t + 0.5) * side + 3, "middle", 9, "%d", drawing->holder[t]);
@@ -50,7 +50,7 @@ static void draw_query(FILE *to, const struct attention_drawing *drawing, const 
     for (int k = 0, n; k < drawing->S; k += n) {
         for (n = 1; k + n < drawing->S && step[k + n] == step[k] && (k + n <= query) == (k <= query); n++) continue;
         if (step[k] == 0 && k > query) continue;        /* masked */
-        svg_fill(to, x + k * side, y + query * side, n * side, side,
+        svg_bar(to, x + k * side, y + query * side, n * side, side,
                  step[k] ? step_colour(drawing, step[k]) : elsewhere);
         for (int i = 0; i < n && step[k] && side >= LABELLED; i++)
             svg_text(to, x + (k + i + 0.5) * side, y + (query + 0.5) * side + 3, "middle", 8, "%d", step[k]);
@@ -80,10 +80,10 @@ static void draw_legend(FILE *to, const struct attention_drawing *drawing, doubl
     x += 36;
     for (int i = 0; i < shown; i++, x += 20) {
         const int step = shown > 1 ? 1 + i * (drawing->steps - 1) / (shown - 1) : 1;
-        svg_fill(to, x, y, 18, 15, step_colour(drawing, step));
+        svg_bar(to, x, y, 18, 15, step_colour(drawing, step));
         svg_text(to, x + 9, y + 11, "middle", 11, "%d", step);
     }
-    svg_fill(to, x + 16, y, 18, 15, elsewhere);
+    svg_bar(to, x + 16, y, 18, 15, elsewhere);
     svg_text(to, x + 40, y + 12, "start", 13, "another device computes it; white: masked");
 }
 
@@ -104,7 +104,7 @@ static void draw_numbers(FILE *to, const struct attention_drawing *drawing, doub
     if (used < (int)sizeof text)
         snprintf(text + used, sizeof text - (size_t)used, "; the most is %.3g times the mean.",
                  all > 0 ? most * drawing->P / all : 1);
-    y = svg_paragraph(to, MARGIN, y, WIDTH - 2 * MARGIN, 13, text);
+    y += svg_paragraph(to, MARGIN, y, SVG_LINE, (WIDTH - 2 * MARGIN) / SVG_LETTER, text);
     svg_text(to, MARGIN, y, "start", 13, "Sent: %llu messages, %llu bytes.", messages, bytes);
 }
 
@@ -123,10 +123,10 @@ enum error_code attention_svg(FILE *to, const void *attention_drawing, struct er
     svg_begin(to, WIDTH, height);
     svg_text(to, MARGIN, y, "start", 17, "attention %s: %d tokens on %d device%s, %d query head%s, forward", s->name,
              d->S, d->P, d->P == 1 ? "" : "s", d->H, d->H == 1 ? "" : "s");
-    y = svg_paragraph(to, MARGIN, y + 24, WIDTH - 2 * MARGIN, 13, s->description);
+    y += 24 + svg_paragraph(to, MARGIN, y + 24, SVG_LINE, (WIDTH - 2 * MARGIN) / SVG_LETTER, s->description);
     snprintf(text, sizeof text, "Queries are rows, keys are columns.  The strips say which device has the token.  A "
              "coloured pair is computed by the device of the panel at that step.");
-    y = svg_paragraph(to, MARGIN, y, WIDTH - 2 * MARGIN, 13, text);
+    y += svg_paragraph(to, MARGIN, y, SVG_LINE, (WIDTH - 2 * MARGIN) / SVG_LETTER, text);
     draw_legend(to, d, y - 4);
     y += 30;
     for (int i = 0; i < d->panels; i++)

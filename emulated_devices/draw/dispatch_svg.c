@@ -16,7 +16,7 @@ enum { BOX = NAME + ACROSS * CHIP + 6, TOP = 150, THICKEST = 6 };
 static void draw_token(FILE *to, int64_t number, double x, double y)
 {
     const int device = (int)(number / SHOW_DISPATCH_TOKENS);
-    svg_fill(to, x, y, CHIP - 2, HIGH - 2, svg_device_colour(device));
+    svg_bar(to, x, y, CHIP - 2, HIGH - 2, svg_device_colour(device));
     svg_text(to, x + CHIP / 2.0 - 1, y + 11, "middle", 11, "%c%d", dispatch_letter(device),
              (int)(number % SHOW_DISPATCH_TOKENS));
 }
@@ -162,12 +162,12 @@ enum error_code dispatch_svg(FILE *to, const void *dispatch_trace, struct error 
     svg_begin(to, width, (int)device_top(t, t->P) + 40);
     svg_text(to, MARGIN, 30, "start", 17, "dispatch %s: %lld experts on %d device%s", s->name, (long long)shape->E,
              t->P, t->P == 1 ? "" : "s");
-    double y = svg_paragraph(to, MARGIN, 54, width - 2 * MARGIN, 13, s->description);
+    const double y = 54 + svg_paragraph(to, MARGIN, 54, SVG_LINE, (width - 2 * MARGIN) / SVG_LETTER, s->description);
     snprintf(text, sizeof text, "%lld token%s of each device; a router has chosen %lld expert%s for each.  A colour is "
              "the device that a token comes from; a line is tokens that travel, a light one those that stay.%s",
              (long long)shape->tokens, shape->tokens == 1 ? "" : "s", (long long)shape->k, shape->k == 1 ? "" : "s",
              t->layer->routing.hops == 0 ? "  Tokens stay: the weights of all experts come to each device." : "");
-    svg_paragraph(to, MARGIN, y, width - 2 * MARGIN, 13, text);
+    svg_paragraph(to, MARGIN, y, SVG_LINE, (width - 2 * MARGIN) / SVG_LETTER, text);
     for (int hop = 0; hop < t->layer->routing.hops; hop++) draw_lines(to, t, hop);
     for (int c = 0; c < columns; c++) draw_column(to, t, c);
     for (int r = 0; r < t->P; r++) messages += t->outcome[r].messages, bytes += t->outcome[r].bytes;

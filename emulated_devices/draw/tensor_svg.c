@@ -42,7 +42,7 @@ static void fill_block(FILE *to, double x, double y, double side, uint64_t rows,
         for (rn = 1; r + rn < SHOW_TENSOR_SIDE && (rows >> (r + rn) & 1) == (rows >> r & 1);) rn++;
         for (int c = 0, cn; c < SHOW_TENSOR_SIDE && (rows >> r & 1); c += cn) {
             for (cn = 1; c + cn < SHOW_TENSOR_SIDE && (cols >> (c + cn) & 1) == (cols >> c & 1);) cn++;
-            if (cols >> c & 1) svg_fill(to, x + c * side, y + r * side, cn * side, rn * side, colour);
+            if (cols >> c & 1) svg_bar(to, x + c * side, y + r * side, cn * side, rn * side, colour);
         }
     }
 }
@@ -67,7 +67,7 @@ static double draw_matrix(FILE *to, const struct tensor_trace *trace, enum linea
     const double side = element_side(l), w = matrix_width(l, matrix), h = (double)linear_rows(l, matrix) * side;
     char parts[SHOW_TENSOR_DEVICES + 1];
     y += ABOVE;
-    svg_fill(to, x, y, w, h, nothing_there);
+    svg_bar(to, x, y, w, h, nothing_there);
     svg_text(to, x, y - 3, "start", 11, "%s", linear_matrix_name(matrix));
     for (int b = 0; b < blocks; b++) {
         struct colour c = matrix_colour(matrix);
@@ -231,8 +231,8 @@ enum error_code tensor_svg(FILE *to, const void *tensor_trace, struct error *err
     svg_begin(to, WIDTH, (int)draw_body(NULL, t, top) + MARGIN);
     svg_text(to, MARGIN, 30, "start", 17, "tensor parallelism %s: the matrix %s on %d device%s", s->name, t->role,
              t->P, t->P == 1 ? "" : "s");
-    double y = svg_paragraph(to, MARGIN, 54, WIDTH - 2 * MARGIN, 13, s->description);
-    svg_paragraph(to, MARGIN, y, WIDTH - 2 * MARGIN, 13,
+    const double y = 54 + svg_paragraph(to, MARGIN, 54, SVG_LINE, (WIDTH - 2 * MARGIN) / SVG_LETTER, s->description);
+    svg_paragraph(to, MARGIN, y, SVG_LINE, (WIDTH - 2 * MARGIN) / SVG_LETTER,
                   "The coloured part of a matrix is what a device has, multiplies, receives (2 \xe2\x86\x92: from "
                   "device 2) or has added up (\xce\xa3).  A light part is a partial sum: it has only those parts of "
                   "the inner dimension that are written below it.");

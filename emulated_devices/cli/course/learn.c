@@ -12,7 +12,7 @@
 
 /* ---- what a score looks like ------------------------------------------------------------------------------------- */
 
-static void print_indented(const char *text, int by)
+void print_indented(const char *text, int by)
 {
     for (const char *at = text; *at;) {
         const size_t n = strcspn(at, "\n");
@@ -81,7 +81,7 @@ void print_score(const struct score *score, int hints, bool drawings)
 
 /* ---- one lesson -------------------------------------------------------------------------------------------------- */
 
-struct asked { const char *lesson, *start, *in; bool hint, watch, all, sanitize; uint64_t variant; };
+struct asked { const char *lesson, *start, *in, *page; bool hint, watch, all, sanitize, draw; uint64_t variant; };
 
 /* A file that was lost costs no points that were reached. */
 static void tell_missing(const struct lesson *lesson, const char *path, int *status)
@@ -99,9 +99,13 @@ static enum error_code try_lesson(struct folder *folder, const struct lesson *le
     folder_file(folder, lesson, path, sizeof path);
     if (access(path, F_OK) != 0) return tell_missing(lesson, path, status), OK;
     struct score *s = malloc(sizeof *s);
+    const bool shows = asked->page != NULL || asked->draw;
     const struct judging how = { .variant = folder->variant, .seed = PUBLIC_SEED, .sanitize = asked->sanitize,
-                                 .first_failure = !asked->all };
-    if (s == NULL) return fail(err, ERR_MEMORY, "no memory for a score");
+                                 .first_failure = !asked->all, .kept = shows ? kept_open() : NULL };
+    if (s == NULL || (shows && how.kept == NULL)) {
+        free(s);
+        return fail(err, ERR_MEMORY, "no memory for a score");
+    }
     enum error_code e = judge_file(s, lesson, path, &how, err);
     if (!e) {
         struct progress p = folder_progress(folder, lesson);
@@ -114,8 +118,10 @@ static enum error_code try_lesson(struct folder *folder, const struct lesson *le
         print_score(s, p.hints, true);
         if (done) printf("\n  Done.  `orrery learn` says what is next.\n");
         e = folder_remember(folder, lesson, p, err);
+        if (!e && shows) e = learn_show_run(folder, lesson, &how, asked->page, asked->draw, err);
         *status = done ? 0 : error_exit_status(ERR_CHECK);
     }
+    kept_close(how.kept);
     free(s);
     return e;
 }
@@ -184,6 +190,11 @@ static enum error_code learn(const struct asked *asked, int *status, struct erro
     if (asked->lesson && l == NULL) return ERR_USAGE;
     if (l == NULL && (asked->hint || asked->watch))
         return fail(err, ERR_USAGE, "learn: --hint and --watch need LESSON");
+    if (asked->page || asked->draw) {
+        if (l == NULL) return fail(err, ERR_USAGE, "learn: --page and --draw need LESSON");
+        if (l->functions == NULL)
+            return fail(err, ERR_USAGE, "learn --page, --draw: lesson %02d has no runs of devices", lesson_number(l));
+    }
     enum error_code e = folder_open(&f, asked->in, err);
     if (e) return e;
     if (l == NULL) print_course(&f);
@@ -216,6 +227,10 @@ enum error_code command_learn(int argc, char **argv, int *status, struct error *
         { "--in", "FOLDER", OPTION_STRING, &a.in, .help = "the folder that --start made, or a folder inside" },
         { "--hint", NULL, OPTION_SWITCH, &a.hint, .help = "also show one more hint about the first failure" },
         { "--all", NULL, OPTION_SWITCH, &a.all, .help = "do not stop at the first failure" },
+        { "--draw", NULL, OPTION_SWITCH, &a.draw,
+          .help = "draw a run of yours as text, beside the right one if all is right" },
+        { "--page", "FILE", OPTION_STRING, &a.page,
+          .help = "write a page that shows it moving; of a failure the run that fails, and where" },
         { "--watch", NULL, OPTION_SWITCH, &a.watch, .help = "try the lesson again whenever the file is saved" },
         { "--sanitize", NULL, OPTION_SWITCH, &a.sanitize,
           .help = "compile your file with sanitizers, which find wrong indices; takes several times as long" },

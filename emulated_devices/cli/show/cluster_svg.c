@@ -118,7 +118,7 @@ static void draw_names(FILE *to, const struct cluster *cluster, struct decades d
         const struct link *link = &cluster->link[l];
         const double end = chart_y(decades, top, cluster_message_time(link, UINT64_C(1) << BITS_MOST)),
                      y = fmin(end, above - 34);
-        svg_fill(to, chart_x(BITS_MOST) + 8, y - 8, 10, 10, level_colour(l));
+        svg_bar(to, chart_x(BITS_MOST) + 8, y - 8, 10, 10, level_colour(l));
         svg_text(to, chart_x(BITS_MOST) + 22, y + 2, "start", 13, "%s", link->level);
         svg_text(to, chart_x(BITS_MOST) + 22, y + 17, "start", 11, "%s, %s", picoseconds_format((double)(link->latency
                  + link->gap)).text, link->rate > 0 ? byte_rate_format(1e6 * (double)link->rate).text : "any rate");
@@ -135,7 +135,7 @@ enum error_code cluster_svg(FILE *to, const void *cluster, struct error *err)
     const int width = machine.w + 2 * MARGIN > WIDTH ? (int)machine.w + 2 * MARGIN : WIDTH;
     svg_begin(to, width, (int)top + CHART + 40);
     svg_text(to, MARGIN, 30, "start", 17, "%s", c->name);
-    svg_paragraph(to, MARGIN, 54, width - 2 * MARGIN, 13, c->description);
+    svg_paragraph(to, MARGIN, 54, SVG_LINE, (width - 2 * MARGIN) / SVG_LETTER, c->description);
     draw_unit(to, c, c->levels - 1, 0, MARGIN, TOP);
     svg_text(to, MARGIN, TOP + machine.h + 28, "start", 14,
              "time of a message between two devices, alone, over its bytes");

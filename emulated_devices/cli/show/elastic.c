@@ -94,7 +94,7 @@ static enum error_code elastic_svg(FILE *to, const void *elastic, struct error *
     svg_text(to, MARGIN, 30, "start", 17, "%d task%s on %d device%s: at most %lld samples each", a->tasks->count,
              plural(a->tasks->count), devices, plural(devices),
              (long long)elastic_most(a->tasks->batch, a->tasks->count, a->replicas));
-    svg_paragraph(to, MARGIN, 54, WIDTH - 2 * MARGIN, 13,
+    svg_paragraph(to, MARGIN, 54, SVG_LINE, (WIDTH - 2 * MARGIN) / SVG_LETTER,
                   "A bar is the samples of a device, a colour is a task.  A light bar behind is the whole batch of the "
                   "task: what one device would have without other replicas.");
     for (int i = 0; i < a->tasks->count; i++)
@@ -104,7 +104,7 @@ static enum error_code elastic_svg(FILE *to, const void *elastic, struct error *
             struct colour c = svg_device_colour(i);
             if (r == 0) svg_text(to, MARGIN, y + 14, "start", 13, "task %d", i);
             svg_text(to, LEFT - 10, y + 14, "end", 13, "device %d", device++);
-            c.light = 92, svg_fill(to, LEFT, y, unit * (double)a->tasks->batch[i], BAR, c);
+            c.light = 92, svg_bar(to, LEFT, y, unit * (double)a->tasks->batch[i], BAR, c);
             svg_box(to, LEFT, y, unit * (double)samples, BAR, svg_device_colour(i));
             svg_text(to, LEFT + unit * (double)a->tasks->batch[i] + 8, y + 14, "start", 13, "%lld of %lld",
                      (long long)samples, (long long)a->tasks->batch[i]);

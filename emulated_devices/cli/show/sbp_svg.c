@@ -68,7 +68,7 @@ enum error_code sbp_svg(FILE *to, const void *sbp_picture, struct error *err)
     if (mesh->axes > 1) snprintf(size, sizeof size, " (%d x %d)", mesh->size[0], mesh->size[1]);
     svg_text(to, MARGIN, 30, "start", 17, "signatures on %d devices%s: %lld elements are sent", sbp_devices(mesh), size,
              (long long)p->assignment->elements);
-    svg_paragraph(to, MARGIN, 54, WIDTH - 2 * MARGIN, 13,
+    svg_paragraph(to, MARGIN, 54, SVG_LINE, (WIDTH - 2 * MARGIN) / SVG_LETTER,
                   "A picture is a tensor: each colour is the part of one device, grey is whole on every device (B), "
                   "\xce\xa3 is a partial sum on every device (P).  S(0) cuts from top to bottom, the other dimensions "
                   "are cut from left to right.  An arrow is a journey to another signature, with the elements that are "

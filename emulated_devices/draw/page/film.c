@@ -116,6 +116,15 @@ int film_device(struct film *film, struct film_device device)
     return film->devices++;
 }
 
+/* Up to three stand in a row; more go there and back in two rows. */
+void film_ring(struct film *film, int devices)
+{
+    const int across = devices > 3 ? (devices + 1) / 2 : devices;
+    for (int d = 0; d < devices; d++)
+        film_device(film, (struct film_device){ .place = "", .row = d / across,
+                                                .column = d < across ? d : devices - 1 - d });
+}
+
 int film_kind(struct film *film, const char *name, const char *mark, enum film_of of)
 {
     for (int i = 0; i < film->kinds; i++)

@@ -130,6 +130,9 @@ int film_column(struct film *, const char *name);
 int film_memory_kind(struct film *, const char *name);
 int film_detail(struct film *, const char *title);
 
+/** Add so many devices without places, round a ring: neighbours by number stand beside each other. */
+void film_ring(struct film *, int devices);
+
 /** A line of a detail: "formula", "dX = dY W^T". */
 void film_detail_row(struct film *, int detail, const char *name, const char *value);
 

@@ -69,7 +69,7 @@ function doingAt(f, device, t) {
   return null;
 }
 
-function messagesAt(f, t) { return f.buckets[bucketOf(f, t)].filter(m => m[2] <= t && t < m[3]); }
+function messagesAt(f, t) { return f.buckets[bucketOf(f, t)].filter(m => m[2] <= t && (t < m[3] || (t === m[2] && t === m[3]))); }
 
 function memoryAt(f, device, t) {
   const rows = f.raw.memory && f.raw.memory[device] ? f.raw.memory[device].rows : [];
@@ -103,6 +103,9 @@ function bytesText(n) {
   while (n >= 1024 && i < 4) { n /= 1024; i++; }
   return digits(n) + ' ' + units[i];
 }
+
+// A schedule counts microbatches and knows no bytes.
+function amountText(f, n) { return f.raw.kind === 'schedule' ? digits(n) : bytesText(n); }
 
 function layerText(layer) { return layer === -1 ? 'embedding' : layer >= 0 ? 'layer ' + layer : ''; }
 

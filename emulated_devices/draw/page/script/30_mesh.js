@@ -43,7 +43,7 @@ function meshPart(f) {
     if (!list.length && !dirty) return;
     c.clearRect(0, 0, width, height);
     dirty = list.length > 0;
-    const labels = list.length <= 10 && !small;
+    const labels = list.length <= 10 && !small && f.raw.kind !== 'schedule';
     list.forEach(m => {
       const a = centre[m[0]], b = centre[m[1]];
       if (!a || !b || a === b) return;
@@ -81,7 +81,7 @@ function meshPart(f) {
       for (let i = 0; i < f.devices; i++) showTile(i, Math.min(t, f.end));
       showMessages(t);
       const list = messagesAt(f, t);
-      count.textContent = list.length ? list.length + (list.length === 1 ? ' message, ' : ' messages, ') + bytesText(sum(list.map(m => m[4]))) + ' on the way' : 'no message on the way';
+      count.textContent = list.length ? list.length + (list.length === 1 ? ' message' : ' messages') + (f.raw.kind === 'schedule' ? '' : ', ' + bytesText(sum(list.map(m => m[4])))) + ' on the way' : 'no message on the way';
     },
     chosen(it) {
       const device = it && it.film === f ? it.pass ? it.pass[0] : it.device : -1;

@@ -22,7 +22,8 @@ function rowsOfPass(f, p) {
 
 function rowsOfCheck(c) {
   const number = x => x === undefined || x === null ? 'not known' : x.toExponential(1);
-  const rows = [['device', c.device < 0 ? 'all' : String(c.device)], ['error', number(c.error) + ', norm over norm'], ['bound', number(c.bound)]];
+  const rows = [['device', c.device < 0 ? 'all' : String(c.device)]];
+  if (c.error !== undefined || c.bound !== undefined) rows.push(['error', number(c.error) + ', norm over norm'], ['bound', number(c.bound)]);
   if (c.first) rows.push(['first wrong element', c.first]);
   if (c.evidence) rows.push(['evidence', c.evidence]);
   if (c.diagnosis) rows.push(['diagnosis', c.diagnosis]);
@@ -94,7 +95,7 @@ function memoryPart(f, letter) {
         if (m === b.shown) return;
         b.shown = m;
         b.pieces.forEach((p, k) => { p.style.width = (m ? 100 * m[k + 1] / f.most : 0).toFixed(2) + '%'; });
-        b.text.textContent = m ? bytesText(sum(m.slice(1))) : '';
+        b.text.textContent = m ? amountText(f, sum(m.slice(1))) : '';
       });
     },
   };
@@ -162,7 +163,8 @@ function checksCard(f, letter) {
   const red = checks.filter(c => !c.holds), shown = red.length ? red : checks, name = red.length ? 'wrong' : 'right';
   const buttons = shown.slice(0, 60).map(c => make('li', {}, make('button', { type: 'button', class: 'tensor ' + name, onclick: () => choose({ film: f, check: c }) },
     (c.holds ? '\u2713 ' : '\u2717 ') + c.tensor, make('span', {}, (c.device >= 0 ? 'device ' + c.device : '') + (c.error !== undefined ? ' \u00b7 ' + c.error.toExponential(1) + (c.bound !== undefined ? ' of ' + c.bound.toExponential(1) : '') : '')))));
-  return card('Check against one device' + letter, false, make('p', { class: red.length ? 'bad' : 'good' }, red.length ? red.length + ' tensors are wrong' : 'all tensors are within their bounds; the largest errors:'), make('ul', { class: 'tensors' }, buttons));
+  const lesson = f.raw.kind === 'lesson', told = lesson && red.length ? red[0].diagnosis : red.length ? red.length + (red.length === 1 ? ' tensor is wrong' : ' tensors are wrong') : 'all tensors are within their bounds; the largest errors:';
+  return card((lesson ? 'What the judge says' : 'Check against one device') + letter, false, make('p', { class: red.length ? 'bad' : 'good' }, told), make('ul', { class: 'tensors' }, buttons));
 }
 
 function notesCard() {

@@ -30,7 +30,7 @@ function facts(f) {
   const mesh = f.raw.axes.filter(a => a[1] > 1).map(a => a[0] + ' ' + a[1]).join(' \u00d7 ');
   const list = [[f.devices === 1 ? 'device' : 'devices', f.devices + (mesh ? ' (' + mesh + ')' : '')], ['ends at', lengthText(f, f.end)]];
   if (f.raw.marks && f.raw.marks.length > 1) list.push(['steps', String(f.raw.marks.length)]);
-  if (f.raw.messages.length) list.push(['messages', f.raw.sent[0] + ', ' + bytesText(f.raw.sent[1])]);
+  if (f.raw.messages.length) list.push(['messages', f.raw.sent[0] + (f.raw.kind === 'schedule' ? '' : ', ' + bytesText(f.raw.sent[1]))]);
   const losses = (f.raw.losses || []).filter(x => x !== null);
   if (losses.length) list.push(['loss', losses.length > 1 ? losses[0].toPrecision(4) + ' \u2192 ' + losses[losses.length - 1].toPrecision(4) : losses[0].toPrecision(4)]);
   const checks = f.raw.checks || [], red = checks.filter(c => !c.holds).length;
