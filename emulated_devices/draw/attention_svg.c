@@ -8,7 +8,7 @@
 
 /* Numbers are pixels: the width of the drawing and its margin; the strip of holders; the text above a panel; space
  * between panels; the longest side of a panel's square with up to 16 tokens; the smallest side of a pair. */
-enum { WIDTH = 760, MARGIN = 16, STRIP = 13, TITLE = 34, GAP = 14, SIDE = 156, LINE = 19, LABELLED = 8 };
+enum { WIDTH = 760, MARGIN = 16, STRIP = 13, TITLE = 34, GAP = 14, SIDE = 156, LABELLED = 8 };
 #define SMALLEST_PAIR 3.6
 
 static const struct colour elsewhere = { 0, 0, 92 };
@@ -114,19 +114,20 @@ enum error_code attention_svg(FILE *to, const void *attention_drawing, struct er
     const double side = pair_side(d) * d->S, wide = side + STRIP, high = TITLE + side + GAP;
     const int across = (int)((WIDTH - 2 * MARGIN + GAP) / (wide + GAP)), rows = (d->panels + across - 1) / across;
     const struct scheme *s = &d->t->layer->cp.scheme->head;
+    const int letters = (WIDTH - 2 * MARGIN) / SVG_LETTER;
+    static const char words[] = "Queries are rows, keys are columns.  The strips say which device has the token.  A "
+                                "coloured pair is computed by the device of the panel at that step.";
     bool heads = false;
-    char text[400];
     for (int i = 0; i < d->panels; i++) heads = heads || d->panel[i].last - d->panel[i].first + 1 < d->H;
-    /* Heads of the document need at most 7 lines, its foot 4. */
     double y = 30;
-    const int height = (int)(y + 7 * LINE + 30 + rows * high + 4 * LINE);
-    svg_begin(to, WIDTH, height);
+    /* The foot has at most 3 lines. */
+    const int height = svg_paragraph(NULL, 0, 0, SVG_LINE, letters, s->description)
+                       + svg_paragraph(NULL, 0, 0, SVG_LINE, letters, words);
+    svg_begin(to, WIDTH, (int)(y + 54 + height + rows * high) + 3 * SVG_LINE);
     svg_text(to, MARGIN, y, "start", 17, "attention %s: %d tokens on %d device%s, %d query head%s, forward", s->name,
              d->S, d->P, d->P == 1 ? "" : "s", d->H, d->H == 1 ? "" : "s");
-    y += 24 + svg_paragraph(to, MARGIN, y + 24, SVG_LINE, (WIDTH - 2 * MARGIN) / SVG_LETTER, s->description);
-    snprintf(text, sizeof text, "Queries are rows, keys are columns.  The strips say which device has the token.  A "
-             "coloured pair is computed by the device of the panel at that step.");
-    y += svg_paragraph(to, MARGIN, y, SVG_LINE, (WIDTH - 2 * MARGIN) / SVG_LETTER, text);
+    y += 24 + svg_paragraph(to, MARGIN, y + 24, SVG_LINE, letters, s->description);
+    y += svg_paragraph(to, MARGIN, y, SVG_LINE, letters, words);
     draw_legend(to, d, y - 4);
     y += 30;
     for (int i = 0; i < d->panels; i++)

@@ -131,6 +131,8 @@ static void film_dispatch_begin(struct film *film, const struct dispatch_trace *
         film_cell(film, r, COLUMN_HERE, 0, text, FILM_PLAIN);
     }
     film_note(film, "%s: %s", scheme, trace->layer->ep.scheme->head.description);
+    film_note(film, "a0 is the first token of device a; a router has chosen its experts, and only the device of an "
+                    "expert can compute it; who has most tokens ends last, and all others wait");
 }
 
 /* Say of each device whether its results and messages are right: a note if all are. */

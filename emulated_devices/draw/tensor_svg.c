@@ -226,16 +226,17 @@ enum error_code tensor_svg(FILE *to, const void *tensor_trace, struct error *err
 {
     const struct tensor_trace *t = tensor_trace;
     const struct scheme *s = &t->layer->tp.scheme->head;
-    /* The title needs at most 5 lines. */
-    const double top = 150;
+    const int letters = (WIDTH - 2 * MARGIN) / SVG_LETTER;
+    static const char words[] = "The coloured part of a matrix is what a device has, multiplies, receives (2 "
+                                "\xe2\x86\x92: from device 2) or has added up (\xce\xa3).  A light part is a partial "
+                                "sum: it has only those parts of the inner dimension that are written below it.";
+    const double top = 64 + svg_paragraph(NULL, 0, 0, SVG_LINE, letters, s->description)
+                       + svg_paragraph(NULL, 0, 0, SVG_LINE, letters, words);
     svg_begin(to, WIDTH, (int)draw_body(NULL, t, top) + MARGIN);
     svg_text(to, MARGIN, 30, "start", 17, "tensor parallelism %s: the matrix %s on %d device%s", s->name, t->role,
              t->P, t->P == 1 ? "" : "s");
-    const double y = 54 + svg_paragraph(to, MARGIN, 54, SVG_LINE, (WIDTH - 2 * MARGIN) / SVG_LETTER, s->description);
-    svg_paragraph(to, MARGIN, y, SVG_LINE, (WIDTH - 2 * MARGIN) / SVG_LETTER,
-                  "The coloured part of a matrix is what a device has, multiplies, receives (2 \xe2\x86\x92: from "
-                  "device 2) or has added up (\xce\xa3).  A light part is a partial sum: it has only those parts of "
-                  "the inner dimension that are written below it.");
+    const double y = 54 + svg_paragraph(to, MARGIN, 54, SVG_LINE, letters, s->description);
+    svg_paragraph(to, MARGIN, y, SVG_LINE, letters, words);
     draw_body(to, t, top);
     return svg_end(to, "the tensors", err);
 }
