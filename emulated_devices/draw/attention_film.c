@@ -205,8 +205,8 @@ static void film_attention_begin(struct attention_filming *filming)
     film_note(f, "%s: %s", scheme, d->t->layer->cp.scheme->head.description);
     film_note(f, "each query must meet the keys of all tokens before it, and a device begins with those of its own "
                  "tokens: so keys and values travel, or queries and their results");
-    film_note(f, "a cell has the keys that a device has; queries behind them are those that meet them now; then they are "
-                 "done");
+    film_note(f, "a cell has the keys that a device has; queries behind them are those that meet them now; then they "
+                 "are done");
     film_note(f, "a tick is a message, or a computation with one block of keys; times are of the run on symbols");
 }
 
