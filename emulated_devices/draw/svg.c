@@ -128,9 +128,23 @@ void svg_text(FILE *to, double x, double y, const char *anchor, int size, const 
     va_end(list);
     /* Names may come from files: what XML does not take is replaced. */
     for (char *c = text; *c != '\0'; c++)
-        if (strchr("<>&\"'", *c) != NULL || ((unsigned char)*c < ' ') || *c == 0x7f) *c = '?';
+        if (strchr("<>&", *c) != NULL || ((unsigned char)*c < ' ') || *c == 0x7f) *c = '?';
     fprintf(to, "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\">%s</text>\n", x, y, anchor, size,
             text);
+}
+
+void svg_link(FILE *to, double x, double y, double to_x, double to_y, double wide, struct colour colour)
+{
+    fprintf(to, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" ", x, y, to_x, to_y);
+    fprintf(to, "stroke=\"#%02x%02x%02x\" stroke-width=\"%.1f\"/>\n", svg_part_of(colour, 0), svg_part_of(colour, 8),
+            svg_part_of(colour, 4), wide);
+}
+
+struct colour svg_device_colour(int device)
+{
+    /* Neighbours differ by more than a third of the circle; the second eight are darker. */
+    static const int hue[] = { 208, 42, 130, 280, 166, 355, 75, 238 };
+    return (struct colour){ hue[device % 8], 62, 80 - 12 * (device / 8 % 2) };
 }
 
 void svg_line(FILE *to, double x, double y, double to_x, double to_y)

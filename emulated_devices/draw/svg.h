@@ -29,6 +29,12 @@ enum error_code svg_file(const char *path, enum error_code (*draw)(FILE *, const
 /** A rectangle with a thin edge. */
 void svg_box(FILE *, double x, double y, double w, double h, struct colour);
 
+/** A line of some width, in pixels. */
+void svg_link(FILE *, double x, double y, double to_x, double to_y, double wide, struct colour);
+
+/** The colour of what is a device's: its tokens, its blocks.  16 devices have colours of their own. */
+struct colour svg_device_colour(int device);
+
 /** A bar: a rectangle without an edge. */
 void svg_bar(FILE *, double x, double y, double w, double h, struct colour);
 
@@ -41,6 +47,9 @@ void svg_bars_edge(FILE *, double thick);
 
 /** A message from (x, y) to (x, to_y), both at the right of what they belong to: out to lane_x, along it, and back. */
 void svg_arrow(FILE *, double x, double y, double lane_x, double to_y, struct colour);
+
+/* Pixels from a line of a paragraph to the next, and of a letter, mostly more than its mean width. */
+enum { SVG_LINE = 19, SVG_LETTER = 7 };
 
 /** Text in lines of at most so many letters, folded at blanks; the first line stands at y.
  *  @param to  NULL: nothing is written.  @param line  pixels from a line to the next.  @return lines * line. */

@@ -52,8 +52,8 @@ const struct run_kind run_plan = {
 /* `orrery show data`, `memory` and `plan`: a plan that is drawn. */
 #define SHOWS(topic, about)                                                                         \
     { .command = "show " topic, .without = of_reports, .steps = 1,                                      \
-      .what = about "\nTakes the options of `orrery plan`, and --svg FILE.  Without any of a mesh it " \
-                    "is --dp 4,\nwithout a model tiny." }
+      .what = about "\nTakes the options of `orrery plan`, --svg FILE to draw to a file, and --page FILE for a page " \
+                    "that\nshows it moving.  Without any of a mesh it is --dp 4, without a model tiny." }
 
 const struct run_kind run_show_data = SHOWS("data", "Draw who holds and sends what of weights, gradients and optimizer "
                                                     "state, pass by pass.\nA first word NAME is short for "

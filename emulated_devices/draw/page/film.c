@@ -238,7 +238,8 @@ void film_cell(struct film *film, int device, int column, int64_t at, const char
     struct film_cell *const all = film_grow(film, CELLS, film->cell, film->cells, sizeof *all);
     if (all == NULL) return;
     film->cell = all;
-    all[film->cells++] = (struct film_cell){ device, column, at, state, film_copy(film, text ? text : "") };
+    const int told = film->cells++;
+    all[told] = (struct film_cell){ device, column, at, state, film_copy(film, text ? text : ""), told };
     film_end(film, at);
 }
 

@@ -58,7 +58,13 @@ struct film_memory { int device; int64_t at, bytes[FILM_MEMORIES]; };
 
 /* A device has this in a column from a time on: a block of a collective, tokens of an expert. */
 enum film_state { FILM_PLAIN, FILM_PARTIAL, FILM_WHOLE, FILM_WRONG, FILM_STATES };
-struct film_cell { int device, column; int64_t at; enum film_state state; char *text; };
+struct film_cell {
+    int device, column;                 /* numbers of film_device and film_column */
+    int64_t at;                         /* from when on */
+    enum film_state state;              /* how whole it is */
+    char *text;                         /* what is there */
+    int told;                           /* its number among all: the last one told of a time, device and column stays */
+};
 
 /* A tensor that was compared. */
 struct film_check {
@@ -136,6 +142,7 @@ int film_detail_same(struct film *, int detail);
 void film_pass(struct film *, struct film_pass);
 void film_message(struct film *, struct film_message);
 void film_memory(struct film *, const struct film_memory *);
+/** A later cell of the same time, device and column replaces an earlier one. */
 void film_cell(struct film *, int device, int column, int64_t at, const char *text, enum film_state);
 void film_loss(struct film *, double loss);
 void film_check(struct film *, struct film_check);

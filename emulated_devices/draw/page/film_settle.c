@@ -33,14 +33,13 @@ static int memory_order(const void *x, const void *y)
     return order ? order : in_order(a->at, b->at);
 }
 
-/* The caller tells one cell of a time, a device and a column. */
 static int cell_order(const void *x, const void *y)
 {
     const struct film_cell *a = x, *b = y;
     int order = in_order(a->at, b->at);
     if (order == 0) order = in_order(a->device, b->device);
     if (order == 0) order = in_order(a->column, b->column);
-    return order ? order : in_order(a->state, b->state);
+    return order ? order : in_order(a->told, b->told);
 }
 
 static int longer_first(const void *x, const void *y) { return in_order(*(const int64_t *)y, *(const int64_t *)x); }
@@ -119,6 +118,18 @@ static void sample_memory(struct film *film)
     film_note(film, "of %d samples of memory, the fullest of each moment are drawn: %d", all, kept);
 }
 
+/* Keep the last cell that was told of a time, device and column. */
+static void keep_last_cells(struct film *film)
+{
+    int kept = 0;
+    for (int i = 0; i < film->cells; i++) {
+        const struct film_cell *c = &film->cell[i], *next = i + 1 < film->cells ? c + 1 : NULL;
+        if (next && next->at == c->at && next->device == c->device && next->column == c->column) free(c->text);
+        else film->cell[kept++] = *c;
+    }
+    film->cells = kept;
+}
+
 static void sample_cells(struct film *film)
 {
     if (film->cells <= FILM_MOST_CELLS) return;
@@ -145,6 +156,7 @@ void film_settle(struct film *film)
     if (film->messages) qsort(film->message, (size_t)film->messages, sizeof *film->message, message_order);
     if (film->memories) qsort(film->memory, (size_t)film->memories, sizeof *film->memory, memory_order);
     if (film->cells) qsort(film->cell, (size_t)film->cells, sizeof *film->cell, cell_order);
+    keep_last_cells(film);
     for (int i = 0; i < film->messages && !film->counted; i++) film->sent[0]++, film->sent[1] += film->message[i].bytes;
     film->counted = true;
     sample_passes(film), sample_messages(film), sample_memory(film), sample_cells(film);
