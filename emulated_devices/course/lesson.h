@@ -9,6 +9,7 @@
 #ifndef ORRERY_LESSON_H
 #define ORRERY_LESSON_H
 
+#include "emulated_devices/course/mistake.h"
 #include "emulated_devices/course/trial.h"
 #include "ref/error.h"
 #include <stdbool.h>
@@ -20,6 +21,13 @@ enum { LESSON_CHECKS = 24, LESSON_VARIES = 6, LESSON_GIVEN = 12 };
 struct cage;
 struct cage_view;
 struct command_request;
+
+/* What runs have cost, added up over them: what a right solution is compared by. */
+struct cost {
+    picoseconds time;                   /* virtual, of the slowest device of each run */
+    uint64_t messages, bytes;           /* sent, by all devices */
+    uint64_t peak;                      /* most bytes that a device had allocated at once, in any run */
+};
 
 /* A check sees this, and says what it has to say here.  One check runs in a process of its own. */
 struct judge {
@@ -43,6 +51,8 @@ struct judge {
     char said[JUDGE_TEXT];              /* why it failed: with numbers, for the student */
     char drawing[JUDGE_DRAWING];        /* of the run that failed */
     char lines[JUDGE_TEXT];             /* what the student's code said */
+    enum mistake mistake;               /* that explains the failure, if one does */
+    struct cost cost;                   /* of the check's runs */
 };
 
 /* A check: what must hold, and what it is worth.  All checks of a part whose first one (values) failed are worth 0. */
@@ -53,6 +63,7 @@ struct check {
     int points;                         /* what it is worth, in whole points */
     void (*run)(struct judge *);        /* Tries the student's functions and reports by judge_fails. */
     const char *hint[CHECK_HINTS];      /* from a question to nearly the answer */
+    uint32_t fits[CHECK_HINTS];         /* the mistakes that a hint is about: FITS(STALE); it comes first after them */
 };
 
 /* A choice that differs between courses.  Files of the lesson have its alternatives (annotated.h), as many as here;

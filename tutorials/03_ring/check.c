@@ -18,10 +18,10 @@ static int modulo(int i, int P) { return (i % P + P) % P; }
 static int direction(const struct judge *j) { return judge_choice(j, "RING") == 0 ? 1 : -1; }
 static int owned(const struct judge *j, int rank, int W) { return modulo(rank + judge_choice(j, "OWNER"), W); }
 
-/* Lengths that W does not divide, and vectors of nothing. */
+/* Short vectors come first, since they can be shown whole; then one that W does not divide. */
 static int64_t length(struct judge *j, int i, int W)
 {
-    const int64_t usual[SIZES] = { 1003, W, 0, W - 1, W + 1 };
+    const int64_t usual[SIZES] = { W, W + 1, 0, W - 1, 1003 };
     return j->hidden && i != 2 ? judge_draw(j, 2, MOST) : usual[i];
 }
 
@@ -106,7 +106,8 @@ static bool expect_block(struct trial *r, int d, int b, int64_t n, bool sums)
 {
     const struct interval block = block_at(n, r->devices, b);
     const float *got = (const float *)r->device[d].buffer[0].data;
-    char what[120] = "";
+    char what[120] = "", why[300];
+    double wanted[MOST];
     /* The first element with other bits is the one that the message shows. */
     int64_t e = block.first;
     while (e < interval_end(block) && memcmp(&got[e], &want[e], sizeof *got) == 0) e++;
@@ -114,9 +115,13 @@ static bool expect_block(struct trial *r, int d, int b, int64_t n, bool sums)
     /* Sums are explained by the devices that were added; a gather by blocks that have not come. */
     if (sums) name_devices(got, block, r->devices, what, sizeof what);
     else if (got[e] == UNFINISHED) snprintf(what, sizeof what, ", and has not arrived");
-    return trial_fails(r, "device %d: block %d (elements %lld to %lld) is wrong%s: x[%lld] is %.9g and should be %.9g",
-                       d, b, (long long)block.first, (long long)interval_end(block) - 1, what, (long long)e,
-                       (double)got[e], (double)want[e]);
+    for (int64_t k = 0; k < block.count; k++) wanted[k] = (double)want[block.first + k];
+    const struct wrong wrong = { .got = got + block.first, .want = wanted, .first = block.first, .count = block.count,
+                                 .device = d, .exact = true };
+    trial_explain(r, &wrong, "x", why, sizeof why);
+    return trial_fails(r, "device %d: block %d (elements %lld to %lld) is wrong%s: x[%lld] is %.9g%s and should be %.9g"
+                       "%s", d, b, (long long)block.first, (long long)interval_end(block) - 1, what, (long long)e,
+                       (double)got[e], trial_meaning((double)got[e]), (double)want[e], what[0] ? "" : why);
 }
 
 /* A reduce-scatter leaves one block on each device; the other two leave all. */

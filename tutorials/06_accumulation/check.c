@@ -132,7 +132,7 @@ static void try_batches(struct judge *j, enum labels labels, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look <= AT_LABELS ? 2 : 1) && !j->failed; i++) {
-            const int64_t n = j->hidden ? judge_draw(j, 1, MOST) : i == 0 ? 101 : 1;
+            const int64_t n = j->hidden ? judge_draw(j, 1, MOST) : look <= AT_LABELS && i == 0 ? 5 : 101;
             struct trial *r = prepare(j, labels, *W, n);
             if (trial_call(r)) look_at(j, r, n, look);
             trial_close(r);

@@ -69,7 +69,7 @@ static void try_cut(struct judge *j, enum cut what, const int64_t size[3])
 /* Columns and rows of three shapes are cut, also fewer columns than devices. */
 static void check_cut(struct judge *j)
 {
-    static const int64_t usual[3][3] = { { 4, 16 }, { 5, 11 }, { 3, 2 } };
+    static const int64_t usual[3][3] = { { 3, 2 }, { 4, 16 }, { 5, 11 } };
     for (int i = 0; i < 3 && !j->failed; i++) {
         int64_t size[3] = { usual[i][0], usual[i][1], 0 };
         if (j->hidden) size[0] = judge_draw(j, 2, WIDTH), size[1] = judge_draw(j, 2, HIDDEN);

@@ -2,6 +2,8 @@
  * command_learn().  ERR_USAGE is for flags that do not go together; other errors are those of a judge's run, and
  * ERR_MEMORY. */
 #include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/course/build.h"
+#include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,18 +72,18 @@ void print_score(const struct score *score, int hints, bool drawings)
         if (score->outcome[i].verdict != SKIPPED)
             print_outcome(score, &score->outcome[i], drawings && first == &score->outcome[i]);
     if (first == NULL || hints < 0) return;
-    int count = 0;
-    while (count < CHECK_HINTS && first->check->hint[count]) count++;
+    const char *hint[CHECK_HINTS + 1];
+    const int count = outcome_hints(first, hint);
     for (int i = 0; i < hints && i < count; i++) {
         printf("  hint %d of %d: ", i + 1, count);
-        print_wrapped(stdout, 15, first->check->hint[i]);
+        print_wrapped(stdout, 15, hint[i]);
     }
     if (hints < count) printf("  (--hint shows %s)\n", hints ? "the next hint" : "a hint");
 }
 
 /* ---- one lesson -------------------------------------------------------------------------------------------------- */
 
-struct asked { const char *lesson, *start, *in; bool hint, watch, all, sanitize; uint64_t variant; };
+struct asked { const char *lesson, *start, *in; bool hint, watch, all, sanitize, solution; uint64_t variant; };
 
 /* A file that was lost costs no points that were reached. */
 static void tell_missing(const struct lesson *lesson, const char *path, int *status)
@@ -90,6 +92,70 @@ static void tell_missing(const struct lesson *lesson, const char *path, int *sta
     printf("%s is not there.  A fresh one:\n\n    orrery learn --start NEW\n", shown.text);
     printf("    cp NEW/%s/%s %s\n", lesson->folder, lesson->file, shown.text);
     *status = error_exit_status(ERR_CHECK);
+}
+
+/* The solution of a lesson; *text NULL: these sources have none, as in a class's kit.  @return OK or ERR_MEMORY. */
+static enum error_code find_solution(const struct folder *folder, const struct lesson *lesson, char **text,
+                                     struct error *err)
+{
+    struct error why = { OK, "" };
+    char inside[PATH_MAX];
+    snprintf(inside, sizeof inside, "%s/%s", lesson->folder, lesson->file);
+    char *whole = tutorial_text(inside, &why);
+    const bool has = whole && strstr(whole, "SOLUTION");
+    free(whole);
+    *text = has ? lesson_text(lesson, lesson->file, true, folder->variant, err) : NULL;
+    return has && *text == NULL ? err->code : OK;
+}
+
+static void print_cost(const char *whose, struct cost cost)
+{
+    printf("  %-22s %s of virtual time, %llu messages, %llu bytes sent, %llu bytes allocated\n", whose,
+           picoseconds_exact(cost.time).text, (unsigned long long)cost.messages, (unsigned long long)cost.bytes,
+           (unsigned long long)cost.peak);
+}
+
+/* What a right solution takes, beside the instructor's: the same runs, on the same inputs. */
+static enum error_code compare_costs(const struct folder *folder, const struct lesson *lesson,
+                                     const struct asked *asked, const struct score *score, struct error *err)
+{
+    const struct cost own = score_cost(score);
+    char *text, path[PATH_MAX];
+    if (own.time == 0 && own.bytes == 0 && own.peak == 0) return OK;
+    printf("\n  All runs of its checks together take:\n");
+    print_cost("yours", own);
+    enum error_code e = find_solution(folder, lesson, &text, err);
+    if (e || text == NULL) return e;
+    snprintf(path, sizeof path, "%s/orrery-solution-XXXXXX", temporary_folder());
+    const int fd = mkstemp(path);
+    if (fd >= 0) close(fd), e = file_write_all(path, text, strlen(text), err);
+    else e = fail(err, ERR_FILE, "%s: cannot be written", path);
+    free(text);
+    struct score *best = e ? NULL : malloc(sizeof *best);
+    const struct judging how = { .variant = folder->variant, .seed = PUBLIC_SEED, .sanitize = asked->sanitize };
+    if (!e && best == NULL) e = fail(err, ERR_MEMORY, "no memory for a score");
+    if (!e) e = judge_file(best, lesson, path, &how, err);
+    if (!e) print_cost("the instructor's", score_cost(best));
+    if (fd >= 0) unlink(path);
+    free(best);
+    return e;
+}
+
+/* Whoever has all points may see how somebody else has done it. */
+static enum error_code show_solution(const struct folder *folder, const struct lesson *lesson, bool done,
+                                     struct error *err)
+{
+    char *text;
+    if (!done) {
+        printf("\n  The solution is shown when yours has all points.\n");
+        return OK;
+    }
+    enum error_code e = find_solution(folder, lesson, &text, err);
+    if (e) return e;
+    if (text) printf("\n  The instructor's %s:\n\n%s", lesson->file, text);
+    else printf("\n  This course comes without solutions.\n");
+    free(text);
+    return OK;
 }
 
 static enum error_code try_lesson(struct folder *folder, const struct lesson *lesson,
@@ -110,10 +176,14 @@ static enum error_code try_lesson(struct folder *folder, const struct lesson *le
         const bool done = s->tenths == s->of;
         /* Hints of another check were not asked for. */
         p.hints = done ? 0 : hint + (check == p.check ? p.hints : 0), p.check = check, p.tenths = s->tenths;
-        if (p.hints > CHECK_HINTS) p.hints = CHECK_HINTS;
+        if (p.hints > CHECK_HINTS + 1) p.hints = CHECK_HINTS + 1;
         print_score(s, p.hints, true);
         if (done) printf("\n  Done.  `orrery learn` says what is next.\n");
-        e = folder_remember(folder, lesson, p, err);
+        else if (p.best > p.tenths)
+            printf("\n  Your best is %s of %s points.\n", points_text(p.best).text, points_text(p.of).text);
+        if (done) e = compare_costs(folder, lesson, asked, s, err);
+        if (asked->solution && !e) e = show_solution(folder, lesson, done, err);
+        if (!e) e = folder_remember(folder, lesson, p, err);
         *status = done ? 0 : error_exit_status(ERR_CHECK);
     }
     free(s);
@@ -153,7 +223,7 @@ static enum error_code watch_lesson(struct folder *folder, const struct lesson *
 static void print_course(const struct folder *folder)
 {
     const struct lesson *next = NULL;
-    int tenths = 0, of = 0;
+    int tenths = 0, of = 0, most = 0;
     bool changed = false;
     printf("Course in %s", printable_path(folder->path).text);
     if (folder->variant) printf(", variant %llu", (unsigned long long)folder->variant);
@@ -163,14 +233,18 @@ static void print_course(const struct folder *folder)
         const struct progress p = folder_progress(folder, l);
         const bool all = p.tried && p.tenths == p.of;
         if (!all && next == NULL) next = l;
-        changed |= p.changed;
+        char best[24];
+        const int known = p.tried ? p.best : 0;
+        changed |= p.changed, most += known;
+        snprintf(best, sizeof best, "best %s", points_text(known).text);
         printf("  %s %02d  %-49s %4s of %-2s %s\n", next == l ? "->" : "  ", lesson_number(l), l->title,
                points_text(p.tenths).text, points_text(p.of).text,
-               !p.tried ? "not tried" : p.changed ? "changed" : all ? "done" : "begun");
+               !p.tried ? "not tried" : p.best > p.tenths ? best : p.changed ? "changed" : all ? "done" : "begun");
         tenths += p.tenths, of += p.of;
     }
     if (changed) printf("\nchanged: the file is another one since it had these points; try it again\n");
     printf("\n%s of %s points", points_text(tenths).text, points_text(of).text);
+    if (most > tenths) printf(", at best %s", points_text(most).text);
     if (next == NULL) printf(".  All lessons are done.\n");
     else
         printf(".  Next: read %s/README.md, write %s/%s, then\n\n    orrery learn %02d\n", next->folder, next->folder,
@@ -182,8 +256,8 @@ static enum error_code learn(const struct asked *asked, int *status, struct erro
     struct folder f;
     const struct lesson *l = asked->lesson ? lesson_find(asked->lesson, err) : NULL;
     if (asked->lesson && l == NULL) return ERR_USAGE;
-    if (l == NULL && (asked->hint || asked->watch))
-        return fail(err, ERR_USAGE, "learn: --hint and --watch need LESSON");
+    if (l == NULL && (asked->hint || asked->watch || asked->solution))
+        return fail(err, ERR_USAGE, "learn: --hint, --watch and --solution need LESSON");
     enum error_code e = folder_open(&f, asked->in, err);
     if (e) return e;
     if (l == NULL) print_course(&f);
@@ -195,7 +269,7 @@ static enum error_code learn(const struct asked *asked, int *status, struct erro
 
 static enum error_code start_course(const struct asked *asked, struct error *err)
 {
-    if (asked->lesson || asked->hint || asked->watch)
+    if (asked->lesson || asked->hint || asked->watch || asked->solution)
         return fail(err, ERR_USAGE, "learn --start FOLDER: takes no LESSON");
     enum error_code e = write_student_tree(asked->start, asked->variant, err);
     if (e) return e;
@@ -215,6 +289,8 @@ enum error_code command_learn(int argc, char **argv, int *status, struct error *
         { "--variant", "N", OPTION_UINT64, &a.variant, .help = "with --start: the variant of the exercises" },
         { "--in", "FOLDER", OPTION_STRING, &a.in, .help = "the folder that --start made, or a folder inside" },
         { "--hint", NULL, OPTION_SWITCH, &a.hint, .help = "also show one more hint about the first failure" },
+        { "--solution", NULL, OPTION_SWITCH, &a.solution,
+          .help = "also show the instructor's file, when yours has all points" },
         { "--all", NULL, OPTION_SWITCH, &a.all, .help = "do not stop at the first failure" },
         { "--watch", NULL, OPTION_SWITCH, &a.watch, .help = "try the lesson again whenever the file is saved" },
         { "--sanitize", NULL, OPTION_SWITCH, &a.sanitize,
