@@ -103,8 +103,8 @@ static bool counts_bytes(const struct trial *trial, const struct wrong *wrong, c
             numbers |= e->bytes == block, bytes |= e->bytes == 4 * block;
         }
         if (!numbers || bytes) continue;
-        snprintf(to, size, ": a message had %llu bytes, a quarter of %llu: were %llu numbers meant?",
-                 (unsigned long long)e->bytes, 4 * (unsigned long long)e->bytes, (unsigned long long)e->bytes);
+        snprintf(to, size, ": a message has %llu B, a quarter of %llu B: as many bytes as it should have numbers",
+                 (unsigned long long)e->bytes, 4 * (unsigned long long)e->bytes);
         return true;
     }
     return false;

@@ -215,15 +215,15 @@ static void fill_table(struct trial *trial, const struct wrong *wrong, const cha
     char *to = trial->table, name[40];
     size_t used = 0;
     if (wrong->count > TABLE_MOST) return;
-    snprintf(name, sizeof name, "%.24s, device %d", what, wrong->device);
-    used = (size_t)snprintf(to, RUN_TABLE, "%-24s%s  %-15s  %s\n", name, before ? "  before         " : "", "is",
+    snprintf(name, sizeof name, "%.10s, device %d", what, wrong->device);
+    used = (size_t)snprintf(to, RUN_TABLE, "%-18s%s  %-15s  %s\n", name, before ? "  before         " : "", "is",
                             "should be");
     for (int64_t e = 0; e < wrong->count && used + 100 < RUN_TABLE; e++) {
         const float want = (float)wrong->want[e];
         char was[20] = "";
         if (before) snprintf(was, sizeof was, "  %-15.9g", (double)before[wrong->first + e]);
         snprintf(name, sizeof name, "%.10s[%lld]", what, (long long)(wrong->first + e));
-        used += (size_t)snprintf(to + used, RUN_TABLE - used, "%-24s%s  %-15.9g  %.9g%s\n", name, was,
+        used += (size_t)snprintf(to + used, RUN_TABLE - used, "%-18s%s  %-15.9g  %.9g%s\n", name, was,
                                  (double)wrong->got[e], (double)want, wrong->got[e] == want ? "" : "   <-");
     }
     if (used + 1 < RUN_TABLE) strcpy(to + used, "\n");

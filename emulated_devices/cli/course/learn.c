@@ -108,11 +108,22 @@ static enum error_code find_solution(const struct folder *folder, const struct l
     return has && *text == NULL ? err->code : OK;
 }
 
-static void print_cost(const char *whose, struct cost cost)
+/* A line of what was counted: the student's number, and the instructor's if there is one. */
+static void print_count(const char *what, uint64_t own, const uint64_t *best)
 {
-    printf("  %-22s %s of virtual time, %llu messages, %llu bytes sent, %llu bytes allocated\n", whose,
-           picoseconds_exact(cost.time).text, (unsigned long long)cost.messages, (unsigned long long)cost.bytes,
-           (unsigned long long)cost.peak);
+    printf("  %-24s %-22llu", what, (unsigned long long)own);
+    if (best) printf(" %llu", (unsigned long long)*best);
+    printf("\n");
+}
+
+static void print_costs(const struct cost *own, const struct cost *best)
+{
+    printf("\n  All runs of the checks   yours%s\n", best ? "                  the instructor's" : "");
+    printf("  %-24s %-22s", "virtual time", picoseconds_exact(own->time).text);
+    printf(best ? " %s\n" : "\n", best ? picoseconds_exact(best->time).text : "");
+    print_count("messages", own->messages, best ? &best->messages : NULL);
+    print_count("bytes sent", own->bytes, best ? &best->bytes : NULL);
+    print_count("bytes allocated at once", own->peak, best ? &best->peak : NULL);
 }
 
 /* What a right solution takes, beside the instructor's: the same runs, on the same inputs. */
@@ -122,10 +133,9 @@ static enum error_code compare_costs(const struct folder *folder, const struct l
     const struct cost own = score_cost(score);
     char *text, path[PATH_MAX];
     if (own.time == 0 && own.bytes == 0 && own.peak == 0) return OK;
-    printf("\n  All runs of its checks together take:\n");
-    print_cost("yours", own);
     enum error_code e = find_solution(folder, lesson, &text, err);
-    if (e || text == NULL) return e;
+    if (e) return e;
+    if (text == NULL) return print_costs(&own, NULL), OK;
     snprintf(path, sizeof path, "%s/orrery-solution-XXXXXX", temporary_folder());
     const int fd = mkstemp(path);
     if (fd >= 0) close(fd), e = file_write_all(path, text, strlen(text), err);
@@ -135,7 +145,8 @@ static enum error_code compare_costs(const struct folder *folder, const struct l
     const struct judging how = { .variant = folder->variant, .seed = PUBLIC_SEED, .sanitize = asked->sanitize };
     if (!e && best == NULL) e = fail(err, ERR_MEMORY, "no memory for a score");
     if (!e) e = judge_file(best, lesson, path, &how, err);
-    if (!e) print_cost("the instructor's", score_cost(best));
+    const struct cost of_best = e ? own : score_cost(best);
+    if (!e) print_costs(&own, &of_best);
     if (fd >= 0) unlink(path);
     free(best);
     return e;
