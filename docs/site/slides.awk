@@ -10,7 +10,7 @@ BEGIN { LINES = 15; CODE = 14; quote = sprintf("%c", 39) }              # lines 
 function escape(s) { gsub(/&/, "\\&amp;", s); gsub(/</, "\\&lt;", s); gsub(/>/, "\\&gt;", s); gsub(/"/, "\\&quot;", s); return s }
 
 # Words of a paragraph: code, bold, links; no mark inside code is read.
-function words(s,    out, at, mark) {
+function words(s,    out, at, mark, middle) {
     out = ""
     while (match(s, /`[^`]+`|\*\*[^*]+\*\*|\*[^* ][^*]*\*|\[[^]]*\]\([^) ]*\)/)) {
         at = substr(s, RSTART, RLENGTH); out = out escape(substr(s, 1, RSTART - 1)); s = substr(s, RSTART + RLENGTH)
@@ -18,8 +18,8 @@ function words(s,    out, at, mark) {
         else if (at ~ /^\*\*/) out = out "<b>" escape(substr(at, 3, length(at) - 4)) "</b>"
         else if (at ~ /^\*/) out = out "<em>" escape(substr(at, 2, length(at) - 2)) "</em>"
         else {
-            match(at, /\]\(/)
-            mark = words(substr(at, 2, RSTART - 2)); at = substr(at, RSTART + 2, length(at) - RSTART - 2)
+            middle = index(at, "](")
+            mark = words(substr(at, 2, middle - 2)); at = substr(at, middle + 2, length(at) - middle - 2)
             out = out (at ~ /^https?:/ ? "<a href=\"" escape(at) "\">" mark "</a>" : mark)
         }
     }
@@ -59,7 +59,8 @@ function flush(    title) {
     } else if (text ~ /^Next: /) text = ""                              # a slide leads nowhere
     else {
         if (match(text, /^\*\*[^*]+\*\*/)) {
-            title = substr(text, 3, RLENGTH - 4); text = substr(text, RLENGTH + 1); sub(/[.:?]$/, "", title); sub(/^[:. ]+/, "", text)
+            title = substr(text, 3, RLENGTH - 4)                        # a title without a full stop is the sentence's beginning, too
+            if (title ~ /[.:?]$/) { text = substr(text, RLENGTH + 1); sub(/[.:]$/, "", title); sub(/^ +/, "", text) }
             slide(title)
         }
         if (text != "") { room(int(length(text) / 75) + 1); print "<p>" words(text) "</p>" }

@@ -127,12 +127,13 @@ static void look_at(struct judge *j, struct trial *r, int64_t n, enum look look)
     if (look == AT_CALLS && !j->failed) look_at_bytes(r, n);
 }
 
-/* Every number of devices is tried, with one or two lengths of the gradient. */
+/* Every number of devices is tried, with one to three lengths of the gradient: a short one first. */
 static void try_batches(struct judge *j, enum labels labels, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
-        for (int i = 0; i < (look <= AT_LABELS ? 2 : 1) && !j->failed; i++) {
-            const int64_t n = j->hidden ? judge_draw(j, 1, MOST) : look <= AT_LABELS && i == 0 ? 5 : 101;
+        for (int i = 0; i < (look == AT_VALUES ? 3 : look == AT_LABELS ? 2 : 1) && !j->failed; i++) {
+            const int64_t usual = look == AT_VALUES && i == 0 ? 5 : i == 1 ? 1 : 101;
+            const int64_t n = j->hidden ? judge_draw(j, 1, MOST) : usual;
             struct trial *r = prepare(j, labels, *W, n);
             if (trial_call(r)) look_at(j, r, n, look);
             trial_close(r);

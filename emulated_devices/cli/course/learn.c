@@ -111,16 +111,16 @@ static enum error_code find_solution(const struct folder *folder, const struct l
 /* A line of what was counted: the student's number, and the instructor's if there is one. */
 static void print_count(const char *what, uint64_t own, const uint64_t *best)
 {
-    printf("  %-24s %-22llu", what, (unsigned long long)own);
-    if (best) printf(" %llu", (unsigned long long)*best);
-    printf("\n");
+    if (best) printf("  %-24s %-22llu %llu\n", what, (unsigned long long)own, (unsigned long long)*best);
+    else printf("  %-24s %llu\n", what, (unsigned long long)own);
 }
 
 static void print_costs(const struct cost *own, const struct cost *best)
 {
     printf("\n  All runs of the checks   yours%s\n", best ? "                  the instructor's" : "");
-    printf("  %-24s %-22s", "virtual time", picoseconds_exact(own->time).text);
-    printf(best ? " %s\n" : "\n", best ? picoseconds_exact(best->time).text : "");
+    if (best) printf("  %-24s %-22s %s\n", "virtual time", picoseconds_exact(own->time).text,
+                     picoseconds_exact(best->time).text);
+    else printf("  %-24s %s\n", "virtual time", picoseconds_exact(own->time).text);
     print_count("messages", own->messages, best ? &best->messages : NULL);
     print_count("bytes sent", own->bytes, best ? &best->bytes : NULL);
     print_count("bytes allocated at once", own->peak, best ? &best->peak : NULL);
@@ -256,9 +256,10 @@ static void print_course(const struct folder *folder)
     if (changed) printf("\nchanged: the file is another one since it had these points; try it again\n");
     printf("\n%s of %s points", points_text(tenths).text, points_text(of).text);
     if (most > tenths) printf(", at best %s", points_text(most).text);
-    if (next == NULL) printf(".  All lessons are done.\n");
+    printf(most > tenths && next ? ".\n" : ".  ");
+    if (next == NULL) printf("All lessons are done.\n");
     else
-        printf(".  Next: read %s/README.md, write %s/%s, then\n\n    orrery learn %02d\n", next->folder, next->folder,
+        printf("Next: read %s/README.md, write %s/%s, then\n\n    orrery learn %02d\n", next->folder, next->folder,
                next->file, lesson_number(next));
 }
 
