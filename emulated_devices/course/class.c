@@ -63,7 +63,7 @@ static void result_path(const struct work *work, const struct file_result *file,
     snprintf(to, size, "%s/%s%s", work->results, file->key.text, end);
 }
 
-/* What is kept of a score: all that reports need. */
+/* Keep of a score all that reports need. */
 static cJSON *result_of(const struct score *score)
 {
     static const char *const verdicts[] = { "not tried", "passed", "failed", "no points", "skipped" };

@@ -26,7 +26,8 @@ struct class_grading {
     bool sanitize, own_code;            /* as in struct grading */
     int jobs;                           /* files that are judged at the same time */
     uint64_t variant;                   /* of students whom the roster does not name */
-    void (*graded)(const struct class_grading *, const struct submission *, int tenths, int of);  /* a student is done */
+    void (*graded)(const struct class_grading *, const struct submission *, int tenths, int of);  /* of whom all is
+                                                                                                   * judged */
     /* results */
     bool chosen[MOST_LESSONS];          /* lessons */
     struct submissions all;             /* students */
@@ -61,7 +62,7 @@ enum error_code class_write_json(const struct class_grading *, struct error *);
 /** Print which checks fail for how many, those that fail most first. */
 void class_print_checks(const struct class_grading *, int most);
 
-/* ---- similar.c ---------------------------------------------------------------------------------------------------- */
+/* ---- similar.c --------------------------------------------------------------------------------------------------- */
 
 /** Write similar.json and similar.html: pairs of files that have much in common. */
 enum error_code class_write_similar(const struct class_grading *, struct error *);

@@ -75,7 +75,8 @@ struct progress folder_progress(const struct folder *folder, const struct lesson
     int64_t tenths = 0, hints = 0, best = 0;
     const char *then = "";
     if (!cJSON_IsObject(of) || json_int(of, "", "tenths", 0, p.of, &tenths, NULL) != OK ||
-        json_int(of, "", "hints", 0, CHECK_HINTS + 1, &hints, NULL) != OK || json_string(of, "", "file", &then, NULL) != OK)
+        json_int(of, "", "hints", 0, CHECK_HINTS + 1, &hints, NULL) != OK ||
+        json_string(of, "", "file", &then, NULL) != OK)
         return p;
     /* A file of an earlier version has no best. */
     if (!cJSON_HasObjectItem(of, "best") || json_int(of, "", "best", 0, p.of, &best, NULL) != OK) best = tenths;

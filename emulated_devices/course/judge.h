@@ -50,7 +50,7 @@ enum error_code judge_file(struct score *, const struct lesson *, const char *pa
  *  a hint for all lessons in front.  @param hint  [CHECK_HINTS + 1].  @return how many. */
 int outcome_hints(const struct outcome *, const char *hint[]);
 
-/** What all open checks have cost together. */
+/** Add up what all open checks have cost. */
 struct cost score_cost(const struct score *);
 
 /** Write points, as "4" or "2.8". */

@@ -22,7 +22,7 @@ struct cage;
 struct cage_view;
 struct command_request;
 
-/* What runs have cost, added up over them: what a right solution is compared by. */
+/* These are the costs of runs, added up: a right solution is compared by them. */
 struct cost {
     picoseconds time;                   /* virtual, of the slowest device of each run */
     uint64_t messages, bytes;           /* sent, by all devices */

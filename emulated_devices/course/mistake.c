@@ -38,8 +38,8 @@ static const struct { const char *name, *advice; } mistakes[MISTAKES] = {
                           "block_of() says it." },
     [MISTAKE_ORDER] = { "order", "Only rounding differs.  In which order does the contract add these numbers?" },
     [MISTAKE_DEADLOCK] = { "deadlock", "Find in the drawing who waits for whom.  Which of them could go first?" },
-    [MISTAKE_LEAK] = { "leak", "Each allocate() needs a release(), on every way out of a function; --sanitize names the "
-                       "line." },
+    [MISTAKE_LEAK] = { "leak", "Each allocate() needs a release(), on every way out of a function; --sanitize names "
+                       "the line." },
 };
 
 const char *mistake_advice(enum mistake mistake) { return mistakes[mistake].advice; }
@@ -56,7 +56,7 @@ static double largest(const struct wrong *wrong)
 }
 
 /* Whether a number is what a mistake would give. */
-static bool is_near(double got, double made, double scale)
+static bool mistake_fits(double got, double made, double scale)
 {
     return fabs(got - made) <= SAME * fmax(fabs(made), 0x1p-6 * scale);
 }
@@ -64,10 +64,10 @@ static bool is_near(double got, double made, double scale)
 static bool is_right(const struct wrong *wrong, int64_t e)
 {
     return wrong->exact ? (float)wrong->want[e] == wrong->got[e]
-                        : is_near((double)wrong->got[e], wrong->want[e], largest(wrong));
+                        : mistake_fits((double)wrong->got[e], wrong->want[e], largest(wrong));
 }
 
-/* What device d had in this part of the buffer before the call; NULL: nothing, or another number of elements. */
+/* Find what device d had in this part of the buffer before the call; NULL: nothing, or another number of elements. */
 static const float *had(const struct trial *trial, const struct wrong *wrong, int d)
 {
     const float *before = trial->device[d].buffer[wrong->buffer].before;
@@ -129,7 +129,7 @@ static enum mistake try_devices(const struct trial *trial, const struct wrong *w
 }
 
 /* The factor of what came back to what is right, both without `from`; NaN if no factor explains it. */
-static double factor_of(const struct wrong *wrong, const float *from)
+static double mistake_factor(const struct wrong *wrong, const float *from)
 {
     double actual = 0, product = 0, truth = 0;
     for (int64_t e = 0; e < wrong->count; e++) {
@@ -152,7 +152,7 @@ static enum mistake try_factor(const struct trial *trial, const struct wrong *wr
         const float *from = change ? had(trial, wrong, wrong->device) : NULL;
         const char *what = change ? "the change is " : "";
         if (change && from == NULL) break;
-        const double factor = factor_of(wrong, from);
+        const double factor = mistake_factor(wrong, from);
         if (W > 1 && is_factor(factor, W)) {
             snprintf(to, size, ": %sexactly W = %d times too large, a sum where a mean is asked for?", what, W);
             return MISTAKE_TOO_LARGE;
@@ -238,7 +238,7 @@ static bool is_transposed(const struct wrong *wrong, char *to, size_t size)
         bool fits = true;
         for (int64_t i = 0; i < rows && fits; i++)
             for (int64_t j = 0; j < columns && fits; j++)
-                fits = is_near((double)wrong->got[j * rows + i], wrong->want[i * columns + j], scale);
+                fits = mistake_fits((double)wrong->got[j * rows + i], wrong->want[i * columns + j], scale);
         if (!fits) continue;
         snprintf(to, size, ": these are the numbers of [%lld, %lld] stored as [%lld, %lld], rows for columns",
                  (long long)rows, (long long)columns, (long long)columns, (long long)rows);
@@ -258,14 +258,14 @@ static bool is_shifted(const struct trial *trial, const struct wrong *wrong, cha
             const struct interval at = block_at(n, W, b), from = block_at(n, W, other);
             bool fits = b != other && !is_right(wrong, at.first);
             for (int64_t k = 0; k < at.count && k < from.count && fits; k++)
-                fits = is_near((double)wrong->got[at.first + k], wrong->want[from.first + k], scale);
+                fits = mistake_fits((double)wrong->got[at.first + k], wrong->want[from.first + k], scale);
             if (!fits) continue;
             snprintf(to, size, ": block %d has the numbers of block %d", b, other);
             return true;
         }
     for (int64_t by = 1; by < n && n > 2; by++) {
         bool fits = true;
-        for (int64_t e = 0; e < n && fits; e++) fits = is_near((double)wrong->got[e], wrong->want[(e + by) % n], scale);
+        for (int64_t e = 0; e < n && fits; e++) fits = mistake_fits((double)wrong->got[e], wrong->want[(e + by) % n], scale);
         if (!fits) continue;
         snprintf(to, size, ": the numbers are right, but %lld place%s too far to the %s",
                  (long long)(by <= n / 2 ? by : n - by), by == 1 || by == n - 1 ? "" : "s",
@@ -283,7 +283,7 @@ static enum mistake try_suspects(const struct trial *trial, const struct wrong *
         const struct trial_suspect *suspect = &trial->suspect[s];
         bool fits = suspect->buffer == wrong->buffer && suspect->count >= wrong->first + wrong->count;
         for (int64_t e = 0; e < wrong->count && fits; e++)
-            fits = is_near((double)wrong->got[e], (double)suspect->values[wrong->first + e], scale);
+            fits = mistake_fits((double)wrong->got[e], (double)suspect->values[wrong->first + e], scale);
         if (!fits) continue;
         snprintf(to, size, ": %s", suspect->text);
         return suspect->mistake;

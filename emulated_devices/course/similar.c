@@ -107,7 +107,7 @@ static void free_source(struct source *source)
     winnow_free(&source->of);
 }
 
-/* What students of this variant began with. */
+/* Read the file that students of this variant began with. */
 static enum error_code read_skeleton(struct winnowed *known, int lesson, uint64_t variant, struct error *err)
 {
     char *text = lesson_text(lessons[lesson], lessons[lesson]->file, false, variant, err);
@@ -255,7 +255,7 @@ static void put_name(FILE *to, const struct class_grading *class, int student)
 }
 
 /* Write a file with its lines numbered, and those in common marked. */
-static void put_text(FILE *to, const struct class_grading *class, int student, const struct opened *opened, int side)
+static void put_source(FILE *to, const struct class_grading *class, int student, const struct opened *opened, int side)
 {
     const char *at = opened->side[side].text, *end = at + opened->side[side].size;
     fputs("<div><h3>", to);
@@ -295,8 +295,8 @@ static void put_pair(FILE *to, const struct class_grading *class, const struct p
 {
     fprintf(to, "<h2 id=\"pair%d\">%.0f %% of %s</h2>\n<div class=\"two\">\n", number, 100 * pair->share,
             lessons[pair->lesson]->folder);
-    put_text(to, class, pair->a, opened, 0);
-    put_text(to, class, pair->b, opened, 1);
+    put_source(to, class, pair->a, opened, 0);
+    put_source(to, class, pair->b, opened, 1);
     fputs("</div>\n", to);
 }
 

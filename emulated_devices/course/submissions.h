@@ -14,7 +14,7 @@
 
 enum { STUDENT_NAME = 120 };
 
-/* What a student has handed in. */
+/* This is one student of a class, with the files that are handed in. */
 struct submission {
     char name[STUDENT_NAME];            /* as the export or the roster has it */
     uint64_t variant;                   /* of this student's course */

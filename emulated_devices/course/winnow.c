@@ -123,7 +123,8 @@ static bool is_known(const struct winnowed *known, uint64_t hash)
 }
 
 /* Choose the least hash of each window, the last of equal ones; a hash that was chosen already is not chosen again. */
-static void choose(struct winnowed *winnowed, const uint64_t *hash, int hashes, const struct winnowed *known, bool every)
+static void choose(struct winnowed *winnowed, const uint64_t *hash, int hashes, const struct winnowed *known,
+                   bool every)
 {
     int last = -1;
     const int window = every ? 1 : hashes < WINNOW_WINDOW ? hashes : WINNOW_WINDOW;

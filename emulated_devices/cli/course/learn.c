@@ -126,7 +126,7 @@ static void print_costs(const struct cost *own, const struct cost *best)
     print_count("bytes allocated at once", own->peak, best ? &best->peak : NULL);
 }
 
-/* What a right solution takes, beside the instructor's: the same runs, on the same inputs. */
+/* Print what a right solution takes, beside the instructor's: the same runs, on the same inputs. */
 static enum error_code compare_costs(const struct folder *folder, const struct lesson *lesson,
                                      const struct asked *asked, const struct score *score, struct error *err)
 {
