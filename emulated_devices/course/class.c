@@ -5,6 +5,7 @@
  * fails costs its file, not the class.  After SIGINT the reports have what is done.
  * cli/course/grade.c calls class_grade.  Errors: ERR_USAGE, ERR_FILE, ERR_FORMAT, ERR_MEMORY.
  */
+#define _DEFAULT_SOURCE                 /* mkdtemp, setenv */
 #include "emulated_devices/course/class.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/cage.h"
@@ -30,6 +31,7 @@ struct work {
     struct class_grading *class;
     struct judging how;
     char program[65], results[PATH_MAX / 2];    /* digest of this program; the folder */
+    struct build room;                          /* the folder in which all files of the class are built */
     struct job job[MOST_JOBS];
     int running;
 };
@@ -275,6 +277,21 @@ static enum error_code open_results(struct work *work, struct error *err)
     return e;
 }
 
+/* Builds of jobs that a signal ends would stay: all are in one folder, which the class removes.  The user who runs the
+ * code goes through it, and cannot list it. */
+static enum error_code open_room(struct work *work, struct error *err)
+{
+    char *folder = work->room.folder;
+    snprintf(folder, sizeof work->room.folder, "%s/orrery-class-XXXXXX", temporary_folder());
+    if (mkdtemp(folder) == NULL) {
+        const enum error_code e = fail(err, ERR_FILE, "%s: %s; TMPDIR names another folder", folder, strerror(errno));
+        return folder[0] = '\0', e;
+    }
+    if (chmod(folder, 0711) != 0 || setenv("TMPDIR", folder, 1) != 0)
+        return fail(err, ERR_FILE, "%s: %s", folder, strerror(errno));
+    return OK;
+}
+
 /* Whether --regrade names a student of this class. */
 static enum error_code check_regrade(const struct class_grading *class, struct error *err)
 {
@@ -323,7 +340,8 @@ enum error_code class_grade(struct class_grading *class, struct error *err)
     if (!e && class->secret) e = grade_secret(class->secret, &work.how.secret, err);
     if (!e) e = grade_compilers(&work.how, class->chosen, err);
     if (!e) e = open_results(&work, err);
-    if (e) return e;
+    if (!e) e = open_room(&work, err);
+    if (e) return build_remove(&work.room), e;
     const size_t files = (size_t)class->all.count * MOST_LESSONS;
     bool *again = calloc(files, sizeof *again);
     class->file = calloc(files, sizeof *class->file);
@@ -335,6 +353,7 @@ enum error_code class_grade(struct class_grading *class, struct error *err)
     if (!e) e = run_jobs(&work, again, err);
     child_take_signals(NULL);
     class->stopped = class_signal;
+    build_remove(&work.room);
     free(again);
     /* After an error of one report the others are not tried; grading itself is done and kept. */
     return e ? e : write_reports(class, err);

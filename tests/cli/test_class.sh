@@ -77,15 +77,16 @@ test_similar_files() {
 
 # A signal while a submission computes for ever: the table has who was done.
 test_an_interrupt_leaves_a_table() {
-    sources; mkdir -p class/{ann,bob}; cp right.c class/ann/sums.c; sed 's/return sum + lost/for (volatile int go = 1; go;) continue; &/' right.c >class/bob/sums.c
+    sources; mkdir -p class/{ann,bob} build; cp right.c class/ann/sums.c; sed 's/return sum + lost/for (volatile int go = 1; go;) continue; &/' right.c >class/bob/sums.c
     local own=; without_cage && own=--own-code
     # shellcheck disable=SC2086  # empty, or one word
-    setsid "$program" grade class --class --lessons 1 --csv points.csv $own >"$place/out" 2>"$place/err" </dev/null &
+    TMPDIR=$PWD/build setsid "$program" grade class --class --lessons 1 --csv points.csv $own >"$place/out" 2>"$place/err" </dev/null &
     local pid=$! i; command='grade --class, interrupted'
     for i in {1..400}; do ! grep -q '^ann,0,14' points.csv 2>/dev/null || break; sleep 0.05; done
     kill -TERM "$pid"; status=0; wait "$pid" || status=$?; look
     expect_status 143; expect_out 'stopped early'; expect_row 'ann,0,14,14,14,'; expect_row 'bob,0,,,14,'
     [ "$(wc -l <points.csv)" = 3 ] || complain "$(cat points.csv)"
+    expect_nothing build
 }
 
 test_what_a_class_refuses() {
