@@ -265,7 +265,8 @@ static bool is_shifted(const struct trial *trial, const struct wrong *wrong, cha
         }
     for (int64_t by = 1; by < n && n > 2; by++) {
         bool fits = true;
-        for (int64_t e = 0; e < n && fits; e++) fits = mistake_fits((double)wrong->got[e], wrong->want[(e + by) % n], scale);
+        for (int64_t e = 0; e < n && fits; e++)
+            fits = mistake_fits((double)wrong->got[e], wrong->want[(e + by) % n], scale);
         if (!fits) continue;
         snprintf(to, size, ": the numbers are right, but %lld place%s too far to the %s",
                  (long long)(by <= n / 2 ? by : n - by), by == 1 || by == n - 1 ? "" : "s",
