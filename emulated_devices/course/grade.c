@@ -84,7 +84,9 @@ static enum error_code grade_all(struct grading *grading, const struct judging *
     write_reports(grading, NULL);
     for (int i = 0; i < n && !e && !grading->broken; i++) {
         char path[PATH_MAX];
+        struct stat st;
         find_file(grading->submission, grading->score[i].lesson, path, sizeof path);
+        grading->found += lstat(path, &st) == 0;
         e = judge_file(&grading->score[i], grading->score[i].lesson, path, how, err);
         if (!e && grading->graded) grading->graded(&grading->score[i]);
     }

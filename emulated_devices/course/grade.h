@@ -15,6 +15,7 @@ struct grading {
     int tenths, of;                     /* result: all points */
     struct score *score;                /* of each chosen lesson */
     int scores;
+    int found;                          /* result: lessons whose file is in the submission */
     enum error_code broken;             /* a report could not be written */
     struct error *err;
 };

@@ -94,7 +94,7 @@ test_what_a_class_refuses() {
     mkdir empty; : >one.c; : >roster.zip
     grade none; refused 1 'none: No such file'; grade one.c; refused 2 'it is no folder'; grade roster.zip; refused 2 'unpack it first'; grade empty; refused 2 "no student's folder"
     run grade empty --csv x.csv; refused 2 '--csv needs --class'; run grade empty --jobs 2; refused 2 '--jobs needs --class'; grade empty --junit x.xml; refused 2 '--junit is for one submission'
-    mkdir -p class/ann; : >class/ann/sums.c; grade class --jobs 0; expect_status 2; grade class --roster none; refused 1 'none'; grade class --csv none/x.csv; refused 1 'none/x.csv'
+    mkdir -p class/ann; : >class/ann/sums.c; run grade class --lessons 1; expect_status 3; expect_out 'graded with --class'; grade class --jobs 0; expect_status 2; grade class --roster none; refused 1 'none'; grade class --csv none/x.csv; refused 1 'none/x.csv'
     expect_nothing empty
 }
 

@@ -116,6 +116,8 @@ enum error_code command_grade(int argc, char **argv, int *status, struct error *
     g.graded = quiet ? NULL : print_lesson;
     e = grade(&g, err);
     if (!e) printf("%s of %s points\n", points_text(g.tenths).text, points_text(g.of).text);
+    if (!e && g.found == 0)
+        printf("No file of a lesson is in it.  A folder of submissions is graded with --class.\n");
     *status = g.tenths == g.of ? 0 : error_exit_status(ERR_CHECK);
     return e;
 }
