@@ -152,6 +152,7 @@ static void test_nothing_is_made_up(void **state)
         const int W = 1 + i % 8, n = 2 + i / 8 % 20;
         begin(W, n);
         if (i % 3 == 0) for (int e = 0; e < n; e++) got[e] = draw();
+        else if (i % 3 == 1) got[0] = before[i % W][0], got[n - 1] = draw();    /* one is explained, and one is not */
         else got[i % n] += 0.5f + draw() / 4;
         const struct wrong wrong = { .got = got, .want = want, .count = n, .device = i % W, .exact = i % 2 };
         const enum mistake found = mistake_explain(trial, &wrong, text, sizeof text);
