@@ -221,7 +221,8 @@ const struct lesson lesson_06_accumulation = {
         { 2, "gradient", "the gradient of the mean over all labels, to the bit", 4, check_gradient,
           { "Is the mean of the devices' means the mean over all labels?",
             "From a mean and a number of labels you get back the sum: a product.",
-            "The number of all labels is known only after the devices have talked to each other." } },
+            "The number of all labels is known only after the devices have talked to each other." },
+          { FITS(TOO_LARGE) | FITS(TOO_SMALL) } },
         { 2, "empty", "microbatches and devices without labels", 2, check_empty,
           { "0/0 is not a number, and a sum with it is none either.  0 times it, too.  micro_backward is called all "
             "the same.",
