@@ -113,6 +113,12 @@ int64_t time_now(void);
 void *allocate(size_t bytes);
 void release(void *);
 
+/* `orrery learn --sanitize` names the line of memory that is not released. */
+#ifdef COURSE_NAMES_LINES
+void allocate_at(int line);
+#define allocate(bytes) (allocate_at(__LINE__), allocate(bytes))
+#endif
+
 /* ---- blocks of a vector ------------------------------------------------- */
 
 /* Where a block begins, and its length, in elements. */

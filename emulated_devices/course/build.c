@@ -361,6 +361,7 @@ static bool compile_student(const struct build *build, bool sanitize, char *why,
     int how;
     name_paths(build, &p);
     add_compiler(&w, build->compiler), add_how(&w, sanitize), add_warnings(&w), add_word(&w, p.in);
+    if (sanitize) add_word(&w, "-DCOURSE_NAMES_LINES");
     add_word(&w, "-c"), add_word(&w, build->source), add_word(&w, "-o"), add_word(&w, p.made);
     const bool well = build_run(&w, build, false, NULL, why, size, &how, err);
     const bool large = strstr(why, "frame-larger-than");        /* an error; compilers differ in how to call it one */

@@ -72,12 +72,15 @@ struct progress folder_progress(const struct folder *folder, const struct lesson
 {
     const cJSON *of = cJSON_GetObjectItemCaseSensitive(folder->progress, lesson->folder);
     struct progress p = { .of = 10 * lesson_points(lesson) };
-    int64_t tenths = 0, hints = 0;
+    int64_t tenths = 0, hints = 0, best = 0;
     const char *then = "";
     if (!cJSON_IsObject(of) || json_int(of, "", "tenths", 0, p.of, &tenths, NULL) != OK ||
-        json_int(of, "", "hints", 0, CHECK_HINTS, &hints, NULL) != OK || json_string(of, "", "file", &then, NULL) != OK)
+        json_int(of, "", "hints", 0, CHECK_HINTS + 1, &hints, NULL) != OK ||
+        json_string(of, "", "file", &then, NULL) != OK)
         return p;
-    p.tried = true, p.tenths = (int)tenths, p.hints = (int)hints;
+    /* A file of an earlier version has no best. */
+    if (!cJSON_HasObjectItem(of, "best") || json_int(of, "", "best", 0, p.of, &best, NULL) != OK) best = tenths;
+    p.tried = true, p.tenths = (int)tenths, p.hints = (int)hints, p.best = (int)(best > tenths ? best : tenths);
     const char *check = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of, "check"));
     for (int i = 0; check && lesson->check[i].run; i++)
         if (strcmp(lesson->check[i].name, check) == 0) p.check = &lesson->check[i];
@@ -89,7 +92,8 @@ enum error_code folder_remember(struct folder *folder, const struct lesson *less
                                 struct error *err)
 {
     char path[PATH_MAX];
-    cJSON *of = json_add(cJSON_CreateObject(), "tenths %d hints %d", progress.tenths, progress.hints);
+    const int best = progress.tenths > progress.best ? progress.tenths : progress.best;
+    cJSON *of = json_add(cJSON_CreateObject(), "tenths %d best %d hints %d", progress.tenths, best, progress.hints);
     if (progress.check) json_add(of, "check %s", progress.check->name);
     json_add(of, "file %s", digest(folder, lesson).text);
     cJSON_DeleteItemFromObjectCaseSensitive(folder->progress, lesson->folder);

@@ -24,6 +24,7 @@ void folder_close(struct folder *);
 
 struct progress {
     int tenths, of;                     /* points when the lesson was last checked, and all that it gives; in tenths */
+    int best;                           /* the most points that it ever had, in tenths */
     int hints;                          /* shown, of `check` */
     const struct check *check;          /* the first that failed; NULL: none */
     bool tried, changed;                /* the lesson was checked; the file has changed since */

@@ -46,7 +46,7 @@ static void find_file(const char *submission, const struct lesson *lesson, char 
 }
 
 /* The seed of hidden inputs: the first 8 bytes of a file's digest, so that any text can be the secret. */
-static enum error_code read_secret(const char *path, uint64_t *seed, struct error *err)
+enum error_code grade_secret(const char *path, uint64_t *seed, struct error *err)
 {
     char *bytes;
     size_t count;
@@ -60,7 +60,7 @@ static enum error_code read_secret(const char *path, uint64_t *seed, struct erro
 }
 
 /* Before there is a report: a compiler that cannot be used gives nobody 0 points. */
-static enum error_code check_compilers(const struct judging *how, const bool *chosen, struct error *err)
+enum error_code grade_compilers(const struct judging *how, const bool *chosen, struct error *err)
 {
     bool c = false, kernels = false;
     enum error_code e = OK;
@@ -84,7 +84,9 @@ static enum error_code grade_all(struct grading *grading, const struct judging *
     write_reports(grading, NULL);
     for (int i = 0; i < n && !e && !grading->broken; i++) {
         char path[PATH_MAX];
+        struct stat st;
         find_file(grading->submission, grading->score[i].lesson, path, sizeof path);
+        grading->found += lstat(path, &st) == 0;
         e = judge_file(&grading->score[i], grading->score[i].lesson, path, how, err);
         if (!e && grading->graded) grading->graded(&grading->score[i]);
     }
@@ -109,8 +111,8 @@ enum error_code grade(struct grading *grading, struct error *err)
     if (!e && !grading->own_code && cage_kind() == CAGE_NONE)
         e = fail(err, ERR_USAGE, "grade: this system allows neither namespaces nor Landlock, so a submission could "
                  "read files; --own-code grades code that you trust");
-    if (!e && grading->secret) e = read_secret(grading->secret, &how.secret, err);
-    if (!e) e = check_compilers(&how, chosen, err);
+    if (!e && grading->secret) e = grade_secret(grading->secret, &how.secret, err);
+    if (!e) e = grade_compilers(&how, chosen, err);
     if (e) return e;
     grading->score = calloc(MOST_LESSONS, sizeof *grading->score);
     grading->err = err;

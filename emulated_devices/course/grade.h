@@ -15,11 +15,21 @@ struct grading {
     int tenths, of;                     /* result: all points */
     struct score *score;                /* of each chosen lesson */
     int scores;
+    int found;                          /* result: lessons whose file is in the submission */
     enum error_code broken;             /* a report could not be written */
     struct error *err;
 };
 
 /** Grade a submission.  @return OK, also without points; ERR_USAGE, ERR_FILE, ERR_MEMORY: nothing was graded. */
 enum error_code grade(struct grading *, struct error *);
+
+/* ---- for a class ------------------------------------------------------------------------------------------------- */
+
+/** Read the seed of hidden inputs from a file, which may have any bytes.  @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code grade_secret(const char *path, uint64_t *seed, struct error *);
+
+/** Whether the chosen lessons can be compiled here: otherwise nobody gets 0 points.  @param chosen  [MOST_LESSONS]
+ *  @return OK or ERR_FILE. */
+enum error_code grade_compilers(const struct judging *, const bool *chosen, struct error *);
 
 #endif

@@ -49,6 +49,31 @@ void score_begin(struct score *score, const struct lesson *lesson, const struct 
     for (int i = 0; i < score->count; i++) score->of += score->outcome[i].of;
 }
 
+int outcome_hints(const struct outcome *outcome, const char *hint[])
+{
+    const struct check *c = outcome->check;
+    const uint32_t found = outcome->mistake ? 1u << outcome->mistake : 0;
+    int n = 0;
+    for (int i = 0; i < CHECK_HINTS && c->hint[i]; i++)
+        if (c->fits[i] & found) hint[n++] = c->hint[i];
+    if (n == 0 && mistake_advice(outcome->mistake)) hint[n++] = mistake_advice(outcome->mistake);
+    for (int i = 0; i < CHECK_HINTS && c->hint[i]; i++)
+        if (!(c->fits[i] & found)) hint[n++] = c->hint[i];
+    return n;
+}
+
+struct cost score_cost(const struct score *score)
+{
+    struct cost all = { 0 };
+    for (int i = 0; i < score->count; i++) {
+        const struct cost *one = &score->outcome[i].cost;
+        if (score->outcome[i].hidden) continue;
+        all.time += one->time, all.messages += one->messages, all.bytes += one->bytes;
+        if (one->peak > all.peak) all.peak = one->peak;
+    }
+    return all;
+}
+
 /* These are seconds of a processor, user and system together. */
 static double seconds_of(const struct rusage *used)
 {
@@ -229,6 +254,7 @@ static enum error_code judge_one(struct score *score, struct outcome *outcome, s
     outcome->tenths = judge->failed ? 0 : outcome->of;
     memcpy(outcome->said, judge->said, sizeof outcome->said);
     memcpy(outcome->lines, judge->lines, sizeof outcome->lines);
+    outcome->mistake = judge->mistake, outcome->cost = judge->cost;
     if (!outcome->hidden) memcpy(outcome->drawing, judge->drawing, sizeof outcome->drawing);
     return e;
 }

@@ -15,6 +15,8 @@ struct outcome {
     int tenths, of;                     /* points, in tenths: got, and can be got */
     enum verdict verdict; /* GATED: the part's first check failed; SKIPPED: an earlier failure ended the judging */
     char said[JUDGE_TEXT], drawing[JUDGE_DRAWING], lines[JUDGE_TEXT];   /* as in struct judge */
+    enum mistake mistake;               /* as in struct judge */
+    struct cost cost;                   /* as in struct judge */
 };
 
 struct score {
@@ -48,6 +50,13 @@ enum error_code judge_file(struct score *, const struct lesson *, const char *pa
 /** Judge a text as if it stood in a file.  Arguments and errors as for judge_file. */
 enum error_code judge_source(struct score *, const struct lesson *, const char *text, size_t bytes,
                              const struct judging *, struct error *);
+
+/** Hints for a check that failed: those that fit its mistake come first.  A mistake that no hint of the check fits has
+ *  a hint for all lessons in front.  @param hint  [CHECK_HINTS + 1].  @return how many. */
+int outcome_hints(const struct outcome *, const char *hint[]);
+
+/** Add up what all open checks have cost. */
+struct cost score_cost(const struct score *);
 
 /** Write points, as "4" or "2.8". */
 struct points_text { char text[16]; };

@@ -9,6 +9,7 @@
 #ifndef ORRERY_LESSON_H
 #define ORRERY_LESSON_H
 
+#include "emulated_devices/course/mistake.h"
 #include "emulated_devices/course/trial.h"
 #include "ref/error.h"
 #include <stdbool.h>
@@ -21,6 +22,13 @@ struct cage;
 struct trial_kept;
 struct cage_view;
 struct command_request;
+
+/* These are the costs of runs, added up: a right solution is compared by them. */
+struct cost {
+    picoseconds time;                   /* virtual, of the slowest device of each run */
+    uint64_t messages, bytes;           /* sent, by all devices */
+    uint64_t peak;                      /* most bytes that a device had allocated at once, in any run */
+};
 
 /* A check sees this, and says what it has to say here.  One check runs in a process of its own. */
 struct judge {
@@ -45,6 +53,8 @@ struct judge {
     char drawing[JUDGE_DRAWING];        /* of the run that failed */
     char lines[JUDGE_TEXT];             /* what the student's code said */
     struct trial_kept *kept;            /* where a run is kept (kept.h); NULL: nowhere */
+    enum mistake mistake;               /* that explains the failure, if one does */
+    struct cost cost;                   /* of the check's runs */
 };
 
 /* A check: what must hold, and what it is worth.  All checks of a part whose first one (values) failed are worth 0. */
@@ -55,6 +65,7 @@ struct check {
     int points;                         /* what it is worth, in whole points */
     void (*run)(struct judge *);        /* Tries the student's functions and reports by judge_fails. */
     const char *hint[CHECK_HINTS];      /* from a question to nearly the answer */
+    uint32_t fits[CHECK_HINTS];         /* the mistakes that a hint is about: FITS(STALE); it comes first after them */
 };
 
 /* A choice that differs between courses.  Files of the lesson have its alternatives (annotated.h), as many as here;

@@ -14,12 +14,11 @@
 static void results_describe(const struct outcome *outcome, char *to, size_t size)
 {
     static const char *const words[] = { "not tried\n", "", "", "", "not tried\n" };
-    snprintf(to, size, "%s%s%s%s%s%s", words[outcome->verdict], outcome->said, outcome->said[0] ? "\n" : "",
-             outcome->drawing[0] ? "\n" : "",
-             outcome->drawing, outcome->verdict == FAILED && !outcome->hidden && outcome->check->hint[0]
-                 ? "\nHint: " : "");
-    if (outcome->verdict == FAILED && !outcome->hidden && outcome->check->hint[0])
-        snprintf(to + strlen(to), size - strlen(to), "%s\n", outcome->check->hint[0]);
+    const char *hint[CHECK_HINTS + 1];
+    const bool hints = outcome->verdict == FAILED && !outcome->hidden && outcome_hints(outcome, hint) > 0;
+    snprintf(to, size, "%s%s%s%s%s", words[outcome->verdict], outcome->said, outcome->said[0] ? "\n" : "",
+             outcome->drawing[0] ? "\n" : "", outcome->drawing);
+    if (hints) snprintf(to + strlen(to), size - strlen(to), "\nHint: %s\n", hint[0]);
 }
 
 static cJSON *test_of(const struct score *score, const struct outcome *outcome)

@@ -7,6 +7,7 @@
 #include "emulated_devices/course/cage.h"
 #include "emulated_devices/course/kept.h"
 #include "emulated_devices/course/lesson.h"
+#include "emulated_devices/course/mistake.h"
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/io/child.h"
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 enum { SHARED = 512 << 20 };            /* bytes of addresses; memory is taken when it is touched */
+enum { TABLE_MOST = 8 };                /* numbers that a table shows: more do not fit a look */
 
 /* The names of collective operations, as course.h has them. */
 const char *const trial_collectives[] = { "all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all" };
@@ -98,6 +100,7 @@ static void trial_report(struct trial *trial, int how)
 {
     char text[900];
     if (trial->ended == RUN_MISUSED || trial->ended == RUN_BROKEN) {
+        if (strstr(trial->why, " not released when")) trial->judge->mistake = MISTAKE_LEAK;
         if (trial->culprit < 0) trial_fails(trial, "%s", trial->why);
         else trial_fails(trial, "device %d: %s", trial->culprit, trial->why);
         return;
@@ -111,8 +114,35 @@ static void trial_report(struct trial *trial, int how)
         return;
     }
     trial->deadlock = true;
+    trial->judge->mistake = MISTAKE_DEADLOCK;
     describe_deadlock(trial, text, sizeof text);
     trial_fails(trial, "deadlock, no device can go on: %s", text);
+}
+
+/* Keep what the devices have before the call, which overwrites it. */
+static void keep_inputs(struct trial *trial)
+{
+    for (int d = 0; d < trial->devices; d++)
+        for (int i = 0; i < WORKER_BUFFERS; i++) {
+            const uint64_t bytes = trial->device[d].buffer[i].bytes, room = (bytes + 63) / 64 * 64;
+            if (trial->device[d].buffer[i].way != BUFFER_BOTH || trial->used + room > trial->mapped) continue;
+            void *before = (char *)trial + trial->used;
+            trial->used += room;
+            memcpy(before, trial->device[d].buffer[i].data, bytes);
+            trial->device[d].buffer[i].before = before;
+        }
+}
+
+/* Add what a run has cost to what the check's runs have cost. */
+static void count_cost(const struct trial *trial)
+{
+    struct cost *cost = &trial->judge->cost;
+    cost->time += trial_time(trial);
+    for (int d = 0; d < trial->devices; d++) {
+        const struct trial_device *device = &trial->device[d];
+        cost->messages += device->messages, cost->bytes += device->bytes;
+        cost->peak = device->peak > cost->peak ? device->peak : cost->peak;
+    }
 }
 
 /* Call the function on all devices.  @return whether it returned on all of them; the check has failed otherwise. */
@@ -123,6 +153,7 @@ bool trial_call(struct trial *trial)
     for (int d = 0; d < trial->devices; d++) trial->device[d].doing = NOT_WAITING;
     /* With `meets` every message waits for its receiver; else every message is eager. */
     for (int l = 0; l < trial->cluster.levels; l++) trial->cluster.link[l].eager = trial->meets ? 0 : ALWAYS_EAGER;
+    keep_inputs(trial);
     fflush(NULL);
     const pid_t child = child_start();
     if (child < 0) abort();
@@ -130,7 +161,11 @@ bool trial_call(struct trial *trial)
     child_wait(child, 0, &end);
     cage_clear();                               /* workers; so their time is counted */
     snprintf(trial->judge->lines, sizeof trial->judge->lines, "%s", trial->lines);
-    if (trial->ended == RUN_DONE) return kept_offer(trial->judge->kept, trial, NULL), true;
+    if (trial->ended == RUN_DONE) {
+        count_cost(trial);
+        kept_offer(trial->judge->kept, trial, NULL);
+        return true;
+    }
     trial_report(trial, end.how);
     return false;
 }
@@ -146,7 +181,8 @@ bool trial_fails(struct trial *trial, const char *format, ...)
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     if (trial->judge->failed) return false;
-    trial_draw(trial, trial->judge->drawing, sizeof trial->judge->drawing);
+    const size_t used = (size_t)snprintf(trial->judge->drawing, sizeof trial->judge->drawing, "%s", trial->table);
+    trial_draw(trial, trial->judge->drawing + used, sizeof trial->judge->drawing - used);
     judge_fails(trial->judge, "%s with %s: %s", trial->function, trial->label, text);
     kept_offer(trial->judge->kept, trial, trial->judge->said);
     return false;
@@ -170,6 +206,57 @@ const char *trial_meaning(double got)
            "bounds, all bytes written, and is there what you add or copy?)";
 }
 
+/* ---- what explains a wrong array --------------------------------------------------------------------------------- */
+
+void trial_suspect(struct trial *trial, int i, const float *values, int64_t count, enum mistake mistake,
+                   const char *text)
+{
+    if (trial->suspects == RUN_SUSPECTS) return;
+    trial->suspect[trial->suspects++] = (struct trial_suspect){ mistake, text, values, count, i };
+}
+
+/* Print a short array whole, a line for each number. */
+static void fill_table(struct trial *trial, const struct wrong *wrong, const char *what)
+{
+    const float *before = trial->device[wrong->device].buffer[wrong->buffer].before;
+    char *to = trial->table, name[40];
+    size_t used = 0;
+    if (wrong->count > TABLE_MOST) return;
+    snprintf(name, sizeof name, "%.10s, device %d", what, wrong->device);
+    used = (size_t)snprintf(to, RUN_TABLE, "%-18s%s  %-15s  %s\n", name, before ? "  before         " : "", "is",
+                            "should be");
+    for (int64_t e = 0; e < wrong->count && used + 100 < RUN_TABLE; e++) {
+        const float want = (float)wrong->want[e];
+        char was[20] = "";
+        if (before) snprintf(was, sizeof was, "  %-15.9g", (double)before[wrong->first + e]);
+        snprintf(name, sizeof name, "%.10s[%lld]", what, (long long)(wrong->first + e));
+        used += (size_t)snprintf(to + used, RUN_TABLE - used, "%-18s%s  %-15.9g  %.9g%s\n", name, was,
+                                 (double)wrong->got[e], (double)want, wrong->got[e] == want ? "" : "   <-");
+    }
+    if (used + 1 < RUN_TABLE) strcpy(to + used, "\n");
+}
+
+void trial_explain(struct trial *trial, const struct wrong *wrong, const char *what, char *to, size_t size)
+{
+    to[0] = '\0';
+    if (trial->judge->failed) return;
+    trial->judge->mistake = mistake_explain(trial, wrong, to, size);
+    fill_table(trial, wrong, what);
+}
+
+/* Explain an array of which each element should be this float. */
+static void explain_floats(struct trial *trial, int device, int i, const float *want, int64_t count, const char *what,
+                           char *to, size_t size)
+{
+    double *wanted = calloc((size_t)count, sizeof *wanted);
+    const struct wrong wrong = { .got = trial->device[device].buffer[i].data, .want = wanted, .count = count,
+                                 .device = device, .buffer = i, .exact = true };
+    to[0] = '\0';
+    for (int64_t e = 0; wanted && e < count; e++) wanted[e] = (double)want[e];
+    if (wanted) trial_explain(trial, &wrong, what, to, size);
+    free(wanted);
+}
+
 /* Fail: nothing was written there.  An array that had numbers at first has poison only if the student's code put it
  * there. */
 static bool expect_untouched(struct trial *trial, int device, int i, const char *what, int64_t at, double want,
@@ -190,8 +277,9 @@ bool trial_expect_floats(struct trial *trial, int device, int i, const float *wa
     for (int64_t e = 0; e < count; e++)
         if (memcmp(&got[e], &want[e], sizeof *got) != 0 && wrong++ == 0) first = e;
     if (wrong == 0) return true;
-    char more[80];
-    snprintf(more, sizeof more, "; %lld of %lld elements are wrong", (long long)wrong, (long long)count);
+    char more[400], why[300];
+    explain_floats(trial, device, i, want, count, what, why, sizeof why);
+    snprintf(more, sizeof more, "; %lld of %lld elements are wrong%s", (long long)wrong, (long long)count, why);
     if (is_poison(&got[first])) return expect_untouched(trial, device, i, what, first, (double)want[first], more);
     return trial_fails(trial, "device %d: %s[%lld] is %.9g%s and should be %.9g%s", device, what, (long long)first,
                        (double)got[first], trial_meaning((double)got[first]), (double)want[first], more);
@@ -204,9 +292,11 @@ bool trial_expect_near(struct trial *trial, int device, int i, const double *wan
     const float *got = trial->device[device].buffer[i].data;
     for (int64_t e = 0; e < count; e++) {
         if (fabs((double)got[e] - want[e]) <= bound[e]) continue;
-        if (is_poison(&got[e])) return expect_untouched(trial, device, i, what, e, want[e], "");
-        char off[48] = "";
-        if (isfinite(got[e])) snprintf(off, sizeof off, "; the difference is %.3g", (double)got[e] - want[e]);
+        const struct wrong wrong = { .got = got, .want = want, .count = count, .device = device, .buffer = i };
+        char off[400] = "", why[300];
+        trial_explain(trial, &wrong, what, why, sizeof why);
+        if (is_poison(&got[e])) return expect_untouched(trial, device, i, what, e, want[e], why);
+        if (isfinite(got[e])) snprintf(off, sizeof off, "; the difference is %.3g%s", (double)got[e] - want[e], why);
         return trial_fails(trial, "device %d: %s[%lld] is %.9g%s and should be %.9g, within %.3g%s", device, what,
                            (long long)e, (double)got[e], trial_meaning((double)got[e]), want[e], bound[e], off);
     }

@@ -18,6 +18,7 @@
 #ifndef ORRERY_COURSE_TRIAL_H
 #define ORRERY_COURSE_TRIAL_H
 
+#include "emulated_devices/course/mistake.h"
 #include "emulated_devices/device/cluster.h"
 #include "tutorials/worker/protocol.h"
 #include <stdbool.h>
@@ -26,7 +27,7 @@
 
 struct judge;
 
-enum { RUN_TEXT = 400, RUN_EVENTS = 4096, RUN_LINES = 1600 };
+enum { RUN_TEXT = 400, RUN_EVENTS = 4096, RUN_LINES = 1600, RUN_TABLE = 1000, RUN_SUSPECTS = 4 };
 
 /* This is an event on a device, for drawings. */
 enum event_kind { EVENT_SEND, EVENT_RECEIVE, EVENT_COMPUTE, EVENT_COLLECTIVE };       /* the last: peer is its
@@ -46,7 +47,9 @@ extern const char *const trial_collectives[];
 
 struct trial_device {
     /* the call, before trial_call */
-    struct { void *data; uint64_t bytes; uint32_t way, skew; } buffer[WORKER_BUFFERS];
+    struct { void *data; uint64_t bytes; uint32_t way, skew;
+             const void *before;                /* a copy from before the call; NULL: it had nothing */
+           } buffer[WORKER_BUFFERS];
     int64_t number[WORKER_NUMBERS];             /* whole numbers, and others: as calls.c takes them */
     double given[WORKER_NUMBERS];
     /* after it: what came back, and what was counted */
@@ -61,6 +64,9 @@ struct trial_device {
     uint64_t waits_bytes;
     struct asked_collective asked;              /* the last one */
 };
+
+/* These are numbers that a result has after a known mistake, such as those of the step before. */
+struct trial_suspect { enum mistake mistake; const char *text; const float *values; int64_t count; int buffer; };
 
 /* These are the ranks of the devices of a group; size 0: there is none. */
 struct trial_group { int size, rank[WORKER_MOST_DEVICES]; };
@@ -78,6 +84,9 @@ struct trial {
     struct event event[RUN_EVENTS];             /* [events] what devices did, for drawings */
     int events;                                 /* those that had room */
     char lines[RUN_LINES];                      /* that the student's code said */
+    struct trial_suspect suspect[RUN_SUSPECTS]; /* [suspects] what mistake.c compares with */
+    int suspects;
+    char table[RUN_TABLE];                      /* a short array that is wrong: each number, and what it should be */
     /* how it ended */
     int ended, culprit;                         /* enum trial_end; device, -1: several, which `why` names */
     bool deadlock;                              /* devices wait for ever: their `doing` says for what */
@@ -104,6 +113,14 @@ bool trial_call(struct trial *);
 void trial_close(struct trial *);
 
 /* ---- comparing: each fails the check with a text that has the run, the device, what came and what should have ---- */
+
+/** Name what buffer i has after a mistake of this lesson: a wrong buffer with these numbers is explained by the text.
+ *  Values and text stay where they are until the run is closed. */
+void trial_suspect(struct trial *, int i, const float *values, int64_t count, enum mistake, const char *text);
+
+/** Explain a wrong array, or the part of it that begins at `wrong->first`: the mistake becomes that of the check, and a
+ *  short array its table.  @param to  becomes ": " and the explanation, or "". */
+void trial_explain(struct trial *, const struct wrong *, const char *what, char *to, size_t size);
 
 /** A hint to what a returned number may mean, to be written behind it; "" if nothing is strange about it. */
 const char *trial_meaning(double got);

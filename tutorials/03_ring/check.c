@@ -18,10 +18,10 @@ static int modulo(int i, int P) { return (i % P + P) % P; }
 static int direction(const struct judge *j) { return judge_choice(j, "RING") == 0 ? 1 : -1; }
 static int owned(const struct judge *j, int rank, int W) { return modulo(rank + judge_choice(j, "OWNER"), W); }
 
-/* Lengths that W does not divide, and vectors of nothing. */
+/* Short vectors come first, since they can be shown whole; then one that W does not divide. */
 static int64_t length(struct judge *j, int i, int W)
 {
-    const int64_t usual[SIZES] = { 1003, W, 0, W - 1, W + 1 };
+    const int64_t usual[SIZES] = { W, W + 1, 0, W - 1, 1003 };
     return j->hidden && i != 2 ? judge_draw(j, 2, MOST) : usual[i];
 }
 
@@ -101,12 +101,27 @@ static void name_devices(const float *got, struct interval block, int W, char *t
     if (is_sum_of(got, block, W, all)) snprintf(to, size, ", the sum of all devices, but added in another order");
 }
 
+/* Write that messages go round the ring in the other direction, if one does. */
+static void name_side(struct trial *r, char *to, size_t size)
+{
+    for (int i = 0; i < r->events; i++) {
+        const struct event *e = &r->event[i];
+        const int next = modulo(e->device + direction(r->judge), r->devices);
+        if (e->kind != EVENT_SEND || e->peer == next) continue;
+        r->judge->mistake = MISTAKE_NEIGHBOUR;
+        snprintf(to, size, ": device %d sends to device %d; in this ring it sends only to device %d", e->device,
+                 e->peer, next);
+        return;
+    }
+}
+
 /* Find the first wrong element of block b, and say what is in it instead. */
 static bool expect_block(struct trial *r, int d, int b, int64_t n, bool sums)
 {
     const struct interval block = block_at(n, r->devices, b);
     const float *got = (const float *)r->device[d].buffer[0].data;
-    char what[120] = "";
+    char what[120] = "", why[300];
+    double wanted[MOST];
     /* The first element with other bits is the one that the message shows. */
     int64_t e = block.first;
     while (e < interval_end(block) && memcmp(&got[e], &want[e], sizeof *got) == 0) e++;
@@ -114,9 +129,14 @@ static bool expect_block(struct trial *r, int d, int b, int64_t n, bool sums)
     /* Sums are explained by the devices that were added; a gather by blocks that have not come. */
     if (sums) name_devices(got, block, r->devices, what, sizeof what);
     else if (got[e] == UNFINISHED) snprintf(what, sizeof what, ", and has not arrived");
-    return trial_fails(r, "device %d: block %d (elements %lld to %lld) is wrong%s: x[%lld] is %.9g and should be %.9g",
-                       d, b, (long long)block.first, (long long)interval_end(block) - 1, what, (long long)e,
-                       (double)got[e], (double)want[e]);
+    for (int64_t k = 0; k < block.count; k++) wanted[k] = (double)want[block.first + k];
+    const struct wrong wrong = { .got = got + block.first, .want = wanted, .first = block.first, .count = block.count,
+                                 .device = d, .exact = true };
+    trial_explain(r, &wrong, "x", why, sizeof why);
+    if (what[0] == '\0' && why[0] == '\0') name_side(r, why, sizeof why);
+    return trial_fails(r, "device %d: block %d (elements %lld to %lld) is wrong%s: x[%lld] is %.9g%s and should be %.9g"
+                       "%s", d, b, (long long)block.first, (long long)interval_end(block) - 1, what, (long long)e,
+                       (double)got[e], trial_meaning((double)got[e]), (double)want[e], what[0] ? "" : why);
 }
 
 /* A reduce-scatter leaves one block on each device; the other two leave all. */
@@ -205,7 +225,8 @@ const struct lesson lesson_03_ring = {
           { "Draw three devices with three blocks each.  Which block must be the last to arrive at device 0?",
             "What arrives in a step is passed on in the next one: give of step s+1 is take of step s.",
             "Count back from the last step: the block that a device finishes is the one that arrives last.",
-            "ring.h says to which side devices send, and which block device r finishes: not as in the picture." } },
+            "ring.h says to which side devices send, and which block device r finishes: not as in the picture." },
+          { [1] = FITS(TWICE), [2] = FITS(MISSING) | FITS(UNCHANGED) | FITS(SHIFTED), [3] = FITS(NEIGHBOUR) } },
         { 1, "scatter-sent", "reduce-scatter: W-1 messages, every block but one", 3, check_scatter_sent,
           { "Each message is one block; blocks can differ by one element: block_of(n, W, i).count." } },
         { 1, "scatter-memory", "reduce-scatter: memory for one block", 2, check_scatter_memory,
@@ -213,7 +234,8 @@ const struct lesson lesson_03_ring = {
             "The longest block is block_of(n, W, 0)." } },
         { 2, "gather", "all-gather: all blocks on all devices", 4, check_gather,
           { "In the first step a device gives the only block that it has.",
-            "Then it gives what has just arrived: give of step s+1 is take of step s." } },
+            "Then it gives what has just arrived: give of step s+1 is take of step s." },
+          { [1] = FITS(UNCHANGED) | FITS(SHIFTED) } },
         { 2, "gather-sent", "all-gather: W-1 messages, every block but one", 2, check_gather_sent,
           { "Which block would a device give in step W?  The one that arrived last, which its neighbour has." } },
         { 2, "gather-memory", "all-gather: no memory", 1, check_gather_memory,
@@ -221,7 +243,7 @@ const struct lesson lesson_03_ring = {
         { 3, "reduce", "all-reduce: the sums, the same bits on all devices", 3, check_reduce,
           { "The two functions one after the other: what the first leaves is what the second begins with." } },
         { 3, "reduce-meets", "all-reduce: no deadlock, even if every message waits", 2, check_reduce_meets,
-          { "exchange_both starts both messages before it waits for one." } },
+          { "exchange_both starts both messages before it waits for one." }, { FITS(DEADLOCK) } },
         { 3, "reduce-sent", "all-reduce: 2(W-1) messages", 2, check_reduce_sent,
           { "About 2n numbers a device, however many devices there are." } },
         { 3, "reduce-time", "all-reduce: the time of 2(W-1) steps", 3, check_reduce_time,

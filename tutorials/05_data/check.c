@@ -22,8 +22,8 @@ static struct { float weights[MOST], target[MOST]; } device[WORKER_MOST_DEVICES]
 static struct sizes sizes(struct judge *j, int i)
 {
     static const struct sizes usual[MODELS] = {
-        { 6, { 30, 200, 7, 200, 7, 90 }, .most = 210 }, { 1, { 5 }, .most = 100 },
-        { 5, { 8, 8, 8, 8, 8 }, .most = 16 }, { 4, { 3, 2, 1, 500 }, .most = 4 },
+        { 1, { 5 }, .most = 100 }, { 5, { 8, 8, 8, 8, 8 }, .most = 16 },
+        { 6, { 30, 200, 7, 200, 7, 90 }, .most = 210 }, { 4, { 3, 2, 1, 500 }, .most = 4 },
     };
     struct sizes s = usual[i];
     if (j->hidden) {
@@ -152,7 +152,11 @@ static void expect_mean(struct trial *r, int d, const float *want, int64_t n)
     bool sum = r->devices > 1;
     for (int64_t k = 0; k < n && sum; k++)
         sum = fabs((double)got[k] - r->devices * (double)want[k]) <= 0x1p-22 * fabs((double)got[k]);
-    if (sum) trial_fails(r, "device %d: the gradient is the sum of all devices', and should be their mean", d);
+    if (sum) {
+        r->judge->mistake = MISTAKE_TOO_LARGE;
+        trial_fails(r, "device %d: the gradient is the sum of all devices', W times too large; it should be their mean",
+                    d);
+    }
     else trial_expect_floats(r, d, 4, want, n, "gradient");
 }
 
@@ -181,7 +185,7 @@ static void try_gradients(struct judge *j, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look == AT_VALUES ? MODELS : 2) && !j->failed; i++) {
-            const struct sizes s = sizes(j, look == AT_VALUES ? i : 2 * i);
+            const struct sizes s = sizes(j, look == AT_VALUES ? i : 2 - i);
             struct trial *r = prepare(j, "data_gradients", *W, &s, false);
             if (trial_call(r)) look_at(j, r, &s, look);
             trial_close(r);
@@ -229,7 +233,7 @@ static void check_train(struct judge *j)
 {
     const float rate = 0.3f;
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++) {
-        const struct sizes s = sizes(j, 0);
+        const struct sizes s = sizes(j, 2);
         struct trial *r = prepare(j, "data_train", *W, &s, true);
         float want[MOST];
         memcpy(want, device[judge_choice(j, "ROOT") == 0 ? 0 : *W - 1].weights, sizeof want);

@@ -127,12 +127,13 @@ static void look_at(struct judge *j, struct trial *r, int64_t n, enum look look)
     if (look == AT_CALLS && !j->failed) look_at_bytes(r, n);
 }
 
-/* Every number of devices is tried, with one or two lengths of the gradient. */
+/* Every number of devices is tried, with one to three lengths of the gradient: a short one first. */
 static void try_batches(struct judge *j, enum labels labels, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
-        for (int i = 0; i < (look <= AT_LABELS ? 2 : 1) && !j->failed; i++) {
-            const int64_t n = j->hidden ? judge_draw(j, 1, MOST) : i == 0 ? 101 : 1;
+        for (int i = 0; i < (look == AT_VALUES ? 3 : look == AT_LABELS ? 2 : 1) && !j->failed; i++) {
+            const int64_t usual = look == AT_VALUES && i == 0 ? 5 : i == 1 ? 1 : 101;
+            const int64_t n = j->hidden ? judge_draw(j, 1, MOST) : usual;
             struct trial *r = prepare(j, labels, *W, n);
             if (trial_call(r)) look_at(j, r, n, look);
             trial_close(r);
@@ -220,7 +221,8 @@ const struct lesson lesson_06_accumulation = {
         { 2, "gradient", "the gradient of the mean over all labels, to the bit", 4, check_gradient,
           { "Is the mean of the devices' means the mean over all labels?",
             "From a mean and a number of labels you get back the sum: a product.",
-            "The number of all labels is known only after the devices have talked to each other." } },
+            "The number of all labels is known only after the devices have talked to each other." },
+          { FITS(TOO_LARGE) | FITS(TOO_SMALL) } },
         { 2, "empty", "microbatches and devices without labels", 2, check_empty,
           { "0/0 is not a number, and a sum with it is none either.  0 times it, too.  micro_backward is called all "
             "the same.",

@@ -22,8 +22,8 @@ static void draw(struct judge *j, int W, int64_t n)
 }
 
 /* Step one number with the mean of all devices' gradients, each with `error` added.  Every product and sum is
- * rounded, as in the student's program. */
-static void step_alone(const struct judge *j, int W, int64_t k, float error)
+ * rounded, as in the student's program.  by: what their sum is divided by; W is right. */
+static void step_alone(const struct judge *j, int W, int by, int64_t k, float error)
 {
     float sum = weights[k] - target[0][k];
     sum += error;
@@ -32,7 +32,7 @@ static void step_alone(const struct judge *j, int W, int64_t k, float error)
         one += error;
         sum += one;
     }
-    const float mean = sum / (float)W;
+    const float mean = sum / (float)by;
     /* v = beta v + mean, or with MOMENTUM v = beta v + (1 - beta) mean. */
     const volatile float old = beta * v[k], new = judge_choice(j, "MOMENTUM") == 1 ? (1 - beta) * mean : mean;
     v[k] = old + new;
@@ -41,11 +41,20 @@ static void step_alone(const struct judge *j, int W, int64_t k, float error)
 }
 
 /* All steps of all numbers, as one device would do them. */
-static void train_alone(const struct judge *j, int W, int64_t n, int steps)
+static void train_alone(const struct judge *j, int W, int by, int64_t n, int steps)
 {
     for (int s = 0; s < steps; s++)
-        for (int64_t k = 0; k < n; k++) step_alone(j, W, k, 0);
+        for (int64_t k = 0; k < n; k++) step_alone(j, W, by, k, 0);
 }
+
+/* What is said of weights that were moved by the sum of the gradients, or by a step too few. */
+static const char summed[] = "the gradient is W times too large, the sum of all devices' where the mean is asked for";
+static const char stale[] = "these are the weights of the step before, without the last one";
+static float start[MOST], start_v[MOST], by_sum[MOST], by_less[MOST];
+
+/* Go back to the model before the call, or keep it. */
+static void keep_start(void) { memcpy(start, weights, sizeof start), memcpy(start_v, v, sizeof start_v); }
+static void back_to_start(void) { memcpy(weights, start, sizeof start), memcpy(v, start_v, sizeof start_v); }
 
 /* Compare what all devices send together: each collective operation sends all blocks but a device's own. */
 static void expect_together(struct trial *r, uint64_t bytes, const char *formula)
@@ -110,7 +119,15 @@ static void check_memory(struct judge *j)
 /* The model is stepped here only now, when the student's call has read the old weights. */
 static void look_at_first(struct judge *j, struct trial *r, int64_t n, enum look look)
 {
-    train_alone(j, r->devices, n, look == AT_VALUES ? STEPS : 1);
+    const int steps = (int)r->device[0].number[1], W = r->devices;
+    keep_start();
+    train_alone(j, W, 1, n, steps);
+    memcpy(by_sum, weights, sizeof by_sum), back_to_start();
+    train_alone(j, W, W, n, steps - 1);
+    memcpy(by_less, weights, sizeof by_less), back_to_start();
+    train_alone(j, W, W, n, steps);
+    if (W > 1) trial_suspect(r, 0, by_sum, n, MISTAKE_TOO_LARGE, summed);
+    if (steps > 1) trial_suspect(r, 0, by_less, n, MISTAKE_STALE, stale);
     for (int d = 0; d < r->devices && !j->failed; d++) {
         /* Each device has all weights, but only its own block of v. */
         const struct interval own = block_at(n, r->devices, d);
@@ -125,16 +142,19 @@ static void look_at_first(struct judge *j, struct trial *r, int64_t n, enum look
         expect_together(r, 2 * 4 * (uint64_t)n * (uint64_t)(r->devices - 1), "2 (W-1) 4 n, as an all-reduce");
 }
 
-/* Values are tried with three lengths, bytes and memory with a single one. */
+/* Values are tried with the shortest first, and one step; bytes and memory with a long one. */
 static void try_first(struct judge *j, enum look look)
 {
-    static const int64_t usual[] = { 1003, 5, 1 };
+    enum { TRIES = 4 };
+    static const struct { int64_t n; int steps; } usual[TRIES] = { { 5, 1 }, { 1, STEPS }, { 5, STEPS },
+                                                                   { 1003, STEPS } };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
-        for (int i = 0; i < (look == AT_VALUES ? 3 : 1) && !j->failed; i++) {
-            const int64_t n = j->hidden ? judge_draw(j, 1, MOST) : usual[i];
-            const int steps = look == AT_VALUES ? STEPS : 1;
+        for (int i = look == AT_VALUES ? 0 : TRIES - 1; i < TRIES && !j->failed; i++) {
+            const int64_t n = j->hidden ? judge_draw(j, 1, MOST) : usual[i].n;
+            const int steps = look == AT_VALUES ? usual[i].steps : 1;
             struct trial *r = trial_open(j, "zero1_step", *W, "n = %lld, %d step%s", (long long)n, steps,
                                          steps == 1 ? "" : "s");
+            memset(weights, 0, sizeof weights), memset(v, 0, sizeof v);
             draw(j, *W, n);
             /* Weights and v go in and come out, v as this device's block; buffer 2 is room for the gradient. */
             for (int d = 0; d < *W; d++) {
@@ -162,7 +182,7 @@ struct layers { int count; int64_t of[LAYERS], n, largest; };
 static struct layers draw_layers(struct judge *j, int i)
 {
     static const struct layers usual[] = {
-        { .count = 4, .of = { 200, 31, 64, 200 } }, { .count = 1, .of = { 7 } }, { .count = 3, .of = { 2, 1, 9 } },
+        { .count = 1, .of = { 7 } }, { .count = 3, .of = { 2, 1, 4 } }, { .count = 4, .of = { 200, 31, 64, 200 } },
     };
     struct layers l = usual[i];
     for (int k = 0; k < LAYERS && k < l.count; k++) {
@@ -205,17 +225,19 @@ static void forward(const struct layers *l, int k, float *seen)
 }
 
 /* The error of the last layer is what it has seen; each layer below gets half of it. */
-static void backward(const struct judge *j, const struct layers *l, int W, int k, const float *seen, float *error)
+static void backward(const struct judge *j, const struct layers *l, int W, int by, int k, const float *seen,
+                     float *error)
 {
     int64_t place = 0;
     for (int i = 0; i < k; i++) place += l->of[i];
     if (k == l->count - 1) *error = seen[k];
-    for (int64_t i = 0; i < l->of[k]; i++) step_alone(j, W, place + i, *error);
+    for (int64_t i = 0; i < l->of[k]; i++) step_alone(j, W, by, place + i, *error);
     *error /= 2;
 }
 
 /* This trains on one device, layer by layer.  seen: of the last step. */
-static void train_layers(const struct judge *j, const struct layers *l, int W, int steps, enum order order, float *seen)
+static void train_layers(const struct judge *j, const struct layers *l, int W, int by, int steps, enum order order,
+                         float *seen)
 {
     const int L = l->count;
     memset(seen, 0, sizeof *seen * LAYERS);
@@ -223,7 +245,7 @@ static void train_layers(const struct judge *j, const struct layers *l, int W, i
         float error = 0;
         for (int k = 0; k < L; k++) forward(l, order == FORWARD_FROM_LAST ? L - 1 - k : k, seen);
         for (int k = 0; k < L; k++)
-            backward(j, l, W, order == BACKWARD_FROM_0 ? k : L - 1 - k, seen, &error);
+            backward(j, l, W, by, order == BACKWARD_FROM_0 ? k : L - 1 - k, seen, &error);
     }
 }
 
@@ -234,7 +256,7 @@ static bool look_for_order(struct judge *j, struct trial *r, const struct layers
     float seen[LAYERS], own[MOST];
     for (int order = RIGHT + 1; order < ORDERS && l->count > 1; order++) {
         memcpy(weights, first, sizeof *weights * (size_t)l->n), memcpy(v, first_v, sizeof *v * (size_t)l->n);
-        train_layers(j, l, r->devices, 1, (enum order)order, seen);
+        train_layers(j, l, r->devices, r->devices, 1, (enum order)order, seen);
         const size_t bytes = sizeof *own * (size_t)blocks(l, r->devices, 0, weights, own);
         if (memcmp(own, r->device[0].buffer[2].data, bytes) != 0 ||
             memcmp(seen, r->device[0].buffer[4].data, sizeof *seen * (size_t)l->count) != 0) continue;
@@ -247,13 +269,17 @@ static bool look_for_order(struct judge *j, struct trial *r, const struct layers
  * look_for_order has moved them. */
 static void look_at_third(struct judge *j, struct trial *r, const struct layers *l, enum look look)
 {
-    const int W = r->devices, kept = judge_choice(j, "KEEP") == 1;
+    const int W = r->devices, kept = judge_choice(j, "KEEP") == 1, steps = (int)r->device[0].number[1];
     static float first[MOST], first_v[MOST];
     float seen[LAYERS], own[MOST];
     memcpy(first, weights, sizeof first), memcpy(first_v, v, sizeof first_v);
     if (look == AT_ORDER && look_for_order(j, r, l, first, first_v)) return;
     memcpy(weights, first, sizeof first), memcpy(v, first_v, sizeof first_v);
-    train_layers(j, l, W, look == AT_VALUES ? STEPS : 1, RIGHT, seen);
+    train_layers(j, l, W, 1, steps, RIGHT, seen);
+    const int64_t count = blocks(l, W, 0, weights, by_sum);
+    if (W > 1) trial_suspect(r, 2, by_sum, count, MISTAKE_TOO_LARGE, summed);
+    memcpy(weights, first, sizeof first), memcpy(v, first_v, sizeof first_v);
+    train_layers(j, l, W, W, steps, RIGHT, seen);
     for (int d = 0; d < W && !j->failed; d++) {
         trial_expect_floats(r, d, 4, seen, l->count, "seen");
         if (!j->failed) trial_expect_floats(r, d, 2, own, blocks(l, W, d, weights, own), "weights");
@@ -276,7 +302,8 @@ static void look_at_third(struct judge *j, struct trial *r, const struct layers 
 static void try_third(struct judge *j, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
-        for (int i = 0; i < (look == AT_VALUES ? 3 : 1) && !j->failed; i++) {
+        for (int i = look == AT_VALUES ? 0 : look == AT_ORDER ? 1 : 2; i < (look == AT_ORDER ? 2 : 3) && !j->failed;
+             i++) {
             const struct layers l = draw_layers(j, i);
             const int steps = look == AT_VALUES ? STEPS : 1;
             struct trial *r = trial_open(j, "zero3_step", *W, "%d layer%s, %d step%s", l.count, l.count == 1 ? "" : "s",
@@ -323,7 +350,8 @@ const struct lesson lesson_07_zero = {
           { "Which numbers of the gradient does a device need for its block?  How are they summed with least bytes?",
             "reduce_scatter(g, gradient, sum, n) leaves block g->rank of the sum, from sum[0] on.",
             "v has only this device's block: v[0] belongs to weights[own.start].",
-            "all_gather takes a block from a place of its own: copy it there first." } },
+            "all_gather takes a block from a place of its own: copy it there first." },
+          { [2] = FITS(SHIFTED), [3] = FITS(STALE) | FITS(UNCHANGED) } },
         { 2, "zero1-sent", "no more bytes than an all-reduce", 2, check_first_sent,
           { "An all-reduce is a reduce-scatter and an all-gather.  What happens between the two here?" } },
         { 2, "zero1-memory", "one block is allocated", 2, check_first_memory,

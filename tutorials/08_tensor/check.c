@@ -69,7 +69,7 @@ static void try_cut(struct judge *j, enum cut what, const int64_t size[3])
 /* Columns and rows of three shapes are cut, also fewer columns than devices. */
 static void check_cut(struct judge *j)
 {
-    static const int64_t usual[3][3] = { { 4, 16 }, { 5, 11 }, { 3, 2 } };
+    static const int64_t usual[3][3] = { { 3, 2 }, { 4, 16 }, { 5, 11 } };
     for (int i = 0; i < 3 && !j->failed; i++) {
         int64_t size[3] = { usual[i][0], usual[i][1], 0 };
         if (j->hidden) size[0] = judge_draw(j, 2, WIDTH), size[1] = judge_draw(j, 2, HIDDEN);
@@ -338,7 +338,8 @@ const struct lesson lesson_08_tensor = {
           { "Two hidden numbers of a token never meet before B.  What of Y can a device compute with its own?",
             "Its products with its rows of B have the right shape, T rows of D, but some of the summands are missing.",
             "relu comes before the sum: relu(x) + relu(y) is not relu(x + y).  So sum after B, not after A.",
-            "b is not cut.  How often is it in the sum, if every device adds it?" } },
+            "b is not cut.  How often is it in the sum, if every device adds it?" },
+          { [1] = FITS(MISSING) } },
         { 2, "forward-sent", "one all-reduce", 2, check_forward_sent,
           { "Between A and B nothing is sent: a device's columns of A are its rows of B." } },
         { 2, "forward-memory", "nothing is allocated", 1, check_forward_memory,
@@ -353,7 +354,8 @@ const struct lesson lesson_08_tensor = {
         { 3, "weights", "the gradients of this device's weights", 3, check_weights,
           { "The gradient of B is hidden^T dY, that of A is X^T dH; each has the shape of what it belongs to.",
             "dY and X are the same on all devices: are these gradients parts of a sum?",
-            "b is on all devices, and dY as well, so all find its gradient.  Adding these W would be wrong." } },
+            "b is on all devices, and dY as well, so all find its gradient.  Adding these W would be wrong." },
+          { [0] = FITS(TRANSPOSED), [2] = FITS(TOO_LARGE) } },
         { 3, "backward-sent", "one all-reduce", 2, check_backward_sent,
           { "Weight gradients belong to one device each, and b's is everywhere without a message: only dX is sent." } },
         { 3, "backward-memory", "memory for the hidden numbers' gradient", 1, check_backward_memory,

@@ -88,11 +88,12 @@ static void look_at_move(struct judge *j, struct trial *r, bool reduces, int64_t
 /* Token counts that W does not divide, and fewer tokens than devices. */
 static void try_move(struct judge *j, bool reduces, bool meets, enum look look)
 {
-    static const struct { int64_t T, D; } usual[] = { { 24, 5 }, { 10, 3 }, { 3, 4 } };
+    static const struct { int64_t T, D; } usual[] = { { 24, 5 }, { 10, 3 }, { 3, 2 } };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look == AT_VALUES ? 3 : 1) && !j->failed; i++) {
-            const int64_t T = look == AT_TIME ? 3 * *W : j->hidden ? judge_draw(j, 1, TOKENS) : usual[i].T;
-            const int64_t D = j->hidden ? judge_draw(j, 1, WIDTH) : usual[i].D;
+            const int which = look == AT_VALUES ? 2 - i : i;            /* the smallest first: it can be shown whole */
+            const int64_t T = look == AT_TIME ? 3 * *W : j->hidden ? judge_draw(j, 1, TOKENS) : usual[which].T;
+            const int64_t D = j->hidden ? judge_draw(j, 1, WIDTH) : usual[which].D;
             struct trial *r = trial_open(j, reduces ? "reduce_tokens" : "gather_tokens", *W, "T = %lld, D = %lld%s",
                                          (long long)T, (long long)D,
                                          meets ? ", every message waits for its receiver" : "");
@@ -317,7 +318,7 @@ static void try_layer(struct judge *j, bool back, enum look look)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look <= AT_WEIGHTS ? 3 : 1) && !j->failed; i++) {
-            const struct shape s = shape(j, i);
+            const struct shape s = shape(j, look <= AT_WEIGHTS ? 2 - i : i);
             struct trial *r = prepare(j, *W, &s, back);
             if (look == AT_WORK) r->cluster.flop_rate[F32] = 1000000;      /* so an operation takes a picosecond */
             if (trial_call(r)) look_at_layer(j, r, &s, back, look);

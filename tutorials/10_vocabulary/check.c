@@ -92,7 +92,7 @@ static void check_max(struct judge *j)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < SHAPES && !j->failed; i++) {
-            const struct shape s = shape(j, i);
+            const struct shape s = shape(j, (i + 1) % SHAPES);         /* 3 rows of 5 first */
             struct trial *r = prepare(j, "vocabulary_max", *W, &s);
             float want[ROWS];
             for (int t = 0; t < s.T; t++) want[t] = largest(&s, t);
@@ -207,7 +207,7 @@ static void try_loss(struct judge *j, double smoothing, bool unlabelled, enum lo
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look < AT_SENT && !unlabelled ? SHAPES : 1) && !j->failed; i++) {
-            struct shape s = shape(j, i);
+            struct shape s = shape(j, look < AT_SENT && !unlabelled ? (i + 1) % SHAPES : i);
             s.smoothing = smoothing, s.unlabelled = unlabelled;
             struct trial *r = prepare(j, "vocabulary_loss", *W, &s);
             if (trial_call(r)) {

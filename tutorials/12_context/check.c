@@ -59,7 +59,7 @@ static void expect_tokens(struct judge *j, struct trial *r, int64_t S, int W)
 /* Even runs ask tokens_of, odd ones token_of. */
 static void check_cut(struct judge *j)
 {
-    static const int64_t usual[] = { 32, 21, 3 };
+    static const int64_t usual[] = { 3, 21, 32 };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < 6 && !j->failed; i++) {
             const int64_t S = j->hidden ? judge_draw(j, 1, TOKENS) : usual[i / 2];
@@ -285,7 +285,8 @@ static void try_ring(struct judge *j, bool meets, enum look look)
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look == AT_VALUES && !meets ? 4 : look == AT_TIME ? 2 : 1) && !j->failed; i++) {
             const bool large = i == 3;
-            int64_t S = j->hidden ? judge_draw(j, 1, TOKENS) : usual[i];
+            /* Values are tried with 3 tokens first, which can be shown whole. */
+            int64_t S = j->hidden ? judge_draw(j, 1, TOKENS) : usual[look == AT_VALUES && !meets ? (i + 2) % 4 : i];
             /* With times all devices have equally many tokens: two blocks each of 2 W. */
             if (look == AT_TIME) S = 2 * *W * (j->hidden ? judge_draw(j, 1, 3) : 2);
             struct trial *r = trial_open(j, "ring_attention", *W, "S = %lld%s%s", (long long)S, large ? thousands : "",
@@ -348,8 +349,9 @@ static void try_heads(struct judge *j, enum look look)
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look == AT_VALUES ? 4 : 1) && !j->failed; i++) {
             const bool large = i == 3;
-            const int64_t S = j->hidden ? judge_draw(j, 1, 24) : usual[i].S, A = WIDTH;
-            const int64_t heads = j->hidden ? judge_draw(j, 1, HEADS) : usual[i].heads;
+            const int which = look == AT_VALUES ? (i + 2) % 4 : i;      /* 3 tokens first */
+            const int64_t S = j->hidden ? judge_draw(j, 1, 24) : usual[which].S, A = WIDTH;
+            const int64_t heads = j->hidden ? judge_draw(j, 1, HEADS) : usual[which].heads;
             struct trial *r = trial_open(j, "ulysses_attention", *W, "S = %lld, %lld head%s%s", (long long)S,
                                          (long long)heads, heads == 1 ? "" : "s", large ? thousands : "");
             draw(j, heads, S * A, large);

@@ -199,7 +199,7 @@ static void try_plan(struct judge *j, int64_t capacity, bool sent)
 {
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (sent ? 1 : 4) && !j->failed; i++) {
-            const struct shape s = shape(j, i, capacity);
+            const struct shape s = shape(j, sent ? i : (i + 3) % 4, capacity);         /* 3 experts first */
             struct trial *r = trial_open(j, "plan_trip", *W, "E = %d, k = %d%s", s.E, s.k,
                                          s.capacity ? ", with a capacity" : "");
             draw_choices(j, *W, &s);

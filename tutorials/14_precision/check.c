@@ -194,7 +194,7 @@ static void look_at_sum(struct judge *j, struct trial *r, int64_t n, enum look l
 /* The third run has messages that wait for their receivers. */
 static void try_sum(struct judge *j, enum look look)
 {
-    static const int64_t usual[] = { 1003, 5, 64 };
+    static const int64_t usual[] = { 5, 64, 1003 };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look == AT_VALUES ? 3 : 1) && !j->failed; i++) {
             const int64_t n = j->hidden ? judge_draw(j, 1, MOST) : usual[i];
@@ -427,7 +427,8 @@ const struct lesson lesson_14_precision = {
           { "Whoever adds a block widens each number, adds all of them as floats, and narrows the sum at the very end.",
             "In which order?  From device 0 on: this device's own numbers have their turn, too.",
             "precision.h says in which format the numbers are, and who adds which block.",
-            "A send of x must be waited for before x is overwritten." } },
+            "A send of x must be waited for before x is overwritten." },
+          { [1] = FITS(ORDER) } },
         { 3, "sent", "2 bytes a number", 2, check_sum_sent,
           { "Send numbers as they are, in 16 bits: each block to the one that adds it, then the sum to all." } },
         { 3, "sum-memory", "a block of floats, and one of 16 bits", 1, check_sum_memory,

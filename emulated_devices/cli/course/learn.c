@@ -2,6 +2,8 @@
  * command_learn().  ERR_USAGE is for flags that do not go together; other errors are those of a judge's run, and
  * ERR_MEMORY. */
 #include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/course/build.h"
+#include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,18 +72,22 @@ void print_score(const struct score *score, int hints, bool drawings)
         if (score->outcome[i].verdict != SKIPPED)
             print_outcome(score, &score->outcome[i], drawings && first == &score->outcome[i]);
     if (first == NULL || hints < 0) return;
-    int count = 0;
-    while (count < CHECK_HINTS && first->check->hint[count]) count++;
+    const char *hint[CHECK_HINTS + 1];
+    const int count = outcome_hints(first, hint);
     for (int i = 0; i < hints && i < count; i++) {
         printf("  hint %d of %d: ", i + 1, count);
-        print_wrapped(stdout, 15, first->check->hint[i]);
+        print_wrapped(stdout, 15, hint[i]);
     }
     if (hints < count) printf("  (--hint shows %s)\n", hints ? "the next hint" : "a hint");
 }
 
 /* ---- one lesson -------------------------------------------------------------------------------------------------- */
 
-struct asked { const char *lesson, *start, *in, *page; bool hint, watch, all, sanitize, draw; uint64_t variant; };
+struct asked {
+    const char *lesson, *start, *in, *page;
+    bool hint, watch, all, sanitize, solution, draw;
+    uint64_t variant;
+};
 
 /* A file that was lost costs no points that were reached. */
 static void tell_missing(const struct lesson *lesson, const char *path, int *status)
@@ -90,6 +96,81 @@ static void tell_missing(const struct lesson *lesson, const char *path, int *sta
     printf("%s is not there.  A fresh one:\n\n    orrery learn --start NEW\n", shown.text);
     printf("    cp NEW/%s/%s %s\n", lesson->folder, lesson->file, shown.text);
     *status = error_exit_status(ERR_CHECK);
+}
+
+/* The solution of a lesson; *text NULL: these sources have none, as in a class's kit.  @return OK or ERR_MEMORY. */
+static enum error_code find_solution(const struct folder *folder, const struct lesson *lesson, char **text,
+                                     struct error *err)
+{
+    struct error why = { OK, "" };
+    char inside[PATH_MAX];
+    snprintf(inside, sizeof inside, "%s/%s", lesson->folder, lesson->file);
+    char *whole = tutorial_text(inside, &why);
+    const bool has = whole && strstr(whole, "SOLUTION");
+    free(whole);
+    *text = has ? lesson_text(lesson, lesson->file, true, folder->variant, err) : NULL;
+    return has && *text == NULL ? err->code : OK;
+}
+
+/* A line of what was counted: the student's number, and the instructor's if there is one. */
+static void print_count(const char *what, uint64_t own, const uint64_t *best)
+{
+    if (best) printf("  %-24s %-22llu %llu\n", what, (unsigned long long)own, (unsigned long long)*best);
+    else printf("  %-24s %llu\n", what, (unsigned long long)own);
+}
+
+static void print_costs(const struct cost *own, const struct cost *best)
+{
+    printf("\n  All runs of the checks   yours%s\n", best ? "                  the instructor's" : "");
+    if (best) printf("  %-24s %-22s %s\n", "virtual time", picoseconds_exact(own->time).text,
+                     picoseconds_exact(best->time).text);
+    else printf("  %-24s %s\n", "virtual time", picoseconds_exact(own->time).text);
+    print_count("messages", own->messages, best ? &best->messages : NULL);
+    print_count("bytes sent", own->bytes, best ? &best->bytes : NULL);
+    print_count("bytes allocated at once", own->peak, best ? &best->peak : NULL);
+}
+
+/* Print what a right solution takes, beside the instructor's: the same runs, on the same inputs. */
+static enum error_code compare_costs(const struct folder *folder, const struct lesson *lesson,
+                                     const struct asked *asked, const struct score *score, struct error *err)
+{
+    const struct cost own = score_cost(score);
+    char *text, path[PATH_MAX];
+    if (own.time == 0 && own.bytes == 0 && own.peak == 0) return OK;
+    enum error_code e = find_solution(folder, lesson, &text, err);
+    if (e) return e;
+    if (text == NULL) return print_costs(&own, NULL), OK;
+    snprintf(path, sizeof path, "%s/orrery-solution-XXXXXX", temporary_folder());
+    const int fd = mkstemp(path);
+    if (fd >= 0) close(fd), e = file_write_all(path, text, strlen(text), err);
+    else e = fail(err, ERR_FILE, "%s: cannot be written", path);
+    free(text);
+    struct score *best = e ? NULL : malloc(sizeof *best);
+    const struct judging how = { .variant = folder->variant, .seed = PUBLIC_SEED, .sanitize = asked->sanitize };
+    if (!e && best == NULL) e = fail(err, ERR_MEMORY, "no memory for a score");
+    if (!e) e = judge_file(best, lesson, path, &how, err);
+    const struct cost of_best = e ? own : score_cost(best);
+    if (!e) print_costs(&own, &of_best);
+    if (fd >= 0) unlink(path);
+    free(best);
+    return e;
+}
+
+/* Whoever has all points may see how somebody else has done it. */
+static enum error_code show_solution(const struct folder *folder, const struct lesson *lesson, bool done,
+                                     struct error *err)
+{
+    char *text;
+    if (!done) {
+        printf("\n  The solution is shown when yours has all points.\n");
+        return OK;
+    }
+    enum error_code e = find_solution(folder, lesson, &text, err);
+    if (e) return e;
+    if (text) printf("\n  The instructor's %s:\n\n%s", lesson->file, text);
+    else printf("\n  This course comes without solutions.\n");
+    free(text);
+    return OK;
 }
 
 static enum error_code try_lesson(struct folder *folder, const struct lesson *lesson,
@@ -114,11 +195,15 @@ static enum error_code try_lesson(struct folder *folder, const struct lesson *le
         const bool done = s->tenths == s->of;
         /* Hints of another check were not asked for. */
         p.hints = done ? 0 : hint + (check == p.check ? p.hints : 0), p.check = check, p.tenths = s->tenths;
-        if (p.hints > CHECK_HINTS) p.hints = CHECK_HINTS;
+        if (p.hints > CHECK_HINTS + 1) p.hints = CHECK_HINTS + 1;
         print_score(s, p.hints, true);
         if (done) printf("\n  Done.  `orrery learn` says what is next.\n");
-        e = folder_remember(folder, lesson, p, err);
+        else if (p.best > p.tenths)
+            printf("\n  Your best is %s of %s points.\n", points_text(p.best).text, points_text(p.of).text);
         const char *failure = done ? NULL : first ? first->said : "not all is right";
+        if (done) e = compare_costs(folder, lesson, asked, s, err);
+        if (asked->solution && !e) e = show_solution(folder, lesson, done, err);
+        if (!e) e = folder_remember(folder, lesson, p, err);
         if (!e && shows) e = learn_show_run(folder, lesson, &how, failure, asked->page, asked->draw, err);
         *status = done ? 0 : error_exit_status(ERR_CHECK);
     }
@@ -160,7 +245,7 @@ static enum error_code watch_lesson(struct folder *folder, const struct lesson *
 static void print_course(const struct folder *folder)
 {
     const struct lesson *next = NULL;
-    int tenths = 0, of = 0;
+    int tenths = 0, of = 0, most = 0;
     bool changed = false;
     printf("Course in %s", printable_path(folder->path).text);
     if (folder->variant) printf(", variant %llu", (unsigned long long)folder->variant);
@@ -170,17 +255,22 @@ static void print_course(const struct folder *folder)
         const struct progress p = folder_progress(folder, l);
         const bool all = p.tried && p.tenths == p.of;
         if (!all && next == NULL) next = l;
-        changed |= p.changed;
+        char best[24];
+        const int known = p.tried ? p.best : 0;
+        changed |= p.changed, most += known;
+        snprintf(best, sizeof best, "best %s", points_text(known).text);
         printf("  %s %02d  %-49s %4s of %-2s %s\n", next == l ? "->" : "  ", lesson_number(l), l->title,
                points_text(p.tenths).text, points_text(p.of).text,
-               !p.tried ? "not tried" : p.changed ? "changed" : all ? "done" : "begun");
+               !p.tried ? "not tried" : p.best > p.tenths ? best : p.changed ? "changed" : all ? "done" : "begun");
         tenths += p.tenths, of += p.of;
     }
     if (changed) printf("\nchanged: the file is another one since it had these points; try it again\n");
     printf("\n%s of %s points", points_text(tenths).text, points_text(of).text);
-    if (next == NULL) printf(".  All lessons are done.\n");
+    if (most > tenths) printf(", at best %s", points_text(most).text);
+    printf(most > tenths && next ? ".\n" : ".  ");
+    if (next == NULL) printf("All lessons are done.\n");
     else
-        printf(".  Next: read %s/README.md, write %s/%s, then\n\n    orrery learn %02d\n", next->folder, next->folder,
+        printf("Next: read %s/README.md, write %s/%s, then\n\n    orrery learn %02d\n", next->folder, next->folder,
                next->file, lesson_number(next));
 }
 
@@ -189,8 +279,8 @@ static enum error_code learn(const struct asked *asked, int *status, struct erro
     struct folder f;
     const struct lesson *l = asked->lesson ? lesson_find(asked->lesson, err) : NULL;
     if (asked->lesson && l == NULL) return ERR_USAGE;
-    if (l == NULL && (asked->hint || asked->watch))
-        return fail(err, ERR_USAGE, "learn: --hint and --watch need LESSON");
+    if (l == NULL && (asked->hint || asked->watch || asked->solution))
+        return fail(err, ERR_USAGE, "learn: --hint, --watch and --solution need LESSON");
     if (asked->page || asked->draw) {
         if (l == NULL) return fail(err, ERR_USAGE, "learn: --page and --draw need LESSON");
         if (l->functions == NULL)
@@ -207,7 +297,7 @@ static enum error_code learn(const struct asked *asked, int *status, struct erro
 
 static enum error_code start_course(const struct asked *asked, struct error *err)
 {
-    if (asked->lesson || asked->hint || asked->watch)
+    if (asked->lesson || asked->hint || asked->watch || asked->solution)
         return fail(err, ERR_USAGE, "learn --start FOLDER: takes no LESSON");
     enum error_code e = write_student_tree(asked->start, asked->variant, err);
     if (e) return e;
@@ -227,6 +317,8 @@ enum error_code command_learn(int argc, char **argv, int *status, struct error *
         { "--variant", "N", OPTION_UINT64, &a.variant, .help = "with --start: the variant of the exercises" },
         { "--in", "FOLDER", OPTION_STRING, &a.in, .help = "the folder that --start made, or a folder inside" },
         { "--hint", NULL, OPTION_SWITCH, &a.hint, .help = "also show one more hint about the first failure" },
+        { "--solution", NULL, OPTION_SWITCH, &a.solution,
+          .help = "also show the instructor's file, when yours has all points" },
         { "--all", NULL, OPTION_SWITCH, &a.all, .help = "do not stop at the first failure" },
         { "--draw", NULL, OPTION_SWITCH, &a.draw,
           .help = "draw a run of yours as text, beside the right one if all is right" },

@@ -12,6 +12,10 @@
 /** Write a teacher's folder, which must be new: solutions, mutants, hidden seed, what Gradescope and GitHub need. */
 enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct error *);
 
+/** Write notebooks/ of a teacher's folder: a notebook for each lesson, with nbgrader's cells.  @return OK or ERR_FILE,
+ *  ERR_MEMORY. */
+enum error_code write_notebooks(const char *folder, uint64_t variant, struct error *);
+
 /** Write the lessons' files without their solutions, with the choices of all variants, into the lessons' folders in
  *  this one: a tutorials/ for programs of students. */
 enum error_code write_skeletons(const char *folder, struct error *);

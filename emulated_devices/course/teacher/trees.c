@@ -95,6 +95,7 @@ enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct 
     for (int i = 0; lessons[i] && !e; i++) e = tree_write_lesson(inside, lessons[i], true, variant, err);
     for (int i = 0; lessons[i] && !e; i++) e = write_mutants(folder, lessons[i], variant, err);
     if (!e) e = write_rubric(folder, err);
+    if (!e) e = write_notebooks(folder, variant, err);
     if (!e) e = write_secret(folder, err);
     if (!e) e = tree_copy_text(folder, "teacher/README.md", "README.md", err);
     if (!e) e = tree_copy_text(folder, "teacher/classroom.yml", "classroom.yml", err);
