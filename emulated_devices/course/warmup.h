@@ -65,7 +65,8 @@ struct posed {
 enum error_code warmup_pose(struct posed *, const struct warmup *, uint64_t variant, struct error *);
 void posed_free(struct posed *);
 
-/** Replace each {formula} of a text by its value.  {word} and {answer} are the answer.  @return for free(), or NULL. */
+/** Replace each {formula} of a text by its value; {n token} is "1 token" or "2 tokens".  {word} and {answer} are the
+ *  answer.  @return for free(), or NULL. */
 char *warmup_text(const struct posed *, const char *text, struct error *);
 
 /** A number as people write it: whole, or with four digits. */

@@ -123,26 +123,34 @@ static int parameter_find(const struct head *head, const char *name, size_t byte
     return -1;
 }
 
-/* Read "rank 0..size-1" or "x[n] 3", whose number is how long the array is.  @return the parameter, or -1. */
-static int read_each(const struct line_lesson *line, const struct line_case *call, const char *each, double *low,
-                     double *high, struct error *err)
+struct each { int parameter; double low, high, by; };
+
+/* Read "rank 0..size-1", "V size..3*size by size" or "x[n] 3", whose number is how long the array is. */
+static bool read_each(const struct line_lesson *line, const struct line_case *call, const char *text,
+                      struct each *each, struct error *err)
 {
-    const size_t n = strcspn(each, " [");
-    const int p = parameter_find(&line->head, each, n);
-    const char *range = each + strcspn(each, " "), *dots = strstr(range, "..");
-    char first[80];
-    if (p < 0 || *range == '\0') return line_refuse(line->posed->warmup, "`each` names no parameter", err), -1;
-    snprintf(first, sizeof first, "%.*s", dots ? (int)(dots - range) : 79, range);
-    if (compute_case(line, call, first, low, err) != OK) return -1;
-    *high = *low;
-    return dots && compute_case(line, call, dots + 2, high, err) != OK ? -1 : p;
+    const size_t n = strcspn(text, " [");
+    char range[120], *dots, *by;
+    *each = (struct each){ .parameter = parameter_find(&line->head, text, n), .by = 1 };
+    snprintf(range, sizeof range, "%s", text + strcspn(text, " "));
+    dots = strstr(range, ".."), by = strstr(range, " by ");
+    if (each->parameter < 0 || range[0] == '\0')
+        return line_refuse(line->posed->warmup, "`each` names no parameter", err), false;
+    if (by) *by = '\0';
+    if (dots) *dots = '\0';
+    if (compute_case(line, call, range, &each->low, err) != OK) return false;
+    each->high = each->low;
+    if (dots && compute_case(line, call, dots + 2, &each->high, err) != OK) return false;
+    if (by && compute_case(line, call, by + 4, &each->by, err) != OK) return false;
+    if (each->by >= 1) return true;
+    return line_refuse(line->posed->warmup, "`each .. by` needs 1 or more", err), false;
 }
 
 /* Make the calls of this line `each` and those behind it: the first line changes slowest. */
 static enum error_code make_calls(struct line_lesson *line, struct line_case *call, int each, struct error *err)
 {
     const char *text = line->posed->warmup->each[each];
-    double low = 0, high = 0;
+    struct each range;
     enum error_code e = OK;
     if (text == NULL) {
         e = compute_case(line, call, line->posed->warmup->answer, &call->want, err);
@@ -150,14 +158,15 @@ static enum error_code make_calls(struct line_lesson *line, struct line_case *ca
         if (!e) line->call[line->calls++] = *call;
         return e;
     }
-    const int p = read_each(line, call, text, &low, &high, err);
-    if (p < 0) return ERR_FORMAT;
+    if (!read_each(line, call, text, &range, err)) return ERR_FORMAT;
+    const int p = range.parameter;
     if (line->head.parameter[p].array) {
-        if (!(low >= 0 && low <= FORMULA_ELEMENTS)) return line_refuse(line->posed->warmup, "an array is long", err);
-        fill_array(call, p, (int)low, line->calls);
+        if (!(range.low >= 0 && range.low <= FORMULA_ELEMENTS))
+            return line_refuse(line->posed->warmup, "an array is long", err);
+        fill_array(call, p, (int)range.low, line->calls);
         return make_calls(line, call, each + 1, err);
     }
-    for (double v = low; v <= high && !e; v++) {
+    for (double v = range.low; v <= range.high && !e; v += range.by) {
         call->number[p] = v;
         e = make_calls(line, call, each + 1, err);
     }

@@ -19,15 +19,17 @@ enum { RUN_SECONDS = 120, RUN_WORDS = 60, OUTPUT_MOST = 4 << 20, SLOT = 3 };    
 /* Become this program with other words; its output goes to a file. */
 static void become_command(char *words, int out)
 {
-    char *word[RUN_WORDS + 2] = { "orrery" };
+    char self[PATH_MAX], *word[RUN_WORDS + 2] = { self };
     int n = 1;
+    const ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);    /* what starts devices needs it */
+    self[bytes > 0 ? bytes : 0] = '\0';
     for (char *rest = NULL, *one = strtok_r(words, " ", &rest); one && n <= RUN_WORDS; one = strtok_r(NULL, " ", &rest))
         word[n++] = one;
     const int nothing = open("/dev/null", O_RDWR);
     if (nothing < 0 || dup2(nothing, 0) < 0 || dup2(out, 1) < 0 || dup2(nothing, 2) < 0) _exit(126);
     setenv("ORRERY_ONE_PROCESS", "1", 1), setenv("NO_COLOR", "1", 1);
     unsetenv("ORRERY_TERMINAL");
-    execv("/proc/self/exe", word);
+    execv(self, word);
     _exit(127);
 }
 

@@ -39,14 +39,28 @@ struct number_text warmup_number(double value)
     return t;
 }
 
+/* Cut the noun off "n number", which is counted.  @return the noun, or NULL: there is a formula alone. */
+static const char *cut_noun(char *formula)
+{
+    char *blank = strrchr(formula, ' ');
+    if (blank == NULL || blank == formula || strspn(blank + 1, "abcdefghijklmnopqrstuvwxyz") != strlen(blank + 1) ||
+        !(isalnum((unsigned char)blank[-1]) || blank[-1] == ')')) return NULL;
+    *blank = '\0';
+    return blank + 1;
+}
+
 /* Write the value of what stands in braces. */
-static enum error_code write_value(FILE *to, const struct posed *posed, const char *formula, struct error *err)
+static enum error_code write_value(FILE *to, const struct posed *posed, char *formula, struct error *err)
 {
     struct formula_number n;
     if (strcmp(formula, "word") == 0) return fputs(posed->word, to), OK;
+    const char *noun = cut_noun(formula);
     if (strcmp(formula, "answer") == 0) n.value = posed->right;
     else if (formula_compute(&posed->scope, formula, &n, err) != OK) return ERR_FORMAT;
     fputs(warmup_number(n.value).text, to);
+    const size_t letters = noun ? strlen(noun) : 0;
+    if (noun) fprintf(to, " %s%s", noun, n.value == 1 ? "" : letters > 2 && strcmp(noun + letters - 2, "ch") == 0
+                      ? "es" : "s");
     return OK;
 }
 

@@ -156,8 +156,9 @@ static void print_list(const struct warm *warm, int current)
 
 static void print_keys(const struct warm *warm)
 {
-    warm_print(warm, 2, "Keys, each with Enter: h a hint, a the answer, s skip, n next, p previous, l list, q quit; "
-               "= before an answer that is one of these letters.");
+    warm_print(warm, 2, warm->single ? "Keys, each with Enter: h a hint, a the answer, q quit."
+               : "Keys, each with Enter: h a hint, a the answer, s skip, n next, p previous, l list, q quit.  Write = "
+                 "before an answer that is such a letter.");
 }
 
 /* ---- what is offered --------------------------------------------------------------------------------------------- */
