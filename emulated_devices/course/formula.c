@@ -179,13 +179,14 @@ static number read_call(struct formula_reader *reader, const char *name)
 static number read_named(struct formula_reader *reader, const char *name)
 {
     const struct formula_scope *scope = reader->scope;
+    const char *behind = reader->at;
     if (formula_take(reader, "(")) return read_call(reader, name);
     if (formula_take(reader, "["))
         for (int i = 0; i < scope->arrays; i++)
             if (strcmp(scope->array[i].name, name) == 0) return read_element(reader, i);
     for (int i = 0; i < scope->numbers; i++)
         if (strcmp(scope->number[i].name, name) == 0) return scope->number[i].is;
-    reader->at -= strlen(name);
+    reader->at = behind - strlen(name);
     return formula_fails(reader, "there is no such name");
 }
 

@@ -145,7 +145,8 @@ static enum error_code answer_number(const struct posed *posed, const char *answ
         if (formula_compute(&posed->scope, w->answer, &n, err) != OK) return err->code;
         if (number_is(posed, got, typed, n.value)) return tell_wrong(posed, w, told, err);
     }
-    return tell(told, TOLD_WRONG, asked ? far_off(got, posed->right) : "Not yet.");
+    const double in_unit = typed && unit ? got * typed->size / unit->size : got;
+    return tell(told, TOLD_WRONG, asked ? far_off(in_unit, posed->right) : "Not yet.");
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */

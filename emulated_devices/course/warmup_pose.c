@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A wrong answer that is nearer to the right one than this part of it cannot be told from rounding. */
+/* Numbers that are not whole, and nearer to each other than this part of them, cannot be told from rounding. */
 enum { DRAWINGS = 200, NEAR_PARTS = 50 };
 
 /* The numbers of one warm-up: drawn says how many were drawn.  report: of the command's JSON. */
@@ -220,7 +220,12 @@ static enum error_code take_sizes(struct sizes *sizes)
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
-static bool are_near(double a, double b) { return fabs(a - b) <= fabs(b) / NEAR_PARTS && !(a != b && b == 0); }
+/* Whether an answer that is meant as `a` may be taken for `b`. */
+static bool are_alike(double a, double b)
+{
+    if (a == floor(a) && b == floor(b)) return a == b;
+    return fabs(a - b) <= fmax(fabs(a), fabs(b)) / NEAR_PARTS;
+}
 
 /* Whether wrong numbers are apart from the right one and from each other. */
 static enum error_code numbers_apart(const struct posed *posed, bool *apart, struct error *err)
@@ -229,9 +234,8 @@ static enum error_code numbers_apart(const struct posed *posed, bool *apart, str
     enum error_code e = compute(posed, posed->warmup->answer, &((struct posed *)posed)->right, err);
     for (int i = 0; posed->warmup->wrong[i].answer && !e; i++) {
         e = compute(posed, posed->warmup->wrong[i].answer, &wrong[i], err);
-        const bool whole = wrong[i] == floor(wrong[i]) && posed->right == floor(posed->right);
-        *apart &= !e && wrong[i] != posed->right && (whole || !are_near(wrong[i], posed->right));
-        for (int k = 0; k < i; k++) *apart &= wrong[k] != wrong[i];
+        *apart &= !e && !are_alike(wrong[i], posed->right);
+        for (int k = 0; k < i; k++) *apart &= !are_alike(wrong[k], wrong[i]);
     }
     return e;
 }
