@@ -15,7 +15,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { NARROWEST = 20, WIDEST = 80 };
+enum { NARROWEST = 20, WIDEST = 80, LIST_LEFT = 15 };   /* columns of a terminal; where titles begin in a list */
 
 /* A warm-up, or with NULL the lesson itself. */
 struct warm_item { const struct lesson *lesson; const struct warmup *warmup; };
@@ -150,7 +150,10 @@ static void print_list(const struct warm *warm, int current)
         const char *mark = item->warmup ? marks[warmup_recall(warm->folder, item->warmup).state]
             : all ? "ok" : p.tried ? "tried" : "";
         printf("%2s %-5s %-5s ", i == current ? "->" : "", mark, name_of(item).text);
-        print_wrapped_at(stdout, 15, warm->columns < 30 ? 30 : warm->columns, text);
+        /* On a narrow terminal the title has a line of its own. */
+        const int left = warm->columns < 2 * LIST_LEFT ? 3 : LIST_LEFT;
+        if (left < LIST_LEFT) printf("\n%*s", left, "");
+        print_wrapped_at(stdout, left, warm->columns, text);
     }
 }
 
@@ -327,7 +330,8 @@ static enum error_code press_enter(struct warm *warm, struct error *err)
     const struct warm_item *item = &warm->item[warm->at];
     if (item->warmup == NULL) return warm->try_lesson(warm->folder, item->lesson, false, err);
     const int next = next_item(warm, warm->at + 1);
-    if (item_is_done(warm->folder, item)) return go_to(warm, next < 0 ? warm->at + 1 : next, err);
+    if (warm->single && item->warmup->kind == ASKS_LINE) return judge_line(warm, NULL, err);
+    if (!warm->single && item_is_done(warm->folder, item)) return go_to(warm, next < 0 ? warm->at + 1 : next, err);
     if (item->warmup->kind == ASKS_LINE) return judge_line(warm, NULL, err);
     warm_print(warm, 2, "An answer is expected; h shows a hint.");
     return OK;
@@ -342,7 +346,7 @@ static enum error_code press_key(struct warm *warm, char key, struct error *err)
     case 'a':
         if (item->warmup) return show_answer(warm, err);
         return warm_print(warm, 2, "A lesson is shown no answer."), OK;
-    case 'l': return print_list(warm, warm->at), OK;
+    case 'l': return printf("\n"), print_list(warm, warm->at), OK;
     case 's': return skip_item(warm, err);
     case 'n': return go_to(warm, warm->at + 1, err);
     case 'p': return go_to(warm, warm->at - 1, err);
