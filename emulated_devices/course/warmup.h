@@ -26,7 +26,7 @@ enum warmup_kind { ASKS_NUMBER, ASKS_WORD, ASKS_LINE };
 /* A wrong answer that many give: a formula, or a word, and what it means. */
 struct warmup_wrong { const char *answer, *means; };
 
-/* What warmups.txt says of one.  Texts belong to the list. */
+/* A question, as warmups.txt has it.  Texts belong to the list. */
 struct warmup {
     const struct lesson *lesson;        /* in front of which it stands */
     int number;                         /* in that lesson: 1, 2, .. */
@@ -54,7 +54,7 @@ void warmups_free(struct warmups *);
 struct posed {
     const struct warmup *warmup;
     struct formula_scope scope;         /* its sizes */
-    char *picture;                      /* what its command printed, without the word that is asked for; NULL: nothing */
+    char *picture;                      /* what its command printed, without the word that is asked for; may be NULL */
     double right;                       /* the number */
     char word[80], spoilt[80];          /* what stands in the drawing at `cell`, and what is shown there */
 };
@@ -110,7 +110,7 @@ enum warmup_state { WARMUP_NEW, WARMUP_TRIED, WARMUP_SKIPPED, WARMUP_SHOWN, WARM
 /* hints: that were shown. */
 struct warmup_progress { enum warmup_state state; int tries, hints; };
 
-/** What a student's folder remembers of a warm-up; entries that are not valid count as new. */
+/** Look up what a student's folder remembers of a warm-up; entries that are not valid count as new. */
 struct warmup_progress warmup_recall(const struct folder *, const struct warmup *);
 enum error_code warmup_remember(struct folder *, const struct warmup *, struct warmup_progress, struct error *);
 

@@ -137,7 +137,7 @@ static enum error_code draw_array(struct sizes *sizes, const char *name, const c
 }
 
 /* Find "devices.0.sent" in a report. */
-static enum error_code take_number(struct sizes *sizes, const char *name, const char *path)
+static enum error_code pose_take_number(struct sizes *sizes, const char *name, const char *path)
 {
     const struct posed *p = sizes->posed;
     if (sizes->report == NULL) {
@@ -190,7 +190,7 @@ static enum error_code take_size(struct sizes *sizes, const char *line)
     }
     cut_word(&at, name, sizeof name);
     char *bracket = strchr(name, '[');
-    if (strcmp(what, "take") == 0) return take_number(sizes, name, at);
+    if (strcmp(what, "take") == 0) return pose_take_number(sizes, name, at);
     if (bracket) {
         *bracket = '\0', bracket[strcspn(bracket + 1, "]") + 1] = '\0';
         return draw_array(sizes, name, bracket + 1, at);
@@ -240,7 +240,7 @@ static enum error_code numbers_apart(const struct posed *posed, bool *apart, str
     return e;
 }
 
-/* The same of words. */
+/* Compare words in the same way. */
 static enum error_code words_apart(const struct posed *posed, bool *apart, struct error *err)
 {
     struct told told;

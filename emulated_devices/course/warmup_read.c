@@ -83,7 +83,7 @@ static enum error_code read_wrong(struct warmup_reader *reader, struct warmup *w
 }
 
 /* Take a line that has one place in a warm-up. */
-static const char **place_of(struct warmup *warmup, const char *word)
+static const char **warmup_place(struct warmup *warmup, const char *word)
 {
     const struct { const char *word, **place; } of[] = {
         { "title", &warmup->title }, { "ask", &warmup->ask }, { "why", &warmup->why }, { "run", &warmup->run },
@@ -97,7 +97,7 @@ static const char **place_of(struct warmup *warmup, const char *word)
 
 static enum error_code read_line(struct warmup_reader *reader, struct warmup *warmup, const char *word)
 {
-    const char **place = place_of(warmup, word);
+    const char **place = warmup_place(warmup, word);
     if (strcmp(word, "wrong") == 0) return read_wrong(reader, warmup);
     if (strcmp(word, "hint") == 0)
         return list_add(warmup->hint, WARMUP_HINTS, read_text(reader)) ? OK : warmup_refuse(reader, "too many hints");
@@ -118,7 +118,7 @@ static enum error_code read_line(struct warmup_reader *reader, struct warmup *wa
     return OK;
 }
 
-/* What every warm-up must have. */
+/* Every warm-up must have these lines. */
 static enum error_code warmup_complete(const struct warmup_reader *reader, struct warmup *warmup)
 {
     char why[120];

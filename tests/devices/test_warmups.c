@@ -1,5 +1,5 @@
-/* All warm-ups of the course, without a compiler and without a command: sizes, answers, what wrong answers are told, and
- * how answers may be typed.  `orrery course --prove` tries those that draw a picture, and lines of C.
+/* All warm-ups of the course, without a compiler and without a command: sizes, answers, what wrong answers are told,
+ * and how answers may be typed.  `orrery course --prove` tries those that draw a picture, and lines of C.
  */
 #include "emulated_devices/course/warmup.h"
 #include "tests/tier.h"
@@ -125,8 +125,8 @@ static void test_numbers_and_units(void **state)
     (void)state;
     const struct posed p = pose_some(&of_bytes, 3072);
     static const char *const right[] = { "3072", "3072 bytes", "3072 B", "3072bytes", "  3072 byte ", "3 KiB", "3,072",
-                                         "3KB", "3.072 KB", "6144/2", "3*1024", "2^10*3", "(1000+24)*3", "3072.", "3.072e3",
-                                         "0.0029296875 MiB" };
+                                         "3KB", "3.072 KB", "6144/2", "3*1024", "2^10*3", "(1000+24)*3", "3072.",
+                                         "3.072e3", "0.0029296875 MiB" };
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) must_tell(&p, right[i], TOLD_RIGHT, "");
     must_tell(&p, "12", TOLD_WRONG, "numbers, 12 tokens");
     must_tell(&p, "6144", TOLD_WRONG, "Not yet: it is too large, by a whole factor.  What is in it more than once?");
@@ -137,7 +137,8 @@ static void test_numbers_and_units(void **state)
     must_tell(&p, "3072 messages", TOLD_UNREADABLE, "\"messages\": the question asks for bytes.");
     must_tell(&p, "", TOLD_UNREADABLE, "An answer is expected.");
     must_tell(&p, "   ", TOLD_UNREADABLE, "An answer is expected.");
-    static const char *const none[] = { "abc", "1e999", "1/0", "9^9^9^9", "3072 3072", "n*256", "sum(k,1,2,k)", "--", "%" };
+    static const char *const none[] = { "abc", "1e999", "1/0", "9^9^9^9", "3072 3072", "n*256", "sum(k,1,2,k)", "--",
+                                        "%" };
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         must_tell(&p, none[i], TOLD_UNREADABLE, "A number is expected, such as 12, 3/4, 0.75 or 2*6.");
     must_tell(&p, "30\t72", TOLD_UNREADABLE, "The answer has characters that are no text.");
@@ -161,7 +162,8 @@ static void test_parts(void **state)
     must_tell(&us, "1.5 ms", TOLD_RIGHT, ""), must_tell(&us, "1500000 ns", TOLD_RIGHT, "");
     must_tell(&us, "1500 \u00b5s", TOLD_RIGHT, ""), must_tell(&us, "0.0015 s", TOLD_RIGHT, "");
     /* A number with another unit is another number. */
-    must_tell(&us, "1500 ms", TOLD_WRONG, "Not yet: it is too large, by a whole factor.  What is in it more than once?");
+    must_tell(&us, "1500 ms", TOLD_WRONG,
+              "Not yet: it is too large, by a whole factor.  What is in it more than once?");
 }
 
 /* The devices of a sum have no order, and all of them have a sign of their own. */

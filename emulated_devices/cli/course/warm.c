@@ -98,7 +98,7 @@ static void warm_print(const struct warm *warm, int left, const char *text)
     }
 }
 
-/* The same of a text with formulas. */
+/* Print a text whose formulas are replaced by their values. */
 static enum error_code print_text(const struct warm *warm, const char *text, struct error *err)
 {
     char *said = warmup_text(&warm->posed, text, err);
@@ -384,7 +384,7 @@ static bool read_answer(const struct warm *warm, char text[ANSWER_MOST + 1], boo
     return true;
 }
 
-static enum error_code take_line(struct warm *warm, const char *line, struct error *err)
+static enum error_code warm_take_line(struct warm *warm, const char *line, struct error *err)
 {
     if (is_key(warm, line)) return press_key(warm, (char)tolower((unsigned char)line[0]), err);
     if (line[0] == '\0') return press_enter(warm, err);
@@ -407,7 +407,7 @@ static enum error_code converse(struct warm *warm, struct error *err)
             printf("\n");
             break;
         }
-        if (readable) e = take_line(warm, line, err);
+        if (readable) e = warm_take_line(warm, line, err);
     }
     return e;
 }
