@@ -33,7 +33,13 @@ static double value_of(const char *formula, bool like_c)
 }
 
 /* The same text is a line of C here, so the compiler says what it is. */
-#define AS_IN_C(...) assert_true(value_of(#__VA_ARGS__, true) == (double)(__VA_ARGS__))
+#define AS_IN_C(...) compare_with_c(#__VA_ARGS__, (double)(__VA_ARGS__))
+
+static void compare_with_c(const char *formula, double want)
+{
+    const double got = value_of(formula, true);
+    if (got != want) fail_msg("%s is %g, and in C it is %g", formula, got, want);
+}
 
 static void test_operators_are_those_of_c(void **state)
 {
