@@ -136,17 +136,32 @@ static void print_title(const struct warm *warm, const struct warm_item *item, c
     printf("\n");
 }
 
-static void print_list(const struct warm *warm, int current)
+/* How many warm-ups of a lesson are answered, as "2 of 5 warm-ups". */
+static void count_answered(const struct warm *warm, const struct lesson *lesson, char *text, size_t size)
+{
+    int answered = 0, all = 0;
+    for (int i = 0; i < warm->items; i++) {
+        if (warm->item[i].lesson != lesson || warm->item[i].warmup == NULL) continue;
+        answered += warmup_recall(warm->folder, warm->item[i].warmup).state == WARMUP_DONE, all++;
+    }
+    snprintf(text, size, "%d of %d warm-ups", answered, all);
+}
+
+/* Print a line for each item; current: with an arrow.  only: of this lesson alone, and the other lessons without their
+ * warm-ups; NULL: all. */
+static void print_list(const struct warm *warm, int current, const struct lesson *only)
 {
     static const char *const marks[] = { "", "tried", "skip", "seen", "ok" };
-    char text[200];
+    char text[300], answered[60];
     for (int i = 0; i < warm->items; i++) {
         const struct warm_item *item = &warm->item[i];
         const struct progress p = folder_progress(warm->folder, item->lesson);
         const bool all = p.tried && p.tenths == p.of;
+        if (only && item->warmup && item->lesson != only) continue;
+        count_answered(warm, item->lesson, answered, sizeof answered);
         if (item->warmup) snprintf(text, sizeof text, "%s", item->warmup->title);
-        else snprintf(text, sizeof text, "%s: %s of %s points", item->lesson->title, points_text(p.tenths).text,
-                      points_text(p.of).text);
+        else snprintf(text, sizeof text, "%s: %s, %s of %s points", item->lesson->title, answered,
+                      points_text(p.tenths).text, points_text(p.of).text);
         const char *mark = item->warmup ? marks[warmup_recall(warm->folder, item->warmup).state]
             : all ? "ok" : p.tried ? "tried" : "";
         printf("%2s %-5s %-5s ", i == current ? "->" : "", mark, name_of(item).text);
@@ -160,8 +175,8 @@ static void print_list(const struct warm *warm, int current)
 static void print_keys(const struct warm *warm)
 {
     warm_print(warm, 2, warm->single ? "Keys, each with Enter: h a hint, a the answer, q quit."
-               : "Keys, each with Enter: h a hint, a the answer, s skip, n next, p previous, l list, q quit.  Write = "
-                 "before an answer that is such a letter.");
+               : "Keys, each with Enter: h a hint, a the answer, s skip, n next, p previous, l list, g 03.2 go "
+                 "there, q quit.  Write = before an answer that is such a letter.");
 }
 
 /* ---- what is offered --------------------------------------------------------------------------------------------- */
@@ -346,7 +361,7 @@ static enum error_code press_key(struct warm *warm, char key, struct error *err)
     case 'a':
         if (item->warmup) return show_answer(warm, err);
         return warm_print(warm, 2, "A lesson is shown no answer."), OK;
-    case 'l': return printf("\n"), print_list(warm, warm->at), OK;
+    case 'l': return printf("\n"), print_list(warm, warm->at, item->lesson), OK;
     case 's': return skip_item(warm, err);
     case 'n': return go_to(warm, warm->at + 1, err);
     case 'p': return go_to(warm, warm->at - 1, err);
@@ -384,8 +399,43 @@ static bool read_answer(const struct warm *warm, char text[ANSWER_MOST + 1], boo
     return true;
 }
 
+bool warm_is_named(const char *word)
+{
+    const char *dot = strrchr(word, '.');
+    return dot && dot != word && dot[1] != '\0';
+}
+
+/* Find the item of "03.2", or the lesson of "03". */
+static enum error_code find_item(struct warm *warm, const char *word, struct error *err)
+{
+    char name[80];
+    const char *dot = warm_is_named(word) ? strrchr(word, '.') : NULL;
+    snprintf(name, sizeof name, "%.*s", dot && dot - word < 79 ? (int)(dot - word) : 79, word);
+    const struct lesson *l = lesson_find(name, err);
+    int count = 0;
+    if (l == NULL) return ERR_USAGE;
+    for (int i = 0; i < warm->items && dot == NULL; i++)
+        if (warm->item[i].lesson == l && warm->item[i].warmup == NULL) return warm->at = i, OK;
+    for (int i = 0; i < warm->items; i++) {
+        char *end;
+        const struct warmup *w = warm->item[i].warmup;
+        if (warm->item[i].lesson != l || w == NULL) continue;
+        count++;
+        const long number = strtol(dot + 1, &end, 10);
+        if ((*end == '\0' && number == w->number) || strcmp(w->name, dot + 1) == 0) return warm->at = i, OK;
+    }
+    if (count == 0) return fail(err, ERR_USAGE, "lesson %02d has no warm-ups", lesson_number(l));
+    return fail(err, ERR_USAGE, "there is no warm-up %s; lesson %02d has %02d.1 to %02d.%d", printable(word).text,
+                lesson_number(l), lesson_number(l), lesson_number(l), count);
+}
+
 static enum error_code warm_take_line(struct warm *warm, const char *line, struct error *err)
 {
+    if (!warm->single && strncasecmp(line, "g ", 2) == 0) {
+        struct error none = { OK, "" };
+        if (find_item(warm, line + 2 + strspn(line + 2, " "), &none) == OK) return print_item(warm, err);
+        return warm_print(warm, 2, none.text), OK;
+    }
     if (is_key(warm, line)) return press_key(warm, (char)tolower((unsigned char)line[0]), err);
     if (line[0] == '\0') return press_enter(warm, err);
     if (warm->item[warm->at].warmup == NULL)
@@ -410,34 +460,6 @@ static enum error_code converse(struct warm *warm, struct error *err)
         if (readable) e = warm_take_line(warm, line, err);
     }
     return e;
-}
-
-bool warm_is_named(const char *word)
-{
-    const char *dot = strrchr(word, '.');
-    return dot && dot != word && dot[1] != '\0';
-}
-
-/* Find the item of "03.2". */
-static enum error_code find_item(struct warm *warm, const char *word, struct error *err)
-{
-    char name[80];
-    const char *dot = strrchr(word, '.');
-    snprintf(name, sizeof name, "%.*s", (int)(dot - word < 79 ? dot - word : 79), word);
-    const struct lesson *l = lesson_find(name, err);
-    int count = 0;
-    if (l == NULL) return ERR_USAGE;
-    for (int i = 0; i < warm->items; i++) {
-        char *end;
-        const struct warmup *w = warm->item[i].warmup;
-        if (warm->item[i].lesson != l || w == NULL) continue;
-        count++;
-        const long number = strtol(dot + 1, &end, 10);
-        if ((*end == '\0' && number == w->number) || strcmp(w->name, dot + 1) == 0) return warm->at = i, OK;
-    }
-    if (count == 0) return fail(err, ERR_USAGE, "lesson %02d has no warm-ups", lesson_number(l));
-    return fail(err, ERR_USAGE, "there is no warm-up %s; lesson %02d has %02d.1 to %02d.%d", printable(word).text,
-                lesson_number(l), lesson_number(l), lesson_number(l), count);
 }
 
 /* A file that was changed in an editor is judged when the input ends. */
@@ -489,7 +511,7 @@ enum error_code warm_list(const struct folder *folder, struct error *err)
 {
     struct warm w;
     enum error_code e = warm_open(&w, (struct folder *)folder, err);
-    if (!e) print_list(&w, next_item(&w, 0));
+    if (!e) print_list(&w, next_item(&w, 0), NULL);
     warm_close(&w);
     return e;
 }
