@@ -22,6 +22,7 @@ test_a_number() {
     run learn 03.1 --hint; said 'hint 1 of 2'; expect_no_out 'hint 2'
     run learn 03.1 --hint; said 'hint 1 of 2.*hint 2 of 2'
     run learn 03.1 --hint; said 'hint 2 of 2'
+    type_in 'h\n777\n777\n' learn 03.2; expect_no_out 'a shows the answer'; type_in '777\n' learn 03.2; said 'too large.* \(a shows the answer\)'
     type_in 'a\n' learn 03.2; expect_status 3; said 'The answer is [0-9]+ bytes'
     run learn --list; expect_out '^   seen  03.2'
 }
@@ -72,6 +73,13 @@ test_the_loop() {
     run learn --list; expect_out '^   skip  01.1'; expect_out '^   seen  01.2'; expect_out '^   tried 01    Sums and rounding: 0 of 5 warm-ups, 0 of 14 points'; [ "$(grep -cE '^(->)? +[a-z]* +[0-9]{2}\.' "$place/out")" -ge 60 ] || complain 'fewer than 60 warm-ups'
     run learn; expect_out '-> 01 .*begun'; expect_out 'orrery learn 01$'; expect_no_out '01.1'        # as it was
     run learn --warmups; expect_status 0; expect_out '^01.3> $'
+}
+
+# Enter at a lesson that is done goes on; if its file was changed the lesson is tried again.
+test_a_lesson_that_is_done() {
+    start; "$program" course --teacher ../teacher >/dev/null; cp ../teacher/solutions/01_sums/sums.c 01_sums
+    type_in 'g 1\n\n\n' learn --warmups; said '14 of 14 points.*Done'; expect_out '^02.1 '
+    echo '/* */' >>01_sums/sums.c; type_in 'g 1\n\n' learn --warmups; said 'forward.*Done'; expect_no_out '^02.1 '
 }
 
 test_an_answer_that_is_a_key() {
@@ -159,4 +167,4 @@ test_the_proof_finds_spoilt_warmups() {
     spoil 's/ | That is the reduce-scatter alone. The/ That is/';       expect_status 1; expect_error 'is expected'
 }
 
-run_tests test_a_number test_a_drawing test_a_line_of_c test_the_loop test_an_answer_that_is_a_key test_bad_answers test_progress_that_is_spoilt test_words_of_the_command test_variants test_a_terminal test_the_proof test_the_proof_finds_spoilt_warmups
+run_tests test_a_number test_a_drawing test_a_line_of_c test_the_loop test_a_lesson_that_is_done test_an_answer_that_is_a_key test_bad_answers test_progress_that_is_spoilt test_words_of_the_command test_variants test_a_terminal test_the_proof test_the_proof_finds_spoilt_warmups

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 enum { NARROWEST = 20, WIDEST = 80, LIST_LEFT = 15 };   /* columns of a terminal; where titles begin in a list */
+enum { PATIENT = 3 };                   /* after so many wrong answers the answer is offered */
 
 /* A warm-up, or with NULL the lesson itself. */
 struct warm_item { const struct lesson *lesson; const struct warmup *warmup; };
@@ -261,6 +262,7 @@ static enum error_code tell_answer(struct warm *warm, const struct told *told, s
     p.tries++;
     if (p.state == WARMUP_NEW) p.state = WARMUP_TRIED;
     if (p.hints == 0) warm_print(warm, 2, "(h shows a hint)");
+    else if (p.tries >= PATIENT) warm_print(warm, 2, "(a shows the answer)");
     return remember(warm, p, err);
 }
 
@@ -343,10 +345,12 @@ static enum error_code skip_item(struct warm *warm, struct error *err)
 static enum error_code press_enter(struct warm *warm, struct error *err)
 {
     const struct warm_item *item = &warm->item[warm->at];
-    if (item->warmup == NULL) return warm->try_lesson(warm->folder, item->lesson, false, err);
     const int next = next_item(warm, warm->at + 1);
+    const bool done = item_is_done(warm->folder, item);
+    if (item->warmup == NULL && (!done || folder_progress(warm->folder, item->lesson).changed))
+        return warm->try_lesson(warm->folder, item->lesson, false, err);
     if (warm->single && item->warmup->kind == ASKS_LINE) return judge_line(warm, NULL, err);
-    if (!warm->single && item_is_done(warm->folder, item)) return go_to(warm, next < 0 ? warm->at + 1 : next, err);
+    if (!warm->single && done) return go_to(warm, next < 0 ? warm->at + 1 : next, err);
     if (item->warmup->kind == ASKS_LINE) return judge_line(warm, NULL, err);
     warm_print(warm, 2, "An answer is expected; h shows a hint.");
     return OK;
