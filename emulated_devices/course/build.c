@@ -344,7 +344,8 @@ static enum error_code build_lay_out(struct build *build, const struct lesson *l
     enum error_code e = build_copy(build, from, "in/course.h", err);
     if (!e) e = build_copy_all(build, folder, ".h", "in", err);
     path_of(from, sizeof from, folder, "calls.c");
-    if (!e) e = build_copy(build, from, "with/calls.c", err);
+    if (!e && lesson->calls) e = build_put(build, "with/calls.c", lesson->calls, strlen(lesson->calls), err);
+    else if (!e) e = build_copy(build, from, "with/calls.c", err);
     path_of(from, sizeof from, tutorials, "worker");
     if (!e) e = build_copy_all(build, from, ".h", "with/worker", err);
     if (!e) e = build_copy_all(build, from, ".c", "with/worker", err);

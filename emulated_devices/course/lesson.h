@@ -77,6 +77,7 @@ struct lesson {
     const char *title;                  /* one line for lists */
     const char *file;                   /* what the student writes, in that folder: "ring.c", or a text */
     const char *const *functions;       /* all that it may define, ends with NULL; NULL: it is a text */
+    const char *calls;                  /* text that reaches the functions; NULL: calls.c of the folder */
     const char *given[LESSON_GIVEN];    /* other files of the lesson that students get; they do not hand them in */
     struct vary vary[LESSON_VARIES];    /* choices that differ between courses */
     struct check check[LESSON_CHECKS];  /* ends with an empty one */

@@ -2,6 +2,7 @@
  * command_learn().  ERR_USAGE is for flags that do not go together; other errors are those of a judge's run, and
  * ERR_MEMORY. */
 #include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/cli/course/warm.h"
 #include "emulated_devices/course/build.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
@@ -85,7 +86,7 @@ void print_score(const struct score *score, int hints, bool drawings)
 
 struct asked {
     const char *lesson, *start, *in, *page;
-    bool hint, watch, all, sanitize, solution, draw;
+    bool hint, watch, all, sanitize, solution, draw, list, warmups;
     uint64_t variant;
 };
 
@@ -274,8 +275,40 @@ static void print_course(const struct folder *folder)
                next->file, lesson_number(next));
 }
 
+/* ---- warm-ups ---------------------------------------------------------------------------------------------------- */
+
+static enum error_code try_offered(struct folder *folder, const struct lesson *lesson, bool hint, struct error *err)
+{
+    const struct asked asked = { .lesson = lesson->folder };
+    int status = 0;
+    return try_lesson(folder, lesson, &asked, hint, &status, err);
+}
+
+/* Between a person and a terminal `orrery learn` is a conversation; else it says what is next. */
+static bool is_conversation(const struct asked *asked)
+{
+    return asked->warmups || (!asked->all && !asked->sanitize && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
+}
+
+static enum error_code learn_warmups(const struct asked *asked, int *status, struct error *err)
+{
+    struct folder f;
+    if (asked->lesson && (asked->list || asked->warmups || asked->watch))
+        return fail(err, ERR_USAGE, asked->watch ? "learn: --watch needs a lesson, and %s is a warm-up"
+                    : "learn --list and --warmups: take no LESSON (%s)", asked->lesson);
+    enum error_code e = folder_open(&f, asked->in, err);
+    if (e) return e;
+    if (asked->lesson) e = warm_ask(&f, asked->lesson, asked->hint, status, err);
+    else e = asked->list ? warm_list(&f, err) : warm_loop(&f, try_offered, err);
+    folder_close(&f);
+    return e;
+}
+
 static enum error_code learn(const struct asked *asked, int *status, struct error *err)
 {
+    if (asked->lesson ? warm_is_named(asked->lesson) || asked->list || asked->warmups
+        : asked->list || (!asked->hint && !asked->watch && is_conversation(asked)))
+        return learn_warmups(asked, status, err);
     struct folder f;
     const struct lesson *l = asked->lesson ? lesson_find(asked->lesson, err) : NULL;
     if (asked->lesson && l == NULL) return ERR_USAGE;
@@ -312,13 +345,16 @@ enum error_code command_learn(int argc, char **argv, int *status, struct error *
     bool help;
     const struct option table[] = {
         { "LESSON", NULL, OPTION_STRING, &a.lesson,
-          .help = "number or name of a lesson; default: where you are, and what is next" },
+          .help = "number or name of a lesson, or of a warm-up, 03.2; default: where you are, and what is next" },
         { "--start", "FOLDER", OPTION_STRING, &a.start, .help = "make a new folder to work in" },
         { "--variant", "N", OPTION_UINT64, &a.variant, .help = "with --start: the variant of the exercises" },
         { "--in", "FOLDER", OPTION_STRING, &a.in, .help = "the folder that --start made, or a folder inside" },
         { "--hint", NULL, OPTION_SWITCH, &a.hint, .help = "also show one more hint about the first failure" },
         { "--solution", NULL, OPTION_SWITCH, &a.solution,
           .help = "also show the instructor's file, when yours has all points" },
+        { "--list", NULL, OPTION_SWITCH, &a.list, .help = "all warm-ups and lessons, and which are done" },
+        { "--warmups", NULL, OPTION_SWITCH, &a.warmups,
+          .help = "ask warm-ups and lessons one after another, as `orrery learn` does on a terminal" },
         { "--all", NULL, OPTION_SWITCH, &a.all, .help = "do not stop at the first failure" },
         { "--draw", NULL, OPTION_SWITCH, &a.draw,
           .help = "draw a run of yours as text, beside the right one if all is right" },

@@ -50,6 +50,7 @@ enum error_code command_course(int argc, char **argv, int *status, struct error 
           .help = "with --prove: so many wrong solutions of each lesson; default: 0, all" },
         { "--mutant", "NAME", OPTION_STRING, &a.part.name,
           .help = "with --prove: the wrong solution of this name alone" },
+        { "--warmups", NULL, OPTION_SWITCH, &a.part.warmups, .help = "with --prove: the warm-ups alone" },
         { "--lessons", "LIST", OPTION_STRING, &a.lessons, .help = "with --prove: such as 1,3-5; default: all" },
         { "--sanitize", NULL, OPTION_SWITCH, &a.sanitize, .help = "with --prove: compile with sanitizers" },
         { 0 }

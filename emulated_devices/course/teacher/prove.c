@@ -250,6 +250,11 @@ static enum error_code expect_points(struct proof *proof, const char *name, cons
 static enum error_code prove_lesson(struct proof *proof, struct error *err)
 {
     const struct lesson *l = proof->lesson;
+    const struct proof_part *part = &proof->part;
+    if (part->warmups) {
+        proof->said(NULL, l->folder, "");
+        return prove_warmups(l, &proof->how, part->most, proof->said, &proof->wrong, err);
+    }
     char *solution = lesson_text(l, l->file, true, proof->how.variant, err);
     char *skeleton = solution ? lesson_text(l, l->file, false, proof->how.variant, err) : NULL;
     proof->page = skeleton ? page_of(l, proof->how.variant, err) : NULL;
@@ -261,7 +266,8 @@ static enum error_code prove_lesson(struct proof *proof, struct error *err)
     if (!e) e = expect_points(proof, "solution", solution, true, err);
     if (!e && proof->score->tenths == proof->score->of) e = try_mutants(proof, solution, err);
     free(solution), free(skeleton), free(proof->page);
-    return skipped ? OK : e;
+    if (e && !skipped) return e;
+    return part->name ? OK : prove_warmups(l, &proof->how, part->most, proof->said, &proof->wrong, err);
 }
 
 enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant, struct proof_part part, bool sanitize,
