@@ -8,6 +8,7 @@
 struct grading {
     const char *submission, *lessons;   /* a folder or a file; a list; NULL: all */
     const char *json, *junit;           /* reports; NULL: none */
+    const char *language;               /* "c" or "python": which file counts where both are there; NULL: see grade.c */
     const char *secret, *user;          /* a file that hidden inputs are drawn from; who runs the code; NULL: default */
     bool sanitize, own_code;            /* compile with sanitizers; the code is trusted */
     uint64_t variant;                   /* of the course */

@@ -4,6 +4,7 @@
 #include "emulated_devices/course/folder.h"
 #include "emulated_devices/course/annotated.h"
 #include "emulated_devices/course/build.h"
+#include "emulated_devices/course/python.h"
 #include "ref/io/output.h"
 #include <dirent.h>
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { FILE_MOST = 4 << 20 };
 
@@ -62,22 +64,40 @@ enum error_code tree_copy_text(const char *folder, const char *from, const char 
     return e;
 }
 
-int lesson_files(const struct lesson *lesson, const char *names[LESSON_GIVEN + 3])
+/* Whether a lesson's folder in tutorials/ has this file. */
+static bool lesson_has(const struct lesson *lesson, const char *name)
 {
-    static char contract[100];                  /* the .h beside the .c */
+    char tutorials[PATH_MAX / 2], folder[PATH_MAX], path[PATH_MAX];
+    if (course_folder(tutorials, sizeof tutorials, NULL) != OK) return false;
+    path_of(folder, sizeof folder, tutorials, lesson->folder), path_of(path, sizeof path, folder, name);
+    return access(path, R_OK) == 0;
+}
+
+bool lesson_in_python(const struct lesson *lesson)
+{
+    char name[100];
+    return python_file(lesson, name, sizeof name) && lesson_has(lesson, "calls.py");
+}
+
+int lesson_files(const struct lesson *lesson, bool python, const char *names[LESSON_GIVEN + 3])
+{
+    static char file[100], contract[120];       /* the .h beside the .c; ring_given.py beside ring.py */
     int n = 0;
-    names[n++] = "README.md", names[n++] = lesson->file;
-    snprintf(contract, sizeof contract, "%.*sh", (int)strlen(lesson->file) - 1, lesson->file);
-    if (lesson->functions) names[n++] = contract;
+    const bool has = python && lesson_in_python(lesson);
+    lesson_file(lesson, python, file, sizeof file);
+    names[n++] = "README.md", names[n++] = file;
+    if (has) snprintf(contract, sizeof contract, "%.*s_given.py", (int)strlen(file) - 3, file);
+    else snprintf(contract, sizeof contract, "%.*sh", (int)strlen(file) - 1, file);
+    if (has ? lesson_has(lesson, contract) : lesson->functions != NULL) names[n++] = contract;
     for (int i = 0; i < LESSON_GIVEN && lesson->given[i]; i++) names[n++] = lesson->given[i];
     return n;
 }
 
-enum error_code tree_write_lesson(const char *folder, const struct lesson *lesson, bool solution, uint64_t variant,
-                                  struct error *err)
+enum error_code tree_write_lesson(const char *folder, const struct lesson *lesson, bool python, bool solution,
+                                  uint64_t variant, struct error *err)
 {
     const char *names[LESSON_GIVEN + 3];
-    const int n = lesson_files(lesson, names);
+    const int n = lesson_files(lesson, python, names);
     enum error_code e = tree_make_folder(folder, lesson->folder, err);
     for (int i = 0; i < n && !e; i++) {
         char inside[PATH_MAX], *text = lesson_text(lesson, names[i], solution, variant, err);
@@ -88,10 +108,11 @@ enum error_code tree_write_lesson(const char *folder, const struct lesson *lesso
     return e;
 }
 
-enum error_code tree_write_mark(const char *folder, uint64_t variant, struct error *err)
+enum error_code tree_write_mark(const char *folder, bool python, uint64_t variant, struct error *err)
 {
-    char text[100];
-    snprintf(text, sizeof text, "{ \"orrery course\": 1, \"variant\": %llu }\n", (unsigned long long)variant);
+    char text[120];
+    snprintf(text, sizeof text, "{ \"orrery course\": 1, \"variant\": %llu%s }\n", (unsigned long long)variant,
+             python ? ", \"language\": \"python\"" : "");
     return tree_write_file(folder, COURSE_FILE, text, err);
 }
 
@@ -153,14 +174,15 @@ static enum error_code write_concepts(const char *folder, struct error *err)
     return e;
 }
 
-enum error_code write_student_tree(const char *folder, uint64_t variant, struct error *err)
+enum error_code write_student_tree(const char *folder, bool python, uint64_t variant, struct error *err)
 {
     if (variant > INT32_MAX) return fail(err, ERR_USAGE, "--variant: at most %d", INT32_MAX);
     enum error_code e = tree_make_folder(folder, "", err);
     if (!e) e = tree_copy_text(folder, "student/README.md", "README.md", err);
     if (!e) e = tree_copy_text(folder, "student/AGENTS.md", "AGENTS.md", err);
     if (!e) e = tree_copy_text(folder, "course.h", "course.h", err);
+    if (!e && python) e = tree_copy_text(folder, "course.py", "course.py", err);
     if (!e) e = write_concepts(folder, err);
-    for (int i = 0; lessons[i] && !e; i++) e = tree_write_lesson(folder, lessons[i], false, variant, err);
-    return e ? e : tree_write_mark(folder, variant, err);
+    for (int i = 0; lessons[i] && !e; i++) e = tree_write_lesson(folder, lessons[i], python, false, variant, err);
+    return e ? e : tree_write_mark(folder, python, variant, err);
 }

@@ -2,6 +2,7 @@
  * command_learn().  ERR_USAGE is for flags that do not go together; other errors are those of a judge's run, and
  * ERR_MEMORY. */
 #include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/course/python.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,14 +82,14 @@ void print_score(const struct score *score, int hints, bool drawings)
 
 /* ---- one lesson -------------------------------------------------------------------------------------------------- */
 
-struct asked { const char *lesson, *start, *in; bool hint, watch, all, sanitize; uint64_t variant; };
+struct asked { const char *lesson, *start, *in, *language; bool hint, watch, all, sanitize; uint64_t variant; };
 
 /* A file that was lost costs no points that were reached. */
 static void tell_missing(const struct lesson *lesson, const char *path, int *status)
 {
     const struct printable shown = printable_path(path);
     printf("%s is not there.  A fresh one:\n\n    orrery learn --start NEW\n", shown.text);
-    printf("    cp NEW/%s/%s %s\n", lesson->folder, lesson->file, shown.text);
+    printf("    cp NEW/%s/%s %s\n", lesson->folder, strrchr(path, '/') + 1, shown.text);
     *status = error_exit_status(ERR_CHECK);
 }
 
@@ -172,9 +173,12 @@ static void print_course(const struct folder *folder)
     if (changed) printf("\nchanged: the file is another one since it had these points; try it again\n");
     printf("\n%s of %s points", points_text(tenths).text, points_text(of).text);
     if (next == NULL) printf(".  All lessons are done.\n");
-    else
+    else {
+        char file[PATH_MAX];
+        folder_file(folder, next, file, sizeof file);
         printf(".  Next: read %s/README.md, write %s/%s, then\n\n    orrery learn %02d\n", next->folder, next->folder,
-               next->file, lesson_number(next));
+               strrchr(file, '/') + 1, lesson_number(next));
+    }
 }
 
 static enum error_code learn(const struct asked *asked, int *status, struct error *err)
@@ -193,12 +197,26 @@ static enum error_code learn(const struct asked *asked, int *status, struct erro
     return e;
 }
 
+/* Lessons in C that cannot be solved in Python, in one line. */
+static void tell_without_python(void)
+{
+    int count = 0;
+    for (int i = 0; lessons[i]; i++)
+        if (lessons[i]->functions && !lesson_in_python(lessons[i]))
+            printf("%s %02d", count++ ? "," : "In C only, not in Python: lesson", lesson_number(lessons[i]));
+    if (count) printf("\n");
+}
+
 static enum error_code start_course(const struct asked *asked, struct error *err)
 {
     if (asked->lesson || asked->hint || asked->watch)
         return fail(err, ERR_USAGE, "learn --start FOLDER: takes no LESSON");
-    enum error_code e = write_student_tree(asked->start, asked->variant, err);
+    const bool python = asked->language && strcmp(asked->language, "python") == 0;
+    enum error_code e = python ? python_find(err) : OK;
+    if (e) return e == ERR_FILE ? fail(err, ERR_USAGE, "learn --language python: %s", err->text) : e;
+    e = write_student_tree(asked->start, python, asked->variant, err);
     if (e) return e;
+    if (python) tell_without_python();
     const char *where = printable_path(asked->start).text;
     printf("The course is in %s.  Begin with its README.md, then:\n\n    cd %s\n    orrery learn\n", where, where);
     return OK;
@@ -206,6 +224,7 @@ static enum error_code start_course(const struct asked *asked, struct error *err
 
 enum error_code command_learn(int argc, char **argv, int *status, struct error *err)
 {
+    static const char *const languages[] = { "c", "python", NULL };
     struct asked a = { .in = "." };
     bool help;
     const struct option table[] = {
@@ -213,6 +232,8 @@ enum error_code command_learn(int argc, char **argv, int *status, struct error *
           .help = "number or name of a lesson; default: where you are, and what is next" },
         { "--start", "FOLDER", OPTION_STRING, &a.start, .help = "make a new folder to work in" },
         { "--variant", "N", OPTION_UINT64, &a.variant, .help = "with --start: the variant of the exercises" },
+        { "--language", "NAME", OPTION_CHOICE, &a.language, .choices = languages,
+          .help = "with --start: of the files that you complete; default: c" },
         { "--in", "FOLDER", OPTION_STRING, &a.in, .help = "the folder that --start made, or a folder inside" },
         { "--hint", NULL, OPTION_SWITCH, &a.hint, .help = "also show one more hint about the first failure" },
         { "--all", NULL, OPTION_SWITCH, &a.all, .help = "do not stop at the first failure" },

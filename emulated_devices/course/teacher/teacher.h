@@ -11,13 +11,15 @@
 
 /** Write a teacher's folder, which must be new: solutions, mutants, hidden seed, what Gradescope and GitHub need. */
 enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct error *);
+/* Solutions in Python are in solutions/python of it. */
 
 /** Write the lessons' files without their solutions, with the choices of all variants, into the lessons' folders in
  *  this one: a tutorials/ for programs of students. */
 enum error_code write_skeletons(const char *folder, struct error *);
 
-/* A proof tries the mutant of this name alone, or `most` of each lesson at equal distances; 0: all. */
-struct proof_part { int most; const char *name; };
+/* A proof tries the mutant of this name alone, or `most` of each lesson at equal distances; 0: all.  python: the files in
+ * Python (mutants_python.txt). */
+struct proof_part { int most; const char *name; bool python; };
 
 /** Is told what came of each thing that was tried.  @param word  "ok", "WRONG" or "skip"; NULL: a lesson begins.
  *  @param name  of the wrong solution or of the lesson.  @param text  what it loses, or what is wrong. */
