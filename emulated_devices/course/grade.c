@@ -109,7 +109,6 @@ static enum error_code check_compilers(const struct grading *grading, const stru
         kernels |= lesson_has_kernels(lessons[i]);
     }
     if (python) e = python_find(err);
-    if (e == ERR_FILE) return fail(err, ERR_USAGE, "grade: %s", err->text);
     if (c && !e) e = check_compiler(false, how, err);
     if (!e && kernels) e = check_compiler(true, how, err);
     return e;

@@ -1,6 +1,6 @@
 /* python.c -- finds python3, and runs a student's file in Python with it (tutorials/worker/worker.py).
  * judge.c, serve.c and trial.c call these functions for a file whose name ends with .py.  What a student wrote wrong is
- * text in `why`; ERR_FILE means that this machine has no python3 with numpy, or cannot lock it in. */
+ * text in `why`; ERR_USAGE means that this machine has no python3 with numpy, ERR_FILE that it cannot be locked in. */
 #define _GNU_SOURCE                     /* pipe2, SOCK_CLOEXEC */
 #include "emulated_devices/course/python.h"
 #include "emulated_devices/course/lesson.h"
@@ -104,9 +104,9 @@ enum error_code python_find(struct error *err)
     free(answer);
     if (python.found) return OK;
     const struct printable said = printable(named ? asked : "python3");
-    return any ? fail(err, ERR_FILE, "%s: it has no numpy, which a file in Python needs; PYTHON names another python3",
+    return any ? fail(err, ERR_USAGE, "%s: it has no numpy, which a file in Python needs; PYTHON names another python3",
                       said.text)
-               : fail(err, ERR_FILE, "%s: there is no such program, which a file in Python needs; PYTHON names one",
+               : fail(err, ERR_USAGE, "%s: there is no such program, which a file in Python needs; PYTHON names one",
                       said.text);
 }
 
@@ -169,7 +169,7 @@ static enum error_code python_lay_out(struct build *build, const struct lesson *
     path_of(folder, sizeof folder, tutorials, lesson->folder);
     path_of(from, sizeof from, folder, "calls.py");
     if (!e && access(from, R_OK) != 0)
-        return fail(err, ERR_FILE, "lesson %s cannot be solved in Python yet, only in C", lesson->folder);
+        return fail(err, ERR_USAGE, "lesson %s cannot be solved in Python yet, only in C", lesson->folder);
     if (!e) e = build_copy(build, from, "run/calls.py", err);
     if (!e) e = build_copy_all(build, folder, "_given.py", "run", err);
     path_of(inside, sizeof inside, "run", name), path_of(build->source, sizeof build->source, build->folder, inside);

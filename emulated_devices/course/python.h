@@ -5,8 +5,8 @@
  *     trial.c    python_end_run
  *
  * A check starts tutorials/worker/worker.py once, in the cage: it loads numpy, which takes longer than a run.  For each
- * run it makes a copy of itself for each device.  Nothing that a student wrote wrong is an error: ERR_FILE means that
- * this machine has no python3 with numpy, or cannot lock it in.
+ * run it makes a copy of itself for each device.  Nothing that a student wrote wrong is an error: ERR_USAGE means that
+ * this machine has no python3 with numpy, ERR_FILE that it cannot be locked in.
  */
 #ifndef ORRERY_COURSE_PYTHON_H
 #define ORRERY_COURSE_PYTHON_H
@@ -29,11 +29,12 @@ bool python_file(const struct lesson *, char *to, size_t size);
 /** Whether a path is that of a file in Python. */
 bool is_python(const char *path);
 
-/** Find python3: PYTHON, or the first one of PATH that has numpy.  The result is kept.  @return OK or ERR_FILE. */
+/** Find python3: PYTHON, or the first one of PATH that has numpy.  The result is kept.  @return OK; ERR_USAGE:
+ *  there is none. */
 enum error_code python_find(struct error *);
 
 /** Lay out a folder for a student's text, and try the text: whether it can be read, and has the lesson's functions.
- *  @return as build_worker; ERR_FILE: this machine cannot run it, or the lesson has no file in Python. */
+ *  @return as build_worker; ERR_USAGE, ERR_FILE: this machine cannot run it. */
 enum error_code build_python(struct build *, const struct lesson *, const char *text, size_t bytes,
                              const struct judging *, char *why, size_t size, struct error *);
 

@@ -79,8 +79,9 @@ def keep_from_files():
 
 def warm():
     """What numpy's library of matrices takes at its first product, it takes here."""
-    np.ones((8, 8), np.float32) @ np.ones((8, 8), np.float32)
-    np.linalg.norm(np.ones(8))
+    for dtype in (np.float32, np.float64):
+        a, b = np.ones((96, 64), dtype), np.ones((64, 96), dtype)
+        a @ b, a @ a.T, a @ b[:, 0], np.linalg.norm(a), np.linalg.inv(np.eye(64, dtype=dtype))
     np.random.default_rng(0).random(2)
 
 

@@ -213,8 +213,7 @@ static enum error_code start_course(const struct asked *asked, struct error *err
         return fail(err, ERR_USAGE, "learn --start FOLDER: takes no LESSON");
     const bool python = asked->language && strcmp(asked->language, "python") == 0;
     enum error_code e = python ? python_find(err) : OK;
-    if (e) return e == ERR_FILE ? fail(err, ERR_USAGE, "learn --language python: %s", err->text) : e;
-    e = write_student_tree(asked->start, python, asked->variant, err);
+    if (!e) e = write_student_tree(asked->start, python, asked->variant, err);
     if (e) return e;
     if (python) tell_without_python();
     const char *where = printable_path(asked->start).text;

@@ -18,6 +18,7 @@
 #include "emulated_devices/course/teacher/teacher.h"
 #include "emulated_devices/course/annotated.h"
 #include "emulated_devices/course/build.h"
+#include "emulated_devices/course/python.h"
 #include "ref/io/output.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -257,6 +258,8 @@ static enum error_code prove_lesson(struct proof *proof, struct error *err)
     char file[100];
     if (python && !lesson_in_python(l)) return proof->said(NULL, l->folder, ""), proof->said("skip", "", "has no file in "
                                                            "Python"), OK;
+    if (python && python_find(err) == ERR_USAGE) return proof->said(NULL, l->folder, ""), proof->said("skip", "",
+                                                                                                       err->text), OK;
     lesson_file(l, python, file, sizeof file);
     char *solution = lesson_text(l, file, true, proof->how.variant, err);
     char *skeleton = solution ? lesson_text(l, file, false, proof->how.variant, err) : NULL;
