@@ -126,15 +126,21 @@ bool python_file(const struct lesson *lesson, char *to, size_t size)
 /* ---- a text ------------------------------------------------------------------------------------------------------ */
 
 /* The rules of seccomp for a device's process, in hexadecimal digits: it computes, takes memory, and reads and writes
- * what is open.  Empty: this machine has none. */
+ * what is open.  To open a file fails: Python itself tries that, to show a line that it cannot compile.  Empty: this
+ * machine has none. */
 static const char *python_rules(void)
 {
     static char text[2 * CAGE_RULES * sizeof(struct sock_filter) + 1];
     static const int calls[] = { SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mmap, SYS_munmap, SYS_mremap,
                                  SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_rt_sigprocmask, SYS_rt_sigreturn,
-                                 SYS_sched_yield, SYS_clock_gettime, SYS_getrandom };
+                                 SYS_sched_yield, SYS_clock_gettime, SYS_getrandom,
+#ifdef SYS_open
+                                 SYS_open, SYS_stat, SYS_lstat, SYS_access, SYS_readlink,
+#endif
+                                 SYS_openat, SYS_newfstatat, SYS_readlinkat, SYS_getcwd };
+    enum { COUNT = sizeof calls / sizeof *calls, ALLOWED = 16 };
     struct sock_filter rule[CAGE_RULES];
-    const int n = cage_rules(calls, sizeof calls / sizeof *calls, rule);
+    const int n = cage_rules(calls, ALLOWED, COUNT - ALLOWED, rule);
     for (size_t i = 0; i < (size_t)n * sizeof *rule; i++)
         snprintf(text + 2 * i, 3, "%02x", (unsigned)((const unsigned char *)rule)[i]);
     return text;

@@ -6,6 +6,7 @@
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/python.h"
 #include "ref/io/output.h"
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -93,6 +94,55 @@ int lesson_files(const struct lesson *lesson, bool python, const char *names[LES
     return n;
 }
 
+/* Write a page with the names of files in Python: "ring.c" and "ring.h" are ring.py, "course.h" is course.py. */
+static void write_names(FILE *to, const char *page, const char *file)
+{
+    const size_t n = strlen(file) - 3;                                  /* without ".py" */
+    for (const char *at = page; *at;) {
+        const bool own = strncmp(at, file, n) == 0 && at[n] == '.', all = strncmp(at, "course.h", 8) == 0;
+        if (own && (at[n + 1] == 'c' || at[n + 1] == 'h') && !isalnum((unsigned char)at[n + 2])) {
+            fputs(file, to);
+            at += n + 2;
+        } else if (all) fputs("course.py", to), at += 8;
+        else putc(*at++, to);
+    }
+}
+
+/* Write the heads of functions in Python, as they stand in the student's file: "def ring_all_reduce(g, x):". */
+static void write_heads(FILE *to, const char *text, const struct lesson *lesson)
+{
+    for (const char *at = text; *at; at += strcspn(at, "\n"), at += *at == '\n') {
+        if (strncmp(at, "def ", 4) != 0) continue;
+        const size_t n = strcspn(at + 4, "(");
+        for (int i = 0; lesson->functions[i]; i++)
+            if (strlen(lesson->functions[i]) == n && memcmp(at + 4, lesson->functions[i], n) == 0)
+                fprintf(to, "    %.*s\n", (int)strcspn(at, ":\n") - 4, at + 4);
+    }
+}
+
+/* A lesson's page for who writes in Python: the file's names, and at its end the heads of the functions.
+ * @return for free(), or NULL. */
+static char *python_page(const struct lesson *lesson, const char *page, const char *file, uint64_t variant,
+                         struct error *err)
+{
+    char *out = NULL, *text = lesson_text(lesson, file, false, variant, err);
+    size_t size;
+    FILE *f = text ? open_memstream(&out, &size) : NULL;
+    if (f) {
+        write_names(f, page, file);
+        fprintf(f, "\n## In Python\n\nThis page is for both languages, and shows C where it shows code. `%s`\n"
+                "has these functions; the text below each says exactly what it must do. Arrays\nare numpy's, and know "
+                "their length. What may be called is in `course.py`.\n\n", file);
+        write_heads(f, text, lesson);
+    }
+    const bool well = f && fclose(f) == 0;
+    if (text && !well) fail(err, ERR_MEMORY, "no memory for a page");
+    free(text);
+    if (well) return out;
+    free(out);
+    return NULL;
+}
+
 enum error_code tree_write_lesson(const char *folder, const struct lesson *lesson, bool python, bool solution,
                                   uint64_t variant, struct error *err)
 {
@@ -101,6 +151,11 @@ enum error_code tree_write_lesson(const char *folder, const struct lesson *lesso
     enum error_code e = tree_make_folder(folder, lesson->folder, err);
     for (int i = 0; i < n && !e; i++) {
         char inside[PATH_MAX], *text = lesson_text(lesson, names[i], solution, variant, err);
+        if (i == 0 && text && python && lesson_in_python(lesson)) {
+            char *page = python_page(lesson, text, names[1], variant, err);
+            free(text);
+            text = page;
+        }
         path_of(inside, sizeof inside, lesson->folder, names[i]);
         e = text ? tree_write_file(folder, inside, text, err) : err->code;
         free(text);

@@ -77,7 +77,7 @@ test_without_python() {
 # says LESSON FUNCTION LINES WORDS: with these lines as the function, the feedback has the words.
 says() {
     local file; file=$(basename "$(solution "$1")")
-    awk -v function="^def $2\\\\(" -v lines="$3" '$0 ~ function { print; print lines; skip = 1; next } skip && /^[^ \t]/ { skip = 0 } !skip' "$(solution "$1")" >"$(ls -d mine/"$1"_*)/$file"
+    awk -v start="^def $2\\\\(" -v lines="$3" '$0 ~ start { print; print lines; skip = 1; next } skip && /^[^ \t]/ { skip = 0 } !skip' "$(solution "$1")" >"$(ls -d mine/"$1"_*)/$file"
     run learn "$1" --in mine; expect_status 3; tr -s ' \n' ' ' <"$place/out" >words
     grep -qE -- "$4" words || complain "it does not say: $4"
     ! grep -q Traceback words || complain 'a traceback came out'
@@ -93,9 +93,10 @@ test_feedback() {
     says 04 half_round_trip '    message_send(g, 1 - g.rank, [1, 2])'   'message_send: .data. is of type list, and should be a numpy array'
     says 04 half_round_trip '    all_reduce(g, allocate(3, np.float64))' 'all_reduce: .x. is an array of float64, and should be of float32'
     says 04 half_round_trip '    import torch'                          'ModuleNotFoundError: there is no module torch here'
-    says 04 half_round_trip '    print("at", g.rank)'                   'device 1 says: at 1'
+    says 04 half_round_trip '    print("at", g.rank)'                   'device 0 says: at 0'
     says 04 half_round_trip '    print("at", g.rank)
-    allocate(3)'                                                        '1 block was not released when the function returned: 12 bytes'
+    allocate(3)
+    return 0'                                                           '1 block was not released when the function returned: 12 bytes'
     printf 'def f(:\n' >mine/04_cost/cost.py; run learn 4 --in mine; expect_status 3; expect_out 'line 1 of cost.py, .def f\(:.: SyntaxError: invalid syntax'
     printf 'x = 1\n' >mine/04_cost/cost.py; run learn 4 --in mine; expect_status 3; expect_out 'cost.py has no function half_round_trip'
 }
@@ -124,10 +125,10 @@ test_attacks() {
     needs_python || return 0
     ! without_cage || { echo 'skipped: no cage here'; return; }
     begin; mkdir in kept tmp; echo a-secret >kept/canary; chmod 644 kept/canary; export TMPDIR=$PWD/tmp GRADERS_TOKEN=a-secret
-    attack 'a file is read'            "$system" "    raise RuntimeError(open('$PWD/kept/canary').read())"
+    attack 'a file is read'            PermissionError "    raise RuntimeError(open('$PWD/kept/canary').read())"
     attack 'a loop without an end'     'computed for more than' '    while True: pass'
-    module 'a file is read at first'   "$system" "open('$PWD/kept/canary').read()"
-    more attack 'a file is written'    "$system" "    open('$PWD/left/x', 'w').write('x')"
+    module 'a file is read at first'   PermissionError "open('$PWD/kept/canary').read()"
+    more attack 'a file is written'    PermissionError "    open('$PWD/left/x', 'w').write('x')"
     more attack 'a process'            "$system" '    import os; os.fork()'
     more attack 'a thread'             "$system" '    import threading; threading.Thread(target=print).start()'
     more attack 'a program'            "$system" '    import subprocess; subprocess.Popen(["sleep", "9876"])'
