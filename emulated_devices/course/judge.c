@@ -331,8 +331,8 @@ enum error_code judge_file(struct score *score, const struct lesson *lesson, con
     const bool kernels = lesson_has_kernels(lesson);
     if (lesson->functions == NULL && !kernels) e = take_text(&b, score, text, bytes, how, err);
     else {
-        e = (kernels ? build_kernels : is_python(path) ? build_python : build_worker)(&b, lesson, text, bytes, how, score->why_not,
-                                                     sizeof score->why_not, err);
+        e = (kernels ? build_kernels : is_python(path) ? build_python : build_worker)
+            (&b, lesson, text, bytes, how, score->why_not, sizeof score->why_not, err);
         score->compiled = !e && b.worker[0] != 0;
     }
     if (score->compiled) e = judge_all(score, how, &b, text, err);

@@ -189,7 +189,7 @@ static void python_words(struct words *words, const char *worker, const char *so
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) add_word(words, all[i]);
 }
 
-/* What the first look has said, without characters that steer a terminal. */
+/* Copy what the first look has said, without characters that steer a terminal. */
 static void python_say(char *to, size_t size, const char *said)
 {
     size_t n = 0;
@@ -246,7 +246,7 @@ enum error_code build_python(struct build *build, const struct lesson *lesson, c
     return e;
 }
 
-/* ---- worker.py, in a check's process ------------------------------------------------------------------------------ */
+/* ---- worker.py, in a check's process ----------------------------------------------------------------------------- */
 
 /* Become worker.py, in the child, without rights.  Its socket is number 3. */
 static void become_python(const struct judge *judge, int end)
@@ -294,7 +294,7 @@ void python_close(struct judge *judge)
     cage_clear();
 }
 
-/* ---- a run --------------------------------------------------------------------------------------------------------- */
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
 
 struct asked { int32_t kind, number; };
 

@@ -15,7 +15,7 @@
 #include "emulated_devices/course/judge.h"
 #include "emulated_devices/course/trial.h"
 
-/* What worker.py is asked for over its socket, in two whole numbers: this kind, and a number.
+/* A check asks worker.py over a socket, in two whole numbers: this kind, and a number.
  * PYTHON_RUN: of devices, whose sockets come with it.  PYTHON_STATUS: of a process; the answer is how it ended.
  * PYTHON_END: none; the answer is the seconds of a processor that all copies have taken so far, a double. */
 enum python_asked { PYTHON_RUN = 1, PYTHON_STATUS, PYTHON_END };
@@ -38,7 +38,7 @@ enum error_code python_find(struct error *);
 enum error_code build_python(struct build *, const struct lesson *, const char *text, size_t bytes,
                              const struct judging *, char *why, size_t size, struct error *);
 
-/** What a student's processes see: python3, its libraries, and the folder.  Valid as long as the build. */
+/** A student's processes see this: python3, its libraries, and the folder.  Valid as long as the build. */
 struct cage_view python_view(const struct build *);
 
 /** In the process of a check: start worker.py if it does not run yet.  @return false: `why` says what keeps it. */

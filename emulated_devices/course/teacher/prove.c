@@ -207,7 +207,8 @@ static enum error_code try_mutant(struct proof *proof, const char *solution, con
 static enum error_code try_mutants(struct proof *proof, const char *solution, struct error *err)
 {
     const int most = proof->part.most;
-    char *list = lesson_text(proof->lesson, proof->part.python ? "mutants_python.txt" : "mutants.txt", true, proof->how.variant, err);
+    const char *name = proof->part.python ? "mutants_python.txt" : "mutants.txt";
+    char *list = lesson_text(proof->lesson, name, true, proof->how.variant, err);
     struct mutant m;
     int count = 0, i = 0;
     enum error_code e = list ? OK : err->code;
@@ -256,16 +257,14 @@ static enum error_code prove_lesson(struct proof *proof, struct error *err)
     const struct lesson *l = proof->lesson;
     const bool python = proof->part.python;
     char file[100];
-    if (python && !lesson_in_python(l)) return proof->said(NULL, l->folder, ""), proof->said("skip", "", "has no file in "
-                                                           "Python"), OK;
-    if (python && python_find(err) == ERR_USAGE) return proof->said(NULL, l->folder, ""), proof->said("skip", "",
-                                                                                                       err->text), OK;
+    proof->said(NULL, l->folder, "");
+    if (python && !lesson_in_python(l)) return proof->said("skip", "", "has no file in Python"), OK;
+    if (python && python_find(err) == ERR_USAGE) return proof->said("skip", "", err->text), OK;
     lesson_file(l, python, file, sizeof file);
     char *solution = lesson_text(l, file, true, proof->how.variant, err);
     char *skeleton = solution ? lesson_text(l, file, false, proof->how.variant, err) : NULL;
     proof->page = skeleton ? page_of(l, python, proof->how.variant, err) : NULL;
     enum error_code e = proof->page ? OK : err->code;
-    proof->said(NULL, l->folder, "");
     if (!e) e = expect_points(proof, "skeleton", skeleton, false, err);
     const bool skipped = e == ERR_FILE && lesson_has_kernels(l) && strstr(err->text, "there is no C++ compiler");
     if (skipped) proof->said("skip", "", err->text);

@@ -17,8 +17,8 @@ enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct 
  *  this one: a tutorials/ for programs of students. */
 enum error_code write_skeletons(const char *folder, struct error *);
 
-/* A proof tries the mutant of this name alone, or `most` of each lesson at equal distances; 0: all.  python: the files in
- * Python (mutants_python.txt). */
+/* A proof tries the mutant of this name alone, or `most` of each lesson at equal distances; 0: all.
+ * python: of the files in Python (mutants_python.txt). */
 struct proof_part { int most; const char *name; bool python; };
 
 /** Is told what came of each thing that was tried.  @param word  "ok", "WRONG" or "skip"; NULL: a lesson begins.
