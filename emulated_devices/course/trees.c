@@ -82,7 +82,7 @@ bool lesson_in_python(const struct lesson *lesson)
 
 int lesson_files(const struct lesson *lesson, bool python, const char *names[LESSON_GIVEN + 3])
 {
-    static char file[100], contract[120];       /* the .h beside the .c; ring_given.py beside ring.py */
+    static char file[100], contract[120], bridge[120];  /* ring.h; ring_given.py and ring_on_torch.py */
     int n = 0;
     const bool has = python && lesson_in_python(lesson);
     lesson_file(lesson, python, file, sizeof file);
@@ -90,7 +90,9 @@ int lesson_files(const struct lesson *lesson, bool python, const char *names[LES
     if (has) snprintf(contract, sizeof contract, "%.*s_given.py", (int)strlen(file) - 3, file);
     else snprintf(contract, sizeof contract, "%.*sh", (int)strlen(file) - 1, file);
     if (has ? lesson_has(lesson, contract) : lesson->functions != NULL) names[n++] = contract;
-    for (int i = 0; i < LESSON_GIVEN && lesson->given[i]; i++) names[n++] = lesson->given[i];
+    if (has) snprintf(bridge, sizeof bridge, "%.*s_on_torch.py", (int)strlen(file) - 3, file);
+    if (has && lesson_has(lesson, bridge)) names[n++] = bridge;
+    for (int i = 0; i < LESSON_GIVEN && n < LESSON_GIVEN + 3 && lesson->given[i]; i++) names[n++] = lesson->given[i];
     return n;
 }
 

@@ -101,6 +101,33 @@ test_feedback() {
     printf 'x = 1\n' >mine/04_cost/cost.py; run learn 4 --in mine; expect_status 3; expect_out 'cost.py has no function half_round_trip'
 }
 
+# ---- the bridge to a framework ---------------------------------------------------------------------------------------------------
+# The judge of dumps needs numpy alone: dumps that numpy makes, right and wrong.
+test_dumps_of_a_framework() {
+    local here=mine/03_ring
+    needs_python || return 0
+    begin; mkdir right bits sum sent
+    "$python" - <<'PYTHON' || complain 'no dumps'
+import sys, numpy as np
+sys.path[:0] = ["mine", "mine/03_ring"]
+import ring_on_torch as bridge
+x = [bridge.numbers(r, 10) for r in range(3)]
+for folder, way, owner, messages in (("right", 1, 0, 4), ("bits", 1, 0, 4), ("sum", 1, 0, 4), ("sent", -1, 1, 5)):
+    for r in range(3):
+        after = bridge.sum_round_the_ring(x, way, owner)
+        if folder == "sum": after[3] += r
+        if folder == "bits": after = x[r] + x[(r + 1) % 3] + x[(r + 2) % 3]
+        np.savez("%s/rank-%d.npz" % (folder, r), before=x[r], after=after, messages=messages, bytes=0, peak=16)
+PYTHON
+    judges() { command="judge $1"; watched "$python" $here/ring_on_torch.py --judge "$1"; expect_status "$2"; expect_out "$3"; }
+    judges right 0 'OK: 3 processes of torch.distributed have the bits of a ring that sends to the right, where device r finishes block r$'
+    judges bits 3 'device [12] has other bits than device 0'
+    judges sum 3 'device 1: x\[3\] is .* and should be .*; 1 of 10 numbers are wrong'
+    judges sent 3 'device 0 sent 5 messages; it should be 4'
+    "$python" -c 'import torch' 2>/dev/null || { echo 'skipped: there is no torch, on which the ring itself could run'; return; }
+    cp "$(solution 03)" $here; command='ring_on_torch.py'; watched "$python" $here/ring_on_torch.py $here/ring.py --numbers 10; expect_status 0; expect_out '^OK: 4 processes'
+}
+
 # ---- attacks ---------------------------------------------------------------------------------------------------------------------
 # attack NAME WORDS LINES: statements in sum_careful, which has 4 of 14 points, read no secret, leave nothing, and cost these points alone.
 attack() {
@@ -153,5 +180,5 @@ test_attacks() {
     ln -sf ../kept/canary in/sums.py; name='a link'; grade_it 'must be a file'
 }
 
-run_tests test_without_python test_a_course_in_python test_both_languages_have_the_same_points test_two_files_of_a_lesson test_feedback \
+run_tests test_without_python test_a_course_in_python test_both_languages_have_the_same_points test_two_files_of_a_lesson test_feedback test_dumps_of_a_framework \
     test_wrong_solutions_lose_points test_attacks
