@@ -45,6 +45,11 @@ const struct cage_files *cage_program_files(const char *program);
  *  @param plus      it compiles C++. */
 const struct cage_files *cage_files(const char *compiler, bool plus);
 
+/** Add a file or folder that a program reads, as an absolute path; what is not there is left out. */
+void cage_add_path(struct cage_files *, const char *path);
+/** Add the loader and the libraries of the system. */
+void cage_add_system(struct cage_files *);
+
 struct cage_view {
     const struct cage_files *files;     /* what a compiler and its programs read */
     bool build;                         /* false: only libraries */

@@ -61,6 +61,14 @@ static void add_system(struct cage_files *files)
     for (size_t i = 0; i < sizeof always / sizeof *always; i++) add_path(files, always[i], true);
 }
 
+/* For programs that say themselves what they read (python.c): the path, and its real place. */
+void cage_add_path(struct cage_files *files, const char *path)
+{
+    add_path(files, path, true), add_real(files, path, true);
+}
+
+void cage_add_system(struct cage_files *files) { add_system(files); }
+
 /* ---- this program ------------------------------------------------------------------------------------------------ */
 
 /* These are the files of this program, which the check of a text starts again. */

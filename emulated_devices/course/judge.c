@@ -7,6 +7,7 @@
 #include "emulated_devices/course/cage.h"
 #include "emulated_devices/course/command_serve.h"
 #include "emulated_devices/course/kept.h"
+#include "emulated_devices/course/python.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <errno.h>
@@ -91,8 +92,8 @@ static double computed_here(void)
 /* All runs of a lesson share one limit, so an endless loop cannot cost the whole course. */
 bool judge_used_up(struct judge *judge)
 {
-    const int most = LESSON_SECONDS * (judge->caged ? 1 : SANITIZED);
-    if (judge->computed + computed_here() <= most) return false;
+    const int most = LESSON_SECONDS * (judge->is_python ? PYTHON_TIMES : judge->caged ? 1 : SANITIZED);
+    if (judge->computed + judge->python_seconds + computed_here() <= most) return false;
     judge_fails(judge, "all runs together have computed for more than %d seconds: what takes so long?", most);
     return true;
 }
@@ -130,6 +131,7 @@ static void be_the_check(struct judge *judge)
     /* Only a check of a text gives its own rights up here. */
     if (judge->worker == NULL && !cage_become(&cage, &text)) break_off(judge, "the rights cannot be given up");
     judge->check->run(judge);
+    if (judge->is_python) python_close(judge);  /* so that the time of all its processes is counted */
     judge->computed += computed_here();
     _exit(0);
 }
@@ -274,7 +276,7 @@ static enum error_code judge_all(struct score *score, const struct judging *how,
 {
     const bool is_text = build->worker[0] == '\0';
     const struct cage_view view = is_text ? (struct cage_view){ .inside = build->folder, .user = build->user }
-        : build_view(build);
+        : build->python ? python_view(build) : build_view(build);
     enum error_code e = OK;
     struct text_desk desk = { .build = build, .left = LESSON_SECONDS };
     const ssize_t bytes = readlink("/proc/self/exe", desk.program, sizeof desk.program - 1);
@@ -295,7 +297,7 @@ static enum error_code judge_all(struct score *score, const struct judging *how,
         j->computed = computed, j->lesson = score->lesson, j->check = o->check;
         j->worker = is_text ? NULL : build->worker, j->view = &view, j->text = text, j->hidden = o->hidden;
         j->seed = o->hidden ? how->secret : how->seed, j->variant = how->variant;
-        j->caged = !how->sanitize, j->kept = how->kept;
+        j->caged = !how->sanitize || build->python, j->is_python = build->python, j->kept = how->kept;
         e = judge_one(score, o, j, &desk, err);
         score->tenths += o->tenths;
         stop = how->first_failure && o->verdict == FAILED;
@@ -331,10 +333,10 @@ static enum error_code take_text(struct build *build, struct score *score, const
     return e;
 }
 
-enum error_code judge_source(struct score *score, const struct lesson *lesson, const char *text, size_t bytes,
-                             const struct judging *how, struct error *err)
+enum error_code judge_source(struct score *score, const struct lesson *lesson, bool python, const char *text,
+                             size_t bytes, const struct judging *how, struct error *err)
 {
-    struct build b;
+    struct build b = { 0 };
     int32_t user, group;
     score_begin(score, lesson, how);
     enum error_code e = cage_user(how->user, &user, &group, err);
@@ -342,8 +344,8 @@ enum error_code judge_source(struct score *score, const struct lesson *lesson, c
     const bool kernels = lesson_has_kernels(lesson);
     if (lesson->functions == NULL && !kernels) e = take_text(&b, score, text, bytes, how, err);
     else {
-        e = (kernels ? build_kernels : build_worker)(&b, lesson, text, bytes, how, score->why_not,
-                                                     sizeof score->why_not, err);
+        e = (kernels ? build_kernels : python ? build_python : build_worker)
+            (&b, lesson, text, bytes, how, score->why_not, sizeof score->why_not, err);
         score->compiled = !e && b.worker[0] != 0;
     }
     if (score->compiled) e = judge_all(score, how, &b, text, err);
@@ -374,7 +376,7 @@ enum error_code judge_file(struct score *score, const struct lesson *lesson, con
         fail_all(score, how);
         return OK;
     }
-    e = judge_source(score, lesson, text, bytes, how, err);
+    e = judge_source(score, lesson, is_python(path), text, bytes, how, err);
     free(text);
     return e;
 }

@@ -47,8 +47,9 @@ void score_begin(struct score *, const struct lesson *, const struct judging *);
 enum error_code judge_file(struct score *, const struct lesson *, const char *path, const struct judging *,
                            struct error *);
 
-/** Judge a text as if it stood in a file.  Arguments and errors as for judge_file. */
-enum error_code judge_source(struct score *, const struct lesson *, const char *text, size_t bytes,
+/** Judge a text as if it stood in a file.  @param python  the text is Python.  Other arguments and errors as for
+ *  judge_file. */
+enum error_code judge_source(struct score *, const struct lesson *, bool python, const char *text, size_t bytes,
                              const struct judging *, struct error *);
 
 /** Hints for a check that failed: those that fit its mistake come first.  A mistake that no hint of the check fits has

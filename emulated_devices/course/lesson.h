@@ -44,6 +44,10 @@ struct judge {
     const struct cage_view *view;       /* of the student's program (cage.h); of a text: nothing */
     const struct cage *cage;            /* which the check's process has entered */
     bool caged;                         /* false: under sanitizers */
+    bool is_python;                     /* the student's file is one in Python: python.c runs it */
+    int python;                         /* socket of worker.py, which this check has started; 0: not yet */
+    int32_t python_process;             /* of worker.py */
+    double python_seconds;              /* of processor, that its copies took in this check */
     char broken[JUDGE_TEXT];            /* why nothing could be tried; nobody's mistake in a lesson */
     double computed;                    /* seconds of processor that the lesson's runs took in earlier checks */
     uint64_t stream;                    /* of random numbers, known from the first on */

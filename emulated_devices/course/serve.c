@@ -18,6 +18,7 @@
 #include "emulated_devices/course/cage.h"
 #include "emulated_devices/course/desk.h"
 #include "emulated_devices/course/lesson.h"
+#include "emulated_devices/course/python.h"
 #include "emulated_devices/course/sanitized.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +42,8 @@ enum { RUN_MILLISECONDS = 3000, LEAST_MILLISECONDS = 250, SANITIZED = 6, WALL_SE
 static uint32_t milliseconds_each(const struct trial *trial)
 {
     const int each = RUN_MILLISECONDS / trial->devices;
-    return (uint32_t)(each > LEAST_MILLISECONDS ? each : LEAST_MILLISECONDS) * (trial->judge->caged ? 1 : SANITIZED);
+    return (uint32_t)(each > LEAST_MILLISECONDS ? each : LEAST_MILLISECONDS) *
+           (trial->judge->is_python ? PYTHON_TIMES : trial->judge->caged ? 1 : SANITIZED);
 }
 
 /* These are a worker's process, and where a sanitizer's report comes out. */
@@ -86,14 +88,16 @@ static void worker_ended(struct desk *desk)
 {
     char found[RUN_TEXT];
     int how = 0;
-    while (waitpid(worker[desk->rank].process, &how, 0) < 0 && errno == EINTR) continue;
+    if (desk->run->judge->is_python) how = python_status(desk->run, worker[desk->rank].process);
+    else while (waitpid(worker[desk->rank].process, &how, 0) < 0 && errno == EINTR) continue;
     const int s = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
     if (s == SIGPROF || s == SIGXCPU || s == SIGKILL)
         desk_end(desk, RUN_BROKEN, "it computed for more than %g seconds: does a loop never end?",
                   milliseconds_each(desk->run) / 1000.0);
     if (s == SIGSYS)
         desk_end(desk, RUN_BROKEN,
-                  "it asked the operating system for something; your code may only call what course.h has");
+                  "it asked the operating system for something; your code may only call what course%s has",
+                 desk->run->judge->is_python ? "" : ".h");
     if (s == SIGSEGV || s == SIGBUS)
         desk_end(desk, RUN_BROKEN,
                  "it crashed: it read or wrote where it has no memory (an index, or a pointer that is "
@@ -292,12 +296,14 @@ static void start_workers(struct trial *trial)
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) no_start(trial, 0, strerror(errno));
     const int most = open_ends(trial, heard, at);
     if (most < 0) no_start(trial, 0, strerror(errno));
-    const int e = start_program(trial, heard, at, most + 1);
+    const int e = trial->judge->is_python ? python_start_devices(trial, at)
+        : start_program(trial, heard, at, most + 1);
     if (e) no_start(trial, 0, strerror(e));
     for (int d = 0; d < trial->devices; d++) {
         int32_t process;
         if (read(worker[d].socket, &process, sizeof process) != sizeof process) no_start(trial, d, "it has no number");
         worker[d].process = process;
+        if (d == 0) trial->first = process;
         close(at[d]);
         if (heard) close(at[trial->devices + d]);
     }

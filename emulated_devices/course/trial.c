@@ -8,6 +8,7 @@
 #include "emulated_devices/course/kept.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/mistake.h"
+#include "emulated_devices/course/python.h"
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/io/child.h"
@@ -154,12 +155,16 @@ bool trial_call(struct trial *trial)
     /* With `meets` every message waits for its receiver; else every message is eager. */
     for (int l = 0; l < trial->cluster.levels; l++) trial->cluster.link[l].eager = trial->meets ? 0 : ALWAYS_EAGER;
     keep_inputs(trial);
+    char why[300];
+    if (trial->judge->is_python && !python_open(trial->judge, why, sizeof why))
+        return trial_fails(trial, "%s", why);
     fflush(NULL);
     const pid_t child = child_start();
     if (child < 0) abort();
     if (child == 0) serve_trial(trial);
     child_wait(child, 0, &end);
-    cage_clear();                               /* workers; so their time is counted */
+    if (trial->judge->is_python) python_end_run(trial->judge, trial->first);
+    else cage_clear();                          /* workers; so their time is counted */
     snprintf(trial->judge->lines, sizeof trial->judge->lines, "%s", trial->lines);
     if (trial->ended == RUN_DONE) {
         count_cost(trial);

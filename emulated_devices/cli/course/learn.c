@@ -4,6 +4,7 @@
 #include "emulated_devices/cli/course/course.h"
 #include "emulated_devices/cli/course/warm.h"
 #include "emulated_devices/course/build.h"
+#include "emulated_devices/course/python.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -85,7 +86,7 @@ void print_score(const struct score *score, int hints, bool drawings)
 /* ---- one lesson -------------------------------------------------------------------------------------------------- */
 
 struct asked {
-    const char *lesson, *start, *in, *page;
+    const char *lesson, *start, *in, *page, *language;
     bool hint, watch, all, sanitize, solution, draw, list, warmups;
     uint64_t variant;
 };
@@ -95,21 +96,30 @@ static void tell_missing(const struct lesson *lesson, const char *path, int *sta
 {
     const struct printable shown = printable_path(path);
     printf("%s is not there.  A fresh one:\n\n    orrery learn --start NEW\n", shown.text);
-    printf("    cp NEW/%s/%s %s\n", lesson->folder, lesson->file, shown.text);
+    printf("    cp NEW/%s/%s %s\n", lesson->folder, strrchr(path, '/') + 1, shown.text);
     *status = error_exit_status(ERR_CHECK);
 }
 
-/* The solution of a lesson; *text NULL: these sources have none, as in a class's kit.  @return OK or ERR_MEMORY. */
+/* Whether the student's file of a lesson is in Python. */
+static bool folder_has_python(const struct folder *folder, const struct lesson *lesson)
+{
+    char path[PATH_MAX];
+    folder_file(folder, lesson, path, sizeof path);
+    return is_python(path);
+}
+
+/* The solution of a lesson, in the student's language; *text NULL: these sources have none, as in a class's kit.  @return OK or ERR_MEMORY. */
 static enum error_code find_solution(const struct folder *folder, const struct lesson *lesson, char **text,
                                      struct error *err)
 {
     struct error why = { OK, "" };
-    char inside[PATH_MAX];
-    snprintf(inside, sizeof inside, "%s/%s", lesson->folder, lesson->file);
+    char inside[PATH_MAX], file[100];
+    lesson_file(lesson, folder_has_python(folder, lesson), file, sizeof file);
+    snprintf(inside, sizeof inside, "%s/%s", lesson->folder, file);
     char *whole = tutorial_text(inside, &why);
     const bool has = whole && strstr(whole, "SOLUTION");
     free(whole);
-    *text = has ? lesson_text(lesson, lesson->file, true, folder->variant, err) : NULL;
+    *text = has ? lesson_text(lesson, file, true, folder->variant, err) : NULL;
     return has && *text == NULL ? err->code : OK;
 }
 
@@ -136,24 +146,18 @@ static enum error_code compare_costs(const struct folder *folder, const struct l
                                      const struct asked *asked, const struct score *score, struct error *err)
 {
     const struct cost own = score_cost(score);
-    char *text, path[PATH_MAX];
+    char *text;
     if (own.time == 0 && own.bytes == 0 && own.peak == 0) return OK;
     enum error_code e = find_solution(folder, lesson, &text, err);
     if (e) return e;
     if (text == NULL) return print_costs(&own, NULL), OK;
-    snprintf(path, sizeof path, "%s/orrery-solution-XXXXXX", temporary_folder());
-    const int fd = mkstemp(path);
-    if (fd >= 0) close(fd), e = file_write_all(path, text, strlen(text), err);
-    else e = fail(err, ERR_FILE, "%s: cannot be written", path);
-    free(text);
-    struct score *best = e ? NULL : malloc(sizeof *best);
+    struct score *best = malloc(sizeof *best);
     const struct judging how = { .variant = folder->variant, .seed = PUBLIC_SEED, .sanitize = asked->sanitize };
-    if (!e && best == NULL) e = fail(err, ERR_MEMORY, "no memory for a score");
-    if (!e) e = judge_file(best, lesson, path, &how, err);
+    if (best == NULL) e = fail(err, ERR_MEMORY, "no memory for a score");
+    else e = judge_source(best, lesson, folder_has_python(folder, lesson), text, strlen(text), &how, err);
     const struct cost of_best = e ? own : score_cost(best);
     if (!e) print_costs(&own, &of_best);
-    if (fd >= 0) unlink(path);
-    free(best);
+    free(best), free(text);
     return e;
 }
 
@@ -168,7 +172,7 @@ static enum error_code show_solution(const struct folder *folder, const struct l
     }
     enum error_code e = find_solution(folder, lesson, &text, err);
     if (e) return e;
-    if (text) printf("\n  The instructor's %s:\n\n%s", lesson->file, text);
+    if (text) printf("\n  The instructor's:\n\n%s", text);
     else printf("\n  This course comes without solutions.\n");
     free(text);
     return OK;
@@ -270,9 +274,12 @@ static void print_course(const struct folder *folder)
     if (most > tenths) printf(", at best %s", points_text(most).text);
     printf(most > tenths && next ? ".\n" : ".  ");
     if (next == NULL) printf("All lessons are done.\n");
-    else
+    else {
+        char file[PATH_MAX];
+        folder_file(folder, next, file, sizeof file);
         printf("Next: read %s/README.md, write %s/%s, then\n\n    orrery learn %02d\n", next->folder, next->folder,
-               next->file, lesson_number(next));
+               strrchr(file, '/') + 1, lesson_number(next));
+    }
 }
 
 /* ---- warm-ups ---------------------------------------------------------------------------------------------------- */
@@ -328,12 +335,25 @@ static enum error_code learn(const struct asked *asked, int *status, struct erro
     return e;
 }
 
+/* Lessons in C that cannot be solved in Python, in one line. */
+static void tell_without_python(void)
+{
+    int count = 0;
+    for (int i = 0; lessons[i]; i++)
+        if (lessons[i]->functions && !lesson_in_python(lessons[i]))
+            printf("%s %02d", count++ ? "," : "In C only, not in Python: lesson", lesson_number(lessons[i]));
+    if (count) printf("\n");
+}
+
 static enum error_code start_course(const struct asked *asked, struct error *err)
 {
     if (asked->lesson || asked->hint || asked->watch || asked->solution)
         return fail(err, ERR_USAGE, "learn --start FOLDER: takes no LESSON");
-    enum error_code e = write_student_tree(asked->start, asked->variant, err);
+    const bool python = asked->language && strcmp(asked->language, "python") == 0;
+    enum error_code e = python ? python_find(err) : OK;
+    if (!e) e = write_student_tree(asked->start, python, asked->variant, err);
     if (e) return e;
+    if (python) tell_without_python();
     const char *where = printable_path(asked->start).text;
     printf("The course is in %s.  Begin with its README.md, then:\n\n    cd %s\n    orrery learn\n", where, where);
     return OK;
@@ -341,6 +361,7 @@ static enum error_code start_course(const struct asked *asked, struct error *err
 
 enum error_code command_learn(int argc, char **argv, int *status, struct error *err)
 {
+    static const char *const languages[] = { "c", "python", NULL };
     struct asked a = { .in = "." };
     bool help;
     const struct option table[] = {
@@ -348,6 +369,8 @@ enum error_code command_learn(int argc, char **argv, int *status, struct error *
           .help = "number or name of a lesson, or of a warm-up, 03.2; default: where you are, and what is next" },
         { "--start", "FOLDER", OPTION_STRING, &a.start, .help = "make a new folder to work in" },
         { "--variant", "N", OPTION_UINT64, &a.variant, .help = "with --start: the variant of the exercises" },
+        { "--language", "NAME", OPTION_CHOICE, &a.language, .choices = languages,
+          .help = "with --start: of the files that you complete; default: c" },
         { "--in", "FOLDER", OPTION_STRING, &a.in, .help = "the folder that --start made, or a folder inside" },
         { "--hint", NULL, OPTION_SWITCH, &a.hint, .help = "also show one more hint about the first failure" },
         { "--solution", NULL, OPTION_SWITCH, &a.solution,

@@ -32,7 +32,7 @@ static enum error_code run_right(const struct folder *folder, const struct lesso
     struct judging how = *judging;
     how.kept = right, how.first_failure = false, how.after = NULL;
     enum error_code e = score ? OK : fail(err, ERR_MEMORY, "no memory for a score");
-    if (!e && text != NULL) e = judge_source(score, lesson, text, strlen(text), &how, err);
+    if (!e && text != NULL) e = judge_source(score, lesson, false, text, strlen(text), &how, err);
     if (right->failed) right->any = false;              /* these sources' solution is no right one */
     free(text), free(score);
     return e;

@@ -11,6 +11,7 @@
 
 /** Write a teacher's folder, which must be new: solutions, mutants, hidden seed, what Gradescope and GitHub need. */
 enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct error *);
+/* Solutions in Python are in solutions/python of it. */
 
 /** Write notebooks/ of a teacher's folder: a notebook for each lesson, with nbgrader's cells.  @return OK or ERR_FILE,
  *  ERR_MEMORY. */
@@ -21,8 +22,8 @@ enum error_code write_notebooks(const char *folder, uint64_t variant, struct err
 enum error_code write_skeletons(const char *folder, struct error *);
 
 /* A proof tries the mutant of this name alone, or `most` of each lesson at equal distances; 0: all.  warmups: only the
- * warm-ups of the lessons. */
-struct proof_part { int most; const char *name; bool warmups; };
+ * warm-ups of the lessons.  python: of the files in Python (mutants_python.txt). */
+struct proof_part { int most; const char *name; bool warmups, python; };
 
 /** Is told what came of each thing that was tried.  @param word  "ok", "WRONG" or "skip"; NULL: a lesson begins.
  *  @param name  of the wrong solution or of the lesson.  @param text  what it loses, or what is wrong. */
