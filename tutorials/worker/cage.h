@@ -6,12 +6,14 @@
 #ifndef ORRERY_WORKER_CAGE_H
 #define ORRERY_WORKER_CAGE_H
 
+#if defined __linux__
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #if defined __x86_64__
 #define CAGE_MACHINE AUDIT_ARCH_X86_64
@@ -19,7 +21,28 @@
 #define CAGE_MACHINE AUDIT_ARCH_AARCH64
 #endif
 
-/** From here on only these calls of the system, `count` of them, at most 30.  @return 0, or -1: it cannot be done. */
+enum { CAGE_MOST_CALLS = 30 };
+
+/* What a worker may ask for: reading, writing, ending, and which of its own pages are there. */
+#define CAGE_WORKER_CALLS SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mincore
+/* What a process of kernels may ask for besides: memory, and waiting for its threads. */
+#define CAGE_KERNEL_CALLS SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mmap, SYS_munmap, SYS_mremap, \
+                          SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_rt_sigprocmask, SYS_getrandom
+
+/** End this process at once, in the only way that a cage allows. */
+static inline void cage_exit(int status)
+{
+    for (;;) syscall(SYS_exit_group, status);
+}
+
+/** Ask for pages of the usual size only, so that a page that was touched tells where.  @return 0, or -1. */
+static inline int cage_small_pages(void) { return prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); }
+
+/** Lock with the kernel's fixed list: reading, writing and ending.  @return 0, or -1: it cannot be done. */
+static inline int cage_lock_strictly(void) { return prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT); }
+
+/** From here on only these calls of the system, `count` of them, at most CAGE_MOST_CALLS.  @return 0, or -1: it cannot
+ *  be done. */
 static inline int cage_lock(const int *calls, int count)
 {
 #ifdef CAGE_MACHINE
@@ -28,9 +51,9 @@ static inline int cage_lock(const int *calls, int count)
     const struct sock_filter machine = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
     const struct sock_filter ours = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, CAGE_MACHINE, 1, 0);
     const struct sock_filter number = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    struct sock_filter rule[70];
+    struct sock_filter rule[5 + 2 * CAGE_MOST_CALLS];
     int n = 0;
-    if (count > 30) return -1;
+    if (count > CAGE_MOST_CALLS) return -1;
     rule[n++] = machine, rule[n++] = ours, rule[n++] = kill, rule[n++] = number;
     for (int i = 0; i < count; i++) {
         const struct sock_filter same = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
@@ -45,5 +68,17 @@ static inline int cage_lock(const int *calls, int count)
     return -1;
 #endif
 }
+
+#else
+#include <unistd.h>
+
+/* Other systems cannot lock a process in: emulated_devices/course/cage_portable.c lets only own code run there. */
+#define CAGE_WORKER_CALLS 0
+#define CAGE_KERNEL_CALLS 0
+static inline void cage_exit(int status) { _exit(status); }
+static inline int cage_small_pages(void) { return -1; }
+static inline int cage_lock_strictly(void) { return -1; }
+static inline int cage_lock(const int *calls, int count) { return (void)calls, (void)count, -1; }
+#endif
 
 #endif

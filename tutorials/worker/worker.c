@@ -35,7 +35,7 @@ static uint64_t kept_bytes;
 
 static void leave(int status)
 {
-    for (;;) syscall(SYS_exit_group, status);
+    cage_exit(status);
 }
 
 static void write_all(const void *data, uint64_t bytes)
@@ -220,7 +220,7 @@ static uint64_t touched_page(uint64_t from)
 static void begin_pages(void)
 {
     page = (uint64_t)sysconf(_SC_PAGESIZE);
-    if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0 || touched_page(page) != WORKER_POOL) page = 0;
+    if (cage_small_pages() != 0 || touched_page(page) != WORKER_POOL) page = 0;
 }
 
 static void look_behind(void)
@@ -487,10 +487,10 @@ static void limit(int what, rlim_t most) { setrlimit((__rlimit_resource_t)what, 
 /* From here on only read, write, exit, and asking which of its own pages are there. */
 static void lock_in(void)
 {
-    static const int calls[] = { SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mincore };
+    static const int calls[] = { CAGE_WORKER_CALLS };
     if (cage_lock(calls, sizeof calls / sizeof *calls) == 0) return;
     page = 0;
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) misuse("this system cannot lock a process in (seccomp)");
+    if (cage_lock_strictly() != 0) misuse("this system cannot lock a process in (seccomp)");
 }
 
 static void give_up_rights(void)

@@ -3,6 +3,7 @@
  * ERR_MEMORY. */
 #include "emulated_devices/cli/course/course.h"
 #include "ref/io/output.h"
+#include "ref/machine/system.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +125,7 @@ static enum error_code try_lesson(struct folder *folder, const struct lesson *le
 static struct timespec written(const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 ? st.st_mtim : (struct timespec){ 0 };
+    return stat(path, &st) == 0 ? system_changed(&st) : (struct timespec){ 0 };
 }
 
 static enum error_code watch_lesson(struct folder *folder, const struct lesson *lesson,
@@ -199,8 +200,9 @@ static enum error_code start_course(const struct asked *asked, struct error *err
         return fail(err, ERR_USAGE, "learn --start FOLDER: takes no LESSON");
     enum error_code e = write_student_tree(asked->start, asked->variant, err);
     if (e) return e;
-    const char *where = printable_path(asked->start).text;
-    printf("The course is in %s.  Begin with its README.md, then:\n\n    cd %s\n    orrery learn\n", where, where);
+    const struct printable where = printable_path(asked->start);
+    printf("The course is in %s.  Begin with its README.md, then:\n\n    cd %s\n    orrery learn\n", where.text,
+           where.text);
     return OK;
 }
 
