@@ -79,6 +79,20 @@ static int signal_all(const struct family *family, const struct watch *watch, in
     return system_tells_processes() ? signal_children(family, number) : signal_announced(family, watch, number);
 }
 
+/* A process whose parent has been waited for has left its time there. */
+double family_seconds(const struct family *family)
+{
+    struct system_process process;
+    double seconds = 0;
+    int count;
+    long *pid = system_processes(&count);
+    for (int i = 0; i < count; i++)
+        if ((pid[i] == family->job || family_has(pid[i])) && system_process(pid[i], &process))
+            seconds += process.seconds;
+    free(pid);
+    return seconds;
+}
+
 bool family_is_gone(const struct watch *watch)
 {
     char here[sizeof watch->process->host] = "";
