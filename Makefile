@@ -490,5 +490,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always ready check-aarch64 check-portable place simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzz-programs fuzzers docs install uninstall clean help deps
+.PHONY: always ready check-aarch64 check-portable wheel place simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzz-programs fuzzers docs install uninstall clean help deps
 .SECONDARY:
