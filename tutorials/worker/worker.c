@@ -210,7 +210,7 @@ static uint64_t touched_page(uint64_t from)
     static unsigned char touched[WORKER_POOL / 4096 + 1];
     const uint64_t base = (uint64_t)(uintptr_t)pool, first = (base + from + page - 1) / page * page;
     const uint64_t pages = (base + sizeof pool - first) / page;
-    if (mincore((void *)(uintptr_t)first, pages * page, touched) != 0) return WORKER_POOL;
+    if (mincore((void *)(uintptr_t)first, pages * page, (void *)touched) != 0) return WORKER_POOL;
     for (uint64_t i = 0; i < pages; i++)
         if (touched[i] & 1) return first - base + i * page;
     return WORKER_POOL;
@@ -482,7 +482,7 @@ int64_t time_now(void)
 
 /* ---- the cage ---------------------------------------------------------------------------------------------------- */
 
-static void limit(int what, rlim_t most) { setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }); }
+static void limit(int what, rlim_t most) { setrlimit(what, &(struct rlimit){ most, most }); }
 
 /* From here on only read, write, exit, and asking which of its own pages are there. */
 static void lock_in(void)
