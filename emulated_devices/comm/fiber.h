@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#if !defined(__ELF__) || (!defined(__x86_64__) && !defined(__aarch64__))
+#if defined(ORRERY_PORTABLE) || (!defined(__ELF__) && !defined(__MACH__)) || \
+    (!defined(__x86_64__) && !defined(__aarch64__))
 #include <ucontext.h>
 #define FIBER_BY_UCONTEXT
 #endif

@@ -8,6 +8,7 @@
 #include "emulated_devices/course/source.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
+#include "ref/machine/system.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +21,7 @@
 enum error_code course_folder(char *to, size_t size, struct error *err)
 {
     char self[PATH_MAX / 2], file[PATH_MAX];
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = 0;
+    system_program(self, sizeof self);
     char *slash = strrchr(self, '/');
     if (slash) *slash = 0;
     for (int i = 0; i < 3; i++) {
@@ -41,8 +41,7 @@ bool source_folder(char *out, size_t size)
 {
     static const char some[] = "emulated_devices/schemes/plugin.h";
     char self[PATH_MAX], file[PATH_MAX + sizeof some + 32];
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = 0;
+    system_program(self, sizeof self);
     char *slash = strrchr(self, '/');
     if (slash) *slash = 0;
     for (int i = 0; i < 3; i++) {

@@ -3,6 +3,8 @@
  * instruction set ends the process.  On machines that this file does not know it does nothing. */
 #define _GNU_SOURCE                     /* clone flags, syscall numbers */
 #include "emulated_devices/course/cage.h"
+#include "ref/machine/system.h"
+#if defined(SYSTEM_LINUX)
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -76,3 +78,4 @@ bool cage_refuse_calls(void)
     return true;
 #endif
 }
+#endif

@@ -4,6 +4,8 @@
  * and workshop.c call these functions.  No function returns an error code. */
 #define _DEFAULT_SOURCE                 /* realpath */
 #include "emulated_devices/course/cage.h"
+#include "ref/machine/system.h"
+#if defined(SYSTEM_LINUX)
 #include "ref/io/child.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -177,3 +179,4 @@ const struct cage_files *cage_files(const char *compiler, bool plus)
     free(answer);
     return f;
 }
+#endif

@@ -1,7 +1,6 @@
 /* judge.c -- judges a student's file: it compiles the file, runs every check in a process of its own, and adds
  * points up.  emulated_devices/cli/course/ and course/teacher/ call judge_file; the outcomes are in a struct score.  A
  * check that fails is an outcome; ERR_FILE and ERR_MEMORY mean that the machine cannot judge. */
-#define _GNU_SOURCE                     /* MAP_ANONYMOUS, pipe2 */
 #include "emulated_devices/course/judge.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/cage.h"
@@ -10,6 +9,7 @@
 #include "emulated_devices/course/python.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
+#include "ref/machine/system.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -108,12 +108,8 @@ static void break_off(struct judge *judge, const char *why)
 /* These are the bytes of addresses that a text's check may have: more than this process has now. */
 static uint64_t text_memory(void)
 {
-    unsigned long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-    const bool known = f && fscanf(f, "%lu", &pages) == 1;
-    if (f) fclose(f);
-    if (BUILT_WITH_SANITIZERS || !known) return 0;
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) + ((uint64_t)TEXT_MEGABYTES << 20);
+    const uint64_t now = system_addresses();
+    return BUILT_WITH_SANITIZERS || now == 0 ? 0 : now + ((uint64_t)TEXT_MEGABYTES << 20);
 }
 
 /* Run one check, in its process.  A check of a lesson in C gets a cage for its workers; a check of a text gives its
@@ -179,8 +175,8 @@ static enum error_code run_text_check(struct judge *judge, struct text_desk *tex
 {
     struct child_end end = { 0 };
     int ask[2], hear[2];
-    if (pipe2(ask, O_CLOEXEC) != 0) return fail(err, ERR_MEMORY, "no pipe for a check: %s", strerror(errno));
-    if (pipe2(hear, O_CLOEXEC) != 0) return close_ends(ask), fail(err, ERR_MEMORY, "no pipe for a check");
+    if (!system_pipe(ask)) return fail(err, ERR_MEMORY, "no pipe for a check: %s", strerror(errno));
+    if (!system_pipe(hear)) return close_ends(ask), fail(err, ERR_MEMORY, "no pipe for a check");
     fflush(NULL);
     judge->request = text_desk->request, judge->asks = ask[1], judge->hears = hear[0];
     const pid_t child = child_start();
@@ -264,8 +260,8 @@ static enum error_code judge_one(struct score *score, struct outcome *outcome, s
 /* Memory that the judge shares with the processes of a run. */
 static void *judge_share(size_t bytes)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) abort();
+    void *p = system_pages(bytes, true);
+    if (p == NULL) abort();
     return p;
 }
 
@@ -279,8 +275,7 @@ static enum error_code judge_all(struct score *score, const struct judging *how,
         : build->python ? python_view(build) : build_view(build);
     enum error_code e = OK;
     struct text_desk desk = { .build = build, .left = LESSON_SECONDS };
-    const ssize_t bytes = readlink("/proc/self/exe", desk.program, sizeof desk.program - 1);
-    desk.program[bytes > 0 ? bytes : 0] = '\0';
+    system_program(desk.program, sizeof desk.program);
     /* The judge's memory is shared with each check's process. */
     struct judge *j = judge_share(sizeof *j);
     bool stop = false;

@@ -10,7 +10,6 @@
  * trial.c forks this process for one run, and reads the results from the memory that both share.  Every way to end
  * but the last writes `why` and `culprit` there; serve_trial never returns.
  */
-#define _GNU_SOURCE                     /* SOCK_CLOEXEC */
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/comm/crew.h"
@@ -20,6 +19,7 @@
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/python.h"
 #include "emulated_devices/course/sanitized.h"
+#include "ref/machine/system.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -28,8 +28,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -244,7 +242,7 @@ static int open_ends(const struct trial *trial, bool heard, int *at)
 {
     int most = 0, ends[2];
     for (int d = 0; d < trial->devices; d++) {
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return -1;
+        if (!system_sockets(ends)) return -1;
         worker[d].socket = ends[0], worker[d].said = -1, at[d] = ends[1];
         most = ends[1] > most ? ends[1] : most;
         if (!heard) continue;
@@ -293,7 +291,7 @@ static void start_workers(struct trial *trial)
 {
     const bool heard = !trial->judge->caged;
     int at[2 * WORKER_MOST_DEVICES];
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) no_start(trial, 0, strerror(errno));
+    system_adopt();                             /* elsewhere the first process of the system waits for them */
     const int most = open_ends(trial, heard, at);
     if (most < 0) no_start(trial, 0, strerror(errno));
     const int e = trial->judge->is_python ? python_start_devices(trial, at)

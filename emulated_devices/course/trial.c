@@ -1,7 +1,6 @@
 /* trial.c -- calls a student's function on emulated devices, and compares what came back.  Checks of lessons call
  * it; serve.c runs the devices in another process.  The memory is shared with that process, so results and counters
  * need no copies.  A wrong result fails the check, and the check goes on. */
-#define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "emulated_devices/course/trial.h"
 #include "emulated_devices/course/alike.h"
 #include "emulated_devices/course/cage.h"
@@ -13,6 +12,7 @@
 #include "emulated_devices/device/interval.h"
 #include "ref/io/child.h"
 #include "ref/io/figures.h"
+#include "ref/machine/system.h"
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -35,9 +35,9 @@ const char *const trial_collectives[] = { "all_reduce", "reduce_scatter", "all_g
 /* Make a run of one call.  The check fills buffers and arguments before trial_call. */
 struct trial *trial_open(struct judge *judge, const char *function, int devices, const char *format, ...)
 {
-    struct trial *r = mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct trial *r = system_pages(SHARED, true);
     va_list list;
-    if (r == MAP_FAILED || devices < 1 || devices > WORKER_MOST_DEVICES) abort();
+    if (r == NULL || devices < 1 || devices > WORKER_MOST_DEVICES) abort();
     r->judge = judge, r->function = function, r->devices = devices, r->mapped = SHARED, r->groups = 1;
     r->used = (sizeof *r + 63) / 64 * 64;
     r->group[0].size = devices;

@@ -7,6 +7,7 @@
 #include "emulated_devices/course/python.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
+#include "ref/machine/system.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -221,7 +222,7 @@ static enum error_code try_lesson(struct folder *folder, const struct lesson *le
 static struct timespec written(const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 ? st.st_mtim : (struct timespec){ 0 };
+    return stat(path, &st) == 0 ? system_changed(&st) : (struct timespec){ 0 };
 }
 
 static enum error_code watch_lesson(struct folder *folder, const struct lesson *lesson,
@@ -354,8 +355,9 @@ static enum error_code start_course(const struct asked *asked, struct error *err
     if (!e) e = write_student_tree(asked->start, python, asked->variant, err);
     if (e) return e;
     if (python) tell_without_python();
-    const char *where = printable_path(asked->start).text;
-    printf("The course is in %s.  Begin with its README.md, then:\n\n    cd %s\n    orrery learn\n", where, where);
+    const struct printable where = printable_path(asked->start);
+    printf("The course is in %s.  Begin with its README.md, then:\n\n    cd %s\n    orrery learn\n", where.text,
+           where.text);
     return OK;
 }
 
