@@ -37,6 +37,7 @@
     COMMAND(tokenize, "texts as tokens of a model's own tokenizer, and back")                                         \
     COMMAND(affinity, "group experts and tokens of a mixture, for speculative dispatch")                              \
     COMMAND(report, "draw runs side by side on a page: losses, timeline, memory, messages, verdicts")                 \
+    COMMAND(page, "a page on which runs move: devices, messages and memory at each moment of virtual time")           \
     HEADING("Learn, and teach")                                                                                       \
     COMMAND(learn, "exercises on emulated devices: where you are, and what is wrong first")                           \
     COMMAND(grade, "points for exercises, for a person, Gradescope or JUnit")                                         \

@@ -3,6 +3,7 @@
  * than --memory, ERR_USAGE that the plan's messages depend on numbers; ERR_MEMORY. */
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
+#include "emulated_devices/run/page.h"
 #include "emulated_devices/run/plan.h"
 #include "emulated_devices/run/report/memory_report.h"
 #include "emulated_devices/run/report/plan_report.h"
@@ -243,6 +244,7 @@ void planned_step_close(struct planned_step *planned)
 {
     struct train_record *const r = &planned->record;
     free(r->step), free(r->seconds), free(r->device), free(planned->findings.peak), free(planned->findings.memory);
+    cJSON_Delete(r->film);
 }
 
 static enum error_code plan_and_report(struct train_record *record, struct error *err)
@@ -251,13 +253,15 @@ static enum error_code plan_and_report(struct train_record *record, struct error
     const struct plan_more *const more = record->plan->more;
     report_shape(record);
     fflush(record->out);
-    enum error_code e = plan_measure(record, true, err);
+    enum error_code e = options->page ? fail_about(err, output_probe(options->page, err), "--page") : OK;
+    if (!e) e = plan_measure(record, true, err);
     if (e) return e;
     if (options->plan.mesh.devices == 1 || alone_step_time(&options->plan, &record->alone, &record->alone_kept, NULL))
         record->alone = 0;
     plan_report(record);
     if (more) more->print(record->out, more->context);
-    if (options->json) e = fail_about(err, report_json(record, "orrery plan", options->json, err), "--json");
+    if (page_is_asked(options)) e = page_of_plan(record, err);
+    if (!e && options->json) e = fail_about(err, report_json(record, "orrery plan", options->json, err), "--json");
     return e ? e : exceeds(record, err);
 }
 

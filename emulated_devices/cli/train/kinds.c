@@ -36,7 +36,7 @@ const struct run_kind run_infer = {
 static const char *const of_numbers[] = { OF_NUMBERS, NULL };
 
 /* A drawing is no report of a run: its JSON is that of every command. */
-static const char *const of_reports[] = { OF_NUMBERS, "--json", "--tokens", "--memory-of", "--from", NULL };
+static const char *const of_reports[] = { OF_NUMBERS, "--json", "--film", "--page", "--page-steps", "--tokens", "--memory-of", "--from", NULL };
 
 const struct run_kind run_plan = {
     .command = "plan", .without = of_numbers, .steps = 1, .more = plan_options,

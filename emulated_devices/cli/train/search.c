@@ -19,7 +19,7 @@ const char *const search_without[] = {
     "--save", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
     "--save-load", "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
     "--lr-decay", "--weight-decay", "--beta1", "--beta2", "--eps", "--seed", "--trace", "--trace-steps",
-    "--trace-format", "--timeline", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps",
+    "--trace-format", "--timeline", "--page", "--page-steps", "--film", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps",
     "--batches", "--unfolded", "--print-config", "--dry-run", "--from",
     "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--tensor", "--attention", "--dispatch", "--degree", "--copies",
     "--copies-to-all", "--copy-again", "--owners", "--affinity", "--recompute", "--schedule", "--chunks", "--skip",

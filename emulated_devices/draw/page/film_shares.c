@@ -105,11 +105,13 @@ static void round_parts(const double part[FILM_SHARES], double step, int64_t who
     }
 }
 
+enum { NAMED = 64 };                    /* bytes of a name */
+
 /* What a film is called in a sentence: the schedule or the scheme that its title has and the other one has not. */
-static void name_of(const struct film *film, const struct film *other, const char *letter, char *name, size_t size)
+static void name_of(const struct film *film, const struct film *other, const char *letter, char name[NAMED])
 {
-    char word[FILM_TEXT + 1];
-    snprintf(name, size, "%s", letter);
+    char word[NAMED];
+    snprintf(name, NAMED, "%s", letter);
     for (const char *at = film->title; at && *at;) {
         const size_t length = strcspn(at, " ");
         snprintf(word, sizeof word, "%.*s", (int)length, at);
@@ -118,23 +120,31 @@ static void name_of(const struct film *film, const struct film *other, const cha
         bool there = false;
         for (const char *in = other->title; in && (in = strstr(in, word)) && !there; in += length)
             there = (in == other->title || in[-1] == ' ') && (in[length] == ' ' || in[length] == '\0');
-        if (there || strchr("0123456789./", word[0]) || length > 40) continue;
-        snprintf(name, size, "%s", word);
+        if (there || strchr("0123456789./", word[0]) || length >= NAMED) continue;
+        snprintf(name, NAMED, "%s", word);
         return;
     }
+}
+
+/* What is idle in a pipeline is called its bubble. */
+static bool has_stages(const struct film *film)
+{
+    for (int i = 0; i < film->axes; i++)
+        if (strcmp(film->axis[i].name, "pp") == 0 && film->axis[i].size > 1) return true;
+    return false;
 }
 
 char *film_differ(const struct film *first, const struct film *second)
 {
     double a[FILM_SHARES], b[FILM_SHARES], part[FILM_SHARES];
     int64_t rounded[FILM_SHARES];
-    char name[64], other[64], *text = NULL;
+    char name[NAMED], other[NAMED], *text = NULL;
     size_t bytes = 0;
-    static const char *const words[] = { "computing", "messages", "idle" };
+    const char *const words[] = { "computing", "messages", has_stages(first) && has_stages(second) ? "bubble" : "idle" };
     if (!shares_mean(first, a) || !shares_mean(second, b)) return NULL;
     FILE *const f = open_memstream(&text, &bytes);
     if (f == NULL) return NULL;
-    name_of(first, second, "A", other, sizeof other), name_of(second, first, "B", name, sizeof name);
+    name_of(first, second, "A", other), name_of(second, first, "B", name);
     const double more = (double)(second->end - first->end);
     double most = fabs(more);
     for (int k = 0; k < FILM_SHARES; k++) part[k] = b[k] - a[k], most = fmax(most, fabs(part[k]));
@@ -147,9 +157,10 @@ char *film_differ(const struct film *first, const struct film *second)
         fprintf(f, "a film without devices has no time to compare");
     else {
         round_parts(part, step, whole, rounded);
-        fprintf(f, "%s %s %.*f%s against %s", name, whole < 0 ? "saves" : "takes", s.digits,
-                fabs((double)whole) * step / s.unit, s.word, other);
-        if (whole >= 0) fprintf(f, whole > 0 ? ", more" : ", as long");
+        if (whole == 0) fprintf(f, "%s takes as long as %s", name, other);
+        else
+            fprintf(f, "%s %s %.*f%s %s %s", name, whole < 0 ? "saves" : "takes", s.digits,
+                    fabs((double)whole) * step / s.unit, s.word, whole < 0 ? "against" : "more than", other);
         for (int k = FILM_SHARES - 1; k >= 0; k--)
             fprintf(f, "%s%s %+.*f", k == FILM_SHARES - 1 ? ": " : ", ", words[k], s.digits,
                     (double)rounded[k] * step / s.unit);

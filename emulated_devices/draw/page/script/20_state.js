@@ -1,13 +1,23 @@
 // 20_state.js -- what the page shows now, its colours, and who redraws.  The scripts behind it read and change `page`.
 const page = {
-  films: [], words: [], time: 0, end: 0, view: [0, 1], playing: false, speed: 1, last: 0, chosen: null, kinds: [],
+  films: [], words: [], time: 0, end: 0, view: [0, 1], playing: false, speed: 1, last: 0, chosen: null,
   colours: [], parts: [],       // parts: { time(t), size() } of what is drawn
 };
 const PALETTE = 8, SECONDS = 24;    // colours; how long a film plays at speed 1
 
-// A kind has one colour on the whole page, by its name.
-function colourOf(f, kind) { return page.colours[page.kinds.indexOf(f.raw.kinds[kind].name) % PALETTE]; }
-function colourName(f, kind) { return 'var(--c' + page.kinds.indexOf(f.raw.kinds[kind].name) % PALETTE + ')'; }
+// A kind has one colour on the whole page, by its name; passes of a pipeline have theirs on every page.
+const COLOUR_OF_MARK = { F: 0, B: 1, I: 1, W: 2, U: 4 };
+function numberColours() {
+  page.number = new Map();
+  let messages = 0, others = 0;
+  page.films.forEach(f => f.raw.kinds.forEach(k => {
+    if (page.number.has(k.name)) return;
+    const known = k.of === 'compute' ? COLOUR_OF_MARK[k.mark] : undefined;
+    page.number.set(k.name, known !== undefined ? known : k.of === 'message' ? [3, 5, 6, 7][messages++ % 4] : others++ % PALETTE);
+  }));
+}
+function colourOf(f, kind) { return page.colours[page.number.get(f.raw.kinds[kind].name)]; }
+function colourName(f, kind) { return 'var(--c' + page.number.get(f.raw.kinds[kind].name) + ')'; }
 
 function readColours() {
   const style = getComputedStyle(document.documentElement);

@@ -57,7 +57,7 @@ function timelinePart(f) {
   // What is narrower than a pixel is drawn once for each pixel.
   function drawPasses(c, device, at) {
     const list = f.byLane[device * f.lanes + lanes[at]], y = yOf(device, at), h = lane - 1;
-    let until = -1;
+    let until = -1, run = null;
     for (let i = Math.max(0, lastUntil(list.length, k => list[k][2], page.view[0]) - 8); i < list.length && list[i][2] <= page.view[1]; i++) {
       const p = list[i];
       if (p[3] < page.view[0]) continue;
@@ -67,11 +67,21 @@ function timelinePart(f) {
       c.globalAlpha = p[5] >= 0 && p[5] % 2 ? 0.72 : 1;
       c.fillStyle = colourOf(f, p[4]); c.fillRect(x, y, w, h);
       c.globalAlpha = 1; until = end;
-      if (w < 15 || h < 11) continue;
-      const mark = f.raw.kinds[p[4]].mark, text = p[5] >= 0 && w > 26 ? mark + p[5] : p[5] >= 0 ? String(p[5]) : mark;
-      if (!text || c.measureText(text).width > w - 3) continue;
-      c.fillStyle = page.on; c.fillText(text, x + w / 2, y + h / 2 + 0.5);
+      if (run && run.kind === p[4] && run.micro === p[5] && x - run.end < 6) run.end = end;
+      else { label(c, run, y, h); run = { kind: p[4], micro: p[5], x, end }; }
     }
+    label(c, run, y, h);
+  }
+
+  // Neighbours of one microbatch have one label, in their middle.
+  function label(c, run, y, h) {
+    if (!run || h < 11 || run.end - run.x < 12) return;
+    const mark = f.raw.kinds[run.kind].mark, texts = run.micro >= 0 ? [mark + run.micro, String(run.micro)] : [mark];
+    const text = texts.find(s => s && c.measureText(s).width <= run.end - run.x - 3);
+    if (!text) return;
+    const x = (run.x + run.end) / 2, w = c.measureText(text).width;
+    c.fillStyle = colourOf(f, run.kind); c.fillRect(x - w / 2 - 2, y, w + 4, h);
+    c.fillStyle = page.on; c.fillText(text, x, y + h / 2 + 0.5);
   }
 
   // A strip for what a device sends, and one for what it receives.

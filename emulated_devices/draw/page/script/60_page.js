@@ -76,8 +76,7 @@ const orrery = {
     page.films = data.films.map(indexFilm);
     page.words = data.words || [];
     page.end = Math.max(1, ...page.films.map(f => f.end));
-    page.kinds = [];
-    page.films.forEach(f => f.raw.kinds.forEach(k => { if (!page.kinds.includes(k.name)) page.kinds.push(k.name); }));
+    numberColours();
     page.chosen = null;
     page.view = before === page.end ? seen : [0, page.end];
     readColours();
@@ -112,5 +111,8 @@ function start() {
   window.addEventListener('resize', () => { clearTimeout(waiting); waiting = setTimeout(drawAll, 60); });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { readColours(); drawAll(); });
   if (data) orrery.show(JSON.parse(data.textContent));
+  // page.html#t=0.4 begins there, so that a moment can be linked.
+  const at = /[#&]t=([0-9.]+)/.exec(location.hash);
+  if (at && page.films.length) setTime(page.end * Number(at[1]));
 }
 start();
