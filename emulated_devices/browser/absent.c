@@ -4,6 +4,7 @@
  * These functions stand in front of those of run/, launch/, train/ and ref/ when a plan is linked for a browser; the
  * words of a plan reach no other ones.  What needs a file is ERR_FILE and says that there are none.
  */
+#include "emulated_devices/draw/page/page_html.h"
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/launch/stopping.h"
 #include "emulated_devices/run/from/from.h"
@@ -48,6 +49,9 @@ enum error_code from_expand(struct from **from, int argc, char *const argv[], st
 void from_free(struct from *from) { (void)from; }
 void from_print(FILE *to, const struct from *from) { (void)to, (void)from; }
 cJSON *from_json(const struct from *from) { return (void)from, NULL; }
+
+/* A page writes no page. */
+const char *const page_texts[] = { NULL };
 
 /* ---- the settings of a run, as its report has them: "key: text" in each line, from settings_print ---------------- */
 

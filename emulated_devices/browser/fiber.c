@@ -18,7 +18,7 @@
 
 /* A stack's lowest bytes are the record: two addresses, then what is saved, upwards.  A mark divides it from C's stack,
  * which grows downwards. */
-enum { RECORD = FIBER_STACK / 2, MARK = 16 };
+enum { RECORD = 1 << 15, MARK = 16 };
 struct record { uint32_t at, end; char saved[RECORD - 2 * sizeof(uint32_t) - MARK]; char mark[MARK]; };
 static const char unbroken[MARK] = "orrery's stack!";
 

@@ -126,6 +126,14 @@ ADDS(Object, (cJSON *object, const char *name), cJSON_CreateObject())
 ADDS(Array, (cJSON *object, const char *name), cJSON_CreateArray())
 #undef ADDS
 
+cJSON *cJSON_CreateDoubleArray(const double *numbers, int count)
+{
+    cJSON *const array = numbers ? cJSON_CreateArray() : NULL;
+    for (int i = 0; i < count && array; i++)
+        if (!cJSON_AddItemToArray(array, cJSON_CreateNumber(numbers[i]))) return cJSON_Delete(array), NULL;
+    return array;
+}
+
 int cJSON_GetArraySize(const cJSON *array)
 {
     int n = 0;

@@ -38,7 +38,7 @@ typedef void fiber_fn(void *argument);
 
 /* Bytes of a stack.  Few are touched: only pages that are take memory, but for browsers, which have no pages. */
 #if defined(__wasm__)
-enum { FIBER_STACK = 1 << 18 };
+enum { FIBER_STACK = 1 << 20 };
 #else
 enum { FIBER_STACK = 1 << 21 };
 #endif
