@@ -11,18 +11,21 @@
 
 enum { MOST_RED = 64 };                 /* devices whose wrong tensor is listed */
 
-bool page_is_asked(const struct train_options *options) { return options->page || options->film; }
+bool page_is_asked(const struct train_options *options)
+{
+    return options->page || options->film || options->live != LIVE_OFF;
+}
 
 /* Words with a value, and one without, that say where results go. */
 static int words_skipped(const char *word)
 {
-    static const char *const with_value[] = { "--page", "--page-steps", "--json", NULL };
+    static const char *const with_value[] = { "--page", "--page-steps", "--json", "--live", NULL };
     for (int i = 0; with_value[i]; i++) {
         const size_t length = strlen(with_value[i]);
         if (strcmp(word, with_value[i]) == 0) return 2;
         if (strncmp(word, with_value[i], length) == 0 && word[length] == '=') return 1;
     }
-    return strcmp(word, "--film") == 0;
+    return strcmp(word, "--film") == 0 || strcmp(word, "--quiet") == 0;
 }
 
 const char *page_title(const struct train_options *options, char *out, size_t size)
@@ -98,7 +101,8 @@ static enum error_code write_film(struct film *film, struct train_record *record
     return e;
 }
 
-enum error_code page_finish(struct comm *comm, const cJSON *part, struct train_record *record, struct error *err)
+enum error_code page_finish(struct comm *comm, const cJSON *part, struct train_record *record, struct live *live,
+                            bool ends, struct error *err)
 {
     const struct train_options *const o = record->options;
     struct film_run run;
@@ -110,7 +114,8 @@ enum error_code page_finish(struct comm *comm, const cJSON *part, struct train_r
             film_note(&run.film, "steps 1 to %d of %lld; losses of all (--page-steps)", o->page_steps,
                       (long long)record->steps);
         page_add_results(&run.film, record);
-        e = write_film(&run.film, record, err);
+        if (live) live_show(live, page_data((struct film *const[]){ &run.film }, 1));
+        if (ends) e = write_film(&run.film, record, err);
     }
     film_run_close(&run);
     return comm_agree(comm, e, err);

@@ -4,6 +4,7 @@
 #define ORRERY_RUN_H
 
 #include "emulated_devices/launch/launch.h"
+#include "emulated_devices/run/live.h"
 #include "emulated_devices/model/charged.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/train/data/data.h"
@@ -34,6 +35,7 @@ struct train_options {
         *page;
     int page_steps;                     /* number of this run's steps on the page and in the film */
     bool film;                          /* --film */
+    int live;                           /* the port of --live; LIVE_OFF: not given */
     int log_every, eval_every, save_every;      /* steps; 0: never */
     int keep;                           /* checkpoints of --save-every; 0: all */
     char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */

@@ -3,6 +3,7 @@
  * ERR_PLAN means that another number of devices was started, ERR_DIVERGED that training diverged, and ERR_CHECK that
  * a comparison or a count failed.  Trainer, reference and logs are closed in any case. */
 #include "emulated_devices/launch/machine.h"
+#include "emulated_devices/draw/page/page_html.h"
 #include "emulated_devices/draw/profile.h"
 #include "emulated_devices/run/keeping.h"
 #include "emulated_devices/run/origin.h"
@@ -81,6 +82,7 @@ enum error_code session_probe_outputs(const struct train_options *options, struc
     if (!e && options->trace) e = fail_about(err, output_probe(options->trace, err), "--trace");
     if (!e && options->timeline) e = fail_about(err, output_probe(options->timeline, err), "--timeline");
     if (!e && options->page) e = fail_about(err, output_probe(options->page, err), "--page");
+    if (!e && options->live != LIVE_OFF) e = live_probe(options->live, err);
     if (!e && options->json) e = fail_about(err, output_probe(options->json, err), "--json");
     if (!e && options->owners_out) e = fail_about(err, output_probe(options->owners_out, err), "--owners-out");
     if (!e && options->save_load) e = fail_about(err, output_probe(options->save_load, err), "--save-load");
@@ -350,13 +352,34 @@ static enum error_code session_weights_stepped(void *context, struct trainer *tr
     return OK;
 }
 
-/* Note the end of a step, and make this device's part of the film after the last of its steps. */
-static void film_step(struct session *session, int64_t i)
+/* Note the end of a step, and make this device's part of the film after the last of its steps; with --live after each
+ * of them, so that who looks sees it grow.  Then collective. */
+static enum error_code film_step(struct session *session, int64_t i, struct error *err)
 {
     const struct train_options *const o = session->options;
-    if (session->mark == NULL || i >= o->page_steps) return;
+    const bool live = o->live != LIVE_OFF;
+    if (session->live) live_loss(session->live, session->record.step[i].loss);
+    if (session->mark == NULL || i >= o->page_steps) return OK;
     session->mark[session->marks++] = session->trainer.device->clock.now;
-    if (i + 1 == o->page_steps) session->part = film_part(&session->trainer, &session->trace, session->mark, session->marks);
+    if (i + 1 < o->page_steps && !live) return OK;
+    cJSON_Delete(session->part);
+    session->part = film_part(&session->trainer, &session->trace, session->mark, session->marks);
+    return live ? page_finish(session->trainer.comm, session->part, &session->record, session->live, false, err) : OK;
+}
+
+/* The page has no data yet: the browser asks for them. */
+static enum error_code open_live(struct session *session, struct error *err)
+{
+    const int port = session->options->live;
+    char *page = NULL;
+    size_t bytes = 0;
+    if (port == LIVE_OFF) return OK;
+    enum error_code e = session->speaks ? page_html_text(&page, &bytes, NULL, 0, err) : OK;
+    if (!e && session->speaks) e = live_open(&session->live, port, page, err);
+    if (!e && session->speaks) say(session->record.out, 8, "live    %s", live_url(session->live));
+    if (session->speaks) fflush(session->record.out);
+    free(page);
+    return comm_agree(session->trainer.comm, e, err);
 }
 
 /* A run that ended before has the steps that it has. */
@@ -364,7 +387,7 @@ static enum error_code film_finish(struct session *session, struct error *err)
 {
     if (session->part == NULL)
         session->part = film_part(&session->trainer, &session->trace, session->mark, session->marks);
-    return page_finish(session->trainer.comm, session->part, &session->record, err);
+    return page_finish(session->trainer.comm, session->part, &session->record, session->live, true, err);
 }
 
 static enum error_code session_step_ended(void *context, struct trainer *trainer, struct training_step *step,
@@ -381,8 +404,8 @@ static enum error_code session_step_ended(void *context, struct trainer *trainer
         report_step(&r->record, i);
     }
     if (i == 0 && has_profile(r->options)) r->profile = profile_describe(&r->trace, trainer->comm->size);
-    film_step(r, i);
-    enum error_code e = bring_choices(r, i, err);
+    enum error_code e = film_step(r, i, err);
+    if (!e) e = bring_choices(r, i, err);
     if (!e) e = between_steps(r, watch->data, i, err);
     end_trace(r, i + 1);
     return e;
@@ -471,9 +494,11 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     if (!e) e = load_weights(&r, err);
     if (!e && r.checking) e = start_reference(&r, source, err);
     if (!e) e = watch_choices(&r, err);
+    if (!e) e = open_live(&r, err);
     if (!e && r.speaks) report_start(&r.record, data);
     if (!e) e = train_steps(&r, data, err);
     if (!e && r.stopped) *status = 128 + r.stopped;
+    live_close(r.live);
     run_log_close(&r.log);
     if (r.checking && r.speaks) reference_close(&r.reference);
     end_trace(&r, INT64_MAX);

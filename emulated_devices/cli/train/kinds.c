@@ -30,13 +30,14 @@ const struct run_kind run_infer = {
     "--resume", "--override",                                                                       \
     "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",                    \
     "--weight-decay", "--beta1", "--beta2", "--eps", "--seed", "--trace", "--trace-steps",          \
-    "--trace-format", "--modalities",                                                               \
+    "--trace-format", "--live", "--modalities",                                                             \
     "--encoders", "--bridge-chunks", "--encoder-slack", "--dry-run"
 
 static const char *const of_numbers[] = { OF_NUMBERS, NULL };
 
 /* A drawing is no report of a run: its JSON is that of every command. */
-static const char *const of_reports[] = { OF_NUMBERS, "--json", "--film", "--page", "--page-steps", "--tokens", "--memory-of", "--from", NULL };
+static const char *const of_reports[] = { OF_NUMBERS, "--json", "--film", "--page",
+                                          "--page-steps", "--tokens", "--memory-of", "--from", NULL };
 
 const struct run_kind run_plan = {
     .command = "plan", .without = of_numbers, .steps = 1, .more = plan_options,

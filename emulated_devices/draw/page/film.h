@@ -96,6 +96,8 @@ struct film {
         memory_kinds;                   /* entries of each */
     int room[14];                       /* for how many there is memory */
     int64_t (*share)[FILM_SHARES];      /* [devices] of a film that was read: its devices' time; NULL: is counted */
+    int64_t sent[2];                    /* all messages and their bytes, also those that are not drawn; set by film_settle */
+    bool counted;                       /* `sent` is set */
     bool failed;                        /* there was no memory for something */
 };
 

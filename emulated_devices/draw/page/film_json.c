@@ -126,6 +126,8 @@ static void json_results(cJSON *root, const struct film *film)
     }
     list = cJSON_AddArrayToObject(root, "marks");
     for (int i = 0; i < film->marks; i++) json_number(list, (double)film->mark[i]);
+    cJSON_AddItemToObject(root, "sent", cJSON_CreateDoubleArray((const double[]){ (double)film->sent[0],
+                                                                                  (double)film->sent[1] }, 2));
     list = cJSON_AddArrayToObject(root, "shares");
     for (int i = 0; i < film->devices && film->share; i++) json_numbers(list, FILM_SHARES, film->share[i]);
     json_words(root, "notes", film->notes, film->note);

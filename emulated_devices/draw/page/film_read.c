@@ -241,6 +241,15 @@ static enum error_code read_share(const struct film_reading *reading, const char
     return OK;
 }
 
+static enum error_code read_sent(const struct film_reading *reading, const cJSON *root)
+{
+    const struct range range[] = { { reading->film->messages, most_time }, { 0, most_time } };
+    if (!json_has(root, "sent")) return OK;
+    reading->film->counted = true;
+    return read_numbers(reading, "sent", 0, cJSON_GetObjectItemCaseSensitive(root, "sent"), 0, 2, range,
+                        reading->film->sent);
+}
+
 static enum error_code read_head(const struct film_reading *reading, const cJSON *root)
 {
     int64_t version, end = 0;
@@ -279,6 +288,7 @@ enum error_code film_read(struct film *film, const cJSON *root, const char *wher
     if (!e) e = read_rows(&r, root, "details", 100000, read_detail);
     if (!e) e = read_rows(&r, root, "passes", 1 << 22, read_pass);
     if (!e) e = read_rows(&r, root, "messages", 1 << 22, read_message);
+    if (!e) e = read_sent(&r, root);
     if (!e) e = read_rows(&r, root, "memory", MOST_FILM_DEVICES, read_memory);
     if (!e && json_has(root, "cells")) e = json_object(root, where, "cells", &cells, err);
     if (!e && cells) e = read_rows(&r, cells, "columns", 4096, read_word);

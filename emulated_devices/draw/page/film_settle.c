@@ -145,5 +145,7 @@ void film_settle(struct film *film)
     if (film->messages) qsort(film->message, (size_t)film->messages, sizeof *film->message, message_order);
     if (film->memories) qsort(film->memory, (size_t)film->memories, sizeof *film->memory, memory_order);
     if (film->cells) qsort(film->cell, (size_t)film->cells, sizeof *film->cell, cell_order);
+    for (int i = 0; i < film->messages && !film->counted; i++) film->sent[0]++, film->sent[1] += film->message[i].bytes;
+    film->counted = true;
     sample_passes(film), sample_messages(film), sample_memory(film), sample_cells(film);
 }

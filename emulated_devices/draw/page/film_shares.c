@@ -120,7 +120,7 @@ static void name_of(const struct film *film, const struct film *other, const cha
         bool there = false;
         for (const char *in = other->title; in && (in = strstr(in, word)) && !there; in += length)
             there = (in == other->title || in[-1] == ' ') && (in[length] == ' ' || in[length] == '\0');
-        if (there || strchr("0123456789./", word[0]) || length >= NAMED) continue;
+        if (there || length >= NAMED || strpbrk(word, "./") || !strpbrk(word, "abcdefghijklmnopqrstuvwxyz")) continue;
         snprintf(name, NAMED, "%s", word);
         return;
     }

@@ -87,7 +87,7 @@ function memoryPart(f, letter) {
   });
   const keys = make('p', { class: 'soft' }, kinds.map((k, n) => make('span', {}, make('i', { class: 'key m' + n }), k)));
   return {
-    node: card('Memory now' + letter, false, make('div', { class: 'bars' + (f.devices > 16 ? ' many' : '') }, bars.map(b => b.node)), keys),
+    node: card('Memory now' + letter, f.devices > 16, make('div', { class: 'bars' + (f.devices > 16 ? ' many' : '') }, bars.map(b => b.node)), keys),
     time(t) {
       bars.forEach((b, i) => {
         const m = memoryAt(f, i, t);

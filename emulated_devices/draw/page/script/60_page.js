@@ -30,7 +30,7 @@ function facts(f) {
   const mesh = f.raw.axes.filter(a => a[1] > 1).map(a => a[0] + ' ' + a[1]).join(' \u00d7 ');
   const list = [[f.devices === 1 ? 'device' : 'devices', f.devices + (mesh ? ' (' + mesh + ')' : '')], ['ends at', lengthText(f, f.end)]];
   if (f.raw.marks && f.raw.marks.length > 1) list.push(['steps', String(f.raw.marks.length)]);
-  if (f.raw.messages.length) list.push(['messages', f.raw.messages.length + ', ' + bytesText(sum(f.raw.messages.map(m => m[4])))]);
+  if (f.raw.messages.length) list.push(['messages', f.raw.sent[0] + ', ' + bytesText(f.raw.sent[1])]);
   const losses = (f.raw.losses || []).filter(x => x !== null);
   if (losses.length) list.push(['loss', losses.length > 1 ? losses[0].toPrecision(4) + ' \u2192 ' + losses[losses.length - 1].toPrecision(4) : losses[0].toPrecision(4)]);
   const checks = f.raw.checks || [], red = checks.filter(c => !c.holds).length;
@@ -70,7 +70,7 @@ function build() {
 }
 
 // Data of the page: { films, words }.  The time and what is seen of it stay if they can.
-const orrery = {
+const orrery = window.orrery = {
   show(data) {
     const before = page.end, seen = page.view, time = page.time;
     page.films = data.films.map(indexFilm);
@@ -110,9 +110,10 @@ function start() {
   let waiting = 0;
   window.addEventListener('resize', () => { clearTimeout(waiting); waiting = setTimeout(drawAll, 60); });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { readColours(); drawAll(); });
-  if (data) orrery.show(JSON.parse(data.textContent));
+  const given = data ? JSON.parse(data.textContent) : { films: [] };
+  if (given.films.length) orrery.show(given);
+  else if (location.protocol === 'http:') live();
   // page.html#t=0.4 begins there, so that a moment can be linked.
   const at = /[#&]t=([0-9.]+)/.exec(location.hash);
   if (at && page.films.length) setTime(page.end * Number(at[1]));
 }
-start();
