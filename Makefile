@@ -342,7 +342,7 @@ WASM_NOT   := $(foreach room,bench check cli comm course launch library run/from
 WASM_NOT   += emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/run/golden.c ref/golden/% ref/text/% ref/io/yaml.c ref/io/toml.c ref/machine/busy.c
 WASM_SRC   := $(filter-out $(WASM_NOT),$(REF_SRC) $(DEV_SRC)) $(WASM_COMM) $(filter-out %/train.c,$(filter emulated_devices/cli/train/% emulated_devices/cli/shared_words.c emulated_devices/cli/commands.c,$(DEV_SRC)))
 WASM_SRC   += emulated_devices/train/data/data_words.c $(wildcard ref/text/token/*.c)
-WASM_FRONT := $(patsubst %,$(BROWSER)/%.c,ask absent fiber system)
+WASM_FRONT := $(patsubst %,$(BROWSER)/%.c,ask absent fiber system sort)
 WASM_TEXTS := clusters kernel_tables kernel_sets layouts
 WASM_OBJ   := $(WASM_SRC:%.c=$(W)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(W)/%.$(f).o)) $(WASM_TEXTS:%=$(W)/%.o) $(W)/$(BROWSER)/json_tree.o $(W)/$(BROWSER)/json_words.o
 WASM_CC    = $(EM_BIN)/clang --target=wasm64-unknown-emscripten --sysroot=$(EM_ROOT)/cache/sysroot -std=c11 -D_POSIX_C_SOURCE=200809L -DNDEBUG -I. -isystem $(BROWSER)/include -isystem $(W)/include \
@@ -387,7 +387,7 @@ $(W)/plan.wasm: $(WASM_FRONT:%.c=$(W)/%.o) $(W)/libplan.a $(WASM_LIBS)
 	@echo '  LINK $@'
 	$(Q)$(EM_BIN)/wasm-ld -mwasm64 --no-entry --gc-sections --stack-first -z stack-size=1048576 --export=stackRestore --export=__wasm_call_ctors $^ -o $(W)/plan64.wasm
 	$(Q)wasm-opt --enable-memory64 --enable-bulk-memory --enable-sign-ext --enable-mutable-globals --strip-debug --memory64-lowering --asyncify --pass-arg=asyncify-imports@env.page_switch -O1 --strip-producers $(W)/plan64.wasm -o $@
-$(W)/plan.html: $(W)/plan.wasm $(PAGE) $(wildcard $(BROWSER)/page/*) $(ORRERY)
+$(W)/plan.html: $(W)/plan.wasm $(PAGE) $(wildcard $(BROWSER)/page/* $(BROWSER)/page/engine/*) $(ORRERY)
 	$(Q)bash $(BROWSER)/page/make.sh ./$(ORRERY) $(W)/plan.wasm $@ $(PAGE)
 	@echo "  PAGE $@, $$(du -k $@ | cut -f1) KiB"
 

@@ -1,5 +1,5 @@
-/* The program's own `orrery plan`, compiled to WebAssembly: asks it and keeps what it writes.  Pages and tests/browser/
- * call planEngine(bytes): the result's ask(words) returns { status, out, err }.
+/* The program's own `orrery plan`, compiled to WebAssembly: asks it and keeps what it writes.  The page and tests/browser/
+ * call planEngine(module): the result's ask(words) returns { status, out, err }.
  *
  * A device of a plan is a fiber (browser/fiber.c).  A function of WebAssembly cannot leave its stack of calls, so the
  * code is rewritten by asyncify: page_switch makes all functions return to run() below with their places saved, and
@@ -7,8 +7,8 @@
  */
 "use strict";
 
-function planEngine(bytes) {
-    const module = new WebAssembly.Module(bytes), decoder = new TextDecoder(), encoder = new TextEncoder();
+function planEngine(module) {
+    const decoder = new TextDecoder(), encoder = new TextEncoder();
     const NOWHERE = 8;                  // WASI's number for a file that is not open
     let x = null, next = null, rewinding = false, written = { 1: [], 2: [] };
 
@@ -50,7 +50,7 @@ function planEngine(bytes) {
             x.asyncify_start_unwind(Number(x.fiber_record(from)));
         },
     };
-    const wasi = { fd_write: write, proc_exit: end };
+    const wasi = { fd_write: write, fd_close: () => 0, proc_exit: end };
     for (const { module: from, name } of WebAssembly.Module.imports(module))
         if (from === "wasi_snapshot_preview1" && !(name in wasi)) wasi[name] = () => NOWHERE;
 
