@@ -341,12 +341,12 @@ WASM_COMM  := $(patsubst %,emulated_devices/comm/%.c,carrier comm crew exchange 
 WASM_NOT   := $(foreach room,bench check cli comm course launch library run/from train/data/data verify/cases verify/conformance verify/dump verify/jobs,emulated_devices/$(room)%)
 WASM_NOT   += emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/run/golden.c ref/golden/% ref/text/% ref/io/yaml.c ref/io/toml.c ref/machine/busy.c
 WASM_SRC   := $(filter-out $(WASM_NOT),$(REF_SRC) $(DEV_SRC)) $(WASM_COMM) $(filter-out %/train.c,$(filter emulated_devices/cli/train/% emulated_devices/cli/shared_words.c emulated_devices/cli/commands.c,$(DEV_SRC)))
-WASM_SRC   += emulated_devices/train/data/data_words.c $(wildcard ref/text/token/*.c)
+WASM_SRC   += emulated_devices/check/report/diagnose.c emulated_devices/train/data/data_words.c $(wildcard ref/text/token/*.c)
 WASM_FRONT := $(patsubst %,$(BROWSER)/%.c,ask absent fiber system sort)
 WASM_TEXTS := clusters kernel_tables kernel_sets layouts
 WASM_OBJ   := $(WASM_SRC:%.c=$(W)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(W)/%.$(f).o)) $(WASM_TEXTS:%=$(W)/%.o) $(W)/$(BROWSER)/json_tree.o $(W)/$(BROWSER)/json_words.o
 WASM_CC    = $(EM_BIN)/clang --target=wasm64-unknown-emscripten --sysroot=$(EM_ROOT)/cache/sysroot -std=c11 -D_POSIX_C_SOURCE=200809L -DNDEBUG -I. -isystem $(BROWSER)/include -isystem $(W)/include \
-             -O2 -fno-math-errno -ffunction-sections -fdata-sections -Wall -Wextra -Wno-unknown-pragmas -Wno-missing-field-initializers -Wno-unused-function -MMD -MP
+             -O2 -fno-math-errno -ffunction-sections -fdata-sections -Wall -Wextra -Wno-unknown-pragmas -Wno-missing-field-initializers -Wno-unused-function -Wno-unused-parameter -MMD -MP
 WASM_LIBS  := $(patsubst %,$(W)/cache/sysroot/lib/wasm64-emscripten/%.a,libc libdlmalloc libcompiler_rt)
 has-emcc:
 	@[ "$$(emcc --version 2>/dev/null | sed -n '1s/.*) \([0-9.]*\).*/\1/p')" = $(EMSCRIPTEN) ]

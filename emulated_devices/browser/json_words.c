@@ -27,7 +27,7 @@ static bool take_letter(struct reading *reading, char letter)
     return true;
 }
 
-static bool take_word(struct reading *reading, const char *word)
+static bool json_take_word(struct reading *reading, const char *word)
 {
     const size_t length = strlen(word);
     if ((size_t)(reading->end - reading->at) < length || memcmp(reading->at, word, length) != 0) return false;
@@ -56,7 +56,7 @@ static bool read_numbered(struct reading *reading, char **to)
 {
     long code = read_digits(reading);
     if (code >= 0xD800 && code < 0xDC00) {
-        if (!take_word(reading, "\\u")) return false;
+        if (!json_take_word(reading, "\\u")) return false;
         const long low = read_digits(reading);
         if (low < 0xDC00 || low > 0xDFFF) return false;
         code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
@@ -143,9 +143,9 @@ static cJSON *read_members(struct reading *reading, cJSON *to, char last)
 
 static cJSON *read_value(struct reading *reading)
 {
-    if (take_word(reading, "null")) return cJSON_CreateNull();
-    if (take_word(reading, "true")) return cJSON_CreateBool(true);
-    if (take_word(reading, "false")) return cJSON_CreateBool(false);
+    if (json_take_word(reading, "null")) return cJSON_CreateNull();
+    if (json_take_word(reading, "true")) return cJSON_CreateBool(true);
+    if (json_take_word(reading, "false")) return cJSON_CreateBool(false);
     if (take_letter(reading, '{')) return read_members(reading, cJSON_CreateObject(), '}');
     if (take_letter(reading, '[')) return read_members(reading, cJSON_CreateArray(), ']');
     if (!take_letter(reading, '"'))

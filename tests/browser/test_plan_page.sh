@@ -4,38 +4,67 @@
 . "$(dirname "$0")/../cli/lib.sh"
 page=$top/${BUILD:-build}/wasm/plan.html
 
+here=$(realpath "$(dirname "$0")")
+
 missing() {
     [ -s "$page" ] || { echo 'skipped: `make wasm` has not built the page'; return 0; }
-    command -v chromium >/dev/null || { echo 'skipped: no chromium'; return 0; }
+    command -v chromium >/dev/null && command -v node >/dev/null || { echo 'skipped: no chromium, or no node to speak with it'; return 0; }
     return 1
 }
 
-# The page when its program has answered the plan of an address: see '#answered' in 30_ask.js.
+# show '#plan=..' READY EXPRESSION [WIDTHxHEIGHT]: the page of an address, when READY is true there.
 show() {
     command="chromium plan.html$1"
-    watched timeout 120 chromium --headless=new --no-sandbox --disable-gpu --user-data-dir="$PWD/profile" --window-size=${2:-1280},900 \
-        --virtual-time-budget=100000 --timeout=60000 --dump-dom "file://$page$1"
+    watched node "$here/chromium.js" "file://$page$1" "$2" "$3" "${4:-1280x900}"
 }
-shown() { tr -d '\n' <"$place/out" | sed 's/<script.*//' | grep -oE "$1" | sed 's/<[^>]*>/ /g' | tr -s ' '; }
 
+# What the page shows of a step is what ./orrery says, also of its film; and the address and the command say the same plan.
 test_it_answers() {
     missing && return
-    show '#plan=--model+small+--dp+4+--tp+2+--batch+16'
-    expect_status 0
     run plan --model small --dp 4 --tp 2 --batch 16 --json plan.json
     local step; step=$(sed -n 's/^\t"virtual_step_ps":\t\([0-9]*\).*/\1/p' plan.json)
-    command='chromium plan.html'
-    shown 'a step</dt><dd>[^<]*' | grep -qF "$(awk -v ps="$step" 'BEGIN { printf "%.4g ms", ps / 1e9 }')" || complain "a step is not $step ps: $(shown 'a step</dt><dd>[^<]*')"
-    shown '<code>[^<]*' | grep -q 'orrery plan --model small --dp 4 --tp 2 --batch 16' || complain "the command is: $(shown '<code>[^<]*')"
+    show '#plan=--model+small+--cluster+toy+--dtype+fp32+--dp+4+--tp+2+--batch+16' 'page.films.length > 0' \
+        '[page.films[0].end, document.querySelector(".figures dd").textContent, ask.command.textContent, location.hash, document.querySelectorAll(".tile").length].join("|")'
+    expect_status 0
+    expect_out "^$step\|$(awk -v ps="$step" 'BEGIN { printf "%.4g", ps / 1e9 }')[0.]* ms\|orrery plan --model small --cluster toy --dp 4 --tp 2 --batch 16 --dtype fp32\|#plan=--model\+small\+.*\|[0-9]+$"
 }
 
-test_it_refuses() {
+test_it_refuses_in_the_programs_words() {
     missing && return
-    show '#plan=--model+tiny+--tp+3'
     run plan --model tiny --tp 3
     local said; said=$(cat "$place/err")
-    show '#plan=--model+tiny+--tp+3'
-    shown 'role="alert">.*' | grep -qF "${said:0:60}" || complain "it does not say: $said"
+    show '#plan=--model+tiny+--cluster+toy+--dtype+fp32+--tp+3' 'document.querySelector("[role=alert]")' 'document.querySelector("[role=alert]").innerText'
+    expect_status 0
+    grep -qF -- "$said" "$place/out" || complain "it does not say: $said"
+}
+
+# A slider changes command, address and answer; a change that would fit is made by its button.
+test_sliders() {
+    missing && return
+    show '#plan=--model+small+--cluster+toy+--dtype+fp32' 'ask.shown && !ask.busy && !ask.next' \
+        '(async () => { const s = document.getElementById("field2"); s.value = 1; s.dispatchEvent(new Event("input")); while (!ask.shown.words.includes("--dp")) await new Promise(r => setTimeout(r, 50)); return commandOf(ask.shown.words) + "|" + location.hash; })()'
+    expect_out '^orrery plan --model small --cluster toy --dp 2 --dtype fp32\|#plan=--model\+small\+--cluster\+toy\+--dp\+2\+--dtype\+fp32$'
+    show '#plan=--model+small+--cluster+toy+--dtype+fp32+--dp+8+--batch+16+--memory+14M' 'document.querySelector(".verdict button")' \
+        '(async () => { document.querySelector(".verdict button").click(); while (ask.shown.status !== 0) await new Promise(r => setTimeout(r, 50)); return document.querySelector(".verdict").innerText; })()'
+    expect_out '^. fits yes: '
+}
+
+# What a field leaves out of the command is what the program takes without it.
+test_usual_values() {
+    missing && return
+    show '#plan=--model+tiny+--cluster+toy+--dtype+fp32' 'typeof FIELDS === "object"' 'FIELDS.filter(f => f.usual !== undefined && f.usual !== "").map(f => f.flag + " " + f.usual).join(" ")'
+    local words=$out
+    run plan --model tiny --json -; results "$place/out" >short
+    run plan --model tiny $words --json -; expect_status 0; results "$place/out" >long
+    expect_same short long
+}
+
+# It fits a telephone, and every field has a name.
+test_narrow_and_named() {
+    missing && return
+    show '#plan=--model+small+--cluster+toy+--dtype+fp32+--dp+2' 'page.films.length > 0' \
+        '[document.documentElement.scrollWidth, [...document.querySelectorAll("input, select")].filter(e => !(e.labels && e.labels.length) && !e.getAttribute("aria-label")).length].join(" ")' 360x740
+    expect_out '^3[0-6][0-9] 0$'
 }
 
 # The page asks nothing of any network, and its names say what fields are for.
@@ -47,4 +76,4 @@ test_nothing_from_outside() {
     [ "$(du -k "$page" | cut -f1)" -lt 4096 ] || complain "it has $(du -k "$page" | cut -f1) KiB"
 }
 
-run_tests test_it_answers test_it_refuses test_nothing_from_outside
+run_tests test_it_answers test_it_refuses_in_the_programs_words test_sliders test_usual_values test_narrow_and_named test_nothing_from_outside

@@ -7,11 +7,11 @@ JSON.parse(document.getElementById('names').textContent).forEach(list =>
 const powers = (first, last) => { const list = []; for (let n = first; n <= last; n *= 2) list.push(n); return list; };
 const listed = part => registered.get(part).filter(e => /^[a-z0-9]/.test(e.name));
 
-// A field: its flag, what it is, the value that needs no words, and either steps of a slider or names to choose from.
-// '' is the program's own default.
+// A field: its flag, what it is, its value, the one that needs no words (`usual`, which tests/browser/ holds against the
+// program), and either steps of a slider or names to choose from.  '' is the program's own choice.
 const FIELDS = [
-  { flag: '--model', text: 'model', names: listed('models'), value: 'llama3-70b', usual: 'tiny' },
-  { flag: '--cluster', text: 'cluster', names: listed('clusters'), value: 'h100-infiniband', usual: 'toy' },
+  { flag: '--model', text: 'model', names: listed('models'), value: 'llama3-70b' },
+  { flag: '--cluster', text: 'cluster', names: listed('clusters'), value: 'h100-infiniband' },
   { flag: '--dp', text: 'dp: copies of the model', steps: powers(1, 4096), value: 8, usual: 1 },
   { flag: '--tp', text: 'tp: parts of each layer', steps: powers(1, 128), value: 8, usual: 1 },
   { flag: '--pp', text: 'pp: pipeline stages', steps: powers(1, 128), value: 8, usual: 1 },
@@ -25,12 +25,12 @@ const FIELDS = [
   { flag: '--chunks', text: 'chunks: stages a device', steps: powers(1, 32), value: 1, usual: 1 },
   { flag: '--tensor', text: 'tensor parallelism', names: listed('tensor'), value: '1d', usual: '1d' },
   { flag: '--recompute', text: 'recompute', names: ['none', 'selective', 'selective++', 'full'].map(name => ({ name })), value: 'full', usual: 'none' },
-  { flag: '--dtype', text: 'number format', names: listed('dtypes'), value: 'bf16', usual: 'fp32' },
+  { flag: '--dtype', text: 'number format', names: listed('dtypes'), value: 'bf16' },
 ];
 const fieldOf = flag => FIELDS.find(f => f.flag === flag);
 let otherWords = '';                    // options that have no field, as typed
 
-// The words behind `orrery plan` that the fields say.
+// The words behind `orrery plan` that the fields say.  Model, cluster and number format are always said.
 function wordsOfFields() {
   const words = [];
   for (const f of FIELDS)
@@ -38,10 +38,10 @@ function wordsOfFields() {
   return words.concat(otherWords.split(/\s+/).filter(w => w));
 }
 
-// Set the fields from words: those that no word names get what needs no words.  --zero N is a name of --data-parallel.
+// Set the fields from words: those that no word names get what needs no words, or keep what they have.  --zero N is a name of --data-parallel.
 function fieldsOfWords(words) {
   const rest = [];
-  for (const f of FIELDS) f.value = f.usual;
+  for (const f of FIELDS) if (f.usual !== undefined) f.value = f.usual;
   for (let i = 0; i < words.length; i++) {
     const cut = words[i].indexOf('='), flag = cut > 0 ? words[i].slice(0, cut) : words[i];
     const value = cut > 0 ? words[i].slice(cut + 1) : words[i + 1], field = fieldOf(flag === '--zero' ? '--data-parallel' : flag);

@@ -29,21 +29,27 @@ function reportLines(text, word) {
 
 const SHOWN_BARS = 32;
 
+// A bar is the peak of all that a device holds.  Its kinds have peaks at other times, so only those of the fullest
+// device, which the program has noted at its peak, add up to it.
 function memoryCard(d) {
   const limit = d.plan.memory_bytes || 0, most = Math.max(limit, ...d.devices.map(x => x.peak_bytes.total));
-  const kinds = Object.keys(d.devices[0].peak_bytes).filter(k => k !== 'total');
-  const axes = Object.keys(d.mesh).filter(a => d.mesh[a] > 1);
-  const rows = [...d.devices].slice(0, SHOWN_BARS).map(x => {
-    const total = x.peak_bytes.total, over = limit > 0 && total > limit;
-    const where = axes.map(a => a + '=' + x[a]).filter((t, i) => !d.plan.folding || d.plan.folding.every[axes[i]] > 1).join(' ') || 'all';
-    const parts = kinds.map((k, i) => make('i', { class: 'm' + i, style: 'width:' + (100 * x.peak_bytes[k] / most).toFixed(3) + '%', title: k + ' ' + sizeText(x.peak_bytes[k]) }));
-    const label = 'device ' + x.rank + ', ' + where + ': ' + sizeText(total) + (limit ? over ? ', more than ' + sizeText(limit) : ' of ' + sizeText(limit) : '') + '; ' + kinds.map(k => k + ' ' + sizeText(x.peak_bytes[k])).join(', ');
-    return make('div', { class: 'bar' + (over ? ' over-limit' : ''), role: 'img', 'aria-label': label, tabindex: '0' }, make('span', { class: 'who' }, where),
-      make('span', { class: 'stack' }, parts, limit ? make('b', { class: 'limit', style: 'left:' + (100 * limit / most).toFixed(3) + '%' }) : null), make('span', { class: 'amount' }, (over ? '\u2717 ' : '') + sizeText(total)));
+  const axes = Object.keys(d.mesh).filter(a => d.mesh[a] > 1 && (!d.plan.folding || d.plan.folding.every[a] > 1)), peak = d.plan.peak;
+  const bar = (where, parts, total, label) => {
+    const over = limit > 0 && total > limit;
+    return make('div', { class: 'bar' + (over ? ' over-limit' : ''), role: 'img', tabindex: '0', 'aria-label': label + (limit ? (over ? ', more than ' : ' of ') + sizeText(limit) : '') }, make('span', { class: 'who' }, where),
+      make('span', { class: 'stack' }, parts.map(([bytes, kind]) => make('i', { class: 'm' + kind, style: 'width:' + (100 * bytes / most).toFixed(3) + '%' })), limit ? make('b', { class: 'limit', style: 'left:' + (100 * limit / most).toFixed(3) + '%' }) : null),
+      make('span', { class: 'amount' }, (over ? '\u2717 ' : '') + sizeText(total)));
+  };
+  const rows = d.devices.slice(0, SHOWN_BARS).map(x => {
+    const where = axes.map(a => a + '=' + x[a]).join(' ') || 'all', total = x.peak_bytes.total;
+    return bar(where, [[total, 0]], total, 'device ' + x.rank + ', ' + where + ': ' + sizeText(total));
   });
+  const kinds = Object.keys(peak.held), held = kinds.map((k, i) => [peak.held[k].bytes, i]);
+  const doing = [peak.pass, peak.microbatch !== undefined ? 'microbatch ' + peak.microbatch : '', peak.layer !== undefined ? 'layer ' + peak.layer : peak.part || '', peak.tensor].filter(x => x).join(', ');
   return make('section', { class: 'wide', 'aria-label': 'memory' }, make('h2', {}, 'Peak memory of each device' + (limit ? '; the line is its limit, ' + sizeText(limit) : '')), make('div', { class: 'bars' }, rows),
     d.devices.length > SHOWN_BARS ? make('p', { class: 'soft' }, 'The first ' + SHOWN_BARS + ' of ' + d.devices.length + ' sorts of devices; the report below has all.') : null,
-    make('p', { class: 'keys' }, kinds.map((k, i) => make('span', {}, make('i', { class: 'key m' + i }), k))));
+    make('h2', { class: 'next' }, 'What device ' + peak.device + ' holds at its peak (' + doing + ')'), make('div', { class: 'bars' }, bar('device ' + peak.device, held, peak.bytes, kinds.map(k => k + ' ' + sizeText(peak.held[k].bytes)).join(', '))),
+    make('p', { class: 'keys' }, kinds.map((k, i) => make('span', {}, make('i', { class: 'key m' + i }), k + ' ' + sizeText(peak.held[k].bytes)))));
 }
 
 function figuresCard(d) {

@@ -47,8 +47,9 @@ function takeAnswer(answer) {
   if (question.film) {
     const film = answer.out ? JSON.parse(answer.out).film : null;
     if (film) orrery.show({ films: [film], words: [] });
+    else main.textContent = '';
     main.classList.remove('old');
-    ask.state.textContent = ask.said;
+    ask.state.textContent = film ? ask.said : ask.said + '; its film is refused: ' + answer.err.trim().split('\n').pop();
     return;
   }
   const d = showAnswer(ask.place, answer, words => { fieldsOfWords(mergedWords(question.words, words)); changed(); });
@@ -95,7 +96,7 @@ function fieldPart(field, number) {
     return make('div', { class: 'field' }, label, chooser, about);
   }
   const slider = make('input', { id, type: 'range', min: '0', max: String(field.steps.length - 1), step: '1', oninput: e => { field.value = field.steps[e.target.value]; changed(); } });
-  const typed = make('input', { type: 'text', inputmode: 'numeric', class: 'typed', 'aria-label': field.text + ', as a number', onchange: e => { field.value = e.target.value.trim() || field.usual; changed(); } });
+  const typed = make('input', { type: 'text', inputmode: 'numeric', class: 'typed', 'aria-label': field.text + ', as a number', onchange: e => { field.value = e.target.value.trim() || field.usual; changed(); field.draw(); } });
   field.draw = () => {
     slider.value = stepOf(field);
     slider.setAttribute('aria-valuetext', field.value === '' ? 'the program\'s choice' : String(field.value));
