@@ -83,7 +83,7 @@ FORMATS  := F32 F64
 # An operation's source includes real.h, and is compiled once per format.
 OPS_SRC  := $(shell grep -l '^.include "ref/ops/real.h"' ref/ops/*.c ref/optim/*.c)
 REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c ref/*/*/*.c))
-DEV_SRC  := $(filter-out emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/cli/$(if $(FUZZ),%,main.c),$(sort $(shell find emulated_devices/*/ -name '*.c')))
+DEV_SRC  := $(filter-out emulated_devices/browser/% emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/cli/$(if $(FUZZ),%,main.c),$(sort $(shell find emulated_devices/*/ -name '*.c')))
 LESSONS  := $(sort $(wildcard tutorials/*/check.c))       # each defines struct lesson lesson_NN_name
 TEST_SRC := $(wildcard tests/*/test_*.c)
 
@@ -372,6 +372,73 @@ test-gpu: deps
 	$(Q)$(B)/cuda-nvcc/tests/devices/cuda/on_gpu
 	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" BACKEND=cuda MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-nvcc $(CUDA_TESTS) $(GPU_TESTS)
 
+# ---- a plan in a browser (docs/plans/browser.md) ------------------------------------------------------------------
+## make wasm       a page with sliders that plans in the browser: build/wasm/plan.html, one file without network (needs emscripten)
+W          := $(B)/wasm
+# How the C library of emscripten asks the system differs between versions: emulated_devices/browser/system.c answers as this one asks.
+EMSCRIPTEN := 3.1.6
+EM_ROOT    = $(shell em-config EMSCRIPTEN_ROOT)
+EM_BIN     = $(shell em-config LLVM_ROOT)
+BROWSER    := emulated_devices/browser
+# What a plan needs of comm/ is what needs no MPI.  Archives give what is called for, so rooms that no plan calls are left out only to save time.
+WASM_COMM  := $(patsubst %,emulated_devices/comm/%.c,carrier comm crew exchange folding group ledger mesh reduce watch)
+WASM_NOT   := $(foreach room,bench check cli comm course launch library run/from train/data/data verify/cases verify/conformance verify/dump verify/jobs,emulated_devices/$(room)%)
+WASM_NOT   += emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/run/golden.c ref/golden/% ref/text/% ref/io/yaml.c ref/io/toml.c ref/machine/busy.c
+WASM_SRC   := $(filter-out $(WASM_NOT),$(REF_SRC) $(DEV_SRC)) $(WASM_COMM) $(filter-out %/train.c,$(filter emulated_devices/cli/train/% emulated_devices/cli/shared_words.c emulated_devices/cli/commands.c,$(DEV_SRC)))
+WASM_SRC   += emulated_devices/check/report/diagnose.c emulated_devices/train/data/data_words.c $(wildcard ref/text/token/*.c)
+WASM_FRONT := $(patsubst %,$(BROWSER)/%.c,ask absent fiber system sort)
+WASM_TEXTS := clusters kernel_tables kernel_sets layouts
+WASM_OBJ   := $(WASM_SRC:%.c=$(W)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(W)/%.$(f).o)) $(WASM_TEXTS:%=$(W)/%.o) $(W)/$(BROWSER)/json_tree.o $(W)/$(BROWSER)/json_words.o
+WASM_CC    = $(EM_BIN)/clang --target=wasm64-unknown-emscripten --sysroot=$(EM_ROOT)/cache/sysroot -std=c11 -D_POSIX_C_SOURCE=200809L -DNDEBUG -I. -isystem $(BROWSER)/include -isystem $(W)/include \
+             -O2 -fno-math-errno -ffunction-sections -fdata-sections -Wall -Wextra -Wno-unknown-pragmas -Wno-missing-field-initializers -Wno-unused-function -Wno-unused-parameter -MMD -MP
+WASM_LIBS  := $(patsubst %,$(W)/cache/sysroot/lib/wasm64-emscripten/%.a,libc libdlmalloc libcompiler_rt)
+has-emcc:
+	@[ "$$(emcc --version 2>/dev/null | sed -n '1s/.*) \([0-9.]*\).*/\1/p')" = $(EMSCRIPTEN) ]
+wasm: deps
+	@$(MAKE) -s has-emcc || { echo 'make wasm: needs emcc $(EMSCRIPTEN) (Debian 12: apt-get install emscripten)' >&2; exit 1; }
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(W)/plan.html
+
+# Of cJSON only the header: a browser has browser/json_tree.c.
+$(W)/include/cjson/cJSON.h:
+	@mkdir -p $(@D)
+	$(Q)cp "$$(echo '#include <cjson/cJSON.h>' | $(CC) -M -x c - | grep -o '[^ ]*/cJSON[.]h')" $@
+define compile_wasm
+@mkdir -p $(@D)
+$(if $(V),,@echo '  WASM $@')
+$(Q)$(WASM_CC) $(1) -c $< -o $@
+endef
+define wasm_format
+$(W)/ref/%.$(1).o: ref/%.c Makefile $(W)/include/cjson/cJSON.h
+	$$(call compile_wasm,-DREAL=$(1))
+endef
+$(foreach f,$(FORMATS),$(eval $(call wasm_format,$(f))))
+$(WASM_TEXTS:%=$(W)/%.o): $(W)/%.o: $(B)/%.c Makefile $(W)/include/cjson/cJSON.h
+	$(call compile_wasm)
+$(W)/%.o: %.c Makefile $(W)/include/cjson/cJSON.h
+	$(call compile_wasm)
+
+# emscripten's C library for 64-bit addresses, which Debian does not have ready: a few minutes, once.
+$(WASM_LIBS) &: | $(W)/include/cjson/cJSON.h
+	@echo '  WASM the C library'
+	$(Q)printf '%s\n' "EMSCRIPTEN_ROOT = '$(EM_ROOT)'" "LLVM_ROOT = '$(EM_BIN)'" "BINARYEN_ROOT = '$(shell em-config BINARYEN_ROOT)'" "NODE_JS = '$(shell em-config NODE_JS)'" "CACHE = '$(CURDIR)/$(W)/cache'" 'FROZEN_CACHE = False' >$(W)/emscripten.py
+	$(Q)EM_CONFIG=$(CURDIR)/$(W)/emscripten.py $(EM_ROOT)/embuilder.py --wasm64 build libc libdlmalloc libcompiler_rt >$(W)/libraries.log 2>&1 || { cat $(W)/libraries.log; exit 1; }
+
+$(W)/libplan.a: $(WASM_OBJ)
+	@rm -f $@
+	$(Q)$(EM_BIN)/llvm-ar rcs $@ $^
+# Addresses of 64 bits become those of a memory of 32, and each function that may wait for another device can be left and entered again.
+$(W)/plan.wasm: $(WASM_FRONT:%.c=$(W)/%.o) $(W)/libplan.a $(WASM_LIBS)
+	@echo '  LINK $@'
+	$(Q)$(EM_BIN)/wasm-ld -mwasm64 --no-entry --gc-sections --stack-first -z stack-size=1048576 --export=stackRestore --export=__wasm_call_ctors $^ -o $(W)/plan64.wasm
+	$(Q)wasm-opt --enable-memory64 --enable-bulk-memory --enable-sign-ext --enable-mutable-globals --strip-debug --memory64-lowering --asyncify --pass-arg=asyncify-imports@env.page_switch -O1 --strip-producers $(W)/plan64.wasm -o $@
+$(W)/plan.html: $(W)/plan.wasm $(PAGE) $(wildcard $(BROWSER)/page/* $(BROWSER)/page/engine/*) $(ORRERY)
+	$(Q)bash $(BROWSER)/page/make.sh ./$(ORRERY) $(W)/plan.wasm $@ $(PAGE)
+	@echo "  PAGE $@, $$(du -k $@ | cut -f1) KiB"
+
+## make test-wasm  the same plans by the page's program, in node and in Chromium where there are any, and by ./orrery
+test-wasm: wasm
+	$(Q)PAGE="$(CURDIR)/$(W)/plan.html" WASM="$(CURDIR)/$(W)/plan.wasm" ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B) $(wildcard tests/browser/test_*.sh)
+
 # ---- what the machine must have ----------------------------------------------------------------------------------
 deps:
 	@BLAS="$(BLAS)" bash docs/requirements.sh $(DEPS_FOR)
@@ -498,5 +565,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always ready check-aarch64 check-portable wheel place simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzz-programs fuzzers docs install uninstall clean help deps
+.PHONY: always ready check-aarch64 check-portable wheel place simgrid test-cuda wasm test-wasm has-emcc cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzz-programs fuzzers docs install uninstall clean help deps
 .SECONDARY:

@@ -42,6 +42,7 @@ stage_files() {                                             # stage_files PROGRA
     done
     install -m 644 build/course/worker.o build/course/worker.o.key "$stage/lib/orrery/course"
     install -m 644 emulated_devices/library/orrery.h "$stage/include/orrery.h"
+    [ ! -s build/wasm/plan.html ] || install -m 644 build/wasm/plan.html "$stage/share/orrery/plan.html"
     install -m 755 "$library" "$stage/lib/liborrery.so.$version"
     ln -s "liborrery.so.$version" "$stage/lib/liborrery.so.${version%%.*}"
     ln -s "liborrery.so.${version%%.*}" "$stage/lib/liborrery.so"

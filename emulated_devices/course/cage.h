@@ -98,6 +98,10 @@ bool cage_become(const struct cage *, const struct cage_limits *);
  *  system's state or rights of files fail, also in programs that are executed.  @return false: it cannot be done. */
 bool cage_refuse_calls(void);
 
+/** The rules of seccomp for a device's process of python3, in hexadecimal digits: it computes, takes memory, and reads
+ *  and writes what is open (cage_calls.c).  @return "" where the system has none. */
+const char *cage_python_rules(void);
+
 /** End all processes that this one has started, and those that they have left to it, and wait for them. */
 void cage_clear(void);
 

@@ -16,6 +16,7 @@
 enum cage_kind cage_kind(void) { return CAGE_NONE; }
 bool cage_rules_users(void) { return false; }
 bool cage_refuse_calls(void) { return true; }
+const char *cage_python_rules(void) { return ""; }
 
 enum error_code cage_user(const char *name, int32_t *user, int32_t *group, struct error *err)
 {

@@ -6,7 +6,6 @@
 #include "emulated_devices/course/lesson.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
-#include "tutorials/worker/cage.h"
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -125,27 +124,6 @@ bool python_file(const struct lesson *lesson, char *to, size_t size)
 
 /* ---- a text ------------------------------------------------------------------------------------------------------ */
 
-/* The rules of seccomp for a device's process, in hexadecimal digits: it computes, takes memory, and reads and writes
- * what is open.  To open a file fails: Python itself tries that, to show a line that it cannot compile.  Empty: this
- * machine has none. */
-static const char *python_rules(void)
-{
-    static char text[2 * CAGE_RULES * sizeof(struct sock_filter) + 1];
-    static const int calls[] = { SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mmap, SYS_munmap, SYS_mremap,
-                                 SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_rt_sigprocmask, SYS_rt_sigreturn,
-                                 SYS_sched_yield, SYS_clock_gettime, SYS_getrandom,
-#ifdef SYS_open
-                                 SYS_open, SYS_stat, SYS_lstat, SYS_access, SYS_readlink,
-#endif
-                                 SYS_openat, SYS_newfstatat, SYS_readlinkat, SYS_getcwd };
-    enum { COUNT = sizeof calls / sizeof *calls, ALLOWED = 16 };
-    struct sock_filter rule[CAGE_RULES];
-    const int n = cage_rules(calls, ALLOWED, COUNT - ALLOWED, rule);
-    for (size_t i = 0; i < (size_t)n * sizeof *rule; i++)
-        snprintf(text + 2 * i, 3, "%02x", (unsigned)((const unsigned char *)rule)[i]);
-    return text;
-}
-
 /* No thread of numpy's libraries: a process may not start one. */
 static const char *const surroundings[] = { "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1",
                                             "LC_ALL=C.UTF-8", "HOME=/", "PATH=/usr/local/bin:/usr/bin:/bin", NULL };
@@ -185,7 +163,7 @@ static enum error_code python_lay_out(struct build *build, const struct lesson *
 /* The command line of worker.py. */
 static void python_words(struct words *words, const char *worker, const char *source, const char *what)
 {
-    const char *const all[] = { python.program, "-I", "-B", worker, what, python_rules(), python.numpy, source };
+    const char *const all[] = { python.program, "-I", "-B", worker, what, cage_python_rules(), python.numpy, source };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) add_word(words, all[i]);
 }
 

@@ -191,6 +191,21 @@ static enum error_code film_plan(struct film_run *run, const struct train_record
     return e;
 }
 
+/* Where the same plan has sliders: the address of `make wasm`'s page has the words, each blank as a plus. */
+static void note_sliders(struct film *film, const char *title)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~";
+    const char *const words = strstr(title, "--");
+    char address[FILM_TEXT] = "";
+    size_t used = 0;
+    for (const char *at = words ? words : ""; *at && used + 4 < sizeof address; at++) {
+        if (strchr(plain, *at)) address[used++] = *at;
+        else if (*at == ' ') address[used++] = '+';
+        else used += (size_t)snprintf(address + used, sizeof address - used, "%%%02X", (unsigned char)*at);
+    }
+    film_note(film, "with sliders: make wasm, then build/wasm/plan.html#plan=%s (docs/plans/browser.md)", address);
+}
+
 enum error_code page_of_plan(struct train_record *record, struct error *err)
 {
     const struct train_options *const o = record->options;
@@ -201,6 +216,7 @@ enum error_code page_of_plan(struct train_record *record, struct error *err)
     film_run_open(&run, "plan", page_title(o, title, sizeof title), &o->plan.mesh);
     enum error_code e = filmed.trace && filmed.part ? OK : fail(err, ERR_MEMORY, "no memory for a film");
     if (!e) e = film_plan(&run, record, &filmed, err);
+    if (o->page) note_sliders(&run.film, title);
     if (!e) e = write_film(&run.film, record, err);
     for (size_t d = 0; d < devices && filmed.trace && filmed.part; d++)
         trace_free(&filmed.trace[d]), cJSON_Delete(filmed.part[d]);

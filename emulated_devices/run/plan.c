@@ -13,6 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+FILE *run_stream(const struct train_options *options)
+{
+    return options->json && strcmp(options->json, "-") == 0 ? stderr : stdout;
+}
+
 /* ---- all devices ------------------------------------------------------------------------------------------------- */
 
 static struct plan_peak plan_peak_of(const struct trainer *trainer)

@@ -27,9 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-FILE *run_stream(const struct train_options *options) { return options->json && strcmp(options->json, "-") == 0
-                                                       ? stderr : stdout; }
-
 struct source { const struct train_data *data; bool held; };
 
 static void session_fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
