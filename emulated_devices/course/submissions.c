@@ -115,7 +115,8 @@ static bool take_file(struct submission *submission, const bool *chosen, const c
         char in_python[100];
         const bool python = python_file(lessons[i], in_python, sizeof in_python) && strcmp(name, in_python) == 0;
         if (!chosen[i] || (!python && strcmp(name, lessons[i]->file) != 0)) continue;
-        if (submission->file[i] && (python || strcmp(inside, lessons[i]->folder) != 0)) continue;
+        const bool before_python = submission->file[i] && !python && is_python(submission->file[i]);
+        if (submission->file[i] && !before_python && (python || strcmp(inside, lessons[i]->folder) != 0)) continue;
         free(submission->file[i]);
         submission->file[i] = strdup(path);
         if (submission->file[i] == NULL) return fail(err, ERR_MEMORY, "no memory for a class"), false;

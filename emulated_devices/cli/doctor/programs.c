@@ -10,6 +10,7 @@
 #include "ref/machine/blas.h"
 #include "ref/machine/measure.h"
 #include "ref/machine/products.h"
+#include "ref/machine/system.h"
 #include "ref/version.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -129,17 +130,16 @@ void doctor_run(struct finding *finding)
     enum { LIMIT = 120 };                               /* seconds; a run takes 0.3 s on a quiet machine */
     char self[PATH_MAX];
     struct error err = { OK, "" };
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = '\0';
+    const bool known = system_program(self, sizeof self);
     const char *const words[] = { self, "train", "--model", "tiny", "--dp", "2", "--steps", "1", "--check", "ref",
                                   "--quiet", NULL };
     const double begun = measure_now();
-    if (n > 0 && run_aside(words, LIMIT, &err) == OK) {
+    if (known && run_aside(words, LIMIT, &err) == OK) {
         finding_say(finding, FINDING_FINE, "a step on 2 devices equals one device; it took %.1f s",
                     measure_now() - begun);
         return;
     }
-    finding_say(finding, FINDING_BAD, "orrery train --dp 2 does not work: %s", n > 0 ? err.text : "no program");
+    finding_say(finding, FINDING_BAD, "orrery train --dp 2 does not work: %s", known ? err.text : "no program");
     finding_cure(finding, "docs/troubleshooting.md has the line; with ORRERY_ONE_PROCESS=1 it may work without MPI's "
                           "launcher");
 }
