@@ -70,7 +70,8 @@ static bool same_work(const struct film_pass *a, const struct film_pass *b, bool
            a->micro == b->micro && (!layers || a->layer == b->layer);
 }
 
-/* Neighbours of a lane that are of one microbatch become one pass; what is of none stays apart.  @param layers  only those of one layer do. */
+/* Neighbours of a lane that are of one microbatch become one pass; what is of none stays apart.
+ * @param layers  only those of one layer do. */
 static void merge_passes(struct film *film, bool layers)
 {
     int kept = 0;
