@@ -23,6 +23,7 @@ enum {
     TURN = 50,                          /* milliseconds between looks whether the run has ended */
     RECENT = 3,                         /* seconds within which a browser is still there */
     MOST_LOSSES = 1 << 20,
+    DRAINS = 64,                        /* pieces of 4 KiB that are taken of a request that is too long */
 };
 
 struct live {
@@ -192,6 +193,17 @@ static int request_read(int from, char request[LIVE_REQUEST + 1])
     return -1;
 }
 
+/* Take what still comes of a request that is too long: a socket that is closed with bytes unread would take the answer
+ * back. */
+static void request_drain(int from)
+{
+    char rest[4096];
+    for (int i = 0; i < DRAINS; i++) {
+        struct pollfd ready = { .fd = from, .events = POLLIN };
+        if (poll(&ready, 1, TURN) <= 0 || recv(from, rest, sizeof rest, 0) <= 0) return;
+    }
+}
+
 static void answer_path(struct live *live, int to, const char *path)
 {
     if (strcmp(path, "") == 0) answer(to, "200 OK", "text/html", live->page, strlen(live->page));
@@ -205,7 +217,12 @@ static void answer_one(struct live *live, int client)
     char request[LIVE_REQUEST + 1], path[160] = "";
     const int bytes = request_read(client, request);
     if (bytes == 0) return;
-    if (bytes < 0) { refuse(client, "431 Request Header Fields Too Large"); return; }
+    if (bytes < 0) {
+        refuse(client, "431 Request Header Fields Too Large");
+        shutdown(client, SHUT_WR);
+        request_drain(client);
+        return;
+    }
     if (strncmp(request, "GET ", 4) != 0) { refuse(client, "405 Method Not Allowed"); return; }
     if (!host_is_here(live, request)) { refuse(client, "403 Forbidden"); return; }
     const size_t length = strcspn(request + 4, " \r\n");

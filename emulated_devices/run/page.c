@@ -50,8 +50,8 @@ static void add_first(struct film *film, const struct comparison *comparison, co
     snprintf(name, sizeof name, "%s%s%s, step %lld", comparison->number ? "" : comparison->first_kind,
              comparison->number ? "" : " ", f->tensor, (long long)f->step);
     snprintf(evidence, sizeof evidence,
-             "first to differ in order of execution; %s; %lld of %lld comparisons do not hold",
-             comparison->number || plan->mesh.devices == 1 ? "on all devices"
+             "first to differ in order of execution; wrong on %s; %lld of %lld comparisons do not hold",
+             comparison->number || plan->mesh.devices == 1 ? "all devices"
              : diagnose_place(place, sizeof place, &plan->mesh, on), (long long)comparison->wrong,
              (long long)comparison->compared);
     struct film_check c = { .tensor = name, .device = f->rank, .error = f->error, .bound = f->bound,

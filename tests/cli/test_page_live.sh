@@ -1,6 +1,7 @@
 # The page of a run that goes on: who asks with the run's token, from this machine, gets the page; nobody else gets anything.
 . "$(dirname "$0")/lib.sh"
 
+trap '' PIPE                                        # who refuses a long request may close before all of it has come
 ask() {                                             # ask METHOD PATH HOST: the answer is in `reply`
     exec 3<>"/dev/tcp/127.0.0.1/$port" || { complain 'nobody listens'; return; }
     printf '%s %s HTTP/1.1\r\n%s\r\n\r\n' "$1" "$2" "$3" >&3
@@ -12,7 +13,7 @@ answers() { head -n 1 reply | grep -q "^HTTP/1.1 $1 " || complain "the answer to
 test_live() {
     make_text
     "$program" train --model tiny --data "$text" --dp 2 --steps 100000 --live 0 >live.out 2>live.err & local child=$! url port path i
-    for i in $(seq 300); do grep -q 'http://' live.out && break; sleep 0.1; done
+    for i in $(seq 300); do grep -qs 'http://' live.out && break; sleep 0.1; done
     url=$(grep -o 'http://[^ ]*' live.out); path=/${url#http://*/}; port=${url#http://127.0.0.1:}; port=${port%%/*}
     command="train --live 0"
     [[ $url =~ ^http://127\.0\.0\.1:[0-9]+/[0-9a-f]{32}/$ ]] || complain "the address is '$url'"
