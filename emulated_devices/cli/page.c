@@ -46,10 +46,11 @@ enum error_code command_page(int argc, char **argv, int *status, struct error *e
         table[i] = (struct option){ "RUN", NULL, OPTION_STRING, &path[i], .required = i == 0,
                                     .help = i ? NULL : "what --json of train, infer or plan has written, best with "
                                                        "--film; or a log; at most 4 of them" };
-    table[PAGE_MOST_FILMS] = (struct option){ "--out", "FILE", OPTION_STRING, &out, .help = "the page: one file of HTML" };
+    table[PAGE_MOST_FILMS] = (struct option){ "--out", "FILE", OPTION_STRING, &out,
+                                              .help = "the page: one file of HTML" };
     enum error_code e = parse_command("page", "RUN... [--out FILE]",
-                                      "A page on which runs move: what every device does at each moment of virtual time,\n"
-                                      "messages, memory, losses, checks. Several runs share one axis of time.",
+                                      "A page on which runs move: what every device does when, messages, memory,\n"
+                                      "losses, checks. Several runs share one axis of virtual time.",
                                       argc - 2, argv + 2, table, &help, err);
     if (e || help) return e;
     while (runs < PAGE_MOST_FILMS && path[runs]) runs++;

@@ -24,8 +24,8 @@ static int step_film_kind(struct film *film, enum step_pass pass)
 {
     static const struct { const char *mark; enum film_of of; } kind[] = {
         [STEP_FORWARD] = { "F", FILM_COMPUTE }, [STEP_BACKWARD] = { "B", FILM_COMPUTE },
-        [STEP_WEIGHT_GRADIENTS] = { "W", FILM_COMPUTE }, [STEP_REDUCTIONS] = { "R", FILM_WAIT },
-        [STEP_UPDATE] = { "U", FILM_OTHER },
+        [STEP_WEIGHT_GRADIENTS] = { "W", FILM_COMPUTE }, [STEP_REDUCTIONS] = { "R", FILM_MESSAGE },
+        [STEP_UPDATE] = { "U", FILM_COMPUTE },
     };
     return film_kind(film, step_pass_name(pass), kind[pass].mark, kind[pass].of);
 }

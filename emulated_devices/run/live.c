@@ -23,6 +23,7 @@ enum {
     TURN = 50,                          /* milliseconds between looks whether the run has ended */
     RECENT = 3,                         /* seconds within which a browser is still there */
     MOST_LOSSES = 1 << 20,
+    DRAINS = 64,                        /* pieces of 4 KiB that are taken of a request that is too long */
 };
 
 struct live {
@@ -47,7 +48,8 @@ static enum error_code port_listen(int port, int *listener, struct error *err)
     const int on = 1;
     *listener = socket(AF_INET, SOCK_STREAM, 0);
     if (*listener >= 0) setsockopt(*listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (*listener >= 0 && bind(*listener, (const struct sockaddr *)&here, sizeof here) == 0 && listen(*listener, 16) == 0)
+    if (*listener >= 0 && bind(*listener, (const struct sockaddr *)&here, sizeof here) == 0 &&
+        listen(*listener, 16) == 0)
         return OK;
     fail(err, ERR_FILE, "--live %d: cannot listen on this port of 127.0.0.1: %s", port, strerror(errno));
     if (*listener >= 0) close(*listener);
@@ -89,16 +91,16 @@ static void send_all(int to, const char *text, size_t bytes)
 static void answer(int to, const char *status, const char *type, const char *text, size_t bytes)
 {
     char head[400];
-    const int n = snprintf(head, sizeof head, "HTTP/1.1 %s\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %zu\r\n"
-                           "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
-                           "Connection: close\r\n\r\n", status, type, bytes);
+    const int n = snprintf(head, sizeof head, "HTTP/1.1 %s\r\nContent-Type: %s; charset=utf-8\r\n"
+                           "Content-Length: %zu\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+                           "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n", status, type, bytes);
     send_all(to, head, (size_t)n);
     send_all(to, text, bytes);
 }
 
 static void refuse(int to, const char *status) { answer(to, status, "text/plain", status, strlen(status)); }
 
-/* What has come since: the number of the film, whether the run goes on, losses.  @return for free(); NULL: no memory. */
+/* The browser hears the number of the film, whether the run ends, and losses.  @return for free(); NULL: no memory. */
 static char *state_text(struct live *live, size_t *bytes)
 {
     char *text = NULL;
@@ -150,14 +152,15 @@ static bool token_equal(const char *a, const char *b)
     return differ == 0;
 }
 
-/* Whether the one Host of a request names this server.  A page of another name that resolves to this machine has its own
- * name there. */
+/* Whether the one Host of a request names this server.  A page of another name that resolves to this machine has its
+ * own name there. */
 static bool host_is_here(const struct live *live, const char *request)
 {
     char here[2][40];
     int hosts = 0;
     bool good = false;
-    snprintf(here[0], sizeof *here, "127.0.0.1:%d", live->port), snprintf(here[1], sizeof *here, "localhost:%d", live->port);
+    snprintf(here[0], sizeof *here, "127.0.0.1:%d", live->port);
+    snprintf(here[1], sizeof *here, "localhost:%d", live->port);
     for (const char *line = strstr(request, "\r\n"); line && line[2] != '\r'; line = strstr(line + 2, "\r\n")) {
         const char *value = line + 2;
         if (strncasecmp(value, "host:", 5) != 0) continue;
@@ -190,6 +193,17 @@ static int request_read(int from, char request[LIVE_REQUEST + 1])
     return -1;
 }
 
+/* Take what still comes of a request that is too long: a socket that is closed with bytes unread would take the answer
+ * back. */
+static void request_drain(int from)
+{
+    char rest[4096];
+    for (int i = 0; i < DRAINS; i++) {
+        struct pollfd ready = { .fd = from, .events = POLLIN };
+        if (poll(&ready, 1, TURN) <= 0 || recv(from, rest, sizeof rest, 0) <= 0) return;
+    }
+}
+
 static void answer_path(struct live *live, int to, const char *path)
 {
     if (strcmp(path, "") == 0) answer(to, "200 OK", "text/html", live->page, strlen(live->page));
@@ -203,7 +217,12 @@ static void answer_one(struct live *live, int client)
     char request[LIVE_REQUEST + 1], path[160] = "";
     const int bytes = request_read(client, request);
     if (bytes == 0) return;
-    if (bytes < 0) { refuse(client, "431 Request Header Fields Too Large"); return; }
+    if (bytes < 0) {
+        refuse(client, "431 Request Header Fields Too Large");
+        shutdown(client, SHUT_WR);
+        request_drain(client);
+        return;
+    }
     if (strncmp(request, "GET ", 4) != 0) { refuse(client, "405 Method Not Allowed"); return; }
     if (!host_is_here(live, request)) { refuse(client, "403 Forbidden"); return; }
     const size_t length = strcspn(request + 4, " \r\n");

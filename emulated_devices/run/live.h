@@ -12,7 +12,8 @@
 
 struct live;
 
-enum { LIVE_OFF = -1, LIVE_REQUEST = 4096, LIVE_URL = 96 };    /* no port; bytes of a request at most, and of an address */
+/* No port; bytes of a request at most, and of an address. */
+enum { LIVE_OFF = -1, LIVE_REQUEST = 4096, LIVE_URL = 96 };
 
 /** Check that a port can be listened on.  @return OK, or ERR_FILE in one line. */
 enum error_code live_probe(int port, struct error *);
@@ -20,7 +21,7 @@ enum error_code live_probe(int port, struct error *);
 /**
  * Listen, and answer from now on.
  * @param port      0: a free one.
- * @param page      the page without data yet; a copy is kept.
+ * @param page      the page without data; the function keeps a copy.
  * @param[out] live  for live_close; NULL on failure.
  * @return OK, ERR_FILE or ERR_MEMORY.
  */

@@ -49,11 +49,13 @@ static void add_first(struct film *film, const struct comparison *comparison, co
     char name[PARAM_NAME + 64], place[160], evidence[400], scale[160];
     snprintf(name, sizeof name, "%s%s%s, step %lld", comparison->number ? "" : comparison->first_kind,
              comparison->number ? "" : " ", f->tensor, (long long)f->step);
-    snprintf(evidence, sizeof evidence, "first to differ in order of execution; %s; %lld of %lld comparisons do not hold",
-             comparison->number || plan->mesh.devices == 1 ? "on all devices"
+    snprintf(evidence, sizeof evidence,
+             "first to differ in order of execution; wrong on %s; %lld of %lld comparisons do not hold",
+             comparison->number || plan->mesh.devices == 1 ? "all devices"
              : diagnose_place(place, sizeof place, &plan->mesh, on), (long long)comparison->wrong,
              (long long)comparison->compared);
-    struct film_check c = { .tensor = name, .device = f->rank, .error = f->error, .bound = f->bound, .evidence = evidence,
+    struct film_check c = { .tensor = name, .device = f->rank, .error = f->error, .bound = f->bound,
+                            .evidence = evidence,
                             .diagnosis = diagnose_scale(scale, sizeof scale, &plan->mesh, plan->micros, on) };
     if (c.diagnosis[0] == '\0') c.diagnosis = comparison->from[0] ? comparison->from : NULL;
     film_check(film, c);
@@ -174,13 +176,16 @@ static enum error_code film_plan(struct film_run *run, const struct train_record
     int ran = 0;
     train_set_rates(&p.hyper, o, 0);
     enum error_code e = dry_run(&p, o->steps < o->page_steps ? o->steps : o->page_steps,
-                                o->unfolded || devices <= FILM_RUN_DEVICES, NULL, film_begin, film_after, filmed, &folded, err);
+                                o->unfolded || devices <= FILM_RUN_DEVICES, NULL, film_begin, film_after, filmed,
+                                &folded, err);
     for (int d = 0; d < devices && !e; d++) ran += filmed->part[d] != NULL;
     if (!e && ran > FILM_RUN_DEVICES) e = too_many(ran, err);
     for (int d = 0; d < devices && !e; d++)
         if (filmed->part[d]) e = film_run_take(run, filmed->part[d], err);
     film_run_end(run);
-    if (ran < devices) film_note(&run->film, "%d of %d devices are drawn; each of the others does what one of them does", ran, devices);
+    if (ran < devices)
+        film_note(&run->film, "%d of %d devices are drawn; each of the others does what one of them does", ran,
+                  devices);
     if (cluster_replays(&o->cluster))
         film_note(&run->film, "times are those before messages that share links, or hinder computing, slow each other");
     return e;

@@ -298,7 +298,8 @@ static void end_trace(struct session *session, int64_t steps)
     struct clock *c = &session->trainer.device->clock;
     const bool traces = o->trace && !for_simulator(o) && steps < o->trace_steps;
     const bool films = page_is_asked(o) && steps < o->page_steps;
-    if (steps <= o->trace_steps) session->traced = session->trace.count, session->traced_memories = session->trace.memories;
+    if (steps <= o->trace_steps)
+        session->traced = session->trace.count, session->traced_memories = session->trace.memories;
     if (!traces && !films) c->trace = NULL;
     if (steps >= o->trace_steps) c->events = NULL;
 }

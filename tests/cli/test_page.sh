@@ -1,4 +1,4 @@
-# The page of a run: what is on it, what is refused, and that it fits a telephone and a screen; --live answers its own browser only.
+# The page of a run: what is on it, what is refused, how large it is.
 . "$(dirname "$0")/lib.sh"
 
 data_of() { sed -n 's/.*id="data">//p' "$1" | sed 's|</script>.*||'; }
@@ -124,7 +124,7 @@ test_words() {
     run page --help;                                                    expect_status 0; expect_out 'usage: orrery page RUN'
 }
 
-# A wrong tensor is red on its devices, with evidence and diagnosis: a fault of the tree plants it.
+# A trace has its own number of steps.
 test_steps_of_a_trace_stay() {
     train --batch 8 --seq 8 --steps 3 --dp 2 --trace a.json --trace-steps 1;                              expect_status 0
     train --batch 8 --seq 8 --steps 3 --dp 2 --trace b.json --trace-steps 1 --page p.html --page-steps 3;     expect_status 0
@@ -132,68 +132,4 @@ test_steps_of_a_trace_stay() {
     grep -q '"marks":\[[0-9]*,[0-9]*,[0-9]*\]' p.html || complain 'the page has not three steps'
 }
 
-# ---- live ----
-
-ask() {                                             # ask METHOD PATH HOST: the answer is in `reply`
-    exec 3<>"/dev/tcp/127.0.0.1/$port" || { complain 'nobody listens'; return; }
-    printf '%s %s HTTP/1.1\r\n%s\r\n\r\n' "$1" "$2" "$3" >&3
-    timeout 5 cat <&3 >reply 2>/dev/null
-    exec 3<&- 3>&-
-}
-answers() { head -n 1 reply | grep -q "^HTTP/1.1 $1 " || complain "the answer to $2 is $(head -n 1 reply | tr -d '\r'), not $1"; }
-
-test_live() {
-    make_text
-    "$program" train --model tiny --data "$text" --dp 2 --steps 100000 --live 0 >live.out 2>live.err & local child=$! url port path i
-    for i in $(seq 300); do grep -q 'http://' live.out && break; sleep 0.1; done
-    url=$(grep -o 'http://[^ ]*' live.out); path=/${url#http://*/}; port=${url#http://127.0.0.1:}; port=${port%%/*}
-    command="train --live 0"
-    [[ $url =~ ^http://127\.0\.0\.1:[0-9]+/[0-9a-f]{32}/$ ]] || complain "the address is '$url'"
-    for i in $(seq 300); do ask GET "${path}state" "Host: localhost:$port"; grep -q '"film":0' reply || break; sleep 0.1; done
-    grep -q '"film":1,"ends":false,"losses":\[[0-9.]*' reply || complain "the state is $(tail -n 1 reply)"
-    ask GET "$path" "Host: 127.0.0.1:$port";                            answers 200 'the page'
-    grep -q 'id="data">{"films":\[\],"words":\[\]}' reply || complain 'the page is not the page'
-    ask GET "${path}data" "Host: 127.0.0.1:$port";                      answers 200 'the data'
-    grep -q '"films":\[{"film":1' reply || complain 'the data are no film'
-    ask GET "${path}other" "Host: 127.0.0.1:$port";                     answers 404 'another path'
-    ask GET "/00000000000000000000000000000000/" "Host: 127.0.0.1:$port";   answers 403 'a wrong token'
-    ask GET "${path%??}/" "Host: 127.0.0.1:$port";                      answers 403 'a short token'
-    ask GET / "Host: 127.0.0.1:$port";                                  answers 403 'no token'
-    ask GET "$path" "Host: evil.example:$port";                         answers 403 'another host'
-    ask GET "$path" "Host: 127.0.0.1";                                  answers 403 'a host without its port'
-    ask GET "$path" "X: y";                                             answers 403 'no host'
-    ask GET "$path" "Host: 127.0.0.1:$port"$'\r\n'"Host: evil.example"; answers 403 'two hosts'
-    ask POST "$path" "Host: 127.0.0.1:$port";                           answers 405 'POST'
-    ask GET "$path" "Host: 127.0.0.1:$port"$'\r\n'"X: $(head -c 5000 /dev/zero | tr '\0' x)";   answers 431 'a long request'
-    train --steps 1 --live "$port";                                     expect_status 1; expect_error "--live $port: cannot listen on this port of 127.0.0.1: "
-    kill -TERM $child; wait $child
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && complain 'somebody listens after the run'
-    train --steps 1 --live 70000;                                       expect_status 2
-}
-
-# ---- in a browser ----
-
-browser=$(command -v chromium chromium-browser google-chrome | head -n 1)
-in_browser() { timeout 60 "$browser" --headless=new --no-sandbox --disable-gpu --allow-file-access-from-files --virtual-time-budget=4000 --window-size=1400,1000 --dump-dom "file://$PWD/$1" 2>/dev/null; }
-
-test_in_a_browser() {
-    [ -n "$browser" ] || { echo 'skipped: there is no chromium'; return; }
-    run plan --model small --pp 4 --tp 4 --dp 4 --batch 64 --micro 8 --schedule zb-h1 --page wide.html --json a.json --film
-    run plan --model small --pp 4 --micro 8 --json b.json --film
-    run page a.json b.json --out two.html
-    cp "$top/tests/page/look.html" .
-    command='chromium'
-    in_browser look.html >dom
-    grep -q 'data-done="yes"' dom || complain 'the page did not come to its end'
-    local width
-    for width in 360 1280; do
-        grep -q "wide.html at $width: fits" dom && grep -q "two.html at $width: fits" dom || complain "$width pixels: $(grep -o '[a-z]*.html at [0-9]*: [^<]*' dom | tr '\n' ';')"
-    done
-    grep -q 'errors: none' dom || complain "$(grep -o 'errors: [^<]*' dom)"
-    grep -q 'keys: 0 step 1 end home' dom || complain "$(grep -o 'keys: [^<]*' dom)"
-    grep -q 'names: all' dom || complain "$(grep -o 'names: [^<]*' dom)"
-    grep -qE 'frame: [0-7]\.[0-9]+ ms' dom || complain "64 devices: $(grep -o 'frame: [^<]*' dom), not below 8 ms"
-    echo "[          ] 64 devices, $(grep -o '<li>frame: [^<]*' dom | tail -c +5)"
-}
-
-run_tests test_page test_a_plan_is_its_run test_sizes test_two_runs test_other_documents test_hostile_files test_words test_steps_of_a_trace_stay test_live
+run_tests test_page test_a_plan_is_its_run test_sizes test_two_runs test_other_documents test_hostile_files test_words test_steps_of_a_trace_stay

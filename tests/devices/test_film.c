@@ -15,7 +15,8 @@ static void film_small(struct film *film)
     film_axis(film, "pp", 2);
     film_device(film, (struct film_device){ .place = "pp=0", .has = "layers 0-1", .row = 0 });
     film_device(film, (struct film_device){ .place = "pp=1", .row = 1 });
-    const int forward = film_kind(film, "forward", "F", FILM_COMPUTE), sends = film_kind(film, "send", "", FILM_MESSAGE);
+    const int forward = film_kind(film, "forward", "F", FILM_COMPUTE);
+    const int sends = film_kind(film, "send", "", FILM_MESSAGE);
     const int lane = film_lane(film, "compute"), detail = film_detail(film, "forward of h.0");
     film_detail_row(film, detail, "formula", "Y = X W");
     film_pass(film, (struct film_pass){ 0, lane, forward, 90, 100, 1, 0, -1 });
@@ -100,8 +101,10 @@ static void refuses_wrong_films(void **state)
         { "[0,0,0,40,0,0,0,0]", "[0,0,0.5,40,0,0,0,0]", "passes[0]" }, { "[0,0,0,40,0,0,0,0]", "[0,0,0]", "passes[0]" },
         { "[0,0,0,40,0,0,0,0]", "7", "passes[0]" }, { "[0,1,30,70,4096,1]", "[0,2,30,70,4096,1]", "messages[0]" },
         { "[0,1,30,70,4096,1]", "[0,1,30,70,-1,1]", "messages[0]" }, { "[[70,4096]]", "[[70]]", "memory[1]" },
-        { "[70,1,0,\"x0+x1\",2]", "[70,1,1,\"x0+x1\",2]", "rows[0]" }, { "[70,1,0,\"x0+x1\",2]", "[70,1,0,3,2]", "rows[0]" },
-        { "[70,1,0,\"x0+x1\",2]", "[70,1,0,\"x0+x1\",4]", "rows[0]" }, { "\"name\":\"send\"", "\"name\":\"forward\"", "there twice" },
+        { "[70,1,0,\"x0+x1\",2]", "[70,1,1,\"x0+x1\",2]", "rows[0]" },
+        { "[70,1,0,\"x0+x1\",2]", "[70,1,0,3,2]", "rows[0]" },
+        { "[70,1,0,\"x0+x1\",2]", "[70,1,0,\"x0+x1\",4]", "rows[0]" },
+        { "\"name\":\"send\"", "\"name\":\"forward\"", "there twice" },
         { "[50,30,20]", "[50,30,21]", "do not add up" }, { "[50,30,20],", "", "not one for each device" },
         { "\"device\":1", "\"device\":\"all\"", "device" }, { "\"sent\":[1,", "\"sent\":[-1,", "sent[0]" },
         { "[5.5]", "[\"much\"]", "losses[0]" }, { "[100]", "[101]", "marks[0]" },
@@ -111,8 +114,8 @@ static void refuses_wrong_films(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const enum error_code e = read_with(wrong[i].piece, wrong[i].other, &err);
         if (e != ERR_FORMAT || !strstr(err.text, wrong[i].says))
-            fail_msg("%s for %s: code %d, \"%s\", not \"%s\"", wrong[i].other, wrong[i].piece, (int)e, e ? err.text : "",
-                     wrong[i].says);
+            fail_msg("%s for %s: code %d, \"%s\", not \"%s\"", wrong[i].other, wrong[i].piece, (int)e,
+                     e ? err.text : "", wrong[i].says);
     }
     assert_int_equal(read_with("\"film\":1", "\"film\":1", &err), OK);
 }
@@ -152,11 +155,13 @@ static void says_what_differs(void **state)
     b.title = strdup("orrery train --schedule zb-h1");
     film_pass(&b, (struct film_pass){ 1, 0, 0, 100, 110, -1, -2, -1 });
     char *const text = film_differ(&a, &b), *const back = film_differ(&b, &a), *const same = film_differ(&a, &a);
-    assert_string_equal(text, "zb-h1 takes 10.0 ticks more than gpipe: bubble +5.0, messages +0.0, computing +5.0 ticks "
+    assert_string_equal(text, "zb-h1 takes 10.0 ticks more than gpipe: bubble +5.0, messages +0.0, computing +5.0 "
+                              "ticks "
                               "(means over devices)");
     assert_string_equal(back, "gpipe saves 10.0 ticks against zb-h1: bubble -5.0, messages +0.0, computing -5.0 ticks "
                               "(means over devices)");
-    assert_string_equal(same, "B takes as long as A: bubble +0.0, messages +0.0, computing +0.0 ticks (means over devices)");
+    assert_string_equal(same, "B takes as long as A: bubble +0.0, messages +0.0, computing +0.0 ticks (means over "
+                              "devices)");
     free(text), free(back), free(same), film_close(&a), film_close(&b);
 }
 
@@ -170,8 +175,9 @@ static void rounds_parts_to_their_sum(void **state)
     const int kind = film_kind(&b, "forward", "F", FILM_COMPUTE), lane = film_lane(&b, "compute");
     film_kind(&a, "forward", "F", FILM_COMPUTE);
     film_pass(&b, (struct film_pass){ 0, lane, kind, 0, 1000000000, -1, -2, -1 });
+    film_message(&b, (struct film_message){ 1, 1, kind, 0, 1000000000, 8 });
     char *const text = film_differ(&a, &b);
-    assert_string_equal(text, "B takes 1.00 ms more than A: idle +0.67, messages +0.00, computing +0.33 ms (means over "
+    assert_string_equal(text, "B takes 1.00 ms more than A: idle +0.33, messages +0.33, computing +0.34 ms (means over "
                               "devices)");
     free(text), film_close(&a), film_close(&b);
 }
@@ -208,7 +214,8 @@ static void texts_stay_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(divides_the_time), cmocka_unit_test(reads_what_it_writes), cmocka_unit_test(refuses_wrong_films),
+        cmocka_unit_test(divides_the_time), cmocka_unit_test(reads_what_it_writes),
+        cmocka_unit_test(refuses_wrong_films),
         cmocka_unit_test(samples_and_says_so), cmocka_unit_test(says_what_differs),
         cmocka_unit_test(rounds_parts_to_their_sum), cmocka_unit_test(texts_stay_texts),
     };

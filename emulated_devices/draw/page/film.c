@@ -1,5 +1,5 @@
-/* film.c -- builds a film: keeps copies of what callers tell.  All who film call.  No function reports an error; without
- * memory the film remembers (`failed`), and film_json and the page report it. */
+/* film.c -- builds a film: keeps copies of what callers tell.  All who film call.  No function reports an error;
+ * without memory the film remembers (`failed`), and film_json and the page report it. */
 #include "emulated_devices/draw/page/film.h"
 #include "ref/io/plain.h"
 #include "ref/version.h"

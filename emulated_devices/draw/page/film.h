@@ -53,10 +53,10 @@ struct film_message {
     int64_t bytes;                      /* of what is sent */
 };
 
-/* What a device's memory has from a time on. */
+/* A device's memory has these bytes from a time on. */
 struct film_memory { int device; int64_t at, bytes[FILM_MEMORIES]; };
 
-/* What a device has in a column from a time on: a block of a collective, tokens of an expert. */
+/* A device has this in a column from a time on: a block of a collective, tokens of an expert. */
 enum film_state { FILM_PLAIN, FILM_PARTIAL, FILM_WHOLE, FILM_WRONG, FILM_STATES };
 struct film_cell {
     int device, column;                 /* numbers of film_device and film_column */
@@ -102,7 +102,7 @@ struct film {
         memory_kinds;                   /* entries of each */
     int room[14];                       /* for how many there is memory */
     int64_t (*share)[FILM_SHARES];      /* [devices] of a film that was read: its devices' time; NULL: is counted */
-    int64_t sent[2];                    /* all messages and their bytes, also those that are not drawn; set by film_settle */
+    int64_t sent[2];                    /* all messages and their bytes, also those not drawn; set by film_settle */
     bool counted;                       /* `sent` is set */
     bool failed;                        /* there was no memory for something */
 };

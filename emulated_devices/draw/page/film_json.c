@@ -24,7 +24,10 @@ static void json_numbers(cJSON *to, int count, const int64_t number[])
     for (int i = 0; i < count; i++) json_number(row, (double)number[i]);
 }
 
-static void json_word(cJSON *list, const char *text) { cJSON_AddItemToArray(list, cJSON_CreateString(text ? text : "")); }
+static void json_word(cJSON *list, const char *text)
+{
+    cJSON_AddItemToArray(list, cJSON_CreateString(text ? text : ""));
+}
 
 static void json_words(cJSON *root, const char *key, int count, char *const text[])
 {
@@ -137,8 +140,8 @@ cJSON *film_json(struct film *film)
 {
     film_settle(film);
     if (film->failed) return NULL;
-    cJSON *const root = json_add(cJSON_CreateObject(), "film %d made_by %s title %s kind %s unit %s end %g", FILM_VERSION,
-                                 film->made_by, film->title, film->kind, film->unit, (double)film->end);
+    cJSON *const root = json_add(cJSON_CreateObject(), "film %d made_by %s title %s kind %s unit %s end %g",
+                                 FILM_VERSION, film->made_by, film->title, film->kind, film->unit, (double)film->end);
     if (root == NULL) return NULL;
     json_mesh(root, film), json_happenings(root, film), json_details(root, film);
     json_memory(root, film), json_cells(root, film), json_results(root, film);

@@ -46,12 +46,13 @@ static void part_device(struct film *film, const struct trainer *trainer)
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
-/* What a pass of the pipeline is, by the letter of its action; the last is outside the pipeline.  The formulas are of a
- * matrix product Y = X W, of which most operations are made, and of embedding and loss. */
+/* Passes of the pipeline have names by the letters of their actions; the last is outside the pipeline.  The formulas
+ * are of a matrix product Y = X W, of which most operations are made, and of embedding and loss. */
 static const struct { const char *letter, *name, *product, *embedding, *loss; } actions[] = {
     { "F", "forward", "Y = X W", "x = wte[token]", "loss = mean of log(sum(exp(z))) - z[label]" },
     { "B", "backward", "dX = dY W^T, dW = X^T dY", "dwte[token] += dx", "dz = (softmax(z) - onehot(label)) / tokens" },
-    { "I", "backward for inputs", "dX = dY W^T", "no input has a gradient", "dz = (softmax(z) - onehot(label)) / tokens" },
+    { "I", "backward for inputs", "dX = dY W^T", "no input has a gradient",
+      "dz = (softmax(z) - onehot(label)) / tokens" },
     { "W", "backward for weights", "dW = X^T dY", "dwte[token] += dx", "dW = x^T dz" },
     { NULL, "optimizer and the rest", NULL, NULL, NULL },
 };
@@ -110,7 +111,8 @@ static void part_shape(char *text, size_t size, const struct trainer *trainer, i
 {
     const struct plan *const p = &trainer->plan;
     const int dp = mesh_coordinate(&p->mesh, trainer->comm->rank, DP);
-    const struct interval sequences = plan_sequences(p, dp % plan_parts(p), micro >= 0 && micro < p->micros ? micro : 0);
+    const struct interval sequences = plan_sequences(p, dp % plan_parts(p),
+                                                     micro >= 0 && micro < p->micros ? micro : 0);
     snprintf(text, size, "[%lld, %lld, %lld]: sequences, tokens, width", (long long)sequences.count,
              (long long)(p->S / p->mesh.size[CP]), (long long)p->model.D);
 }
@@ -181,7 +183,8 @@ static void part_passes(struct film *film, const struct trainer *trainer, const 
             memset(f, 0, sizeof *f);
             f->place = s->place, f->open = true;
             f->pass = (struct film_pass){ .device = 0, .lane = s->row, .kind = part_kind(film, s), .start = s->start,
-                                          .micro = s->place.pass ? s->place.micro : -1, .layer = part_layer(&s->place) };
+                                          .micro = s->place.pass && is_computing(s->row) ? s->place.micro : -1,
+                                          .layer = part_layer(&s->place) };
         }
         f->pass.end = s->end;
         filmed_add(f, s);

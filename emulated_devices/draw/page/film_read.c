@@ -1,5 +1,5 @@
-/* film_read.c -- reads a film from JSON, which is not trusted.  cli/page.c calls film_read.  Errors: ERR_FORMAT with the
- * place in the document; ERR_MEMORY. */
+/* film_read.c -- reads a film from JSON, which is not trusted.  film_report.c and film_run.c call film_read.  Errors:
+ * ERR_FORMAT with the place in the document; ERR_MEMORY. */
 #include "emulated_devices/draw/page/film.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"

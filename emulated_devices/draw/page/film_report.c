@@ -33,10 +33,10 @@ static void report_passes(struct film *film, const cJSON *timeline, int device)
         const double start = run_element(row, 0, -1), end = run_element(row, 1, -1), micro = run_element(row, 3, -1);
         const cJSON *const letter = cJSON_GetArrayItem(row, 2);
         if (!is_time(start) || !is_time(end) || end < start) continue;
-        film_pass(film, (struct film_pass){ .device = device, .lane = film_lane(film, "compute"), .start = (int64_t)start,
-                                            .end = (int64_t)end, .layer = -2, .detail = -1,
-                                            .micro = micro >= 0 && micro < 1e6 ? (int)micro : -1,
-                                            .kind = report_kind(film, cJSON_IsString(letter) ? letter->valuestring : NULL) });
+        const int kind = report_kind(film, cJSON_IsString(letter) ? letter->valuestring : NULL);
+        film_pass(film, (struct film_pass){ .device = device, .lane = film_lane(film, "compute"), .kind = kind,
+                                            .start = (int64_t)start, .end = (int64_t)end, .layer = -2, .detail = -1,
+                                            .micro = micro >= 0 && micro < 1e6 ? (int)micro : -1 });
     }
 }
 

@@ -41,7 +41,8 @@ struct part_numbers { int *kind, *lane, *detail; };
 static bool part_numbers_make(struct part_numbers *numbers, struct film_run *run, const struct film *part)
 {
     struct film *const f = &run->film;
-    numbers->kind = malloc((size_t)part->kinds * sizeof(int) + 1), numbers->lane = malloc((size_t)part->lanes * sizeof(int) + 1);
+    numbers->kind = malloc((size_t)part->kinds * sizeof(int) + 1);
+    numbers->lane = malloc((size_t)part->lanes * sizeof(int) + 1);
     numbers->detail = malloc((size_t)part->details * sizeof(int) + 1);
     if (!numbers->kind || !numbers->lane || !numbers->detail) return false;
     for (int i = 0; i < part->kinds; i++)
@@ -95,7 +96,8 @@ static void take_happenings(struct film_run *run, const struct film *part, const
     film_end(f, part->end);
 }
 
-static void take_flows(struct film_run *run, const cJSON *flows, const struct part_numbers *numbers, int kinds, int device)
+static void take_flows(struct film_run *run, const cJSON *flows, const struct part_numbers *numbers, int kinds,
+                       int device)
 {
     const cJSON *row;
     cJSON_ArrayForEach(row, flows) {
@@ -148,7 +150,8 @@ void film_run_end(struct film_run *run)
     if (run->flows) qsort(run->flow, (size_t)run->flows, sizeof *run->flow, flow_order);
     for (int i = 0, next; i < run->flows; i = next) {
         const struct film_flow *const first = &run->flow[i];
-        struct film_message m = { .from = -1, .to = -1, .kind = first->kind, .start = first->start, .bytes = first->bytes };
+        struct film_message m = { .from = -1, .to = -1, .kind = first->kind, .start = first->start,
+                                  .bytes = first->bytes };
         for (next = i; next < run->flows && run->flow[next].flow == first->flow; next++) {
             *(run->flow[next].sends ? &m.from : &m.to) = run->flow[next].device;
             m.end = run->flow[next].end > m.end ? run->flow[next].end : m.end;
@@ -161,7 +164,8 @@ void film_run_end(struct film_run *run)
     }
     run->film.counted = true;
     if (outside > 0) film_note(&run->film, "%d messages have their other end on devices that are not drawn", outside);
-    if (run->cut > 0) film_note(&run->film, "%d devices did more than their trace had room for: their end is missing", run->cut);
+    if (run->cut > 0)
+        film_note(&run->film, "%d devices did more than their trace had room for: their end is missing", run->cut);
     run->flows = 0;
 }
 

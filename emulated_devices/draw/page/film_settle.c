@@ -99,7 +99,7 @@ static int64_t memory_total(const struct film_memory *memory)
     return total;
 }
 
-/* Of each part of the time the fullest sample stays, so a peak is never lost. */
+/* The fullest sample of each part of the time stays, so a peak is never lost. */
 static void sample_memory(struct film *film)
 {
     const int all = film->memories, parts = FILM_MOST_MEMORY / (film->devices > 0 ? film->devices : 1);

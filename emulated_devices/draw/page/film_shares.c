@@ -1,5 +1,5 @@
-/* film_shares.c -- divides the devices' time, and says how two films differ.  film_json.c and page_html.c call.  Without
- * memory a function returns false or NULL. */
+/* film_shares.c -- divides the devices' time, and says how two films differ.  film_settle.c and page_html.c call.
+ * Without memory a function returns false or NULL. */
 #include "emulated_devices/draw/page/film.h"
 #include "ref/io/figures.h"
 #include <math.h>
@@ -89,7 +89,7 @@ static struct scale scale_of(const struct film *film, double most)
     return picoseconds[i];
 }
 
-/* In printed digits.  The parts are rounded so that they add up to the rounded whole: the part that is farthest from its
+/* The parts are rounded to printed digits so that they add up to the rounded whole: the part that is farthest from its
  * rounded number takes what is left. */
 static void round_parts(const double part[FILM_SHARES], double step, int64_t whole, int64_t rounded[FILM_SHARES])
 {
@@ -107,7 +107,7 @@ static void round_parts(const double part[FILM_SHARES], double step, int64_t who
 
 enum { NAMED = 64 };                    /* bytes of a name */
 
-/* What a film is called in a sentence: the schedule or the scheme that its title has and the other one has not. */
+/* A film is called in a sentence by the schedule or the scheme that its title has and the other film's has not. */
 static void name_of(const struct film *film, const struct film *other, const char *letter, char name[NAMED])
 {
     char word[NAMED];
@@ -126,7 +126,7 @@ static void name_of(const struct film *film, const struct film *other, const cha
     }
 }
 
-/* What is idle in a pipeline is called its bubble. */
+/* Idle time of a pipeline is called its bubble. */
 static bool has_stages(const struct film *film)
 {
     for (int i = 0; i < film->axes; i++)
@@ -140,7 +140,8 @@ char *film_differ(const struct film *first, const struct film *second)
     int64_t rounded[FILM_SHARES];
     char name[NAMED], other[NAMED], *text = NULL;
     size_t bytes = 0;
-    const char *const words[] = { "computing", "messages", has_stages(first) && has_stages(second) ? "bubble" : "idle" };
+    const char *const words[] = { "computing", "messages",
+                                  has_stages(first) && has_stages(second) ? "bubble" : "idle" };
     if (!shares_mean(first, a) || !shares_mean(second, b)) return NULL;
     FILE *const f = open_memstream(&text, &bytes);
     if (f == NULL) return NULL;

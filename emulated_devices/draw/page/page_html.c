@@ -1,6 +1,6 @@
-/* page_html.c -- writes films as one file of HTML: page.css, the scripts and the data.  run/, cli/ and commands that draw
- * call.  Errors: ERR_FILE, ERR_MEMORY; after an error the file is as it was.  No text of a film can end the element of
- * the data, for the data have no '<'. */
+/* page_html.c -- writes films as one file of HTML: page.css, the scripts and the data.  run/page.c, cli/page.c and
+ * commands that draw call.  Errors: ERR_FILE, ERR_MEMORY; after an error the file is as it was.  No text of a film can
+ * end the element of the data, for the data have no '<'. */
 #include "emulated_devices/draw/page/page_html.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"

@@ -163,7 +163,7 @@ function checksCard(f, letter) {
   const red = checks.filter(c => !c.holds), shown = red.length ? red : checks, name = red.length ? 'wrong' : 'right';
   const buttons = shown.slice(0, 60).map(c => make('li', {}, make('button', { type: 'button', class: 'tensor ' + name, onclick: () => choose({ film: f, check: c }) },
     (c.holds ? '\u2713 ' : '\u2717 ') + c.tensor, make('span', {}, (c.device >= 0 ? 'device ' + c.device : '') + (c.error !== undefined ? ' \u00b7 ' + c.error.toExponential(1) + (c.bound !== undefined ? ' of ' + c.bound.toExponential(1) : '') : '')))));
-  const lesson = f.raw.kind === 'lesson', told = lesson && red.length ? red[0].diagnosis : red.length ? red.length + (red.length === 1 ? ' tensor is wrong' : ' tensors are wrong') : 'all tensors are within their bounds; the largest errors:';
+  const lesson = f.raw.kind === 'lesson', told = lesson && red.length ? red[0].diagnosis : red.length ? 'wrong tensors, the first in order of execution first:' : 'all tensors are within their bounds; the largest errors:';
   return card((lesson ? 'What the judge says' : 'Check against one device') + letter, false, make('p', { class: red.length ? 'bad' : 'good' }, told), make('ul', { class: 'tensors' }, buttons));
 }
 

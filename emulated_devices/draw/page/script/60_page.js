@@ -34,7 +34,7 @@ function facts(f) {
   const losses = (f.raw.losses || []).filter(x => x !== null);
   if (losses.length) list.push(['loss', losses.length > 1 ? losses[0].toPrecision(4) + ' \u2192 ' + losses[losses.length - 1].toPrecision(4) : losses[0].toPrecision(4)]);
   const checks = f.raw.checks || [], red = checks.filter(c => !c.holds).length;
-  if (checks.length) list.push(['check', red ? '\u2717 ' + red + ' wrong' : '\u2713 equal to one device']);
+  if (checks.length) list.push(['check', red ? '\u2717 wrong' : '\u2713 equal to one device']);
   list.push(['made by', 'orrery ' + f.raw.made_by]);
   return make('p', { class: 'facts' }, list.map(x => make('span', {}, make('b', {}, x[0] + ' '), x[1])));
 }
@@ -63,10 +63,13 @@ function build() {
   lines.append(legend(), make('p', { class: 'soft' }, 'A row is a device' + (page.films.some(f => f.raw.messages.length) ? '; the strips under it are what it sends and receives' : '') + '. Microbatches take turns in strength. Ctrl and the wheel zoom, shift and the wheel move.'));
   parts.append(lines);
   page.films.forEach((f, i) => parts.append(add(cellsPart(f, letter(i))) || ''));
+  const wrong = f => (f.raw.checks || []).some(c => !c.holds);
+  page.films.forEach((f, i) => parts.append(wrong(f) && checksCard(f, letter(i)) || ''));
   page.films.forEach((f, i) => parts.append(add(memoryPart(f, letter(i))) || ''));
   if (!several) parts.append(sharesCard() || '');
-  page.films.forEach((f, i) => parts.append(checksCard(f, letter(i)) || ''));
-  parts.append(add(lossesPart()) || '', notesCard() || '');
+  parts.append(add(lossesPart()) || '');
+  page.films.forEach((f, i) => parts.append(!wrong(f) && checksCard(f, letter(i)) || ''));
+  parts.append(notesCard() || '');
 }
 
 // Data of the page: { films, words }.  The time and what is seen of it stay if they can.
