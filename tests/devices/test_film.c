@@ -127,7 +127,7 @@ static void samples_and_says_so(void **state)
     (void)state;
     film_small(&film);
     for (int i = 0; i < FILM_MOST_PASSES; i++)
-        film_pass(&film, (struct film_pass){ 1, 0, 0, 100 + 3 * i, 100 + 3 * i + 1 + i % 2, -1, -2, -1 });
+        film_pass(&film, (struct film_pass){ 1, 0, 0, 100 + 3 * i, 100 + 3 * i + 1 + i % 2, i, -2, -1 });
     for (int i = 0; i < FILM_MOST_MESSAGES; i++)
         film_message(&film, (struct film_message){ 0, 1, 1, 100 + i, 101 + i, 8 });
     assert_true(film_shares(&film, 1, share));
@@ -140,9 +140,31 @@ static void samples_and_says_so(void **state)
     for (int i = 0; i < film.messages; i++) largest = largest || film.message[i].bytes == 4096;
     if (!largest) fail_msg("the largest message was left out");
     assert_string_equal(film.note[1], "the shortest 2 of 16002 passes are not drawn");
-    assert_string_equal(film.note[2], "the smallest 1 of 12001 messages are not drawn");
+    assert_string_equal(film.note[2], "the smallest 1 of 10001 messages are not drawn");
     assert_memory_equal(film.share[1], share, sizeof share);    /* of all passes, also those that are not drawn */
     film_close(&film);
+}
+
+/* Passes of one layer become one before any is left out, and those of one microbatch if that is not enough. */
+static void merges_before_it_samples(void **state)
+{
+    struct film film;
+    (void)state;
+    for (int pieces = 2; pieces <= 8; pieces += 6) {
+        film_small(&film);
+        for (int i = 0; i < 2 * FILM_MOST_PASSES; i++)      /* two pieces of a layer */
+            film_pass(&film, (struct film_pass){ 1, 0, 0, 100 + 3 * i, 102 + 3 * i, i / pieces, i / 2 % 4, -1 });
+        film_settle(&film);
+        const int left = 2 + 2 * FILM_MOST_PASSES / pieces;
+        /* Two passes of the small film are more than there is room for, unless microbatches are merged. */
+        assert_int_equal(film.passes, pieces == 2 ? FILM_MOST_PASSES : left);
+        assert_string_equal(film.note[1], "passes of one microbatch and layer are drawn as one, with the waits between "
+                                          "them: 16002 of 32002");
+        assert_string_equal(film.note[2], pieces == 2 ? "the shortest 2 of 16002 passes are not drawn"
+                            : "passes of one microbatch are drawn as one, with the waits between them: 4002 of 16002");
+        assert_int_equal(film.pass[2].end - film.pass[2].start, 3 * (pieces - 1) + 2);
+        film_close(&film);
+    }
 }
 
 /* The parts, as printed, add up to the difference. */
@@ -216,7 +238,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(divides_the_time), cmocka_unit_test(reads_what_it_writes),
         cmocka_unit_test(refuses_wrong_films),
-        cmocka_unit_test(samples_and_says_so), cmocka_unit_test(says_what_differs),
+        cmocka_unit_test(samples_and_says_so), cmocka_unit_test(merges_before_it_samples),
+        cmocka_unit_test(says_what_differs),
         cmocka_unit_test(rounds_parts_to_their_sum), cmocka_unit_test(texts_stay_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@ enum {
     FILM_SHARES = 3,                    /* parts of a device's time: computing, messages, idle */
     /* How many are written of each; more are sampled, which a note says.  8 devices x 3 steps of a usual run stay under
      * 2 MB with them (tests/cli/test_page.sh). */
-    FILM_MOST_PASSES = 16000, FILM_MOST_MESSAGES = 12000, FILM_MOST_MEMORY = 9600, FILM_MOST_CELLS = 40000,
+    FILM_MOST_PASSES = 16000, FILM_MOST_MESSAGES = 10000, FILM_MOST_MEMORY = 6400, FILM_MOST_CELLS = 40000,
 };
 
 /* Whose time a pass takes. */

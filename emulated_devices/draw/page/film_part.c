@@ -106,15 +106,19 @@ static const char *part_formula(const struct filmed *filmed, const struct trace 
     return filmed->place.layer < 0 ? actions[a].embedding : actions[a].product;
 }
 
-/* The device's part of a microbatch's activations. */
-static void part_shape(char *text, size_t size, const struct trainer *trainer, int micro)
+/* The device's part of a microbatch, if its tokens are equal parts of each sequence.  @return text; "": they are not. */
+static const char *part_shape(char *text, size_t size, const struct trainer *trainer, int micro)
 {
     const struct plan *const p = &trainer->plan;
+    const struct context_parallel *const cp = &trainer->seams.cp;
+    text[0] = '\0';
+    if (cp->scheme == NULL || cp->scheme->cut == NULL || p->S % p->mesh.size[CP] != 0) return text;
     const int dp = mesh_coordinate(&p->mesh, trainer->comm->rank, DP);
     const struct interval sequences = plan_sequences(p, dp % plan_parts(p),
                                                      micro >= 0 && micro < p->micros ? micro : 0);
     snprintf(text, size, "[%lld, %lld, %lld]: sequences, tokens, width", (long long)sequences.count,
              (long long)(p->S / p->mesh.size[CP]), (long long)p->model.D);
+    return text;
 }
 
 /* Title, shape, operations and formula of a pass; passes of equal texts share one. */
@@ -128,10 +132,8 @@ static int part_detail(struct film *film, const struct filmed *filmed, const str
     const char *const formula = part_formula(filmed, trace);
     snprintf(text, sizeof text, "%s%s%s", film->of[filmed->pass.kind].name, layer.text[0] ? " of " : "", layer.text);
     const int detail = film_detail(film, text);
-    if (filmed->place.pass) {
-        part_shape(text, sizeof text, trainer, filmed->place.micro);
-        film_detail_row(film, detail, "activations", text);
-    }
+    if (filmed->place.pass && part_shape(text, sizeof text, trainer, filmed->place.micro)[0])
+        film_detail_row(film, detail, "microbatch here", text);
     for (int k = 0; k <= filmed->names && k <= MOST_NAMES; k++)
         flops += filmed->sum[k].flops, bytes += filmed->sum[k].bytes;
     film_detail_row(film, detail, "operations", flop_format(flops).text);

@@ -54,8 +54,48 @@ static int64_t threshold_of(int64_t *value, int count, int most, int *ties)
     return least;
 }
 
+/* Device by device and lane by lane. */
+static int lane_order(const void *x, const void *y)
+{
+    const struct film_pass *a = x, *b = y;
+    int order = in_order(a->device, b->device);
+    if (order == 0) order = in_order(a->lane, b->lane);
+    return order ? order : pass_order(x, y);
+}
+
+static bool same_work(const struct film_pass *a, const struct film_pass *b, bool layers)
+{
+    return a->device == b->device && a->lane == b->lane && a->kind == b->kind && a->micro == b->micro &&
+           (!layers || a->layer == b->layer);
+}
+
+/* Neighbours of a lane that are of one microbatch become one pass.  @param layers  only those of one layer do. */
+static void merge_passes(struct film *film, bool layers)
+{
+    int kept = 0;
+    if (film->passes <= FILM_MOST_PASSES) return;
+    qsort(film->pass, (size_t)film->passes, sizeof *film->pass, lane_order);
+    for (int i = 0; i < film->passes; i++) {
+        const struct film_pass *const p = &film->pass[i];
+        struct film_pass *const last = kept > 0 ? &film->pass[kept - 1] : NULL;
+        if (last == NULL || !same_work(last, p, layers)) {
+            film->pass[kept++] = *p;
+            continue;
+        }
+        last->end = p->end > last->end ? p->end : last->end;
+        if (last->detail != p->detail) last->detail = -1;
+        if (last->layer != p->layer) last->layer = -2;
+    }
+    if (kept < film->passes)
+        film_note(film, "passes of one microbatch%s are drawn as one, with the waits between them: %d of %d",
+                  layers ? " and layer" : "", kept, film->passes);
+    film->passes = kept;
+    qsort(film->pass, (size_t)film->passes, sizeof *film->pass, pass_order);
+}
+
 static void sample_passes(struct film *film)
 {
+    merge_passes(film, true), merge_passes(film, false);
     const int all = film->passes;
     int ties, kept = 0;
     if (all <= FILM_MOST_PASSES) return;
