@@ -17,8 +17,8 @@
 enum { MARGIN = 20, LABEL = 70, ROW = 30, CELL = 22, HEAD = 44, BETWEEN = 28, LANE = 6, LANES = 8, SHEET = 1180,
        NARROWEST = 620, TITLE = 220, LETTERS = 84, LINE = 18 };
 
-/* Cells of up to DIGITS devices have their set as text. */
-enum { DIGITS = 8 };
+/* Cells of up to DIGITS devices have their set as text, of LETTER pixels a letter, where there is room. */
+enum { DIGITS = 8, LETTER = 8 };
 
 /* All that the panels have in common. */
 struct sheet {
@@ -161,7 +161,8 @@ static void name_cell(const struct cells *cells, int device, int b)
     char text[COLLECTIVE_TEXT];
     collective_describe_cell(state, device, b, text);
     if (strcmp(text, ".") == 0 || collective_only_moves(state)) return;
-    if ((state->t->P > DIGITS && strcmp(text, "*") != 0) || strlen(text) > DIGITS) return;
+    if (state->t->P > DIGITS && strcmp(text, "*") != 0) return;
+    if ((int)strlen(text) * LETTER > cells->sheet->cell) return;
     /* A star stands for the whole set; the word is easier to read. */
     svg_text(cells->sheet->to, cell_x(cells, b) + cells->sheet->cell / 2.0, cell_y(cells, device) + CELL / 2.0 + 4,
              "middle", 12, "%s", strcmp(text, "*") != 0 ? text
@@ -272,7 +273,8 @@ static int draw_head(FILE *to, const struct sheet *sheet, int64_t steps)
     if (sheet->columns == 0) collective_describe_blocks(&sheet->state, text, sizeof text);
     else
         snprintf(text, sizeof text, "A row is a device, a column one of %d blocks of a vector of %lld. %s "
-                 "Arrows have the colour of their sender; one before the first column carries the whole vector.",
+                 "Arrows have the colour of their sender; one before the first column carries the whole vector, or is "
+                 "empty.",
                  t->P, (long long)sheet->state.places,
                  collective_only_moves(&sheet->state)
                      ? "A filled cell is there; its colour is the device it comes from."

@@ -15,10 +15,11 @@ void print_score(const struct score *, int hints, bool drawings);
 void print_indented(const char *text, int by);
 
 /** Show the run that a judging has kept, to a page (NULL: none) and, if it draws, as text.  The right run is beside it,
- *  once the student's is right.
- *  @param how  as it was judged; its `kept` has the run.
+ *  once the student's file has all points.
+ *  @param how      as it was judged; its `kept` has the run.
+ *  @param failure  what the judge says of the first failure; NULL: all is right.
  *  @return OK, ERR_FILE, ERR_MEMORY, or what keeps the judge from judging. */
 enum error_code learn_show_run(const struct folder *, const struct lesson *, const struct judging *how,
-                               const char *path, bool draws, struct error *);
+                               const char *failure, const char *path, bool draws, struct error *);
 
 #endif

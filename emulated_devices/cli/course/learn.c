@@ -118,7 +118,8 @@ static enum error_code try_lesson(struct folder *folder, const struct lesson *le
         print_score(s, p.hints, true);
         if (done) printf("\n  Done.  `orrery learn` says what is next.\n");
         e = folder_remember(folder, lesson, p, err);
-        if (!e && shows) e = learn_show_run(folder, lesson, &how, asked->page, asked->draw, err);
+        const char *failure = done ? NULL : first ? first->said : "not all is right";
+        if (!e && shows) e = learn_show_run(folder, lesson, &how, failure, asked->page, asked->draw, err);
         *status = done ? 0 : error_exit_status(ERR_CHECK);
     }
     kept_close(how.kept);

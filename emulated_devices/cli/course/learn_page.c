@@ -38,15 +38,17 @@ static enum error_code run_right(const struct folder *folder, const struct lesso
     return e;
 }
 
-/* Write the page: the student's run alone, or the right one behind it. */
+/* Write the page: the student's run alone, or the right one behind it.
+ * failure: what the judge says of the first check that fails; NULL: all is right. */
 static enum error_code write_learn_page(const char *path, const struct trial_kept *own, const struct trial_kept *right,
-                                        struct error *err)
+                                        const char *failure, struct error *err)
 {
     struct film film[2], *const films[] = { &film[0], &film[1] };
-    const bool both = right->any && !own->failed;
+    const bool both = right->any && failure == NULL;
     enum error_code e = kept_film(&film[0], own, "yours", own->failed && right->any ? right : NULL, err);
-    if (!both && !own->failed) film_note(&film[0], "The lesson's solution is not here, so only your run is shown.");
-    if (own->failed) film_note(&film[0], "The right run is shown beside yours when yours is right.");
+    if (failure != NULL) film_note(&film[0], "The right run is shown beside yours when yours is right.");
+    else if (!both) film_note(&film[0], "The lesson's solution is not here, so only your run is shown.");
+    if (failure != NULL && !own->failed) film_note(&film[0], "A check fails that this run passes: %s", failure);
     if (!e && both) {
         e = kept_film(&film[1], right, "right", NULL, err);
         if (!e) e = page_html_write(path, films, 2, err);
@@ -63,7 +65,7 @@ static void print_run(const char *whose, const struct trial_kept *kept)
 }
 
 enum error_code learn_show_run(const struct folder *folder, const struct lesson *lesson, const struct judging *how,
-                               const char *path, bool draws, struct error *err)
+                               const char *failure, const char *path, bool draws, struct error *err)
 {
     const struct trial_kept *own = how->kept;
     struct trial_kept *right = kept_open();
@@ -77,12 +79,12 @@ enum error_code learn_show_run(const struct folder *folder, const struct lesson 
     enum error_code e = run_right(folder, lesson, how, right, err);
     if (!e && draws && !own->failed) {                  /* a failed run is drawn with its failure */
         print_run("Yours", own);
-        if (right->any) print_run("Right", right);
+        if (right->any && failure == NULL) print_run("Right", right);
     }
-    if (!e && path != NULL) e = write_learn_page(path, own, right, err);
+    if (!e && path != NULL) e = write_learn_page(path, own, right, failure, err);
     if (!e && path != NULL)
         printf("\n  %s shows %s with %s%s.\n", printable_path(path).text, own->function, own->label,
-               right->any && !own->failed ? ", and the right run beside it" : "");
+               right->any && failure == NULL ? ", and the right run beside it" : "");
     kept_close(right);
     return e;
 }

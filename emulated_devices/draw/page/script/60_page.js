@@ -60,7 +60,7 @@ function build() {
   if (several) parts.append(sharesCard() || '');
   const lines = make('section', { class: 'wide', 'aria-label': 'timeline' }, make('h2', {}, 'Virtual time'));
   page.films.forEach((f, i) => lines.append(several ? make('p', { class: 'name' }, 'ABCD'[i] + '  ' + f.raw.title) : '', add(timelinePart(f))));
-  lines.append(legend(), make('p', { class: 'soft' }, 'A row is a device' + (page.films.some(f => f.raw.messages.length) ? '; the strips under it are what it sends and receives' : '') + '. Microbatches take turns in strength. Ctrl and the wheel zoom, shift and the wheel move.'));
+  lines.append(legend(), make('p', { class: 'soft' }, 'A row is a device' + (page.films.some(f => f.raw.messages.length) ? '; the strips under it are what it sends and receives' : '') + (page.films.some(f => f.raw.passes.some(p => p[5] >= 0)) ? '. Microbatches take turns in strength' : '') + '. Ctrl and the wheel zoom, shift and the wheel move.'));
   parts.append(lines);
   page.films.forEach((f, i) => parts.append(add(cellsPart(f, letter(i))) || ''));
   const wrong = f => (f.raw.checks || []).some(c => !c.holds);
