@@ -5,6 +5,7 @@
  * nothing.
  */
 #include "emulated_devices/draw/attention.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,6 +241,7 @@ static int sent_kind(const double *pair, struct name *name)
     const double most = SHOW_ATTENTION_TOKENS * SHOW_ATTENTION_HEADS * KINDS;
     *name = (struct name){ -1, -1, -1 };
     if (!(pair[0] >= 1 && pair[0] <= most && pair[1] >= 0 && pair[1] <= most)) return -1;
+    if (pair[0] > floor(pair[0]) || pair[1] > floor(pair[1])) return -1;
     *name = name_read(pair[0]);
     if (!(pair[1] < pair[0]) && !(pair[1] > pair[0])) return name->kind;
     return name->kind == QUERY ? ATTENTION_RESULT : -1;

@@ -127,6 +127,7 @@ static void film_dispatch_begin(struct film *film, const struct dispatch_trace *
             for (int64_t c = 0; c < s->k && used < TEXT; c++)
                 used += snprintf(text + used, sizeof text - (size_t)used, " e%d", expert_layer_choice(s, r, t, c));
         }
+        if (used >= TEXT) snprintf(text + TEXT - 4, 4, " ..");
         film_device(film, (struct film_device){ place, text, r / TILES_ACROSS, r % TILES_ACROSS });
         film_cell(film, r, COLUMN_HERE, 0, text, FILM_PLAIN);
     }

@@ -24,8 +24,8 @@ static int step_film_kind(struct film *film, enum step_pass pass)
 {
     static const struct { const char *mark; enum film_of of; } kind[] = {
         [STEP_FORWARD] = { "F", FILM_COMPUTE }, [STEP_BACKWARD] = { "B", FILM_COMPUTE },
-        [STEP_WEIGHT_GRADIENTS] = { "W", FILM_COMPUTE }, [STEP_REDUCTIONS] = { "R", FILM_WAIT },
-        [STEP_UPDATE] = { "U", FILM_OTHER },
+        [STEP_WEIGHT_GRADIENTS] = { "W", FILM_COMPUTE }, [STEP_REDUCTIONS] = { "R", FILM_MESSAGE },
+        [STEP_UPDATE] = { "U", FILM_COMPUTE },
     };
     return film_kind(film, step_pass_name(pass), kind[pass].mark, kind[pass].of);
 }
@@ -133,12 +133,14 @@ static void film_step_begin(struct step_filming *filming, const struct holding *
         film_device(f, (struct film_device){ text, has, of[d].stage, at[of[d].stage]++ });
     }
     uint64_t there = 0;
+    int groups = 0;
     for (int d = 0; d < p->mesh.devices; d++) there |= filming->all[d].there;
-    for (int u = 0; u < STEP_UNITS && filming->columns < COLUMNS_MOST; u++)
-        if (there & step_bit(u)) {
-            filming->unit[filming->columns++] = u;
-            film_column(f, column_text(filming->drawing, u, text, sizeof text));
-        }
+    for (int u = 0; u < STEP_UNITS; u++) {
+        if (!(there & step_bit(u)) || ++groups > COLUMNS_MOST) continue;
+        filming->unit[filming->columns++] = u;
+        film_column(f, column_text(filming->drawing, u, text, sizeof text));
+    }
+    if (groups > COLUMNS_MOST) film_note(f, "cells are of the first %d groups of parameters", COLUMNS_MOST);
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) film_memory_kind(f, arena_tag_name((enum arena_tag)tag));
     filming->compute = film_lane(f, "compute"), filming->send = film_lane(f, "send");
     film_note(f, "a step without numbers, in virtual time of the cluster; a cell says whether a device has the whole "

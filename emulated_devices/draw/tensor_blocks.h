@@ -13,7 +13,7 @@ enum { TENSOR_TEXT = 160, TENSOR_MOST_BLOCKS = 16 };
 
 /* A block has elements of one matrix with the same parts. */
 struct block {
-    enum linear_matrix matrix;
+    enum linear_matrix matrix;          /* whose elements these are */
     unsigned parts;                     /* a bit for each part of the inner dimension that is in the sums */
     uint64_t rows, cols;                /* a bit for each index */
     int64_t count;                      /* elements */
