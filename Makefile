@@ -4,41 +4,76 @@
 # Sources are found, not listed: a new file in ref/, emulated_devices/ or tests/ is built without touching this file.
 
 SHELL    := /bin/bash
+ifeq ($(filter else-if,$(.FEATURES)),)
+$(error this make is too old, as macOS has it: on macOS say gmake, after brew install make)
+endif
+SYSTEM   := $(shell uname -s)
 CC       ?= cc
 # MPICH, unless it is Ubuntu 24.04's: it waits for PMIx, which its mpiexec does not speak, so each process is a job of its own.
 LIBMPICH := $(firstword $(wildcard /usr/lib/*/libmpich.so.12))
 MPI      := $(if $(and $(LIBMPICH),$(shell ldd $(LIBMPICH) | grep libpmix)),openmpi,mpich)
-MPICC    := $(or $(shell command -v mpicc.$(MPI)),mpicc)
-MPIEXEC  := $(or $(shell command -v mpiexec.$(MPI)),mpiexec)
+# Debian's names; then PATH; then the folders in which Fedora and openSUSE keep each MPI, which their modules put into PATH.
+MPI_BIN  := $(firstword $(wildcard /usr/lib64/mpich/bin /usr/lib64/mpi/gcc/mpich*/bin /usr/lib64/openmpi/bin /usr/lib64/mpi/gcc/openmpi*/bin))
+MPICC    := $(or $(shell command -v mpicc.$(MPI) || command -v mpicc),$(MPI_BIN:%=%/mpicc),mpicc)
+MPIEXEC  := $(or $(shell command -v mpiexec.$(MPI) || command -v mpiexec),$(MPI_BIN:%=%/mpiexec),mpiexec)
+# CROSS=aarch64-linux-gnu builds for that machine in a folder of its own: with that prefix's gcc, against the libraries of a Debian
+# root of its kind in ROOT=.  A program of MPICH needs the same MPICH's mpiexec, of any machine.  `make check-aarch64` does it all.
+ifdef CROSS
+CC       := $(CROSS)-gcc --sysroot=$(ROOT)
+MPICC    := $(CC) -isystem $(ROOT)/usr/include/$(CROSS)/mpich
+MPI_LIBS := -lmpich
+endif
 PREFIX   ?= /usr/local
 PYTHON   ?= python3
 MAKEFLAGS += --no-builtin-rules
-B        := build$(if $(FUZZ),-fuzz)$(if $(SAN),-san)
+B        := build$(if $(FUZZ),-fuzz)$(if $(SAN),-san)$(if $(PORTABLE),-portable)$(CROSS:%=-%)
 Q        := $(if $(V),,@)
 
 , := ,
 
 # OpenMP's OpenBLAS shares its threads with ours.  Debian keeps each variant of a BLAS in a folder of its own; BLAS= names another one.
-BLAS     := $(if $(wildcard /usr/lib/*/openblas-openmp),openblas-openmp,openblas)
-BLAS_LIB := $(firstword $(wildcard $(BLAS:%=/usr/lib/*/%)))
-BLAS_INC := $(firstword $(wildcard $(BLAS:%=/usr/include/*/%)))
+ARCH     := $(or $(CROSS),*)
+# Fedora calls OpenMP's variant openblaso, openSUSE openblas_openmp; there, and on Arch, the headers have a folder of their own.
+BLAS     := $(or $(if $(wildcard $(ROOT)/usr/lib/$(ARCH)/openblas-openmp),openblas-openmp),\
+              $(patsubst /usr/lib64/lib%.so,%,$(firstword $(wildcard /usr/lib64/libopenblaso.so /usr/lib64/libopenblas_openmp.so))),openblas)
+BLAS_LIB := $(patsubst $(ROOT)%,%,$(firstword $(wildcard $(BLAS:%=$(ROOT)/usr/lib/$(ARCH)/%))))
+BLAS_INC := $(firstword $(wildcard $(BLAS:%=$(ROOT)/usr/include/$(ARCH)/%) $(if $(filter openblas%,$(BLAS)),/usr/include/openblas)))
 # OpenBLAS has LAPACK in it.  Beside another BLAS it is Netlib's; both paths are given by the old tag, by which LAPACK finds that BLAS, too.
 LAPACK_LIB := $(if $(filter openblas% -%,$(BLAS)),,$(firstword $(wildcard /usr/lib/*/lapack)))
-BLAS_LIBS := $(if $(LAPACK_LIB),-Wl$(,)--disable-new-dtags) $(foreach folder,$(BLAS_LIB) $(LAPACK_LIB),-L$(folder) -Wl$(,)-rpath$(,)$(folder))
+BLAS_LIBS := $(if $(LAPACK_LIB),-Wl$(,)--disable-new-dtags) $(foreach folder,$(BLAS_LIB) $(LAPACK_LIB),-L$(ROOT)$(folder) -Wl$(,)-rpath$(,)$(folder))
 BLAS_LIBS += $(if $(filter -%,$(BLAS)),$(BLAS),-l$(firstword $(subst -, ,$(BLAS)))) $(if $(filter openblas% -%,$(BLAS)),,-llapack)
 
-OPT      ?= -O3 -march=native
+# What the compiler has for this machine's own processor: clang for ARM calls it -mcpu.  A program for another machine has neither.
+ifeq ($(origin OPT),undefined)
+OPT      := -O3 $(if $(CROSS),,$(firstword $(foreach flag,-march=native -mcpu=native,$(shell $(CC) $(flag) -E -x c /dev/null >/dev/null 2>&1 && echo $(flag)))))
+endif
 CFLAGS   ?= -g
+# PORTABLE=1 builds in a folder of its own what macOS and others would have of the system, wherever it is built (ref/machine/system.h).
+SYSTEM_FLAGS := $(if $(PORTABLE),-DORRERY_PORTABLE)
+OPENMP   := -fopenmp
+LINK_ALL := -rdynamic
+SONAME    = -shared -Wl$(,)-soname$(,)liborrery.so.$(ABI) -Wl$(,)--version-script=$(LIBRARY)/exports.map -Wl$(,)--as-needed$(,)-z$(,)defs
+SYSTEM_LIBS := -lrt -ldl
+ifeq ($(SYSTEM),Darwin)
+# Homebrew's libraries: OpenBLAS and libomp lie in folders of their own, since the system has a BLAS, and its clang no OpenMP.
+BREW     := $(or $(HOMEBREW_PREFIX),$(shell brew --prefix 2>/dev/null))
+SYSTEM_FLAGS += -D_DARWIN_C_SOURCE -I$(BREW)/opt/openblas/include -I$(BREW)/opt/libomp/include -I$(BREW)/include
+OPENMP   := -Xpreprocessor -fopenmp
+# Functions that only one BLAS has may be missing (blas.c).
+SYSTEM_LIBS := -L$(BREW)/opt/openblas/lib -L$(BREW)/opt/libomp/lib -L$(BREW)/lib -lomp -Wl,-undefined,dynamic_lookup
+SONAME    = -dynamiclib -Wl$(,)-install_name$(,)@rpath/liborrery.$(ABI).dylib -Wl$(,)-exported_symbol$(,)_orrery_*
+endif
+CORES    := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 # No -ffast-math: NaN must stay NaN.  Contraction to fused multiply-add only makes results more exact.
 # Position-independent, so that the same objects become the program and the shared library.
 # gcc 11 would warn of fields that an initializer with names leaves out; newer ones do not.
-override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(if $(BLAS_INC),-isystem $(BLAS_INC)) $(if $(FUZZ),,-fopenmp) -fno-math-errno \
+override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(SYSTEM_FLAGS) $(if $(BLAS_INC),-isystem $(BLAS_INC)) $(if $(FUZZ),,$(OPENMP)) -fno-math-errno \
             -ffp-contract=fast -fPIC -fno-semantic-interposition -Wall -Wextra -Wno-missing-field-initializers -Wstrict-prototypes -Wmissing-prototypes $(if $(CI),-Werror) -MMD -MP
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING -Wno-unknown-pragmas -Wno-unused-function -Wno-format,$(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG))
 # Plug-ins call functions of the program that loads them.
 PLUGINS  := -DORRERY_CC='"$(CC)"' -DORRERY_SOURCES='"$(CURDIR)"'
-LDLIBS   := $(BLAS_LIBS) -lcjson -lyaml -lpcre2-8 -lutf8proc -lm -lrt -ldl -pthread
+LDLIBS   := $(BLAS_LIBS) -lcjson -lyaml -lpcre2-8 -lutf8proc -lm $(SYSTEM_LIBS) $(MPI_LIBS) -pthread
 
 # Each object is compiled again when this file has changed, or the flags: those of CI=1 or OPT= are other ones.
 ALSO     := Makefile $(B)/flags.is
@@ -48,7 +83,7 @@ FORMATS  := F32 F64
 # An operation's source includes real.h, and is compiled once per format.
 OPS_SRC  := $(shell grep -l '^.include "ref/ops/real.h"' ref/ops/*.c ref/optim/*.c)
 REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c ref/*/*/*.c))
-DEV_SRC  := $(filter-out emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/cli/$(if $(FUZZ),%,main.c),$(sort $(shell find emulated_devices/*/ -name '*.c')))
+DEV_SRC  := $(filter-out emulated_devices/browser/% emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/cli/$(if $(FUZZ),%,main.c),$(sort $(shell find emulated_devices/*/ -name '*.c')))
 LESSONS  := $(sort $(wildcard tutorials/*/check.c))       # each defines struct lesson lesson_NN_name
 TEST_SRC := $(wildcard tests/*/test_*.c)
 
@@ -58,14 +93,16 @@ CLUSTERS := $(sort $(wildcard emulated_devices/device/clusters/*.json))
 TABLES   := $(sort $(wildcard emulated_devices/device/kernels/tables/*.json))
 SETS     := $(sort $(wildcard emulated_devices/device/kernels/sets/*.json))
 CLAIMS   := $(sort $(wildcard golden/published/*.txt))
-DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/kernel_tables.o $(B)/kernel_sets.o $(B)/layouts.o $(B)/claims.o $(B)/lessons.o
+PAGE     := emulated_devices/draw/page/page.css $(sort $(wildcard emulated_devices/draw/page/script/*.js))
+DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/kernel_tables.o $(B)/kernel_sets.o $(B)/layouts.o $(B)/claims.o $(B)/page_texts.o $(B)/lessons.o
+OWN_FOLDER := $(or $(SAN),$(CROSS),$(PORTABLE))
 SAN_OBJ  := $(if $(SAN),$(B)/tests/sanitizers.o)
 TESTS    := $(TEST_SRC:%.c=$(B)/%)
-ORRERY   := $(if $(SAN),$(B)/orrery,$(if $(filter judge,$(CUDA)),$(B)/cuda-judge/orrery,orrery))
+ORRERY   := $(if $(OWN_FOLDER),$(B)/orrery,$(if $(filter judge,$(CUDA)),$(B)/cuda-judge/orrery,orrery))
 
 ## make            build ./orrery
 all: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY)
+	$(Q)$(MAKE) -j$(CORES) --no-print-directory $(ORRERY)
 
 ## make CUDA=emulated  with the backend cuda-emulated: GPU kernels on this machine's cores; CUDA=1: with cuda, by nvcc (docs/authors/backends.md)
 
@@ -75,10 +112,18 @@ run: all
 
 ## make check      the quickest tests of every room, in less than a minute: before each commit
 ## make test       install what is missing, build and run the tests, a few minutes (SAN=1: under ASan and UBSan)
+## make check-aarch64   the quickest tests in programs for ARM, under qemu, on Debian or Ubuntu of another machine (docs/using/installing.md)
+check-aarch64:
+	$(Q)bash tests/aarch64/run.sh $(FILES)
+
+## make check-portable  the quickest tests with what macOS and others have of the system, here
+check-portable:
+	$(Q)$(MAKE) --no-print-directory PORTABLE=1 check
+
 ## make verify     all there is: every mesh and algorithm, every fault, the fuzzers; hours (PART=2/8: the second of eight parts)
 verify: DEPS_FOR := faults
 check test verify: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $$(TIER=$@ bash tests/run.sh $(B) --programs) $(if $(filter verify,$@),$(OBJECTS_emulated))
+	$(Q)$(MAKE) -j$(CORES) --no-print-directory $(ORRERY) $$(TIER=$@ bash tests/run.sh $(B) --programs) $(if $(filter verify,$@),$(OBJECTS_emulated))
 	$(Q)TIER=$@ ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)
 
 ## make bench      speed of this machine: one training step, and the matrix product it is held against
@@ -127,7 +172,7 @@ clean-dumps: all
 ## make faults     break the program on purpose, in every way of tests/faults, and see who notices (FAULTS='tp-*' JOBS=n)
 faults: DEPS_FOR := faults
 faults: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(FAULT_TESTS) $(if $(CUDA_FAULTS),$(OBJECTS_emulated)) $(if $(JUDGE_FAULTS),$(B)/cuda-judge/tests/devices/cuda/test_judge)
+	$(Q)$(MAKE) -j$(CORES) --no-print-directory $(ORRERY) $(FAULT_TESTS) $(if $(CUDA_FAULTS),$(OBJECTS_emulated)) $(if $(JUDGE_FAULTS),$(B)/cuda-judge/tests/devices/cuda/test_judge)
 	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/faults/run.sh $(B) $(FAULTS)
 FAULT_FILES = $(patsubst %,tests/faults/%.fault,$(or $(FAULTS),*))
 FAULT_TESTS = $(filter $(addprefix %/,$(sort $(shell sed -n 's/^caught by: .*\(test_[a-z0-9_]*\).*/\1/p' $(FAULT_FILES)))),$(TESTS))
@@ -149,13 +194,13 @@ fuzz: fuzz-programs
 	$(Q)bash tests/fuzz/run.sh build-fuzz $(or $(SECONDS),60) $(NAMES)
 fuzz-programs:
 	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=fuzz
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory FUZZ=1 CC=clang MPICC='MPICH_CC=clang OMPI_CC=clang $(MPICC)' fuzzers
+	$(Q)$(MAKE) -j$(CORES) --no-print-directory FUZZ=1 CC=clang MPICC='MPICH_CC=clang OMPI_CC=clang $(MPICC)' fuzzers
 fuzzers: $(filter $(B)/tests/fuzz/%,$(TESTS))
 
 ## make simgrid    patterns of messages by the clock, replayed, and by SimGrid, which is installed if it is missing
 simgrid: deps
 	$(Q)$(MAKE) --no-print-directory deps DEPS_FOR=simgrid
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(ORRERY) $(B)/simgrid/patterns $(B)/simgrid/smpi
+	$(Q)$(MAKE) -j$(CORES) --no-print-directory $(ORRERY) $(B)/simgrid/patterns $(B)/simgrid/smpi
 	$(Q)ORRERY=./$(ORRERY) bash tests/simgrid/run.sh $(B)/simgrid
 $(B)/simgrid/patterns: $(B)/tests/simgrid/patterns.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link)
@@ -198,7 +243,7 @@ uninstall: place
 
 ## make clean      remove everything built
 clean:
-	rm -rf build build-san build-fuzz orrery
+	rm -rf build build-* orrery
 
 ## make help       this list
 help:
@@ -210,7 +255,7 @@ help:
 CUDA_DIR  := emulated_devices/device/cuda
 BUILD_ONE := $(CUDA_DIR)/emulated/judge/build.sh
 CALLS     := $(wildcard tutorials/*/calls.cu)
-READY     := $(if $(shell command -v c++ $(CXX)),build/kernels/judge.o build/kernels/judge-openmp.o $(CALLS:tutorials/%/calls.cu=build/kernels/%.o))
+READY     := $(if $(CROSS),,$(if $(shell command -v c++ $(CXX)),build/kernels/judge.o build/kernels/judge-openmp.o $(CALLS:tutorials/%/calls.cu=build/kernels/%.o)))
 define make_ready
 @mkdir -p $(@D)
 $(if $(V),,@echo '  CXX  $@')
@@ -228,7 +273,7 @@ build/course/worker.o: $(WORKER) Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo '  CC   $@')
 	$(Q)rm -f $@.key; $(WORKER_BY) -Itutorials -c $< -o $@ && { echo '$(WORKER_BY)'; cat $(WORKER); } >$@.key
-ready: $(READY) build/course/worker.o
+ready: $(READY) $(if $(CROSS),,build/course/worker.o)
 
 # ---- the CUDA backend (docs/authors/backends.md) -------------------------------------------------------------------------
 # CUDA=emulated links the backend cuda-emulated into ./orrery, CUDA=judge with kernels that are watched into another program, CUDA=1 the
@@ -283,7 +328,7 @@ $(eval $(call kind,judge))
 
 # Its own program, so that ./orrery stays fast.
 $(B)/cuda-judge/orrery: $(B)/emulated_devices/cli/main.o $(OBJECTS_judge) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
-	$(call link,-rdynamic $(LIBS_judge))
+	$(call link,$(LINK_ALL) $(LIBS_judge))
 
 # What ./orrery was linked with: another choice links it again.
 $(B)/cuda.is: always
@@ -316,16 +361,83 @@ has-nvcc:
 CUDA_TESTS := tests/devices/test_backend.c tests/devices/test_backend_entries.c tests/devices/test_conformance.c
 JUDGE_TESTS := $(wildcard tests/devices/cuda/test_*.c) tests/devices/test_conformance.c
 test-cuda: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory CUDA=emulated $(ORRERY) $(CUDA_TESTS:%.c=$(B)/cuda-emulated/%) $(JUDGE_TESTS:%.c=$(B)/cuda-judge/%) $(B)/cuda-judge/orrery
+	$(Q)$(MAKE) -j$(CORES) --no-print-directory CUDA=emulated $(ORRERY) $(CUDA_TESTS:%.c=$(B)/cuda-emulated/%) $(JUDGE_TESTS:%.c=$(B)/cuda-judge/%) $(B)/cuda-judge/orrery
 	$(Q)BACKENDS=cuda BACKEND=cuda-emulated ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-emulated $(CUDA_TESTS) $(wildcard tests/devices/cuda/test_*.sh)
 	$(Q)BACKENDS=cuda MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-judge $(JUDGE_TESTS)
 
 ## make test-gpu  the same on a GPU: each operation, training, and NCCL where its header is; the program is ./orrery of CUDA=1
 GPU_TESTS := $(patsubst %,tests/devices/cuda/%.sh,test_training test_schemes $(if $(NCCL_BUILT),test_nccl))
 test-gpu: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory CUDA=1 $(ORRERY) $(CUDA_TESTS:%.c=$(B)/cuda-nvcc/%) $(B)/cuda-nvcc/tests/devices/cuda/on_gpu
+	$(Q)$(MAKE) -j$(CORES) --no-print-directory CUDA=1 $(ORRERY) $(CUDA_TESTS:%.c=$(B)/cuda-nvcc/%) $(B)/cuda-nvcc/tests/devices/cuda/on_gpu
 	$(Q)$(B)/cuda-nvcc/tests/devices/cuda/on_gpu
 	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" BACKEND=cuda MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B)/cuda-nvcc $(CUDA_TESTS) $(GPU_TESTS)
+
+# ---- a plan in a browser (docs/plans/browser.md) ------------------------------------------------------------------
+## make wasm       a page with sliders that plans in the browser: build/wasm/plan.html, one file without network (needs emscripten)
+W          := $(B)/wasm
+# How the C library of emscripten asks the system differs between versions: emulated_devices/browser/system.c answers as this one asks.
+EMSCRIPTEN := 3.1.6
+EM_ROOT    = $(shell em-config EMSCRIPTEN_ROOT)
+EM_BIN     = $(shell em-config LLVM_ROOT)
+BROWSER    := emulated_devices/browser
+# What a plan needs of comm/ is what needs no MPI.  Archives give what is called for, so rooms that no plan calls are left out only to save time.
+WASM_COMM  := $(patsubst %,emulated_devices/comm/%.c,carrier comm crew exchange folding group ledger mesh reduce watch)
+WASM_NOT   := $(foreach room,bench check cli comm course launch library run/from train/data/data verify/cases verify/conformance verify/dump verify/jobs,emulated_devices/$(room)%)
+WASM_NOT   += emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/run/golden.c ref/golden/% ref/text/% ref/io/yaml.c ref/io/toml.c ref/machine/busy.c
+WASM_SRC   := $(filter-out $(WASM_NOT),$(REF_SRC) $(DEV_SRC)) $(WASM_COMM) $(filter-out %/train.c,$(filter emulated_devices/cli/train/% emulated_devices/cli/shared_words.c emulated_devices/cli/commands.c,$(DEV_SRC)))
+WASM_SRC   += emulated_devices/check/report/diagnose.c emulated_devices/train/data/data_words.c $(wildcard ref/text/token/*.c)
+WASM_FRONT := $(patsubst %,$(BROWSER)/%.c,ask absent fiber system sort)
+WASM_TEXTS := clusters kernel_tables kernel_sets layouts
+WASM_OBJ   := $(WASM_SRC:%.c=$(W)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(W)/%.$(f).o)) $(WASM_TEXTS:%=$(W)/%.o) $(W)/$(BROWSER)/json_tree.o $(W)/$(BROWSER)/json_words.o
+WASM_CC    = $(EM_BIN)/clang --target=wasm64-unknown-emscripten --sysroot=$(EM_ROOT)/cache/sysroot -std=c11 -D_POSIX_C_SOURCE=200809L -DNDEBUG -I. -isystem $(BROWSER)/include -isystem $(W)/include \
+             -O2 -fno-math-errno -ffunction-sections -fdata-sections -Wall -Wextra -Wno-unknown-pragmas -Wno-missing-field-initializers -Wno-unused-function -Wno-unused-parameter -MMD -MP
+WASM_LIBS  := $(patsubst %,$(W)/cache/sysroot/lib/wasm64-emscripten/%.a,libc libdlmalloc libcompiler_rt)
+has-emcc:
+	@[ "$$(emcc --version 2>/dev/null | sed -n '1s/.*) \([0-9.]*\).*/\1/p')" = $(EMSCRIPTEN) ]
+wasm: deps
+	@$(MAKE) -s has-emcc || { echo 'make wasm: needs emcc $(EMSCRIPTEN) (Debian 12: apt-get install emscripten)' >&2; exit 1; }
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory $(W)/plan.html
+
+# Of cJSON only the header: a browser has browser/json_tree.c.
+$(W)/include/cjson/cJSON.h:
+	@mkdir -p $(@D)
+	$(Q)cp "$$(echo '#include <cjson/cJSON.h>' | $(CC) -M -x c - | grep -o '[^ ]*/cJSON[.]h')" $@
+define compile_wasm
+@mkdir -p $(@D)
+$(if $(V),,@echo '  WASM $@')
+$(Q)$(WASM_CC) $(1) -c $< -o $@
+endef
+define wasm_format
+$(W)/ref/%.$(1).o: ref/%.c Makefile $(W)/include/cjson/cJSON.h
+	$$(call compile_wasm,-DREAL=$(1))
+endef
+$(foreach f,$(FORMATS),$(eval $(call wasm_format,$(f))))
+$(WASM_TEXTS:%=$(W)/%.o): $(W)/%.o: $(B)/%.c Makefile $(W)/include/cjson/cJSON.h
+	$(call compile_wasm)
+$(W)/%.o: %.c Makefile $(W)/include/cjson/cJSON.h
+	$(call compile_wasm)
+
+# emscripten's C library for 64-bit addresses, which Debian does not have ready: a few minutes, once.
+$(WASM_LIBS) &: | $(W)/include/cjson/cJSON.h
+	@echo '  WASM the C library'
+	$(Q)printf '%s\n' "EMSCRIPTEN_ROOT = '$(EM_ROOT)'" "LLVM_ROOT = '$(EM_BIN)'" "BINARYEN_ROOT = '$(shell em-config BINARYEN_ROOT)'" "NODE_JS = '$(shell em-config NODE_JS)'" "CACHE = '$(CURDIR)/$(W)/cache'" 'FROZEN_CACHE = False' >$(W)/emscripten.py
+	$(Q)EM_CONFIG=$(CURDIR)/$(W)/emscripten.py $(EM_ROOT)/embuilder.py --wasm64 build libc libdlmalloc libcompiler_rt >$(W)/libraries.log 2>&1 || { cat $(W)/libraries.log; exit 1; }
+
+$(W)/libplan.a: $(WASM_OBJ)
+	@rm -f $@
+	$(Q)$(EM_BIN)/llvm-ar rcs $@ $^
+# Addresses of 64 bits become those of a memory of 32, and each function that may wait for another device can be left and entered again.
+$(W)/plan.wasm: $(WASM_FRONT:%.c=$(W)/%.o) $(W)/libplan.a $(WASM_LIBS)
+	@echo '  LINK $@'
+	$(Q)$(EM_BIN)/wasm-ld -mwasm64 --no-entry --gc-sections --stack-first -z stack-size=1048576 --export=stackRestore --export=__wasm_call_ctors $^ -o $(W)/plan64.wasm
+	$(Q)wasm-opt --enable-memory64 --enable-bulk-memory --enable-sign-ext --enable-mutable-globals --strip-debug --memory64-lowering --asyncify --pass-arg=asyncify-imports@env.page_switch -O1 --strip-producers $(W)/plan64.wasm -o $@
+$(W)/plan.html: $(W)/plan.wasm $(PAGE) $(wildcard $(BROWSER)/page/* $(BROWSER)/page/engine/*) $(ORRERY)
+	$(Q)bash $(BROWSER)/page/make.sh ./$(ORRERY) $(W)/plan.wasm $@ $(PAGE)
+	@echo "  PAGE $@, $$(du -k $@ | cut -f1) KiB"
+
+## make test-wasm  the same plans by the page's program, in node and in Chromium where there are any, and by ./orrery
+test-wasm: wasm
+	$(Q)PAGE="$(CURDIR)/$(W)/plan.html" WASM="$(CURDIR)/$(W)/plan.wasm" ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/run.sh $(B) $(wildcard tests/browser/test_*.sh)
 
 # ---- what the machine must have ----------------------------------------------------------------------------------
 deps:
@@ -395,6 +507,13 @@ $(B)/claims.c: $(CLAIMS) Makefile
 $(B)/claims.o: $(B)/claims.c $(ALSO)
 	$(call compile,$(MPICC))
 
+# Style and scripts of pages.
+$(B)/page_texts.c: $(PAGE) Makefile
+	@mkdir -p $(@D)
+	$(Q)$(call named_texts,emulated_devices/draw/page/page_html.h,page_texts,,$(PAGE)) >$@
+$(B)/page_texts.o: $(B)/page_texts.c $(ALSO)
+	$(call compile,$(MPICC))
+
 # A text to train on, for programs without their sources.
 $(B)/plays.c: ref/text/plays.txt Makefile
 	@mkdir -p $(@D)
@@ -427,13 +546,13 @@ define link
 $(if $(V),,@echo '  LINK $@')
 $(Q)$(MPICC) $(CFLAGS) $(filter %.o,$^) $(filter %/libdevices.a,$^) $(filter %/libref.a,$^) -o $@ $(1) $(LDLIBS)
 endef
-$(if $(SAN),$(B)/orrery,orrery): $(B)/emulated_devices/cli/main.o $(OBJECTS_$(CUDA_KIND)) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a $(B)/cuda.is | ready
-	$(call link,-rdynamic $(LIBS_$(CUDA_KIND)))
+$(if $(OWN_FOLDER),$(B)/orrery,orrery): $(B)/emulated_devices/cli/main.o $(OBJECTS_$(CUDA_KIND)) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a $(B)/cuda.is | ready
+	$(call link,$(LINK_ALL) $(LIBS_$(CUDA_KIND)))
 # The program that is installed: without what makes solutions of lessons, which the linker then does not take from libdevices.a.
 $(B)/student/main.o: emulated_devices/cli/main.c $(ALSO)
 	$(call compile,$(MPICC),-DWITHOUT_TEACHER)
 $(B)/student/orrery: $(B)/student/main.o $(OBJECTS_$(CUDA_KIND)) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a $(B)/cuda.is | ready
-	$(call link,-rdynamic $(LIBS_$(CUDA_KIND)))
+	$(call link,$(LINK_ALL) $(LIBS_$(CUDA_KIND)))
 ifeq ($(wildcard emulated_devices/cli/teacher),)
 $(B)/emulated_devices/cli/main.o: override CFLAGS += -DWITHOUT_TEACHER
 endif
@@ -441,10 +560,10 @@ endif
 LIBRARY := emulated_devices/library
 $(B)/liborrery.so: $(B)/$(LIBRARY)/commands.o $(B)/$(LIBRARY)/tensors.o $(B)/libref.a $(LIBRARY)/exports.map
 	$(if $(V),,@echo '  LINK $@')
-	$(Q)$(CC) $(CFLAGS) -shared -Wl$(,)-soname$(,)liborrery.so.$(ABI) -Wl$(,)--version-script=$(LIBRARY)/exports.map -Wl$(,)--as-needed$(,)-z$(,)defs $(filter %.o,$^) $(B)/libref.a -o $@ $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) $(SONAME) $(filter %.o,$^) $(B)/libref.a -o $@ $(LDLIBS)
 $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always ready place simgrid test-cuda cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzz-programs fuzzers docs install uninstall clean help deps
+.PHONY: always ready check-aarch64 check-portable wheel place simgrid test-cuda wasm test-wasm has-emcc cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzz-programs fuzzers docs install uninstall clean help deps
 .SECONDARY:

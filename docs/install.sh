@@ -32,7 +32,7 @@ stage_files() {                                             # stage_files PROGRA
     mkdir -p "$stage"/bin "$stage"/include/orrery "$stage"/lib/{orrery/kernels,orrery/course,pkgconfig} "$stage"/share/orrery "$stage"/share/man/man1 \
         "$stage"/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
     install -m 755 "$program" "$stage/bin/orrery"
-    { find tutorials docs/concepts -type f -not -path 'tutorials/teacher/*' -not -path 'tutorials/[0-9]*/check.c' -not -name mutants.txt
+    { find tutorials docs/concepts -type f -not -path 'tutorials/teacher/*' -not -path 'tutorials/[0-9]*/check.c' -not -name 'mutants*.txt'
       find golden -type f \( -name '*.safetensors' -o -name '*.json' -o -name '*.txt' \) -not -path 'golden/frameworks/*'; } | tar cf - -T - | tar xof - -C "$stage/share/orrery"
     [ ! -d emulated_devices/cli/teacher ] || "$built" course --skeletons "$stage/share/orrery/tutorials"
     { find ref emulated_devices \( -name '*.h' -o -name '*.def' \) -not -path 'emulated_devices/c*/teacher/*'
@@ -42,6 +42,7 @@ stage_files() {                                             # stage_files PROGRA
     done
     install -m 644 build/course/worker.o build/course/worker.o.key "$stage/lib/orrery/course"
     install -m 644 emulated_devices/library/orrery.h "$stage/include/orrery.h"
+    [ ! -s build/wasm/plan.html ] || install -m 644 build/wasm/plan.html "$stage/share/orrery/plan.html"
     install -m 755 "$library" "$stage/lib/liborrery.so.$version"
     ln -s "liborrery.so.$version" "$stage/lib/liborrery.so.${version%%.*}"
     ln -s "liborrery.so.${version%%.*}" "$stage/lib/liborrery.so"

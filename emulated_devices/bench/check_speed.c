@@ -15,10 +15,12 @@
 #include "ref/io/disk.h"
 #include "ref/io/json.h"
 #include "ref/io/safetensors.h"
+#include "ref/machine/system.h"
 #include "ref/numeric/philox.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -262,9 +264,11 @@ static pid_t start_check(const struct place *place)
     fflush(NULL);
     const pid_t child = child_start();
     if (child != 0) return child;
+    char program[PATH_MAX];
     const int nowhere = open("/dev/null", O_WRONLY);
     dup2(nowhere, STDOUT_FILENO);
-    execl("/proc/self/exe", "orrery", "check", place->golden, place->dump, (char *)NULL);
+    if (system_program(program, sizeof program))
+        execl(program, program, "check", place->golden, place->dump, (char *)NULL);
     _exit(127);
 }
 

@@ -1,24 +1,19 @@
 /* steal.c -- starts processes that keep cores busy, and ends them.  bench/step_measure.c calls around the measured
  * steps.  Too few cores, or a core that refuses a process, are ERR_USAGE.  After an error no process is left. */
-#define _GNU_SOURCE                     /* sched_setaffinity */
 #include "emulated_devices/bench/steal.h"
 #include "ref/machine/cores.h"
-#include <sched.h>
+#include "ref/machine/system.h"
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /* In the child.  Stopped until it is asked to begin, so that its parent hears whether it has its core. */
 static void keep_busy(int core, pid_t parent)
 {
-    cpu_set_t own;
-    CPU_ZERO(&own);
-    CPU_SET((size_t)core, &own);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent || sched_setaffinity(0, sizeof own, &own) != 0) _exit(1);
+    system_end_with_parent();
+    if (getppid() != parent || !system_bind(core)) _exit(1);
     raise(SIGSTOP);
     for (volatile unsigned turns = 0;;) turns++;
 }

@@ -27,20 +27,33 @@ extern const char *const step_call_names[STEP_CALLS];
 /* This holds what the backend asked its library for in a step, by step_call_names. */
 struct step_calls { bool counted; double of[STEP_CALLS]; };
 
-/* Seconds in each round: of the backend's matrix product, of a step on one device, also on one thread of it, and on
- * each mesh; and the ratios to one device and to the mesh before.  Processor time of a step on each mesh, by another
+/* Seconds in each round: of the backend's matrix product, also of a processor, of a step on one device, also on one
+ * thread of it, and on each mesh; and the ratios to one device and to the mesh before.  Processor time of a step on each mesh, by another
  * backend, too, and their ratio.  rounds: that were measured, of a mesh and of the one device. */
 struct step_pace {
     char model[64];                     /* its name */
     double flops, tokens;               /* of a step */
     bool taken[STEP_MESHES];            /* meshes that fit the model, the batch and the devices */
     int rounds[STEP_MESHES], rounds_alone;
-    double gemm[STEP_MOST_ROUNDS], step[STEP_MOST_ROUNDS], single[STEP_MOST_ROUNDS], slower[STEP_MOST_ROUNDS];
+    double gemm[STEP_MOST_ROUNDS], gemm_processor[STEP_MOST_ROUNDS];
+    double step[STEP_MOST_ROUNDS], single[STEP_MOST_ROUNDS], slower[STEP_MOST_ROUNDS];
     double meshed[STEP_MESHES][STEP_MOST_ROUNDS], ratio[STEP_MESHES][STEP_MOST_ROUNDS];
     double beside[STEP_MESHES][STEP_MOST_ROUNDS], processor[STEP_MESHES][STEP_MOST_ROUNDS];
     double other[STEP_MESHES][STEP_MOST_ROUNDS], times[STEP_MESHES][STEP_MOST_ROUNDS];
     struct step_calls calls[STEP_MESHES];         /* of device 0 in the last step */
 };
+
+/* How much other programs have disturbed the measurement, as the matrix product shows: alone on its cores, the product
+ * takes the same time in each round, and all of each core. */
+struct step_noise {
+    double spread;                      /* longest round over shortest */
+    double share;                       /* processor time over time on the clock and threads: 1 is alone */
+    bool noisy;                         /* speeds are those of a machine that others use, too */
+};
+
+/** Find out how noisy the measurement was.  @param threads  of the product; 0: its backend does not compute on cores,
+ *  and the share says nothing. */
+struct step_noise step_noise(const struct step_pace *, int threads);
 
 /* Who is told while steps are measured. */
 struct step_listener {

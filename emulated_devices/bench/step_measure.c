@@ -166,9 +166,11 @@ static enum error_code time_training(struct timed *timed, const char *program, c
 
 static void measure_serial(struct serial *serial, struct gemm *g, int runs, struct step_pace *step_pace, int round)
 {
-    double gemm[STEP_MOST_RUNS], step[STEP_MOST_RUNS], single[STEP_MOST_RUNS];
+    double gemm[STEP_MOST_RUNS], processor[STEP_MOST_RUNS], step[STEP_MOST_RUNS], single[STEP_MOST_RUNS];
     for (int i = 0; i < runs; i++) {
+        const double used = measure_processor();
         gemm[i] = gemm_seconds(g);
+        processor[i] = measure_processor() - used;
         step[i] = serial_step(&serial->model, serial->state, serial->ids, serial->ids + 1, serial->batch,
                               ++serial->steps);
         threads_set(1);
@@ -177,9 +179,26 @@ static void measure_serial(struct serial *serial, struct gemm *g, int runs, stru
         threads_set(serial->threads);
     }
     step_pace->gemm[round] = measure_median(gemm, runs);
+    step_pace->gemm_processor[round] = measure_median(processor, runs);
     step_pace->step[round] = measure_median(step, runs);
     step_pace->single[round] = measure_median(single, runs);
     step_pace->slower[round] = step_pace->single[round] / step_pace->step[round];
+}
+
+struct step_noise step_noise(const struct step_pace *step_pace, int threads)
+{
+    static const double MOST_SPREAD = 1.25, LEAST_SHARE = 0.85;         /* quiet machines: at most 1.1, at least 0.93 */
+    const int n = step_pace->rounds_alone;
+    double least = step_pace->gemm[0], most = step_pace->gemm[0];
+    for (int i = 1; i < n; i++) {
+        least = step_pace->gemm[i] < least ? step_pace->gemm[i] : least;
+        most = step_pace->gemm[i] > most ? step_pace->gemm[i] : most;
+    }
+    struct step_noise noise = { .spread = most / least, .share = 1 };
+    if (threads > 0)
+        noise.share = measure_median_of(step_pace->gemm_processor, n) / measure_median_of(step_pace->gemm, n) / threads;
+    noise.noisy = noise.spread > MOST_SPREAD || noise.share < LEAST_SHARE;
+    return noise;
 }
 
 static bool step_takes(const struct bench_step *step, const struct model_config *config, int i)

@@ -33,10 +33,12 @@
     COMMAND(bench, "measure steps, schedules, collectives, beside a limit, a published figure or MPI")                \
     COMMAND(sample, "let a model, or a checkpoint of training, go on with a text")                                    \
     COMMAND(calibrate, "measure this machine as a cluster file; hold the virtual clock against it")                   \
+    COMMAND(doctor, "look whether this machine can run Orrery: cores, memory, MPI, BLAS, compilers")                  \
     COMMAND(tensors, "what a file of tensors has: names, shapes, how large its numbers are")                          \
     COMMAND(tokenize, "texts as tokens of a model's own tokenizer, and back")                                         \
     COMMAND(affinity, "group experts and tokens of a mixture, for speculative dispatch")                              \
     COMMAND(report, "draw runs side by side on a page: losses, timeline, memory, messages, verdicts")                 \
+    COMMAND(page, "a page on which runs move: devices, messages and memory at each moment of virtual time")           \
     HEADING("Learn, and teach")                                                                                       \
     COMMAND(learn, "exercises on emulated devices: where you are, and what is wrong first")                           \
     COMMAND(grade, "points for exercises, for a person, Gradescope or JUnit")                                         \

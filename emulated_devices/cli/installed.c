@@ -1,7 +1,7 @@
 /* installed.c -- finds a golden file by its name: as the name stands, or in the folder of an installed program.
  * check.c and cli/golden/golden.c call golden_path().  No function returns an error code. */
-#define _DEFAULT_SOURCE
 #include "emulated_devices/cli/installed.h"
+#include "ref/machine/system.h"
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,7 @@ const char *golden_path(const char *path, char *room, size_t size)
 {
     char self[PATH_MAX];
     static const char folder[] = "golden/";
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = '\0';
+    system_program(self, sizeof self);
     char *slash = strrchr(self, '/');
     if (access(path, R_OK) == 0 || slash == NULL) return path;
     *slash = '\0';

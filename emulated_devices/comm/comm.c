@@ -1,9 +1,9 @@
 /* comm.c -- the world of devices, and agreement on errors.
  *
- * All programs open and close a comm here: launch/ for real devices, tests.  Errors: ERR_COMM where devices
- * cannot be connected, ERR_CHECK for a violated rule of messages, else what a device has reported.
+ * launch/ and tests close a comm here, which world.c or crew.c has opened.  Nothing in this file needs MPI.  Errors:
+ * ERR_COMM, ERR_CHECK for a violated rule of messages, else what a device has reported.
  */
-#include "emulated_devices/comm/transport.h"
+#include "emulated_devices/comm/carrier.h"
 #include "emulated_devices/comm/watch.h"
 #include <assert.h>
 #include <stdio.h>
@@ -11,20 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Whether collectives compare their arguments: the environment decides, else the kind of build. */
-static bool checks_calls(void)
-{
-    const char *said = getenv("ORRERY_CHECK_CALLS");
-    if (said != NULL && *said != '\0') return strcmp(said, "0") != 0;
-#ifdef NDEBUG
-    return false;
-#else
-    return true;
-#endif
-}
-
 /* The environment overrides the default. */
-static enum error_code streams_open(struct comm *comm, struct error *err)
+enum error_code streams_open(struct comm *comm, struct error *err)
 {
     struct device *d = comm->device;
     const char *said = getenv("ORRERY_STREAMS");
@@ -37,35 +25,13 @@ static enum error_code streams_open(struct comm *comm, struct error *err)
 }
 
 /* Close in this order: the watch needs the flight, and the clock and the arena must forget the flight. */
-static void streams_close(struct comm *comm)
+void streams_close(struct comm *comm)
 {
     struct device *d = comm->device;
     watch_close(comm);
     flight_settle(d->clock.flight);
     flight_close(d->clock.flight);
     d->clock.flight = d->arena.flight = NULL;
-}
-
-enum error_code comm_open(struct comm *comm, struct device *device, struct error *err)
-{
-    static const struct carrier mpi = { .start = transport_start, .wait = transport_wait, .look = transport_look,
-                                        .meet = transport_meet, .abort = transport_abort, .close = transport_close };
-    *comm = (struct comm){ .device = device, .carrier = &mpi, .checks_calls = checks_calls() };
-    enum error_code code = transport_begin(comm, err);
-    if (code != OK) return code;
-    comm->contexts = calloc((size_t)comm->size, sizeof *comm->contexts);
-    comm->everyone = calloc(1, sizeof *comm->everyone);
-    if (comm->contexts == NULL || comm->everyone == NULL || group_world(comm->everyone, comm, err) != OK)
-        code = fail(err, ERR_COMM, "device %d has no memory to connect to %d others", comm->rank, comm->size - 1);
-    if (code == OK) code = streams_open(comm, err);
-    /* Every device calls transport_open, also after an error of its own: it agrees on one outcome for all. */
-    code = transport_open(comm, code, err);
-    if (code == OK) return OK;
-    streams_close(comm);
-    if (comm->everyone != NULL) group_close(comm->everyone);
-    free(comm->everyone);
-    free(comm->contexts);
-    return code;
 }
 
 /* Nobody could report it later.  A job that has failed already ends with its own status. */

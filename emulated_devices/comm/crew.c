@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STACK = 1 << 21, SAID = 8 };     /* bytes, of which few are touched; waiting devices that a report names */
+enum { SAID = 8 };                      /* waiting devices that a report names */
 
 /* ---- mail -------------------------------------------------------------------------------------------------------- */
 
@@ -170,12 +170,12 @@ static bool crew_open(struct crew *crew, struct stacks *stacks)
     for (crew->buckets = 64; crew->buckets < 16 * (size_t)crew->lives; crew->buckets *= 2) continue;
     crew->life = calloc((size_t)crew->lives, sizeof *crew->life);
     crew->bucket = calloc(crew->buckets, sizeof *crew->bucket);
-    if (!crew->life || !crew->bucket || !stacks_open(stacks, crew->lives, STACK)) return false;
+    if (!crew->life || !crew->bucket || !stacks_open(stacks, crew->lives, FIBER_STACK)) return false;
     bool ok = true;
     for (int i = 0; i < crew->lives && ok; i++) {
         struct life *l = &crew->life[i];
         l->crew = crew, l->rank = crew->folds ? folding_first(&crew->folding, i) : i;
-        ok = fiber_make(&l->fiber, stacks_at(stacks, i), STACK, live, l);
+        ok = fiber_make(&l->fiber, stacks_at(stacks, i), FIBER_STACK, live, l);
         make_ready(crew, l->rank);
     }
     return ok;

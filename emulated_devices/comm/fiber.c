@@ -1,7 +1,7 @@
 /* fiber.c -- switches between stacks in one thread, and keeps the memory of stacks.  The only caller is crew.c.
  * fiber_make and stacks_open return false where there is no memory. */
-#define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "emulated_devices/comm/fiber.h"
+#include "ref/machine/system.h"
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -89,9 +89,18 @@ void fiber_jump(void **from, void *to);
 /* Where a new fiber begins: its function and argument are in two of the kept registers. */
 void fiber_enter(void);
 
+/* How a function begins and ends in the assembler.  Mach-O, of macOS, has an underscore before each name, and no
+ * sizes. */
+#if defined(__ELF__)
+#define BEGIN(name) ".text\n.p2align 4\n.globl " name "\n.type " name ", %function\n" name ":\n"
+#define END(name) ".size " name ", .-" name "\n"
+#else
+#define BEGIN(name) ".text\n.p2align 4\n.globl _" name "\n_" name ":\n"
+#define END(name) ""
+#endif
+
 #ifdef __x86_64__
-__asm__(".text\n.globl fiber_jump\n.type fiber_jump, @function\n"
-        "fiber_jump:\n"
+__asm__(BEGIN("fiber_jump")
         "  endbr64\n"
         "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
         "  subq $8, %rsp\n  stmxcsr (%rsp)\n  fnstcw 4(%rsp)\n"
@@ -100,13 +109,12 @@ __asm__(".text\n.globl fiber_jump\n.type fiber_jump, @function\n"
         "  ldmxcsr (%rsp)\n  fldcw 4(%rsp)\n  addq $8, %rsp\n"
         "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n"
         "  ret\n"
-        ".size fiber_jump, .-fiber_jump\n"
-        ".globl fiber_enter\n.type fiber_enter, @function\n"
-        "fiber_enter:\n"
+        END("fiber_jump")
+        BEGIN("fiber_enter")
         "  movq %r12, %rdi\n"
         "  callq *%r13\n"
         "  ud2\n"
-        ".size fiber_enter, .-fiber_enter\n");
+        END("fiber_enter"));
 
 enum { SAVED = 8, AT_FN = 3, AT_ARGUMENT = 4, AT_ENTRY = 7 };   /* words: control words, r15 .. rbp, return address */
 enum { BELOW_TOP = 2 };                 /* so that the stack is aligned as after a call */
@@ -118,8 +126,7 @@ static void first_words(void **w)
     w[0] = (void *)((uintptr_t)mxcsr | (uintptr_t)x87 << 32);
 }
 #else
-__asm__(".text\n.globl fiber_jump\n.type fiber_jump, %function\n"
-        "fiber_jump:\n"
+__asm__(BEGIN("fiber_jump")
         "  sub sp, sp, #160\n"
         "  stp x19, x20, [sp, #0]\n  stp x21, x22, [sp, #16]\n  stp x23, x24, [sp, #32]\n"
         "  stp x25, x26, [sp, #48]\n  stp x27, x28, [sp, #64]\n  stp x29, x30, [sp, #80]\n"
@@ -131,13 +138,12 @@ __asm__(".text\n.globl fiber_jump\n.type fiber_jump, %function\n"
         "  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n"
         "  add sp, sp, #160\n"
         "  ret\n"
-        ".size fiber_jump, .-fiber_jump\n"
-        ".globl fiber_enter\n.type fiber_enter, %function\n"
-        "fiber_enter:\n"
+        END("fiber_jump")
+        BEGIN("fiber_enter")
         "  mov x0, x19\n"
         "  blr x20\n"
         "  brk #0\n"
-        ".size fiber_enter, .-fiber_enter\n");
+        END("fiber_enter"));
 
 enum { SAVED = 20, AT_ARGUMENT = 0, AT_FN = 1, AT_ENTRY = 11, BELOW_TOP = 0 };  /* words: x19 .. x30, d8 .. d15 */
 static void first_words(void **w) { (void)w; }
@@ -203,9 +209,8 @@ bool stacks_open(struct stacks *stacks, int count, size_t size)
         return true;
     }
     *stacks = (struct stacks){ .each = size + page(), .count = count };
-    void *all = mmap(NULL, stacks->each * (size_t)count, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (all == MAP_FAILED) return false;
+    void *all = system_pages(stacks->each * (size_t)count, false);
+    if (all == NULL) return false;
     stacks->first = all;
     /* The lowest page of each stack cannot be touched, so an overflow faults at once. */
     for (int i = 0; i < count; i++)

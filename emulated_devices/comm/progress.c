@@ -4,6 +4,7 @@
 #include "emulated_devices/comm/progress.h"
 #include "emulated_devices/comm/patience.h"
 #include "emulated_devices/comm/shared.h"
+#include "ref/machine/system.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <signal.h>
@@ -15,7 +16,7 @@ struct place {
     atomic_uint ended;                  /* number of finished waits */
     atomic_bool waits;                  /* whether `wait` is valid */
     atomic_bool spoken;                 /* the report was made; all devices use device 0's */
-    struct wait wait;
+    struct waiting wait;
 };
 
 enum { LOOKS_IN_A_LIMIT = 10 };
@@ -43,11 +44,9 @@ void progress_close(struct progress *progress)
  * computing. */
 static uint64_t time_used(long process)
 {
-    clockid_t clock;
-    struct timespec t;
-    if (clock_getcpuclockid((pid_t)process, &clock) != 0 || clock_gettime(clock, &t) != 0)
-        return kill((pid_t)process, 0) == 0 ? (uint64_t)patience_now() : 0;
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+    uint64_t time;
+    if (system_processor_time(process, &time)) return time;
+    return kill((pid_t)process, 0) == 0 ? (uint64_t)patience_now() : 0;
 }
 
 static uint64_t progress_mix(uint64_t digest, uint64_t x) { return (digest ^ x) * 0x100000001b3u; }
@@ -69,14 +68,14 @@ static uint64_t progress_look(const struct progress *progress, bool *blind)
 }
 
 /* The words come first, then the flag that they are valid: others read only then. */
-static void say_what_is_waited_for(struct progress *progress, const struct wait *wait)
+static void say_what_is_waited_for(struct progress *progress, const struct waiting *wait)
 {
     struct place *own = &progress->place[progress->rank];
     own->wait = *wait;
     atomic_store(&own->waits, true);
 }
 
-bool progress_has_ended(struct progress *progress, struct vigil *vigil, const struct wait *wait)
+bool progress_has_ended(struct progress *progress, struct vigil *vigil, const struct waiting *wait)
 {
     const int64_t now = patience_now();
     if (now < vigil->next) return false;
@@ -109,7 +108,7 @@ bool progress_may_speak(struct progress *progress)
     return progress->place == NULL || !atomic_exchange(&progress->place[0].spoken, true);
 }
 
-static int progress_describe(char *to, size_t size, int device, const struct wait *wait)
+static int progress_describe(char *to, size_t size, int device, const struct waiting *wait)
 {
     char axes[64];
     return snprintf(to, size, "device %d waits for device %d to %s: %s over %s, %s %u", device, wait->device,
@@ -158,7 +157,7 @@ static void explain(const struct progress *progress, char *text, size_t size)
              atomic_load(&progress->place[at].process));
 }
 
-void progress_explain(const struct progress *progress, const struct wait *own)
+void progress_explain(const struct progress *progress, const struct waiting *own)
 {
     char text[2000];
     bool blind = progress->place == NULL;

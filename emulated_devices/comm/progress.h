@@ -16,7 +16,7 @@
 #include <mpi.h>
 
 /* A device waits for this message. */
-struct wait {
+struct waiting {
     int device;                         /* world rank */
     bool sending, named;                /* sending: this device sends and the other must receive */
     enum operation operation;           /* of the exchange */
@@ -47,7 +47,7 @@ void progress_open(struct progress *, MPI_Comm, double limit);
 void progress_close(struct progress *);
 
 /** Called repeatedly during a wait.  @return whether there was no progress for the limit. */
-bool progress_has_ended(struct progress *, struct vigil *, const struct wait *);
+bool progress_has_ended(struct progress *, struct vigil *, const struct waiting *);
 
 /** The wait is over. */
 void progress_goes_on(struct progress *, const struct vigil *);
@@ -57,6 +57,6 @@ bool progress_may_speak(struct progress *);
 
 /** Report a deadlock on stderr: a line for each device that waits, then a line that begins with "orrery: " and gives
  *  the reason. */
-void progress_explain(const struct progress *, const struct wait *own);
+void progress_explain(const struct progress *, const struct waiting *own);
 
 #endif

@@ -1,19 +1,15 @@
 /* shared.c -- memory that device 0 makes and the other devices of its machine map.  The callers are bell.c and
  * progress.c.  A device that cannot map it gets NULL and does without. */
-#if defined(__linux__)
-#define _GNU_SOURCE                     /* memfd_create */
-#endif
 #include "emulated_devices/comm/shared.h"
 #include "emulated_devices/comm/patience.h"
-#include <fcntl.h>
+#include "ref/machine/system.h"
 #include <stdint.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 /* Device 0 sends this to the others: the path of the memory and its first number. */
 struct invitation {
-    char path[64];                      /* empty: there is no shared memory */
+    char path[SYSTEM_PATH];             /* empty: there is no shared memory */
     uint64_t token;                     /* detects another machine, which has another file at this path */
 };
 
@@ -28,35 +24,14 @@ static struct front *shared_map(int file, size_t bytes)
 
 static void unmap(struct front *front, size_t bytes) { munmap(front, sizeof *front + bytes); }
 
-/* On Linux the memory has no name: others open it through device 0's descriptor.  Elsewhere it has a name until all
- * devices have opened it. */
-#if defined(__linux__)
-static int make_file(char *path, size_t size)
-{
-    const int file = memfd_create("orrery", MFD_CLOEXEC);
-    snprintf(path, size, "/proc/%ld/fd/%d", (long)getpid(), file);
-    return file;
-}
-static int shared_open_file(const char *path) { return open(path, O_RDWR | O_CLOEXEC); }
-static void remove_name(const char *path) { (void)path; }
-#else
-static int make_file(char *path, size_t size)
-{
-    snprintf(path, size, "/orrery-%ld-%llx", (long)getpid(), (unsigned long long)patience_now() % 0x10000000);
-    return shm_open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
-}
-static int shared_open_file(const char *path) { return shm_open(path, O_RDWR, 0); }
-static void remove_name(const char *path) { shm_unlink(path); }
-#endif
-
 /* Device 0 creates the memory.  @param[out] file  stays open until all devices have opened it. */
 static struct front *shared_make(struct invitation *to, size_t bytes, int *file)
 {
     struct front *f = NULL;
-    *file = make_file(to->path, sizeof to->path);
+    *file = system_memory_make(to->path);
     if (*file >= 0 && ftruncate(*file, (off_t)(sizeof *f + bytes)) == 0) f = shared_map(*file, bytes);
     if (f != NULL) f->token = to->token = (uint64_t)patience_now() << 20 ^ (uint64_t)getpid();
-    else if (*file >= 0) remove_name(to->path);
+    else if (*file >= 0) system_memory_unname(to->path);
     if (f == NULL) to->path[0] = '\0';
     return f;
 }
@@ -64,10 +39,11 @@ static struct front *shared_make(struct invitation *to, size_t bytes, int *file)
 /* Map device 0's memory.  @return NULL where this device cannot. */
 static struct front *shared_join(const struct invitation *to, size_t bytes)
 {
-    const int file = to->path[0] != '\0' ? shared_open_file(to->path) : -1;
+    const int file = to->path[0] != '\0' ? system_memory_join(to->path) : -1;
     if (file < 0) return NULL;
     /* A file of another machine may lie at this path: its size and token are compared. */
-    const bool right_size = lseek(file, 0, SEEK_END) >= (off_t)(sizeof(struct front) + bytes);
+    struct stat st;
+    const bool right_size = fstat(file, &st) == 0 && st.st_size >= (off_t)(sizeof(struct front) + bytes);
     struct front *f = right_size ? shared_map(file, bytes) : NULL;
     close(file);
     if (f == NULL || f->token == to->token) return f;
@@ -87,7 +63,7 @@ void *shared_open(MPI_Comm comm, size_t bytes)
         f = shared_join(&to, bytes);
     /* Behind the barrier all devices have opened the memory, so the name and descriptor can go. */
     if (MPI_Ibarrier(comm, &request) == MPI_SUCCESS) patience_meet(&request);
-    if (rank == 0 && f != NULL) remove_name(to.path);
+    if (rank == 0 && f != NULL) system_memory_unname(to.path);
     if (file >= 0) close(file);
     return f != NULL ? f + 1 : NULL;
 }

@@ -3,22 +3,20 @@
 #include "emulated_devices/comm/sharing.h"
 #include "emulated_devices/comm/patience.h"
 #include "ref/machine/cores.h"
-#include <stdio.h>
+#include "ref/machine/system.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 struct place {
-    char machine[64];                   /* the same for all processes of a machine, and in containers on it */
+    char machine[SYSTEM_NAME];          /* the same for all processes of a machine, and in containers on it */
     struct cores on;
 };
 
-/* Linux draws a number when it starts, which containers see, too; elsewhere machines have names. */
-static void find_machine(char name[64])
+/* Some systems draw a number when they start, which containers see, too; elsewhere machines have names. */
+static void find_machine(char name[SYSTEM_NAME])
 {
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
-    if (f == NULL || fgets(name, 64, f) == NULL) gethostname(name, 63);
-    if (f != NULL) fclose(f);
+    if (!system_boot(name)) gethostname(name, SYSTEM_NAME - 1);
 }
 
 /* Whether two devices may run on a common core of one machine. */

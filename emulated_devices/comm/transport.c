@@ -250,7 +250,7 @@ static enum error_code wrong_exchange(const struct slot *slot, struct error *err
 static void give_up_if_ended(struct comm *comm, const struct slot *slot, struct vigil *vigil)
 {
     /* The device writes down what it waits for, so that others can see a ring of waits. */
-    const struct wait wait = { peer_of(slot), slot->sending, slot->exchange.named, slot->exchange.operation,
+    const struct waiting wait = { peer_of(slot), slot->sending, slot->exchange.named, slot->exchange.operation,
                                slot->exchange.group->axes, slot->exchange.number };
     struct progress *p = &comm->transport->progress;
     if (!progress_has_ended(p, vigil, &wait) || !progress_may_speak(p)) return;

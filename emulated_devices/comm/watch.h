@@ -22,6 +22,13 @@
 enum error_code watch_open(struct comm *, struct error *);
 void watch_close(struct comm *);
 
+/** Follow what is in flight as ORRERY_STREAMS says, else as the device does, and watch its messages.  Local.
+ *  @return OK; ERR_USAGE for wrong words in the environment; ERR_COMM without memory. */
+enum error_code streams_open(struct comm *, struct error *);
+
+/** End both.  Local. */
+void streams_close(struct comm *);
+
 /* For the following functions a device without a watch is allowed: then they do nothing.  All are local. */
 
 /** A message has been started in a slot. */

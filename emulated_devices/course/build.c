@@ -8,6 +8,7 @@
 #include "emulated_devices/course/source.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
+#include "ref/machine/system.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +21,7 @@
 enum error_code course_folder(char *to, size_t size, struct error *err)
 {
     char self[PATH_MAX / 2], file[PATH_MAX];
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = 0;
+    system_program(self, sizeof self);
     char *slash = strrchr(self, '/');
     if (slash) *slash = 0;
     for (int i = 0; i < 3; i++) {
@@ -41,8 +41,7 @@ bool source_folder(char *out, size_t size)
 {
     static const char some[] = "emulated_devices/schemes/plugin.h";
     char self[PATH_MAX], file[PATH_MAX + sizeof some + 32];
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[n > 0 ? n : 0] = 0;
+    system_program(self, sizeof self);
     char *slash = strrchr(self, '/');
     if (slash) *slash = 0;
     for (int i = 0; i < 3; i++) {
@@ -344,7 +343,8 @@ static enum error_code build_lay_out(struct build *build, const struct lesson *l
     enum error_code e = build_copy(build, from, "in/course.h", err);
     if (!e) e = build_copy_all(build, folder, ".h", "in", err);
     path_of(from, sizeof from, folder, "calls.c");
-    if (!e) e = build_copy(build, from, "with/calls.c", err);
+    if (!e && lesson->calls) e = build_put(build, "with/calls.c", lesson->calls, strlen(lesson->calls), err);
+    else if (!e) e = build_copy(build, from, "with/calls.c", err);
     path_of(from, sizeof from, tutorials, "worker");
     if (!e) e = build_copy_all(build, from, ".h", "with/worker", err);
     if (!e) e = build_copy_all(build, from, ".c", "with/worker", err);

@@ -34,6 +34,7 @@ enum { BUILT_WITH_SANITIZERS = 0 };
 struct build {
     char folder[PATH_MAX / 2], worker[PATH_MAX], source[PATH_MAX], compiler[PATH_MAX];
     bool plus;                          /* C++ */
+    bool python;                        /* nothing is compiled: `worker` is worker.py (python.c) */
     const char *user;                   /* as struct judging */
     bool sanitize;                      /* compile with AddressSanitizer and UndefinedBehaviorSanitizer */
 };

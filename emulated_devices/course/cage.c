@@ -4,6 +4,8 @@
  * wrong --user is ERR_USAGE. */
 #define _GNU_SOURCE                     /* unshare, clone flags, syscall */
 #include "emulated_devices/course/cage.h"
+#include "ref/machine/system.h"
+#if defined(SYSTEM_LINUX)
 #include "ref/io/child.h"
 #include "ref/io/output.h"
 #include <dirent.h>
@@ -468,3 +470,4 @@ enum cage_kind cage_kind(void)
     if (known < 0) known = namespaces_work() ? CAGE_NAMESPACES : landlock_version() > 0 ? CAGE_LANDLOCK : CAGE_NONE;
     return (enum cage_kind)known;
 }
+#endif

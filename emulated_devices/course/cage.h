@@ -45,6 +45,11 @@ const struct cage_files *cage_program_files(const char *program);
  *  @param plus      it compiles C++. */
 const struct cage_files *cage_files(const char *compiler, bool plus);
 
+/** Add a file or folder that a program reads, as an absolute path; what is not there is left out. */
+void cage_add_path(struct cage_files *, const char *path);
+/** Add the loader and the libraries of the system. */
+void cage_add_system(struct cage_files *);
+
 struct cage_view {
     const struct cage_files *files;     /* what a compiler and its programs read */
     bool build;                         /* false: only libraries */
@@ -92,6 +97,10 @@ bool cage_become(const struct cage *, const struct cage_limits *);
 /** A part of cage_become (cage_calls.c): from now on system calls that concern other processes, the network, the
  *  system's state or rights of files fail, also in programs that are executed.  @return false: it cannot be done. */
 bool cage_refuse_calls(void);
+
+/** The rules of seccomp for a device's process of python3, in hexadecimal digits: it computes, takes memory, and reads
+ *  and writes what is open (cage_calls.c).  @return "" where the system has none. */
+const char *cage_python_rules(void);
 
 /** End all processes that this one has started, and those that they have left to it, and wait for them. */
 void cage_clear(void);

@@ -3,12 +3,16 @@
  * instruction set ends the process.  On machines that this file does not know it does nothing. */
 #define _GNU_SOURCE                     /* clone flags, syscall numbers */
 #include "emulated_devices/course/cage.h"
+#include "ref/machine/system.h"
+#if defined(SYSTEM_LINUX)
+#include "tutorials/worker/cage.h"
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -76,3 +80,24 @@ bool cage_refuse_calls(void)
     return true;
 #endif
 }
+
+/* To open a file fails, and does not end the process: Python itself tries that, to show a line that it cannot
+ * compile. */
+const char *cage_python_rules(void)
+{
+    static char text[2 * CAGE_RULES * sizeof(struct sock_filter) + 1];
+    static const int calls[] = { SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mmap, SYS_munmap, SYS_mremap,
+                                 SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_rt_sigprocmask, SYS_rt_sigreturn,
+                                 SYS_sched_yield, SYS_clock_gettime, SYS_getrandom,
+#ifdef SYS_open
+                                 SYS_open, SYS_stat, SYS_lstat, SYS_access, SYS_readlink,
+#endif
+                                 SYS_openat, SYS_newfstatat, SYS_readlinkat, SYS_getcwd };
+    enum { COUNT = sizeof calls / sizeof *calls, ALLOWED = 16 };
+    struct sock_filter rule[CAGE_RULES];
+    const int n = cage_rules(calls, ALLOWED, COUNT - ALLOWED, rule);
+    for (size_t i = 0; i < (size_t)n * sizeof *rule; i++)
+        snprintf(text + 2 * i, 3, "%02x", (unsigned)((const unsigned char *)rule)[i]);
+    return text;
+}
+#endif

@@ -4,6 +4,8 @@
  * and workshop.c call these functions.  No function returns an error code. */
 #define _DEFAULT_SOURCE                 /* realpath */
 #include "emulated_devices/course/cage.h"
+#include "ref/machine/system.h"
+#if defined(SYSTEM_LINUX)
 #include "ref/io/child.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -60,6 +62,14 @@ static void add_system(struct cage_files *files)
     static const char *const always[] = { "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache" };
     for (size_t i = 0; i < sizeof always / sizeof *always; i++) add_path(files, always[i], true);
 }
+
+/* For programs that say themselves what they read (python.c): the path, and its real place. */
+void cage_add_path(struct cage_files *files, const char *path)
+{
+    add_path(files, path, true), add_real(files, path, true);
+}
+
+void cage_add_system(struct cage_files *files) { add_system(files); }
 
 /* ---- this program ------------------------------------------------------------------------------------------------ */
 
@@ -169,3 +179,4 @@ const struct cage_files *cage_files(const char *compiler, bool plus)
     free(answer);
     return f;
 }
+#endif

@@ -4,6 +4,7 @@
 #define _DEFAULT_SOURCE                 /* DT_REG */
 #include "emulated_devices/course/cage.h"
 #include "ref/io/child.h"
+#include "ref/machine/system.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,39 +30,23 @@ enum { NOT_STARTED = 125 };             /* exit status of the process between us
 struct taken { double seconds; uint64_t memory, disk; int processes, awake; };
 
 /* Add one process; a process that has ended meanwhile counts as none. */
-static void add_process(long process, struct taken *taken)
+static void add_process(long pid, struct taken *taken)
 {
-    char path[64], line[1024], state, *at;
-    unsigned long user, system, resident;
-    long waited[2];
-    snprintf(path, sizeof path, "/proc/%ld/stat", process);
-    FILE *f = fopen(path, "re");
-    if (f == NULL) return;
-    const bool read = fgets(line, sizeof line, f) != NULL;
-    fclose(f);
+    struct system_process process;
+    if (!system_process(pid, &process)) return;
     taken->processes++;
-    if (read && (at = strrchr(line, ')')) != NULL &&
-        sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &state, &user, &system,
-               &waited[0], &waited[1]) == 5) {
-        taken->awake += strchr("STtZX", state) == NULL;
-        taken->seconds += ((double)(user + system) + (double)(waited[0] + waited[1])) / (double)sysconf(_SC_CLK_TCK);
-    }
-    snprintf(path, sizeof path, "/proc/%ld/statm", process);
-    if ((f = fopen(path, "re")) == NULL) return;
-    if (fscanf(f, "%*u %lu", &resident) == 1) taken->memory += (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
-    fclose(f);
+    taken->awake += strchr("STtZX", process.state) == NULL;
+    taken->seconds += process.seconds;
+    taken->memory += system_process_memory(pid);
 }
 
 /* Add a process and all of its children, at most 8 levels and 4096 processes. */
-static void add_tree(long process, int depth, struct taken *taken)
+static void add_tree(long pid, int depth, struct taken *taken)
 {
-    char path[64];
-    long one;
-    add_process(process, taken);
-    snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", process, process);
-    FILE *f = depth < DEPTH ? fopen(path, "re") : NULL;
-    while (f && fscanf(f, "%ld", &one) == 1 && taken->processes < 4096) add_tree(one, depth + 1, taken);
-    if (f) fclose(f);
+    long child[64];
+    add_process(pid, taken);
+    const int n = depth < DEPTH ? system_children(pid, child, 64) : 0;
+    for (int i = 0; i < n && taken->processes < 4096; i++) add_tree(child[i], depth + 1, taken);
 }
 
 /* Add the bytes of a folder.  Links are not followed: what lies elsewhere was not written here. */
@@ -103,7 +88,8 @@ static const char *cage_run_look(const struct cage_command *command, pid_t child
     const double when = cage_run_now(), since = when - watched->last, one = 2 * LOOK_MS / 1000.0;
     add_tree((long)child, 0, &t);
     /* A command that waits counts only what it waited between two looks. */
-    if (t.awake == 0) watched->asleep += since < one ? since : one;   /* this process may have waited, too */
+    if (t.awake == 0 && system_tells_processes())
+        watched->asleep += since < one ? since : one;   /* this process may have waited, too */
     watched->last = when;
     if (t.seconds > watched->seconds) watched->seconds = t.seconds;
     if (command->view.writes) snprintf(path, sizeof path, "%s/%s", command->view.inside, command->view.writes);

@@ -338,7 +338,7 @@ enum error_code class_grade(struct class_grading *class, struct error *err)
         e = fail(err, ERR_USAGE, "grade: this system allows neither namespaces nor Landlock, so a submission could "
                  "read files; --own-code grades code that you trust");
     if (!e && class->secret) e = grade_secret(class->secret, &work.how.secret, err);
-    if (!e) e = grade_compilers(&work.how, class->chosen, err);
+    if (!e) e = grade_compilers(NULL, &work.how, class->chosen, err);
     if (!e) e = open_results(&work, err);
     if (!e) e = open_room(&work, err);
     if (e) return build_remove(&work.room), e;

@@ -3,6 +3,7 @@
  * is ERR_USAGE.  A progress entry that is not valid counts as not tried. */
 #define _XOPEN_SOURCE 700               /* realpath */
 #include "emulated_devices/course/folder.h"
+#include "emulated_devices/course/python.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/io/sha256.h"
@@ -16,10 +17,12 @@ static enum error_code read_course(struct folder *folder, struct error *err)
     char path[PATH_MAX];
     cJSON *root;
     int64_t variant = 0;
+    const char *language = "c";
     snprintf(path, sizeof path, "%s/%s", folder->path, COURSE_FILE);
     enum error_code e = json_read(path, &root, err);
     if (!e) e = json_int(root, path, "variant", 0, INT32_MAX, &variant, err);
-    folder->variant = (uint64_t)variant;
+    if (!e) e = json_string(root, path, "language", &language, err);
+    folder->variant = (uint64_t)variant, folder->python = !e && strcmp(language, "python") == 0;
     cJSON_Delete(e == ERR_FILE ? NULL : root);
     snprintf(path, sizeof path, "%s/%s", folder->path, PROGRESS_FILE);
     if (!e && access(path, F_OK) == 0) e = json_read(path, &folder->progress, err);
@@ -54,9 +57,20 @@ void folder_close(struct folder *folder)
     folder->progress = NULL;
 }
 
+void lesson_file(const struct lesson *lesson, bool python, char *to, size_t size)
+{
+    if (!python || !lesson_in_python(lesson) || !python_file(lesson, to, size)) snprintf(to, size, "%s", lesson->file);
+}
+
 void folder_file(const struct folder *folder, const struct lesson *lesson, char *to, size_t size)
 {
-    snprintf(to, size, "%s/%s/%s", folder->path, lesson->folder, lesson->file);
+    char name[100], other[PATH_MAX];
+    lesson_file(lesson, folder->python, name, sizeof name);
+    snprintf(to, size, "%s/%s/%s", folder->path, lesson->folder, name);
+    if (access(to, F_OK) == 0) return;
+    lesson_file(lesson, !folder->python, name, sizeof name);
+    snprintf(other, sizeof other, "%s/%s/%s", folder->path, lesson->folder, name);
+    if (access(other, F_OK) == 0) snprintf(to, size, "%s", other);
 }
 
 static struct sha256_text digest(const struct folder *folder, const struct lesson *lesson)

@@ -11,6 +11,7 @@ enum { PUBLIC_SEED = 1, MOST_LESSONS = 100 };
 /* A student's folder: where it is, and what it remembers (folder.c). */
 struct folder {
     char path[PATH_MAX / 2];            /* absolute */
+    bool python;                        /* the student has begun in Python (course.json) */
     uint64_t variant; /* of the course: which of the variants of its texts and checks the student has */
     struct cJSON *progress;             /* by lesson: points, digest of the file, hints shown, of which check */
 };
@@ -34,7 +35,10 @@ struct progress {
 struct progress folder_progress(const struct folder *, const struct lesson *);
 enum error_code folder_remember(struct folder *, const struct lesson *, struct progress, struct error *);
 
-/** folder/03_ring/ring.c */
+/** The name of the file that a student writes.  python: "ring.py", where the lesson has one; else "ring.c". */
+void lesson_file(const struct lesson *, bool python, char *to, size_t size);
+
+/** folder/03_ring/ring.c, or ring.py: that of the folder's language, unless only the other is there. */
 void folder_file(const struct folder *, const struct lesson *, char *to, size_t size);
 
 /** Whether a list such as "1,3-5" names a lesson.  @return OK or ERR_USAGE; NULL: all. */
@@ -48,7 +52,10 @@ enum error_code write_junit(const char *path, const struct score *, int scores, 
 /* ---- trees.c ----------------------------------------------------------------------------------------------------- */
 
 /** Write a student's folder, which must be new: pages, contracts, skeletons, of one variant; and pages on the words. */
-enum error_code write_student_tree(const char *folder, uint64_t variant, struct error *);
+enum error_code write_student_tree(const char *folder, bool python, uint64_t variant, struct error *);
+
+/** Whether tutorials/ has what runs a lesson's file in Python. */
+bool lesson_in_python(const struct lesson *);
 
 /** A text of tutorials/ as it stands there.  @return for free(), or NULL. */
 char *tutorial_text(const char *inside, struct error *);
@@ -56,15 +63,16 @@ char *tutorial_text(const char *inside, struct error *);
 /** The text of a lesson's file in tutorials/, as a student or a teacher gets it.  @return for free(), or NULL. */
 char *lesson_text(const struct lesson *, const char *file, bool solution, uint64_t variant, struct error *);
 
-/** Names of the files of a lesson that a student gets.  @return how many. */
-int lesson_files(const struct lesson *, const char *names[LESSON_GIVEN + 3]);
+/** Names of the files of a lesson that a student gets.  python: those in Python, where the lesson has them.
+ *  @return how many; names[1] is the file that the student completes. */
+int lesson_files(const struct lesson *, bool python, const char *names[LESSON_GIVEN + 3]);
 
 /* These write into a folder of a course; inside: "" is the folder itself. */
 enum error_code tree_make_folder(const char *folder, const char *inside, struct error *);
 enum error_code tree_write_file(const char *folder, const char *inside, const char *text, struct error *);
 enum error_code tree_copy_text(const char *folder, const char *from, const char *to, struct error *);
-enum error_code tree_write_lesson(const char *folder, const struct lesson *, bool solution, uint64_t variant,
-                                  struct error *);
-enum error_code tree_write_mark(const char *folder, uint64_t variant, struct error *);
+enum error_code tree_write_lesson(const char *folder, const struct lesson *, bool python, bool solution,
+                                  uint64_t variant, struct error *);
+enum error_code tree_write_mark(const char *folder, bool python, uint64_t variant, struct error *);
 
 #endif

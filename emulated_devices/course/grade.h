@@ -8,6 +8,7 @@
 struct grading {
     const char *submission, *lessons;   /* a folder or a file; a list; NULL: all */
     const char *json, *junit;           /* reports; NULL: none */
+    const char *language;               /* "c" or "python": which file counts where both are there; NULL: see grade.c */
     const char *secret, *user;          /* a file that hidden inputs are drawn from; who runs the code; NULL: default */
     bool sanitize, own_code;            /* compile with sanitizers; the code is trusted */
     uint64_t variant;                   /* of the course */
@@ -28,8 +29,13 @@ enum error_code grade(struct grading *, struct error *);
 /** Read the seed of hidden inputs from a file, which may have any bytes.  @return OK, ERR_FILE or ERR_MEMORY. */
 enum error_code grade_secret(const char *path, uint64_t *seed, struct error *);
 
-/** Whether the chosen lessons can be compiled here: otherwise nobody gets 0 points.  @param chosen  [MOST_LESSONS]
- *  @return OK or ERR_FILE. */
-enum error_code grade_compilers(const struct judging *, const bool *chosen, struct error *);
+/**
+ * Whether the chosen lessons can be compiled, or run by python3, here: otherwise nobody gets 0 points.
+ * @param grading  whose files say which languages; NULL: a class, whose files in C are looked at.
+ * @param chosen   [MOST_LESSONS]
+ * @return OK; ERR_FILE; ERR_USAGE: there is no python3 with numpy.
+ */
+enum error_code grade_compilers(const struct grading *grading, const struct judging *, const bool *chosen,
+                                struct error *);
 
 #endif

@@ -1,13 +1,15 @@
 /* judge.c -- judges a student's file: it compiles the file, runs every check in a process of its own, and adds
  * points up.  emulated_devices/cli/course/ and course/teacher/ call judge_file; the outcomes are in a struct score.  A
  * check that fails is an outcome; ERR_FILE and ERR_MEMORY mean that the machine cannot judge. */
-#define _GNU_SOURCE                     /* MAP_ANONYMOUS, pipe2 */
 #include "emulated_devices/course/judge.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/cage.h"
 #include "emulated_devices/course/command_serve.h"
+#include "emulated_devices/course/kept.h"
+#include "emulated_devices/course/python.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
+#include "ref/machine/system.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -90,8 +92,8 @@ static double computed_here(void)
 /* All runs of a lesson share one limit, so an endless loop cannot cost the whole course. */
 bool judge_used_up(struct judge *judge)
 {
-    const int most = LESSON_SECONDS * (judge->caged ? 1 : SANITIZED);
-    if (judge->computed + computed_here() <= most) return false;
+    const int most = LESSON_SECONDS * (judge->is_python ? PYTHON_TIMES : judge->caged ? 1 : SANITIZED);
+    if (judge->computed + judge->python_seconds + computed_here() <= most) return false;
     judge_fails(judge, "all runs together have computed for more than %d seconds: what takes so long?", most);
     return true;
 }
@@ -106,12 +108,8 @@ static void break_off(struct judge *judge, const char *why)
 /* These are the bytes of addresses that a text's check may have: more than this process has now. */
 static uint64_t text_memory(void)
 {
-    unsigned long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-    const bool known = f && fscanf(f, "%lu", &pages) == 1;
-    if (f) fclose(f);
-    if (BUILT_WITH_SANITIZERS || !known) return 0;
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) + ((uint64_t)TEXT_MEGABYTES << 20);
+    const uint64_t now = system_addresses();
+    return BUILT_WITH_SANITIZERS || now == 0 ? 0 : now + ((uint64_t)TEXT_MEGABYTES << 20);
 }
 
 /* Run one check, in its process.  A check of a lesson in C gets a cage for its workers; a check of a text gives its
@@ -129,6 +127,7 @@ static void be_the_check(struct judge *judge)
     /* Only a check of a text gives its own rights up here. */
     if (judge->worker == NULL && !cage_become(&cage, &text)) break_off(judge, "the rights cannot be given up");
     judge->check->run(judge);
+    if (judge->is_python) python_close(judge);  /* so that the time of all its processes is counted */
     judge->computed += computed_here();
     _exit(0);
 }
@@ -176,8 +175,8 @@ static enum error_code run_text_check(struct judge *judge, struct text_desk *tex
 {
     struct child_end end = { 0 };
     int ask[2], hear[2];
-    if (pipe2(ask, O_CLOEXEC) != 0) return fail(err, ERR_MEMORY, "no pipe for a check: %s", strerror(errno));
-    if (pipe2(hear, O_CLOEXEC) != 0) return close_ends(ask), fail(err, ERR_MEMORY, "no pipe for a check");
+    if (!system_pipe(ask)) return fail(err, ERR_MEMORY, "no pipe for a check: %s", strerror(errno));
+    if (!system_pipe(hear)) return close_ends(ask), fail(err, ERR_MEMORY, "no pipe for a check");
     fflush(NULL);
     judge->request = text_desk->request, judge->asks = ask[1], judge->hears = hear[0];
     const pid_t child = child_start();
@@ -261,8 +260,8 @@ static enum error_code judge_one(struct score *score, struct outcome *outcome, s
 /* Memory that the judge shares with the processes of a run. */
 static void *judge_share(size_t bytes)
 {
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) abort();
+    void *p = system_pages(bytes, true);
+    if (p == NULL) abort();
     return p;
 }
 
@@ -273,11 +272,10 @@ static enum error_code judge_all(struct score *score, const struct judging *how,
 {
     const bool is_text = build->worker[0] == '\0';
     const struct cage_view view = is_text ? (struct cage_view){ .inside = build->folder, .user = build->user }
-        : build_view(build);
+        : build->python ? python_view(build) : build_view(build);
     enum error_code e = OK;
     struct text_desk desk = { .build = build, .left = LESSON_SECONDS };
-    const ssize_t bytes = readlink("/proc/self/exe", desk.program, sizeof desk.program - 1);
-    desk.program[bytes > 0 ? bytes : 0] = '\0';
+    system_program(desk.program, sizeof desk.program);
     /* The judge's memory is shared with each check's process. */
     struct judge *j = judge_share(sizeof *j);
     bool stop = false;
@@ -294,10 +292,11 @@ static enum error_code judge_all(struct score *score, const struct judging *how,
         j->computed = computed, j->lesson = score->lesson, j->check = o->check;
         j->worker = is_text ? NULL : build->worker, j->view = &view, j->text = text, j->hidden = o->hidden;
         j->seed = o->hidden ? how->secret : how->seed, j->variant = how->variant;
-        j->caged = !how->sanitize;
+        j->caged = !how->sanitize || build->python, j->is_python = build->python, j->kept = how->kept;
         e = judge_one(score, o, j, &desk, err);
         score->tenths += o->tenths;
         stop = how->first_failure && o->verdict == FAILED;
+        if (how->kept && how->kept->exact && how->kept->any) stop = true;       /* nothing else is asked for */
         if (how->after) how->after(how->context, score);
     }
     munmap(j, sizeof *j);
@@ -329,11 +328,31 @@ static enum error_code take_text(struct build *build, struct score *score, const
     return e;
 }
 
+enum error_code judge_source(struct score *score, const struct lesson *lesson, bool python, const char *text,
+                             size_t bytes, const struct judging *how, struct error *err)
+{
+    struct build b = { 0 };
+    int32_t user, group;
+    score_begin(score, lesson, how);
+    enum error_code e = cage_user(how->user, &user, &group, err);
+    if (e) return e;
+    const bool kernels = lesson_has_kernels(lesson);
+    if (lesson->functions == NULL && !kernels) e = take_text(&b, score, text, bytes, how, err);
+    else {
+        e = (kernels ? build_kernels : python ? build_python : build_worker)
+            (&b, lesson, text, bytes, how, score->why_not, sizeof score->why_not, err);
+        score->compiled = !e && b.worker[0] != 0;
+    }
+    if (score->compiled) e = judge_all(score, how, &b, text, err);
+    else if (!e) fail_all(score, how);
+    build_remove(&b);
+    return e;
+}
+
 /* Judge a file.  A file that is no plain file, or too large, gets no points and no error. */
 enum error_code judge_file(struct score *score, const struct lesson *lesson, const char *path,
                            const struct judging *how, struct error *err)
 {
-    struct build b;
     char *text = NULL;
     size_t bytes;
     score_begin(score, lesson, how);
@@ -352,16 +371,7 @@ enum error_code judge_file(struct score *score, const struct lesson *lesson, con
         fail_all(score, how);
         return OK;
     }
-    const bool kernels = lesson_has_kernels(lesson);
-    if (lesson->functions == NULL && !kernels) e = take_text(&b, score, text, bytes, how, err);
-    else {
-        e = (kernels ? build_kernels : build_worker)(&b, lesson, text, bytes, how, score->why_not,
-                                                     sizeof score->why_not, err);
-        score->compiled = !e && b.worker[0] != 0;
-    }
-    if (score->compiled) e = judge_all(score, how, &b, text, err);
-    else if (!e) fail_all(score, how);
-    build_remove(&b);
+    e = judge_source(score, lesson, is_python(path), text, bytes, how, err);
     free(text);
     return e;
 }

@@ -31,6 +31,7 @@ struct judging {
     uint64_t variant, seed, secret;     /* secret: the seed of hidden inputs; 0: there are none */
     const char *user;                   /* who the student's code runs as; NULL: as root "nobody", else as this user */
     bool sanitize, first_failure;       /* stop at the first check that fails */
+    struct trial_kept *kept;            /* where a run is kept for a page (kept.h); NULL: nowhere */
     void (*after)(void *context, const struct score *);         /* after each check; may be NULL */
     void *context;                      /* first argument of after */
 };
@@ -45,6 +46,11 @@ void score_begin(struct score *, const struct lesson *, const struct judging *);
  */
 enum error_code judge_file(struct score *, const struct lesson *, const char *path, const struct judging *,
                            struct error *);
+
+/** Judge a text as if it stood in a file.  @param python  the text is Python.  Other arguments and errors as for
+ *  judge_file. */
+enum error_code judge_source(struct score *, const struct lesson *, bool python, const char *text, size_t bytes,
+                             const struct judging *, struct error *);
 
 /** Hints for a check that failed: those that fit its mistake come first.  A mistake that no hint of the check fits has
  *  a hint for all lessons in front.  @param hint  [CHECK_HINTS + 1].  @return how many. */

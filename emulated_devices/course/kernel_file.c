@@ -6,7 +6,7 @@
  * ERR_USAGE for another kind of file, ERR_FORMAT if it cannot be loaded, ERR_CHECK if it does not end, ERR_FILE,
  * ERR_DEVICE, ERR_MEMORY.
  */
-#define _DEFAULT_SOURCE                 /* realpath, MAP_ANONYMOUS */
+#define _DEFAULT_SOURCE                 /* realpath */
 #include "emulated_devices/course/kernel_file.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/launch/launch.h"
@@ -14,6 +14,7 @@
 #include "ref/io/child.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
+#include "ref/machine/system.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -212,9 +213,9 @@ static enum error_code kernel_verdict(int how, int limit, const struct shared *s
 enum error_code kernel_file_check(const struct kernel_file *file, const struct kernel_request *request,
                                   struct error *err)
 {
-    struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *s = system_pages(sizeof *s, true);
     struct child_end end = { 0 };
-    if (s == MAP_FAILED) return fail(err, ERR_MEMORY, "no memory");
+    if (s == NULL) return fail(err, ERR_MEMORY, "no memory");
     s->row = -1;
     fflush(NULL);
     const pid_t child = child_start();

@@ -19,6 +19,7 @@ enum { JUDGE_TEXT = 1600, JUDGE_DRAWING = 6000, CHECK_HINTS = 4 };
 enum { LESSON_CHECKS = 24, LESSON_VARIES = 6, LESSON_GIVEN = 12 };
 
 struct cage;
+struct trial_kept;
 struct cage_view;
 struct command_request;
 
@@ -43,6 +44,10 @@ struct judge {
     const struct cage_view *view;       /* of the student's program (cage.h); of a text: nothing */
     const struct cage *cage;            /* which the check's process has entered */
     bool caged;                         /* false: under sanitizers */
+    bool is_python;                     /* the student's file is one in Python: python.c runs it */
+    int python;                         /* socket of worker.py, which this check has started; 0: not yet */
+    int32_t python_process;             /* of worker.py */
+    double python_seconds;              /* of processor, that its copies took in this check */
     char broken[JUDGE_TEXT];            /* why nothing could be tried; nobody's mistake in a lesson */
     double computed;                    /* seconds of processor that the lesson's runs took in earlier checks */
     uint64_t stream;                    /* of random numbers, known from the first on */
@@ -51,6 +56,7 @@ struct judge {
     char said[JUDGE_TEXT];              /* why it failed: with numbers, for the student */
     char drawing[JUDGE_DRAWING];        /* of the run that failed */
     char lines[JUDGE_TEXT];             /* what the student's code said */
+    struct trial_kept *kept;            /* where a run is kept (kept.h); NULL: nowhere */
     enum mistake mistake;               /* that explains the failure, if one does */
     struct cost cost;                   /* of the check's runs */
 };
@@ -75,6 +81,7 @@ struct lesson {
     const char *title;                  /* one line for lists */
     const char *file;                   /* what the student writes, in that folder: "ring.c", or a text */
     const char *const *functions;       /* all that it may define, ends with NULL; NULL: it is a text */
+    const char *calls;                  /* text that reaches the functions; NULL: calls.c of the folder */
     const char *given[LESSON_GIVEN];    /* other files of the lesson that students get; they do not hand them in */
     struct vary vary[LESSON_VARIES];    /* choices that differ between courses */
     struct check check[LESSON_CHECKS];  /* ends with an empty one */

@@ -2,6 +2,7 @@
  * object_is_fine before it links anything.  Every offset is checked, because a student's text may have put anything
  * into the file.  A file that cannot be read is not fine, and `why` says so. */
 #include "emulated_devices/course/object.h"
+#if defined(__ELF__)
 #include "ref/io/output.h"
 #include <elf.h>
 #include <stdarg.h>
@@ -192,3 +193,12 @@ bool object_is_fine(const char *path, const char *const *must_define, char *why,
     free(bytes);
     return f.count == 0;
 }
+#else
+/* Systems with other objects have no cage either: a student runs his own code, and the linker says what is missing. */
+bool object_is_fine(const char *path, const char *const *must_define, char *why, size_t size)
+{
+    (void)path, (void)must_define, (void)size;
+    why[0] = '\0';
+    return true;
+}
+#endif

@@ -10,7 +10,6 @@
  * trial.c forks this process for one run, and reads the results from the memory that both share.  Every way to end
  * but the last writes `why` and `culprit` there; serve_trial never returns.
  */
-#define _GNU_SOURCE                     /* SOCK_CLOEXEC */
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/comm/crew.h"
@@ -18,7 +17,9 @@
 #include "emulated_devices/course/cage.h"
 #include "emulated_devices/course/desk.h"
 #include "emulated_devices/course/lesson.h"
+#include "emulated_devices/course/python.h"
 #include "emulated_devices/course/sanitized.h"
+#include "ref/machine/system.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -27,8 +28,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,7 +40,8 @@ enum { RUN_MILLISECONDS = 3000, LEAST_MILLISECONDS = 250, SANITIZED = 6, WALL_SE
 static uint32_t milliseconds_each(const struct trial *trial)
 {
     const int each = RUN_MILLISECONDS / trial->devices;
-    return (uint32_t)(each > LEAST_MILLISECONDS ? each : LEAST_MILLISECONDS) * (trial->judge->caged ? 1 : SANITIZED);
+    return (uint32_t)(each > LEAST_MILLISECONDS ? each : LEAST_MILLISECONDS) *
+           (trial->judge->is_python ? PYTHON_TIMES : trial->judge->caged ? 1 : SANITIZED);
 }
 
 /* These are a worker's process, and where a sanitizer's report comes out. */
@@ -86,14 +86,16 @@ static void worker_ended(struct desk *desk)
 {
     char found[RUN_TEXT];
     int how = 0;
-    while (waitpid(worker[desk->rank].process, &how, 0) < 0 && errno == EINTR) continue;
+    if (desk->run->judge->is_python) how = python_status(desk->run, worker[desk->rank].process);
+    else while (waitpid(worker[desk->rank].process, &how, 0) < 0 && errno == EINTR) continue;
     const int s = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
     if (s == SIGPROF || s == SIGXCPU || s == SIGKILL)
         desk_end(desk, RUN_BROKEN, "it computed for more than %g seconds: does a loop never end?",
                   milliseconds_each(desk->run) / 1000.0);
     if (s == SIGSYS)
         desk_end(desk, RUN_BROKEN,
-                  "it asked the operating system for something; your code may only call what course.h has");
+                  "it asked the operating system for something; your code may only call what course%s has",
+                 desk->run->judge->is_python ? "" : ".h");
     if (s == SIGSEGV || s == SIGBUS)
         desk_end(desk, RUN_BROKEN,
                  "it crashed: it read or wrote where it has no memory (an index, or a pointer that is "
@@ -240,7 +242,7 @@ static int open_ends(const struct trial *trial, bool heard, int *at)
 {
     int most = 0, ends[2];
     for (int d = 0; d < trial->devices; d++) {
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return -1;
+        if (!system_sockets(ends)) return -1;
         worker[d].socket = ends[0], worker[d].said = -1, at[d] = ends[1];
         most = ends[1] > most ? ends[1] : most;
         if (!heard) continue;
@@ -289,15 +291,17 @@ static void start_workers(struct trial *trial)
 {
     const bool heard = !trial->judge->caged;
     int at[2 * WORKER_MOST_DEVICES];
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) no_start(trial, 0, strerror(errno));
+    system_adopt();                             /* elsewhere the first process of the system waits for them */
     const int most = open_ends(trial, heard, at);
     if (most < 0) no_start(trial, 0, strerror(errno));
-    const int e = start_program(trial, heard, at, most + 1);
+    const int e = trial->judge->is_python ? python_start_devices(trial, at)
+        : start_program(trial, heard, at, most + 1);
     if (e) no_start(trial, 0, strerror(e));
     for (int d = 0; d < trial->devices; d++) {
         int32_t process;
         if (read(worker[d].socket, &process, sizeof process) != sizeof process) no_start(trial, d, "it has no number");
         worker[d].process = process;
+        if (d == 0) trial->first = process;
         close(at[d]);
         if (heard) close(at[trial->devices + d]);
     }

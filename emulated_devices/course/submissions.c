@@ -4,6 +4,7 @@
  */
 #define _DEFAULT_SOURCE                 /* scandir, strdup */
 #include "emulated_devices/course/submissions.h"
+#include "emulated_devices/course/python.h"
 #include "emulated_devices/course/build.h"
 #include "ref/io/output.h"
 #include <ctype.h>
@@ -105,13 +106,16 @@ static struct submission *submission_of(struct submissions *all, const char *nam
     return s;
 }
 
-/* Take a file that has a lesson's name.  A file in the lesson's folder replaces one that lies elsewhere. */
+/* Take a file that has a lesson's name, in C or in Python.  A file in the lesson's folder replaces one that lies
+ * elsewhere, and one in C goes before one in Python. */
 static bool take_file(struct submission *submission, const bool *chosen, const char *inside, const char *name,
                       const char *path, struct error *err)
 {
     for (int i = 0; lessons[i]; i++) {
-        if (!chosen[i] || strcmp(name, lessons[i]->file) != 0) continue;
-        if (submission->file[i] && strcmp(inside, lessons[i]->folder) != 0) continue;
+        char in_python[100];
+        const bool python = python_file(lessons[i], in_python, sizeof in_python) && strcmp(name, in_python) == 0;
+        if (!chosen[i] || (!python && strcmp(name, lessons[i]->file) != 0)) continue;
+        if (submission->file[i] && (python || strcmp(inside, lessons[i]->folder) != 0)) continue;
         free(submission->file[i]);
         submission->file[i] = strdup(path);
         if (submission->file[i] == NULL) return fail(err, ERR_MEMORY, "no memory for a class"), false;

@@ -1,16 +1,18 @@
 /* trial.c -- calls a student's function on emulated devices, and compares what came back.  Checks of lessons call
  * it; serve.c runs the devices in another process.  The memory is shared with that process, so results and counters
  * need no copies.  A wrong result fails the check, and the check goes on. */
-#define _DEFAULT_SOURCE                 /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include "emulated_devices/course/trial.h"
 #include "emulated_devices/course/alike.h"
 #include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/kept.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/mistake.h"
+#include "emulated_devices/course/python.h"
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/device/interval.h"
 #include "ref/io/child.h"
 #include "ref/io/figures.h"
+#include "ref/machine/system.h"
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -33,9 +35,9 @@ const char *const trial_collectives[] = { "all_reduce", "reduce_scatter", "all_g
 /* Make a run of one call.  The check fills buffers and arguments before trial_call. */
 struct trial *trial_open(struct judge *judge, const char *function, int devices, const char *format, ...)
 {
-    struct trial *r = mmap(NULL, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct trial *r = system_pages(SHARED, true);
     va_list list;
-    if (r == MAP_FAILED || devices < 1 || devices > WORKER_MOST_DEVICES) abort();
+    if (r == NULL || devices < 1 || devices > WORKER_MOST_DEVICES) abort();
     r->judge = judge, r->function = function, r->devices = devices, r->mapped = SHARED, r->groups = 1;
     r->used = (sizeof *r + 63) / 64 * 64;
     r->group[0].size = devices;
@@ -153,14 +155,22 @@ bool trial_call(struct trial *trial)
     /* With `meets` every message waits for its receiver; else every message is eager. */
     for (int l = 0; l < trial->cluster.levels; l++) trial->cluster.link[l].eager = trial->meets ? 0 : ALWAYS_EAGER;
     keep_inputs(trial);
+    char why[300];
+    if (trial->judge->is_python && !python_open(trial->judge, why, sizeof why))
+        return trial_fails(trial, "%s", why);
     fflush(NULL);
     const pid_t child = child_start();
     if (child < 0) abort();
     if (child == 0) serve_trial(trial);
     child_wait(child, 0, &end);
-    cage_clear();                               /* workers; so their time is counted */
+    if (trial->judge->is_python) python_end_run(trial->judge, trial->first);
+    else cage_clear();                          /* workers; so their time is counted */
     snprintf(trial->judge->lines, sizeof trial->judge->lines, "%s", trial->lines);
-    if (trial->ended == RUN_DONE) return count_cost(trial), true;
+    if (trial->ended == RUN_DONE) {
+        count_cost(trial);
+        kept_offer(trial->judge->kept, trial, NULL);
+        return true;
+    }
     trial_report(trial, end.how);
     return false;
 }
@@ -178,7 +188,9 @@ bool trial_fails(struct trial *trial, const char *format, ...)
     if (trial->judge->failed) return false;
     const size_t used = (size_t)snprintf(trial->judge->drawing, sizeof trial->judge->drawing, "%s", trial->table);
     trial_draw(trial, trial->judge->drawing + used, sizeof trial->judge->drawing - used);
-    return judge_fails(trial->judge, "%s with %s: %s", trial->function, trial->label, text);
+    judge_fails(trial->judge, "%s with %s: %s", trial->function, trial->label, text);
+    kept_offer(trial->judge->kept, trial, trial->judge->said);
+    return false;
 }
 
 /* Whether a number is memory that nobody has written (tutorials/worker/worker.c). */

@@ -91,6 +91,7 @@ struct trial {
     int ended, culprit;                         /* enum trial_end; device, -1: several, which `why` names */
     bool deadlock;                              /* devices wait for ever: their `doing` says for what */
     char why[RUN_TEXT];
+    int32_t first;                              /* process of device 0's worker; 0: not started */
     size_t mapped, used;                        /* memory that all processes of the run share */
 };
 

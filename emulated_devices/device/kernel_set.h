@@ -5,7 +5,7 @@
  * kernels read and write more; and how many kernels it starts.  The device's own rates are in kernel_table.h.
  *
  * `unfused` attention has two products of stored scores forward and five backward, and moves the scores as often as
- * the set says.  kernel.c asks for the time of an operation; run/words/, cli/list.c and run/report/ find sets.
+ * the set says.  kernel.c asks for the time of an operation; run/words/, cli/list/ and run/report/ find sets.
  */
 #ifndef ORRERY_KERNEL_SET_H
 #define ORRERY_KERNEL_SET_H

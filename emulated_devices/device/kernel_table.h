@@ -11,7 +11,7 @@
  *   memory     linear in the logarithm of the bytes.
  *
  * Beyond its points a table goes on with the nearest.  Logarithms are to base 2, linear between powers of two, so that
- * results have the same bits on all machines.  kernel.c asks; cli/list.c, run/report/ and tests/devices/ read tables.
+ * results have the same bits on all machines.  kernel.c asks; cli/list/, run/report/ and tests/devices/ read tables.
  */
 #ifndef ORRERY_KERNEL_TABLE_H
 #define ORRERY_KERNEL_TABLE_H

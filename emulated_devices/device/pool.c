@@ -3,11 +3,10 @@
  * backends/cpu.c allocates large blocks here, comm/ takes messages out of the pools of others.  pool_open returns
  * false where the machine cannot do it; then memory comes from the C library.
  */
-#if defined(__linux__)
-#define _GNU_SOURCE                     /* memfd_create */
-#endif
+#define _DEFAULT_SOURCE                 /* MAP_NORESERVE */
 #include "emulated_devices/device/pool.h"
 #include "emulated_devices/device/backends/range.h"
+#include "ref/machine/system.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,40 +30,28 @@ static struct {
     struct pool_place place;
 } pool;
 
-#if defined(__linux__)
-
-static uint64_t pool_mix(uint64_t hash, const char *text, size_t bytes)
+static uint64_t pool_mix(uint64_t hash, const char *text)
 {
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
     return hash;
 }
 
-/* A path of /proc is the same file only in the same kernel and among the same numbers of processes. */
+/* A path is the same file only in the same kernel and among the same numbers of processes.  @return 0: there is no
+ * pool here, because a file that is left behind would keep its memory. */
 static uint64_t this_machine(void)
 {
-    char boot[64] = "", processes[64] = "";
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
-    const size_t n = f != NULL ? fread(boot, 1, sizeof boot, f) : 0;
-    const ssize_t m = readlink("/proc/self/ns/pid", processes, sizeof processes);
-    if (f != NULL) fclose(f);
-    return n > 0 && m > 0 ? pool_mix(pool_mix(UINT64_C(0xcbf29ce484222325), boot, n), processes, (size_t)m) : 0;
+    char boot[SYSTEM_NAME], space[SYSTEM_NAME];
+    if (!system_memory_vanishes() || !system_boot(boot) || !system_space(space)) return 0;
+    return pool_mix(pool_mix(UINT64_C(0xcbf29ce484222325), boot), space);
 }
-
-static int make_file(void) { return memfd_create("orrery-pool", MFD_CLOEXEC); }
-
-#else
-
-static uint64_t this_machine(void) { return 0; }
-static int make_file(void) { return -1; }
-
-#endif
 
 /* Make the pool of this process once.  The file stays open, for processes that map it later. */
 bool pool_open(void)
 {
     if (pool.range.base != NULL) return true;
     const uint64_t machine = this_machine();
-    const int file = machine != 0 ? make_file() : -1;
+    char path[SYSTEM_PATH] = "";
+    const int file = machine != 0 ? system_memory_make(path) : -1;
     if (file < 0 || ftruncate(file, (off_t)ADDRESSES) != 0 || !range_open_file(&pool.range, file, ADDRESSES)) {
         if (file >= 0) close(file);
         return false;
@@ -72,8 +59,8 @@ bool pool_open(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     struct pool_place *p = &pool.place;
-    /* Others open the file through /proc, and know it by machine and token. */
-    snprintf(p->path, sizeof p->path, "/proc/%ld/fd/%d", (long)getpid(), file);
+    /* Others open the file by its path, and know it by machine and token. */
+    snprintf(p->path, sizeof p->path, "%s", path);
     p->machine = machine;
     p->token = ((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) << 20 ^ (uint64_t)getpid();
     /* The first block is the token, so no other block has offset 0. */
@@ -139,7 +126,7 @@ struct pool_place pool_place(void)
 char *pool_map(const struct pool_place *place)
 {
     if (place->path[0] == '\0' || place->machine != this_machine()) return NULL;
-    const int file = open(place->path, O_RDWR | O_CLOEXEC);
+    const int file = system_memory_join(place->path);
     if (file < 0) return NULL;
     /* A file of another size is no pool. */
     const bool right_size = lseek(file, 0, SEEK_END) == (off_t)ADDRESSES;

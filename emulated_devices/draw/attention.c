@@ -2,10 +2,11 @@
  * a key that it computes, each with its step.
  *
  * attention_symbols.c calls show_attention_draw on rank 0, after a forward pass on symbols.  Inputs are the records
- * of all devices; the output is text, and the command's document if one is open.  ERR_CHECK names the device or head
- * with a wrong pair, result or message; ERR_MEMORY.
+ * of all devices; the output is text, a file if one is asked for, and the command's document if one is open.
+ * ERR_CHECK names the device or head with a wrong pair, result or message; ERR_MEMORY; ERR_FILE of the file.
  */
-#include "emulated_devices/draw/attention.h"
+#include "emulated_devices/draw/attention_drawing.h"
+#include "emulated_devices/draw/svg.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/options.h"
@@ -16,36 +17,17 @@
 /* The text is 80 columns wide.  Panels have GAP blanks between them and at least TITLE columns. */
 enum { COLUMNS = 80, GAP = 2, TITLE = 12 };
 
-/* A panel is one picture: heads of a device that compute the same pairs at the same steps. */
-struct panel { int device, first, last; };
-
-/* A drawing knows the trace, who holds which token, and at which step each device computes each pair. */
-struct drawing {
-    const struct attention_trace *t;
-    int P, H, S;
-    int holder[SHOW_ATTENTION_TOKENS];
-    uint16_t *step;                     /* [P][H][S][S]: from 1; 0: not computed by this device */
-    int steps;
-    struct panel panel[SHOW_ATTENTION_DEVICES * SHOW_ATTENTION_HEADS];
-    int panels;
-};
-
 static const char *plural(int n) { return n == 1 ? "" : "s"; }
 /* A device or a step as one character; numbers above 35 are `+`. */
 static char digit(int i) { return i < 36 ? "0123456789abcdefghijklmnopqrstuvwxyz"[i] : '+'; }
 
-/* The result is the part [S, S] of step [P, H, S, S] for one device and head. */
-static uint16_t *steps_of(const struct drawing *drawing, int device, int head)
+uint16_t *attention_steps_of(const struct attention_drawing *drawing, int device, int head)
 {
     return drawing->step + ((size_t)device * (size_t)drawing->H + (size_t)head) * (size_t)drawing->S
            * (size_t)drawing->S;
 }
 
 /* ---- from the records -------------------------------------------------------------------------------------------- */
-
-/* An event is a kind, a time, a count and so many numbers; the next one begins 3 + count later. */
-static const int64_t *attention_after(const int64_t *event) { return event + 3 + event[2]; }
-static const int64_t *attention_end_of(const struct record *record) { return record->number + record->used; }
 
 static int ascending(const void *a, const void *b)
 {
@@ -54,7 +36,7 @@ static int ascending(const void *a, const void *b)
 }
 
 /* List the times at which some device has computed, each once.  @return how many, or -1 without memory. */
-static int list_times(const struct drawing *drawing, int64_t **time)
+static int list_times(const struct attention_drawing *drawing, int64_t **time)
 {
     int n = 0, used = 0;
     for (int r = 0; r < drawing->P; r++)
@@ -66,7 +48,8 @@ static int list_times(const struct drawing *drawing, int64_t **time)
     n = 0;
     for (int r = 0; r < drawing->P; r++)
         for (const int64_t *e = drawing->t->record[r].number; e < attention_end_of(&drawing->t->record[r]);
-             e = attention_after(e)) all[n++] = e[1];
+             e = attention_after(e))
+            if (e[0] == ATTENTION_COMPUTED) all[n++] = e[1];
     qsort(all, (size_t)n, sizeof *all, ascending);
     for (int i = 0; i < n; i++)
         if (used == 0 || all[used - 1] != all[i]) all[used++] = all[i];
@@ -74,23 +57,23 @@ static int list_times(const struct drawing *drawing, int64_t **time)
 }
 
 /* The pairs of an event.  @return OK, or ERR_CHECK if one has been computed before. */
-static enum error_code take_event(struct drawing *drawing, int device, const int64_t *event, int step,
+static enum error_code take_event(struct attention_drawing *drawing, int device, const int64_t *event, int step,
                                   struct error *err)
 {
     for (const int64_t *n = event + 3; n < attention_after(event); n++) {
         const struct seen_pair s = seen_pair_read(*n);
         for (int other = 0; other < drawing->P; other++)
-            if (steps_of(drawing, other, s.head)[s.query * drawing->S + s.key] != 0)
+            if (attention_steps_of(drawing, other, s.head)[s.query * drawing->S + s.key] != 0)
                 return fail(err, ERR_CHECK, "device %d computes query %d with key %d of head %d, as device %d did",
                             device, s.query, s.key, s.head, other);
-        steps_of(drawing, device, s.head)[s.query * drawing->S + s.key] = (uint16_t)step;
+        attention_steps_of(drawing, device, s.head)[s.query * drawing->S + s.key] = (uint16_t)step;
     }
     return OK;
 }
 
 /* Fill step [P, H, S, S] from all records.  Times become step numbers: the first time at which any device computes
  * is step 1. */
-static enum error_code take_records(struct drawing *drawing, struct error *err)
+static enum error_code take_records(struct attention_drawing *drawing, struct error *err)
 {
     int64_t *time;
     enum error_code e = OK;
@@ -102,6 +85,7 @@ static enum error_code take_records(struct drawing *drawing, struct error *err)
         for (const int64_t *v = drawing->t->record[r].number; v < attention_end_of(&drawing->t->record[r]) && !e;
              v = attention_after(v)) {
             int step = 0;
+            if (v[0] != ATTENTION_COMPUTED) continue;
             while (time[step] != v[1]) step++;
             e = take_event(drawing, r, v, step + 1, err);
         }
@@ -110,7 +94,7 @@ static enum error_code take_records(struct drawing *drawing, struct error *err)
 }
 
 /* holder [S] = the device that has each token, by the scheme's division of the sequence. */
-static void take_holders(struct drawing *drawing)
+static void take_holders(struct attention_drawing *drawing)
 {
     const struct context_parallel *cp = &drawing->t->layer->cp;
     for (int m = 0; m < drawing->P; m++) {
@@ -124,43 +108,50 @@ static void take_holders(struct drawing *drawing)
 /* ---- panels ------------------------------------------------------------------------------------------------------ */
 
 /* Count the pairs of a query and a key that a device computes in one head. */
-static int64_t pairs_of(const struct drawing *drawing, int device, int head)
+static int64_t pairs_of(const struct attention_drawing *drawing, int device, int head)
 {
     int64_t pairs = 0;
-    for (int i = 0; i < drawing->S * drawing->S; i++) pairs += steps_of(drawing, device, head)[i] != 0;
+    for (int i = 0; i < drawing->S * drawing->S; i++) pairs += attention_steps_of(drawing, device, head)[i] != 0;
     return pairs;
 }
 
 /* Whether two heads of a device compute the same pairs at the same steps. */
-static bool alike(const struct drawing *drawing, int device, int a, int b)
+static bool alike(const struct attention_drawing *drawing, int device, int a, int b)
 {
-    return memcmp(steps_of(drawing, device, a), steps_of(drawing, device, b),
+    return memcmp(attention_steps_of(drawing, device, a), attention_steps_of(drawing, device, b),
                   (size_t)drawing->S * (size_t)drawing->S * sizeof *drawing->step) == 0;
 }
 
 /* List the panels: heads in a row that are alike share one panel; a head without pairs has none. */
-static void list_panels(struct drawing *drawing)
+static void list_panels(struct attention_drawing *drawing)
 {
     for (int r = 0; r < drawing->P; r++)
         for (int h = 0; h < drawing->H; h++) {
-            struct panel *last = drawing->panels > 0 ? &drawing->panel[drawing->panels - 1] : NULL;
+            struct attention_panel *last = drawing->panels > 0 ? &drawing->panel[drawing->panels - 1] : NULL;
             if (pairs_of(drawing, r, h) == 0) continue;
             if (last && last->device == r && last->last == h - 1 && alike(drawing, r, h - 1, h)) last->last = h;
-            else drawing->panel[drawing->panels++] = (struct panel){ r, h, h };
+            else drawing->panel[drawing->panels++] = (struct attention_panel){ r, h, h };
         }
 }
 
+void attention_heads_text(const struct attention_panel *panel, char *text, size_t size)
+{
+    if (panel->first == panel->last) snprintf(text, size, "head %d", panel->first);
+    else snprintf(text, size, "heads %d-%d", panel->first, panel->last);
+}
+
 /* Write a line of a panel: -3 is its device, -2 its heads, -1 the keys' devices, the others are one query each. */
-static void attention_line_of(const struct drawing *drawing, const struct panel *panel, int line, char *to, size_t room)
+static void attention_line_of(const struct attention_drawing *drawing, const struct attention_panel *panel, int line,
+                              char *to, size_t room)
 {
     if (line == -3) snprintf(to, room, "device %d", panel->device);
-    else if (line == -2 && panel->first == panel->last) snprintf(to, room, "head %d", panel->first);
-    else if (line == -2) snprintf(to, room, "heads %d-%d", panel->first, panel->last);
+    else if (line == -2) attention_heads_text(panel, to, room);
     else {
         to[0] = line >= 0 ? digit(drawing->holder[line]) : ' ', to[1] = ' ', to[2 + drawing->S] = '\0';
+        const uint16_t *steps = attention_steps_of(drawing, panel->device, panel->first);
         for (int k = 0; k < drawing->S; k++) {
             /* A digit is the pair's step, a point a pair that another device computes, a blank a masked pair. */
-            const int step = line >= 0 ? steps_of(drawing, panel->device, panel->first)[line * drawing->S + k] : 0;
+            const int step = line >= 0 ? steps[line * drawing->S + k] : 0;
             to[2 + k] = line < 0 ? digit(drawing->holder[k]) : step > 0 ? digit(step) : k <= line ? '.' : ' ';
         }
     }
@@ -169,7 +160,7 @@ static void attention_line_of(const struct drawing *drawing, const struct panel 
 
 /* Print the panels, as many side by side as 80 columns hold, line by line.  The line of heads is left out if every
  * panel has all heads. */
-static void print_panels(const struct drawing *drawing)
+static void print_panels(const struct attention_drawing *drawing)
 {
     char text[SHOW_ATTENTION_TOKENS + 32];
     const int width = 2 + drawing->S > TITLE ? 2 + drawing->S : TITLE, beside = (COLUMNS + GAP) / (width + GAP);
@@ -193,26 +184,25 @@ static void print_panels(const struct drawing *drawing)
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* A device's work, in squares of half a device's mean tokens, of which those on the diagonal count half. */
-static double work_of(const struct drawing *drawing, int device)
+double attention_work_of(const struct attention_drawing *drawing, int device)
 {
     const double side = (double)drawing->S / (2 * drawing->P);
     double work = 0;
     for (int h = 0; h < drawing->H; h++)
         for (int q = 0; q < drawing->S; q++)
             for (int k = 0; k <= q; k++)
-                if (steps_of(drawing, device, h)[q * drawing->S + k] != 0) work += k < q ? 1 : 0.5;
+                if (attention_steps_of(drawing, device, h)[q * drawing->S + k] != 0) work += k < q ? 1 : 0.5;
     return work / (side * side * drawing->H);
 }
 
 /* Print each device's work and how far the most loaded device is above the mean. */
-static void print_work(const struct drawing *drawing)
+static void print_work(const struct attention_drawing *drawing)
 {
     const double side = (double)drawing->S / (2 * drawing->P), all = (double)drawing->S * drawing->S / 2 / side / side;
     double most = 0;
     printf("\nwork     squares of S/2P = %g tokens, half of those on the diagonal:", side);
     for (int r = 0; r < drawing->P; r++) {
-        const double work = work_of(drawing, r);
+        const double work = attention_work_of(drawing, r);
         most = work > most ? work : most;
         printf("%s%.4g", r % 8 == 0 ? "\n         " : " ", work);
     }
@@ -220,7 +210,7 @@ static void print_work(const struct drawing *drawing)
 }
 
 /* Print what all devices have sent, and whether every device agrees with its cost function. */
-static void print_sent(const struct drawing *drawing)
+static void print_sent(const struct attention_drawing *drawing)
 {
     unsigned long long messages = 0, bytes = 0;
     bool as_cost = true;
@@ -235,9 +225,9 @@ static void print_sent(const struct drawing *drawing)
 /* ---- the document ------------------------------------------------------------------------------------------------ */
 
 /* A row for each run of keys that a query meets at the same step. */
-static void document_query(const struct drawing *drawing, const struct panel *panel, int query)
+static void document_query(const struct attention_drawing *drawing, const struct attention_panel *panel, int query)
 {
-    const uint16_t *step = steps_of(drawing, panel->device, panel->first) + query * drawing->S;
+    const uint16_t *step = attention_steps_of(drawing, panel->device, panel->first) + query * drawing->S;
     for (int k = 0, n; k < drawing->S; k += n) {
         for (n = 1; k + n < drawing->S && step[k + n] == step[k]; n++) continue;
         if (step[k] == 0) continue;
@@ -249,18 +239,18 @@ static void document_query(const struct drawing *drawing, const struct panel *pa
 }
 
 /* Fill the table "devices" with work, messages and bytes of each device. */
-static void document_devices(const struct drawing *drawing)
+static void document_devices(const struct attention_drawing *drawing)
 {
     document_table("devices");
     for (int r = 0; r < drawing->P; r++) {
         const struct attention_outcome *o = &drawing->t->outcome[r];
-        json_add(document_row(), "device %d work %g messages %g bytes %g as_formula %hhd", r, work_of(drawing, r),
-                 (double)o->messages, (double)o->bytes, o->as_cost);
+        json_add(document_row(), "device %d work %g messages %g bytes %g as_formula %hhd", r,
+                 attention_work_of(drawing, r), (double)o->messages, (double)o->bytes, o->as_cost);
     }
 }
 
 /* Fill the command's document for `--json`; without a document nothing is done. */
-static void fill_document(const struct drawing *drawing)
+static void fill_document(const struct attention_drawing *drawing)
 {
     cJSON *data = document_data();
     if (data == NULL) return;
@@ -277,7 +267,7 @@ static void fill_document(const struct drawing *drawing)
 
 /* Check that no device complained, that every pair under the causal mask is computed, and that messages fit the
  * cost.  ERR_CHECK names the first thing that is wrong. */
-static enum error_code attention_check(const struct drawing *drawing, struct error *err)
+static enum error_code attention_check(const struct attention_drawing *drawing, struct error *err)
 {
     for (int r = 0; r < drawing->P; r++)
         if (drawing->t->outcome[r].wrong[0] != '\0')
@@ -298,7 +288,7 @@ static enum error_code attention_check(const struct drawing *drawing, struct err
 }
 
 /* Print the scheme's own words, the tokens' holders, and how to read the panels. */
-static void draw_attention_print_head(const struct drawing *drawing)
+static void draw_attention_print_head(const struct attention_drawing *drawing)
 {
     const struct attention_layer *l = drawing->t->layer;
     const struct scheme *s = &l->cp.scheme->head;
@@ -311,24 +301,30 @@ static void draw_attention_print_head(const struct drawing *drawing)
            "pair that the device computes, at this step; a point one that another computes.\n");
 }
 
-/* Draw first and check last: the picture of a wrong scheme shows what is wrong. */
-static enum error_code attention_draw(struct drawing *drawing, struct error *err)
+/* Draw first, check, and write the file also if something is wrong: the picture of a wrong scheme shows what. */
+static enum error_code attention_draw(struct attention_drawing *drawing, const struct picture_files *files,
+                                      struct error *err)
 {
     enum error_code e = take_records(drawing, err);
     if (e) return e;
     take_holders(drawing), list_panels(drawing);
     draw_attention_print_head(drawing), print_panels(drawing), print_work(drawing), print_sent(drawing);
     fill_document(drawing);
-    return attention_check(drawing, err);
+    const enum error_code wrong = attention_check(drawing, err);
+    fflush(stdout);                     /* the file may be the standard output */
+    enum error_code written = files->svg ? svg_file(files->svg, attention_svg, drawing, wrong ? NULL : err) : OK;
+    if (!written && files->page) written = attention_page(drawing, files->page, wrong ? NULL : err);
+    return wrong ? wrong : written;
 }
 
-enum error_code show_attention_draw(const struct attention_trace *trace, struct error *err)
+enum error_code show_attention_draw(const struct attention_trace *trace, const struct picture_files *files,
+                                    struct error *err)
 {
     /* The drawing is static, so a process makes one drawing at a time. */
-    static struct drawing d;
+    static struct attention_drawing d;
     const struct plan *p = &trace->layer->plan;
-    d = (struct drawing){ .t = trace, .P = p->mesh.devices, .H = (int)p->model.H, .S = (int)p->S };
-    const enum error_code e = attention_draw(&d, err);
+    d = (struct attention_drawing){ .t = trace, .P = p->mesh.devices, .H = (int)p->model.H, .S = (int)p->S };
+    const enum error_code e = attention_draw(&d, files, err);
     free(d.step);
     return e;
 }

@@ -11,6 +11,7 @@
 #ifndef ORRERY_DRAW_ATTENTION_H
 #define ORRERY_DRAW_ATTENTION_H
 
+#include "emulated_devices/draw/picture_files.h"
 #include "emulated_devices/draw/record.h"
 #include "emulated_devices/verify/cases/attention.h"
 
@@ -21,6 +22,14 @@ enum { ATTENTION_ROUND = 1000000 };     /* picoseconds of a message, or of a com
 struct seen_pair { int head, query, key; };
 struct seen_pair seen_pair_read(int64_t number);
 
+/* A message has queries, keys, values or results, each of a token in a head. */
+enum attention_sent { ATTENTION_QUERY, ATTENTION_KEY, ATTENTION_VALUE, ATTENTION_RESULT, ATTENTION_SENT_KINDS };
+struct sent_number { int kind, token, head; };
+struct sent_number sent_number_read(int64_t number);
+
+/* The kind of an event of computing; that of a message is its sender. */
+enum { ATTENTION_COMPUTED = -1 };
+
 /* Each device has an outcome. */
 struct attention_outcome {
     uint64_t messages, bytes;           /* sent by the device */
@@ -30,7 +39,8 @@ struct attention_outcome {
 
 struct attention_trace {
     const struct attention_layer *layer;                /* that was run, of device 0 */
-    struct record record[SHOW_ATTENTION_DEVICES];       /* an event for each block of keys: the pairs */
+    struct record record[SHOW_ATTENTION_DEVICES];       /* an event for each block of keys, the pairs; and for each
+                                                         * message that came, its bytes and what it had */
     struct attention_outcome outcome[SHOW_ATTENTION_DEVICES];   /* of each device */
 };
 
@@ -46,6 +56,7 @@ struct attention_shown {
     const char *name;                   /* of a scheme */
     int devices, tokens, heads;         /* that share a sequence; of the sequence; query heads */
     struct context_split split;         /* for schemes of two dimensions */
+    struct picture_files files;         /* also draw to these */
 };
 
 /** The plan of the layer that is shown.  @return as attention_layer_plan. */
@@ -55,8 +66,8 @@ enum error_code attention_shown_plan(struct plan *, const struct attention_shown
  *  @param shown  a struct attention_shown.  @return as show_attention_draw, or why the pass cannot run. */
 enum error_code attention_show(struct comm *, const void *shown, struct error *);
 
-/** Draw to stdout in 80 columns.  @return OK, ERR_MEMORY, or ERR_CHECK if a device is wrong, a pair was computed twice
- *  or not at all, or messages differ from the cost function. */
-enum error_code show_attention_draw(const struct attention_trace *, struct error *);
+/** Draw to stdout in 80 columns, and to files.  @return OK, ERR_MEMORY, ERR_FILE, or ERR_CHECK if
+ *  a device is wrong, a pair was computed twice or not at all, or messages differ from the cost function. */
+enum error_code show_attention_draw(const struct attention_trace *, const struct picture_files *, struct error *);
 
 #endif

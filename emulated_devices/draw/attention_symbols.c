@@ -8,8 +8,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { QUERY, KEY, VALUE, KINDS };
+enum { QUERY = ATTENTION_QUERY, KEY = ATTENTION_KEY, VALUE = ATTENTION_VALUE, KINDS = ATTENTION_RESULT };
 
 /* A symbol stands for the query, key or value of a token in a head.  The number 0 is no symbol. */
 struct name { int kind, token, head; };
@@ -37,6 +38,18 @@ struct seen_pair seen_pair_read(int64_t n)
 static int64_t seen_pair_make(struct seen_pair seen_pair)
 {
     return ((int64_t)seen_pair.head * SHOW_ATTENTION_TOKENS + seen_pair.query) * SHOW_ATTENTION_TOKENS + seen_pair.key;
+}
+
+struct sent_number sent_number_read(int64_t n)
+{
+    const int kinds = ATTENTION_SENT_KINDS, heads = SHOW_ATTENTION_HEADS;
+    return (struct sent_number){ (int)(n % kinds), (int)(n / kinds / heads), (int)(n / kinds % heads) };
+}
+
+/* A record has a kind, token and head as (token H + head) kinds + kind, where H is SHOW_ATTENTION_HEADS. */
+static int64_t sent_number_make(int kind, struct name name)
+{
+    return ((int64_t)name.token * SHOW_ATTENTION_HEADS + name.head) * ATTENTION_SENT_KINDS + kind;
 }
 
 /* Operations get only their tensors, so their context is global: a process is one device. */
@@ -98,7 +111,7 @@ static int64_t round_begin(void)
 {
     struct clock *clock = &here.layer->tp.device->clock;
     clock->now += ATTENTION_ROUND;
-    record_event(here.record, -1, clock->now, 0);
+    record_event(here.record, ATTENTION_COMPUTED, clock->now, 0);
     return here.record->used - 1;
 }
 
@@ -218,6 +231,50 @@ static void scores_times(struct tensor Y, struct tensor X, int64_t first, struct
         }
 }
 
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+/* Numbers of a head that are both its symbol are a query, key or value; a symbol and a count are a result.  Other
+ * numbers, such as the logarithms of a softmax's sums, have kind -1. */
+static int sent_kind(const double *pair, struct name *name)
+{
+    const double most = SHOW_ATTENTION_TOKENS * SHOW_ATTENTION_HEADS * KINDS;
+    *name = (struct name){ -1, -1, -1 };
+    if (!(pair[0] >= 1 && pair[0] <= most && pair[1] >= 0 && pair[1] <= most)) return -1;
+    *name = name_read(pair[0]);
+    if (!(pair[1] < pair[0]) && !(pair[1] > pair[0])) return name->kind;
+    return name->kind == QUERY ? ATTENTION_RESULT : -1;
+}
+
+/* Record what a message has, each query, key, value and result once, behind its bytes. */
+static void attention_note_received(void *record, const struct exchange *exchange, int from, const void *data,
+                                    uint64_t bytes)
+{
+    static bool seen[SHOW_ATTENTION_TOKENS * SHOW_ATTENTION_HEADS * ATTENTION_SENT_KINDS];
+    struct device *d = exchange->group->comm->device;
+    struct record *r = record;
+    const double *number = host_read(d, data, bytes);
+    memset(seen, 0, sizeof seen);
+    record_event(r, exchange->group->member[from], d->clock.received, 0);
+    const int64_t count = r->used - 1;
+    record_number(r, (int64_t)bytes);
+    for (uint64_t i = 0; i + 1 < bytes / sizeof *number; i += 2) {
+        struct name name;
+        const int kind = sent_kind(number + i, &name);
+        const int64_t n = kind < 0 ? -1 : sent_number_make(kind, name);
+        if (n < 0 || seen[n]) continue;
+        seen[n] = true, record_number(r, n);
+    }
+    if (!r->failed) r->number[count] = r->used - count - 1;
+    host_done(d, number);
+}
+
+/* A sum needs no event: its messages have been recorded. */
+static void attention_note_reduced(void *record, const struct exchange *exchange, enum dtype dtype, const void *into,
+                                   int64_t count)
+{
+    (void)record, (void)exchange, (void)dtype, (void)into, (void)count;
+}
+
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
 /* Visit the numbers of this device's tokens: with what each must be, and its row. */
@@ -307,7 +364,10 @@ static enum error_code run_pass(struct comm *world, struct attention_layer *laye
         return fail(err, ERR_USAGE, "show attention: this backend computes nothing; take another one");
     clock_restart(&world->device->clock, &rounds, F64);
     attention_symbols_begin(layer, record, outcome);
+    const struct listener listener = { record, attention_note_received, attention_note_reduced };
+    world->listener = &listener;
     enum error_code e = attention_layer_pass(layer, FORWARD_PASS, err);
+    world->listener = NULL;
     if (e) comm_give_up(world, err);
     attention_symbols_check(layer);
     show_attention_count(world, layer, outcome);
@@ -329,7 +389,7 @@ enum error_code attention_show(struct comm *world, const void *shown, struct err
     if (!e) e = comm_agree(world, run_pass(world, &layer, &own, &outcome, err), err);
     if (!e) e = record_bring(world, &own, t.record, err);
     if (!e) e = comm_bring(world, &outcome, sizeof outcome, t.outcome, err);
-    if (!e && world->rank == 0) e = fail_about(err, show_attention_draw(&t, err), a->name);
+    if (!e && world->rank == 0) e = fail_about(err, show_attention_draw(&t, &a->files, err), a->name);
     free(own.number);
     records_free(t.record, world->size);
     e = comm_agree(world, e, err);

@@ -7,14 +7,15 @@
  * is added twice is detected.
  *
  * collective_show.c runs the collective and gathers events; collective_judge.c has show_judge and
- * show_verdict_print.  Sets of devices limit the drawing to SHOW_MOST_DEVICES.
+ * show_verdict_print; collective_svg.c draws to a file.  Sets of devices limit the drawing to SHOW_MOST_DEVICES.
  */
 #ifndef ORRERY_DRAW_COLLECTIVE_H
 #define ORRERY_DRAW_COLLECTIVE_H
 
 #include "emulated_devices/collectives/collective.h"
+#include <stdio.h>
 
-enum { SHOW_MOST_DEVICES = 16 };
+enum { SHOW_MOST_DEVICES = 16, COLLECTIVE_PANELS = 64 };
 
 /* symbol = 1 in the two bits of the device, plus place 2^32. */
 static inline int64_t symbol(int device, int64_t place) { return (int64_t)1 << 2 * device | place << 32; }
@@ -42,7 +43,8 @@ static inline int64_t symbol_place(int64_t s)
 struct show_event {
     int device, from;                   /* from: -1 for a sum */
     int64_t step;                       /* a round: each message occupies its ports for one; all else takes no time */
-    picoseconds time;                   /* at which the event happened */
+    picoseconds time;                   /* at which the event happened: a message arrived, a sum was made */
+    picoseconds start;                  /* the sender's port began with the message; the sum began */
     int64_t count;                      /* elements of the buffer */
     const int64_t *symbols;             /* [count] */
 };
@@ -80,6 +82,7 @@ struct collective_shown {
     int devices, count, root;           /* of the group; elements of the vector; the member that has or gets it */
     struct cluster cluster;             /* whose time is shown */
     bool plain;                         /* without colours */
+    const char *svg, *page;             /* also draw to this SVG file, and to this page; NULL: no */
 };
 
 /** Check the call before processes are started.  @return OK or ERR_USAGE. */
@@ -95,6 +98,15 @@ struct show_verdict show_judge(enum operation, const struct collective *, int ra
 /** Print a line for every device whose result or traffic is wrong, or one line if all are right.
  *  @return OK, or ERR_CHECK naming the first wrong device. */
 enum error_code show_verdict_print(const struct show_trace *, struct error *);
+
+/** Draw the collective as an SVG document: a panel for each step, at most COLLECTIVE_PANELS and the start.
+ *  @param trace  a struct show_trace.  @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code collective_svg(FILE *to, const void *trace, struct error *);
+
+struct film;
+
+/** Film the collective.  @param[out] film  for film_close, also after an error.  @return OK or ERR_MEMORY. */
+enum error_code collective_film(struct film *, const struct show_trace *, struct error *);
 
 /** Draw the collective to stdout, step by step, in 100 columns.  @return OK or ERR_MEMORY. */
 enum error_code show_draw(const struct show_trace *, bool colours, struct error *);

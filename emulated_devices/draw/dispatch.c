@@ -2,10 +2,11 @@
  *
  * cli/show/dispatch.c lets every device record, then calls show_dispatch_draw on rank 0. Tokens are named by their
  * device's letter and their number.  Errors: ERR_USAGE for flags that do not fit, ERR_CHECK for a token or result
- * that is wrong, ERR_MEMORY.
+ * that is wrong, ERR_MEMORY, ERR_FILE of the file to draw to.
  */
-#include "emulated_devices/draw/dispatch.h"
+#include "emulated_devices/draw/dispatch_trace.h"
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/draw/svg.h"
 #include "emulated_devices/schemes/experts/hops.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -103,8 +104,6 @@ enum error_code dispatch_record(const struct expert_layer *layer, struct record 
 
 /* ---- drawing ----------------------------------------------------------------------------------------------------- */
 
-static char letter(int device) { return (char)('a' + device); }
-
 /* A line has words, and continues below its first word. */
 struct line { char text[TEXT]; int used; };
 
@@ -120,13 +119,12 @@ static void dispatch_add(struct line *line, const char *word)
 static void add_token(struct line *line, int64_t number)
 {
     char word[16];
-    snprintf(word, sizeof word, "%c%d", letter((int)(number / SHOW_DISPATCH_TOKENS)),
+    snprintf(word, sizeof word, "%c%d", dispatch_letter((int)(number / SHOW_DISPATCH_TOKENS)),
              (int)(number % SHOW_DISPATCH_TOKENS));
     dispatch_add(line, word);
 }
 
-/* Find the event of a kind in a record; NULL if there is none. */
-static const int64_t *event_of(const struct record *record, int kind)
+const int64_t *dispatch_event(const struct record *record, int kind)
 {
     for (const int64_t *e = record->number; e && e < record->number + record->used; e += 3 + e[2])
         if (e[0] == kind) return e;
@@ -138,19 +136,19 @@ static void print_start(const struct dispatch_trace *trace)
 {
     const struct expert_shape *s = &trace->layer->shape;
     printf("\n%lld experts, %d devices, a to %c; %lld token%s of each, with its %lld expert%s:\n\n",
-           (long long)s->E, trace->P, letter(trace->P - 1), (long long)s->tokens, s->tokens == 1 ? "" : "s",
+           (long long)s->E, trace->P, dispatch_letter(trace->P - 1), (long long)s->tokens, s->tokens == 1 ? "" : "s",
            (long long)s->k, s->k == 1 ? "" : "s");
     for (int r = 0; r < trace->P; r++) {
         struct line l = { .used = 0 };
         for (int64_t i = 0; i < s->tokens; i++) {
             char word[80];
-            int n = snprintf(word, sizeof word, "%c%lld(", letter(r), (long long)i);
+            int n = snprintf(word, sizeof word, "%c%lld(", dispatch_letter(r), (long long)i);
             for (int64_t c = 0; c < s->k && n < 70; c++)
                 n += snprintf(word + n, sizeof word - (size_t)n, "%s%d", c ? " " : "", expert_layer_choice(s, r, i, c));
             snprintf(word + n, sizeof word - (size_t)n, ")");
             dispatch_add(&l, word);
         }
-        printf("  %c        ", letter(r)), print_wrapped_at(stdout, 11, COLUMNS, l.text);
+        printf("  %c        ", dispatch_letter(r)), print_wrapped_at(stdout, 11, COLUMNS, l.text);
     }
 }
 
@@ -161,12 +159,12 @@ static void print_hop(const struct dispatch_trace *trace, int hop)
     printf("\nhop %d    %s among %d\n\n", hop + 1, h->operation == ALLGATHER ? "all-gather" : "all-to-all",
            h->group->size);
     for (int r = 0; r < trace->P; r++) {
-        const int64_t *e = event_of(&trace->record[r], DISPATCH_SENDS + hop);
+        const int64_t *e = dispatch_event(&trace->record[r], DISPATCH_SENDS + hop);
         for (int to = 0; e && to < trace->P; to++) {
             struct line l = { .used = 0 };
             for (int64_t i = 0; i < e[2]; i += 2) if (e[3 + i] == to) add_token(&l, e[4 + i]);
             if (l.used == 0) continue;
-            printf("  %c %s %c   ", letter(r), r == to ? "==" : "->", letter(to));
+            printf("  %c %s %c   ", dispatch_letter(r), r == to ? "==" : "->", dispatch_letter(to));
             print_wrapped_at(stdout, 11, COLUMNS, l.text);
         }
     }
@@ -183,10 +181,10 @@ static void print_copies(const struct dispatch_trace *trace)
         for (int64_t e = 0; e < trace->layer->shape.E; e++) {
             char word[40];
             if (!r->held[e * trace->P + m] || r->owner[e] == m) continue;
-            snprintf(word, sizeof word, "%s%lld of %c", l.used ? ", " : "", (long long)e, letter(r->owner[e]));
+            snprintf(word, sizeof word, "%s%lld of %c", l.used ? ", " : "", (long long)e, dispatch_letter(r->owner[e]));
             dispatch_add(&l, word);
         }
-        printf("  %c        ", letter(m)), print_wrapped_at(stdout, 11, COLUMNS, l.used ? l.text : "none");
+        printf("  %c        ", dispatch_letter(m)), print_wrapped_at(stdout, 11, COLUMNS, l.used ? l.text : "none");
     }
 }
 
@@ -196,7 +194,7 @@ static void print_computed(const struct dispatch_trace *trace)
     printf("\ncomputed by each device, expert by expert%s\n\n",
            trace->layer->shape.etp > 1 ? "; neighbours compute slices of the same" : "");
     for (int r = 0; r < trace->P; r++) {
-        const int64_t *e = event_of(&trace->record[r], DISPATCH_COMPUTED);
+        const int64_t *e = dispatch_event(&trace->record[r], DISPATCH_COMPUTED);
         struct line l = { .used = 0 };
         for (int64_t i = 0; e && i < e[2]; i += 2) {
             char word[16];
@@ -206,7 +204,7 @@ static void print_computed(const struct dispatch_trace *trace)
             }
             add_token(&l, e[4 + i]);
         }
-        printf("  %c        ", letter(r)), print_wrapped_at(stdout, 11, COLUMNS, l.used ? l.text : "nothing");
+        printf("  %c        ", dispatch_letter(r)), print_wrapped_at(stdout, 11, COLUMNS, l.used ? l.text : "nothing");
     }
 }
 
@@ -215,7 +213,7 @@ static int64_t times(const struct dispatch_trace *trace, int64_t expert, int64_t
 {
     int64_t n = 0;
     for (int r = 0; r < trace->P; r++) {
-        const int64_t *e = event_of(&trace->record[r], DISPATCH_COMPUTED);
+        const int64_t *e = dispatch_event(&trace->record[r], DISPATCH_COMPUTED);
         for (int64_t i = 0; e && i < e[2]; i += 2) n += e[3 + i] == expert && e[4 + i] == token;
     }
     return n;
@@ -231,12 +229,13 @@ static enum error_code dispatch_check(const struct dispatch_trace *trace, struct
     for (int r = 0; r < trace->P; r++) {
         for (int64_t i = 0; i < s->tokens * s->k; i++)
             if (times(trace, expert_layer_choice(s, r, i / s->k, i % s->k), token_number(r, i / s->k)) != computed)
-                return fail(err, ERR_CHECK, "token %c%lld is not computed once by expert %d", letter(r),
+                return fail(err, ERR_CHECK, "token %c%lld is not computed once by expert %d", dispatch_letter(r),
                             (long long)(i / s->k), expert_layer_choice(s, r, i / s->k, i % s->k));
         if (!trace->outcome[r].right)
-            return fail(err, ERR_CHECK, "device %c: a result is not that of one device", letter(r));
+            return fail(err, ERR_CHECK, "device %c: a result is not that of one device", dispatch_letter(r));
         if (!trace->outcome[r].as_cost)
-            return fail(err, ERR_CHECK, "device %c did not send what the formulas say of the routing", letter(r));
+            return fail(err, ERR_CHECK, "device %c did not send what the formulas say of the routing",
+                        dispatch_letter(r));
     }
     printf("checked  each choice is computed once; results and gradients are those of one\n"
            "         device; what is sent follows from the routing by the formulas\n");
@@ -285,7 +284,7 @@ static void document_sends(const struct dispatch_trace *trace)
     for (int hop = 0; hop < trace->layer->routing.hops; hop++)
         for (int r = 0; r < trace->P; r++)
             for (int to = 0; to < trace->P; to++) {
-                const int64_t *e = event_of(&trace->record[r], DISPATCH_SENDS + hop);
+                const int64_t *e = dispatch_event(&trace->record[r], DISPATCH_SENDS + hop);
                 if (!has(e, to)) continue;
                 cJSON *row = json_add(document_row(), "hop %d from %d to %d", hop + 1, r, to);
                 add_tokens(row, e, to);
@@ -299,7 +298,7 @@ static void document_computed(const struct dispatch_trace *trace)
     document_table("computed");
     for (int r = 0; r < trace->P; r++)
         for (int64_t x = 0; x < trace->layer->shape.E; x++) {
-            const int64_t *e = event_of(&trace->record[r], DISPATCH_COMPUTED);
+            const int64_t *e = dispatch_event(&trace->record[r], DISPATCH_COMPUTED);
             if (!has(e, x)) continue;
             cJSON *row = json_add(document_row(), "device %d expert %g copy %hhd", r, (double)x,
                                   routing->held && routing->owner[x] != r);
@@ -337,7 +336,8 @@ static void fill_document(const struct dispatch_trace *trace)
     document_choices(trace), document_sends(trace), document_computed(trace), document_devices(trace);
 }
 
-enum error_code show_dispatch_draw(const struct dispatch_trace *trace, struct error *err)
+enum error_code show_dispatch_draw(const struct dispatch_trace *trace, const struct picture_files *files,
+                                   struct error *err)
 {
     const struct scheme *s = &trace->layer->ep.scheme->head;
     unsigned long long messages = 0, bytes = 0;
@@ -353,7 +353,11 @@ enum error_code show_dispatch_draw(const struct dispatch_trace *trace, struct er
     printf("\nback     the same hops in reverse; backward there and back once more\n"
            "sent     %llu messages, %llu bytes in all\n", messages, bytes);
     fill_document(trace);
-    return dispatch_check(trace, err);
+    const enum error_code wrong = dispatch_check(trace, err);
+    fflush(stdout);                     /* the file may be the standard output */
+    enum error_code written = files->svg ? svg_file(files->svg, dispatch_svg, trace, wrong ? NULL : err) : OK;
+    if (!written && files->page) written = dispatch_page(trace, files->page, wrong ? NULL : err);
+    return wrong ? wrong : written;
 }
 
 /* ---- a device of `orrery show` ----------------------------------------------------------------------------------- */
@@ -411,7 +415,7 @@ enum error_code dispatch_show(struct comm *world, const void *shown, struct erro
     if (!e) e = comm_agree(world, dispatch_run(world, &layer, &own, &outcome, err), err);
     if (!e) e = record_bring(world, &own, t.record, err);
     if (!e) e = comm_bring(world, &outcome, sizeof outcome, t.outcome, err);
-    if (!e && world->rank == 0) e = fail_about(err, show_dispatch_draw(&t, err), a->name);
+    if (!e && world->rank == 0) e = fail_about(err, show_dispatch_draw(&t, &a->files, err), a->name);
     free(own.number);
     records_free(t.record, world->size);
     e = comm_agree(world, e, err);

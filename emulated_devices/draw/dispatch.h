@@ -7,6 +7,7 @@
 #ifndef ORRERY_DRAW_DISPATCH_H
 #define ORRERY_DRAW_DISPATCH_H
 
+#include "emulated_devices/draw/picture_files.h"
 #include "emulated_devices/draw/record.h"
 #include "emulated_devices/verify/cases/experts.h"
 
@@ -40,6 +41,7 @@ struct dispatch_shown {
     int devices, etp;                   /* that share the experts; slices of each expert */
     int experts, tokens, choices;       /* 0: two for each device; of each device; experts of each token */
     int node;                           /* devices of a node; 0: as the usual cluster says */
+    struct picture_files files;         /* also draw to these */
 };
 
 /** Set the usual number of experts, and check the shape.  @return OK or ERR_USAGE. */
@@ -49,8 +51,8 @@ enum error_code dispatch_shown_check(struct dispatch_shown *, struct error *);
  *  @param shown  a struct dispatch_shown, checked.  @return as show_dispatch_draw, or why a pass cannot run. */
 enum error_code dispatch_show(struct comm *, const void *shown, struct error *);
 
-/** Draw to stdout in 80 columns.  @return OK, or ERR_CHECK if a choice was not computed once, a result is wrong, or
- *  messages differ from the formulas. */
-enum error_code show_dispatch_draw(const struct dispatch_trace *, struct error *);
+/** Draw to stdout in 80 columns, and to files.  @return OK, ERR_FILE, or ERR_CHECK if a choice
+ *  was not computed once, a result is wrong, or messages differ from the formulas. */
+enum error_code show_dispatch_draw(const struct dispatch_trace *, const struct picture_files *, struct error *);
 
 #endif

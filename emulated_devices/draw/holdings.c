@@ -106,6 +106,17 @@ static bool holdings_differs(const struct holdings *holdings, int kind)
     return false;
 }
 
+void holding_text(const struct holdings *holdings, int device, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int k = 0; k < KINDS && used < size; k++) {
+        const char *const part = holdings_text_of(&holdings->of[device], k);
+        if (part[0] == '\0' || !holdings_differs(holdings, k)) continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%s %s", used ? "; " : "", column[k].name, part);
+    }
+}
+
 void holdings_draw(FILE *to, const struct holdings *holdings)
 {
     struct columns t = columns_start(to);

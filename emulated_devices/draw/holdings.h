@@ -27,6 +27,9 @@ void holding_note(struct holding *, const struct trainer *);
 /* The plan and [devices] what each has, for a picture. */
 struct holdings { const struct plan *plan; const struct holding *of; };
 
+/** A device's parts in which devices differ, as words: "layers 0-3; heads 4-7". */
+void holding_text(const struct holdings *, int device, char *text, size_t size);
+
 /** A table of all devices; columns in which all of them are equal are said in a line instead. */
 void holdings_draw(FILE *, const struct holdings *);
 

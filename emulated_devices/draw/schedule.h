@@ -17,4 +17,15 @@ void schedule_draw_text(FILE *to, const struct schedule *, const struct timing *
 enum error_code schedule_draw_svg(FILE *to, const struct schedule *, const struct timing *, bool picoseconds,
                                   struct error *);
 
+struct film;
+
+/* Most devices and actions of a schedule on a page. */
+enum { SCHEDULE_FILM_DEVICES = 256, SCHEDULE_FILM_ACTIONS = 40000 };
+
+/** Film a schedule: passes, messages, and how many microbatches each device holds.
+ *  @param[out] film  for film_close, also after an error.  @param communication  the time of a message.
+ *  @return OK; ERR_USAGE: more devices or actions than a page shows; ERR_MEMORY. */
+enum error_code schedule_film(struct film *film, const struct schedule *, const struct timing *,
+                              int64_t communication, struct error *);
+
 #endif

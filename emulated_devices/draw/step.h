@@ -10,6 +10,7 @@
 #define ORRERY_DRAW_STEP_H
 
 #include "emulated_devices/device/trace.h"
+#include "emulated_devices/draw/holdings.h"
 #include "emulated_devices/model/trainer.h"
 #include <stdio.h>
 
@@ -58,6 +59,12 @@ enum error_code step_svg_data(FILE *, const void *step_drawing, struct error *);
 /** A bar for each pass: what the device holds. */
 void step_draw_memory(FILE *, const struct step_drawing *);
 enum error_code step_svg_memory(FILE *, const void *step_drawing, struct error *);
+
+/** A page that shows the step of all devices moving.
+ *  @param all   [devices] their records.  @param of  [devices] what each has.  @param what  "show data".
+ *  @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code step_page(const struct plan *, const struct step_record *all, const struct holding *of,
+                          const char *what, const char *path, struct error *);
 
 /** The passes as the table "passes" of the command's document, if one is open. */
 void step_document(const struct step_drawing *);

@@ -56,6 +56,69 @@ void svg_box(FILE *to, double x, double y, double w, double h, struct colour col
             svg_part_of(colour, 8), svg_part_of(colour, 4), w > 4 ? 0.6 : 0.15);
 }
 
+/* Write a colour as SVG takes it everywhere. */
+static void put_colour(FILE *to, const char *what, struct colour colour)
+{
+    fprintf(to, "%s=\"#%02x%02x%02x\"", what, svg_part_of(colour, 0), svg_part_of(colour, 8), svg_part_of(colour, 4));
+}
+
+void svg_bar(FILE *to, double x, double y, double w, double h, struct colour colour)
+{
+    fprintf(to, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" ", x, y, w, h);
+    put_colour(to, "fill", colour);
+    fputs("/>\n", to);
+}
+
+/* A path is written as it comes, so what it looks like stands behind it. */
+void svg_bars_begin(FILE *to) { fputs("<path d=\"M0 0", to); }
+
+void svg_bars_add(FILE *to, double x, double y, double w, double h)
+{
+    fprintf(to, "M%.5g %.5gh%.4gv%.4gh%.4gz", x, y, w, h, -w);
+}
+
+void svg_bars_fill(FILE *to, struct colour colour)
+{
+    fputs("\" ", to);
+    put_colour(to, "fill", colour);
+    fputs("/>\n", to);
+}
+
+void svg_bars_edge(FILE *to, double thick)
+{
+    fprintf(to, "\" fill=\"none\" stroke=\"#222\" stroke-width=\"%.1f\"/>\n", thick);
+}
+
+/* The head of the arrow is a triangle whose point is at x. */
+void svg_arrow(FILE *to, double x, double y, double lane_x, double to_y, struct colour colour)
+{
+    fprintf(to, "<path d=\"M%.1f %.1fH%.1fV%.1fH%.1f\" fill=\"none\" stroke-width=\"1.6\" ", x, y, lane_x, to_y,
+            x + 5);
+    put_colour(to, "stroke", colour);
+    fprintf(to, "/><path d=\"M%.1f %.1fl6 -3.5v7z\" ", x, to_y);
+    put_colour(to, "fill", colour);
+    fputs("/>\n", to);
+}
+
+int svg_paragraph(FILE *to, double x, double y, int line, int letters, const char *text)
+{
+    int height = 0;
+    while (*text != '\0') {
+        int n = (int)strlen(text);
+        /* A line ends at its last blank; a word that is longer than a line is cut. */
+        if (n > letters) {
+            n = letters;
+            while (n > 0 && text[n] != ' ') n--;
+            if (n == 0) n = letters;
+        }
+        if (to != NULL) svg_text(to, x, y + height, "start", 13, "%.*s", n, text);
+        height += line;
+        text += n;
+        while (*text == ' ') text++;
+    }
+    return height;
+}
+
 void svg_text(FILE *to, double x, double y, const char *anchor, int size, const char *format, ...)
 {
     char text[300];
@@ -65,9 +128,23 @@ void svg_text(FILE *to, double x, double y, const char *anchor, int size, const 
     va_end(list);
     /* Names may come from files: what XML does not take is replaced. */
     for (char *c = text; *c != '\0'; c++)
-        if (strchr("<>&\"'", *c) != NULL || ((unsigned char)*c < ' ') || *c == 0x7f) *c = '?';
+        if (strchr("<>&", *c) != NULL || ((unsigned char)*c < ' ') || *c == 0x7f) *c = '?';
     fprintf(to, "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"%s\" font-size=\"%d\">%s</text>\n", x, y, anchor, size,
             text);
+}
+
+void svg_link(FILE *to, double x, double y, double to_x, double to_y, double wide, struct colour colour)
+{
+    fprintf(to, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" ", x, y, to_x, to_y);
+    fprintf(to, "stroke=\"#%02x%02x%02x\" stroke-width=\"%.1f\"/>\n", svg_part_of(colour, 0), svg_part_of(colour, 8),
+            svg_part_of(colour, 4), wide);
+}
+
+struct colour svg_device_colour(int device)
+{
+    /* Neighbours differ by more than a third of the circle; the second eight are darker. */
+    static const int hue[] = { 208, 42, 130, 280, 166, 355, 75, 238 };
+    return (struct colour){ hue[device % 8], 62, 80 - 12 * (device / 8 % 2) };
 }
 
 void svg_line(FILE *to, double x, double y, double to_x, double to_y)

@@ -2,10 +2,11 @@
  * sums.
  *
  * tensor_symbols.c calls show_tensor_draw on rank 0, after three passes on symbols.  Inputs are the records of all
- * devices; outputs are text and the command's document.  ERR_CHECK names the device with a wrong element or wrong
- * messages; other errors are those of a drawing.
+ * devices; outputs are text, a file if one is asked for, and the command's document.  ERR_CHECK names the device with
+ * a wrong element or wrong messages; ERR_FILE is the file's.
  */
-#include "emulated_devices/draw/tensor.h"
+#include "emulated_devices/draw/tensor_blocks.h"
+#include "emulated_devices/draw/svg.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/options.h"
@@ -14,13 +15,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An event has at most MOST_BLOCKS blocks; a text is cut after TEXT characters. */
-enum { INDENT = 4, GAP = 3, TEXT = 160, LINE = 3 * TEXT + 32, MOST_LINES = 64, MOST_BLOCKS = 16 };
+/* A text is cut after TEXT characters. */
+enum { INDENT = 4, GAP = 3, TEXT = TENSOR_TEXT, LINE = 3 * TEXT + 32, MOST_LINES = 64 };
 
 /* ---- blocks as text ---------------------------------------------------------------------------------------------- */
 
-/* Indices of a dimension, a bit each: "0:4", "0:2+6:8". */
-static int print_indices(char *to, size_t room, uint64_t set)
+int tensor_print_indices(char *to, size_t room, uint64_t set)
 {
     int used = 0;
     to[0] = '\0';
@@ -42,15 +42,12 @@ static int tensor_members(uint64_t set)
     return n;
 }
 
-/* A block has elements of one matrix with the same parts. */
-struct block { enum linear_matrix matrix; unsigned parts; uint64_t rows, cols; int64_t count; };
-
 /* Describe a block: matrix, rows, columns, and its parts unless it has all.  Elements that do not fill rows x
  * columns are counted instead. */
 static void describe_block(const struct block *block, unsigned whole, char text[TEXT])
 {
     char rows[TEXT / 2], cols[TEXT / 2], parts[SHOW_TENSOR_DEVICES + 3] = "", *to = parts;
-    print_indices(rows, sizeof rows, block->rows), print_indices(cols, sizeof cols, block->cols);
+    tensor_print_indices(rows, sizeof rows, block->rows), tensor_print_indices(cols, sizeof cols, block->cols);
     if (block->parts != whole) {
         *to++ = '(';
         for (int p = 0; p < SHOW_TENSOR_DEVICES; p++)
@@ -63,8 +60,7 @@ static void describe_block(const struct block *block, unsigned whole, char text[
     else snprintf(text, TEXT, "%lld elements of %s[%.50s,%.50s]%s", (long long)block->count, name, rows, cols, parts);
 }
 
-/* Find the blocks of an event.  @param[out] nameless elements that are of none.  @return how many. */
-static int tensor_blocks_of(const int64_t *symbols, int64_t count, struct block blocks[MOST_BLOCKS], int64_t *nameless)
+int tensor_blocks_of(const int64_t *symbols, int64_t count, struct block blocks[TENSOR_MOST_BLOCKS], int64_t *nameless)
 {
     int n = 0;
     *nameless = 0;
@@ -72,7 +68,7 @@ static int tensor_blocks_of(const int64_t *symbols, int64_t count, struct block 
         const struct symbol s = symbol_read(symbols[i]);
         int b = 0;
         while (b < n && (blocks[b].matrix != s.matrix || blocks[b].parts != s.parts)) b++;
-        if (s.parts == 0 || b == MOST_BLOCKS) {
+        if (s.parts == 0 || b == TENSOR_MOST_BLOCKS) {
             ++*nameless;
             continue;
         }
@@ -82,10 +78,9 @@ static int tensor_blocks_of(const int64_t *symbols, int64_t count, struct block 
     return n;
 }
 
-/* Describe all blocks of an event, one after another. */
-static void tensor_describe(const int64_t *symbols, int64_t count, unsigned whole, char text[TEXT])
+void tensor_describe(const int64_t *symbols, int64_t count, unsigned whole, char text[TEXT])
 {
-    struct block blocks[MOST_BLOCKS];
+    struct block blocks[TENSOR_MOST_BLOCKS];
     int64_t nameless;
     const int n = tensor_blocks_of(symbols, count, blocks, &nameless);
     int used = snprintf(text, TEXT, "%s", count == 0 ? "nothing" : "");
@@ -129,11 +124,6 @@ static char *new_line(struct lines *lines)
 }
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------ */
-
-/* A step is a round of time, to the nearest.  An event is a kind, a time, a count and the symbols. */
-static int64_t tensor_step_of(const int64_t *event) { return (event[1] + TENSOR_ROUND / 2) / TENSOR_ROUND; }
-static const int64_t *tensor_after(const int64_t *event) { return event + 3 + event[2]; }
-static const int64_t *tensor_end_of(const struct record *record) { return record->number + record->used; }
 
 enum kind { MESSAGES, PRODUCTS, SUMS };
 
@@ -182,18 +172,29 @@ static void print_totals(const struct pass_outcome *outcome, int P, int64_t step
                  : "A PIECE OF THE RESULT IS NOT WHAT IT MUST BE");
 }
 
-/* Print one pass step by step: messages first, then products, then sums. */
-static void print_pass(const struct tensor_trace *trace, int pass)
+const char *tensor_pass_title(int pass)
 {
     static const char *const title[] = { "forward: Y = X W^T", "backward, for the input: dX = dY W",
                                          "backward, for the weights: dW += dY^T X" };
-    static struct lines lines;
+    return title[pass];
+}
+
+int64_t tensor_steps(const struct tensor_trace *trace, int pass)
+{
     int64_t steps = 0;
     for (int d = 0; d < trace->P; d++)
         for (const int64_t *e = trace->record[pass][d].number; e < tensor_end_of(&trace->record[pass][d]);
              e = tensor_after(e))
             if (tensor_step_of(e) > steps) steps = tensor_step_of(e);
-    printf("\n%s\n", title[pass]);
+    return steps;
+}
+
+/* Print one pass step by step: messages first, then products, then sums. */
+static void print_pass(const struct tensor_trace *trace, int pass)
+{
+    static struct lines lines;
+    const int64_t steps = tensor_steps(trace, pass);
+    printf("\n%s\n", tensor_pass_title(pass));
     for (int64_t step = 1; step <= steps; step++) {
         printf("  step %lld\n", (long long)step);
         for (enum kind kind = MESSAGES; kind <= SUMS; kind++) print_kind(trace, pass, step, kind, &lines);
@@ -203,8 +204,7 @@ static void print_pass(const struct tensor_trace *trace, int pass)
 
 /* ---- who has what ------------------------------------------------------------------------------------------------ */
 
-/* The result has a bit for each index of some intervals; a side has at most 64. */
-static uint64_t set_of(const struct intervals *intervals)
+uint64_t tensor_index_set(const struct intervals *intervals)
 {
     uint64_t set = 0;
     for (int i = 0; i < intervals->count; i++)
@@ -239,7 +239,8 @@ static void print_pieces(const struct tensor_trace *trace)
         for (enum linear_matrix m = LINEAR_X; m <= LINEAR_Y; m++) {
             struct part p = linear_part(trace->layer, d, m);
             char rows[TEXT / 2], cols[TEXT / 2];
-            print_indices(rows, sizeof rows, set_of(&p.rows)), print_indices(cols, sizeof cols, set_of(&p.cols));
+            tensor_print_indices(rows, sizeof rows, tensor_index_set(&p.rows));
+            tensor_print_indices(cols, sizeof cols, tensor_index_set(&p.cols));
             part_free(&p);
             used += snprintf(row + used, sizeof row - (size_t)used, "\t[%s,%s]", rows, cols);
         }
@@ -265,7 +266,7 @@ static cJSON *intervals_json(uint64_t set)
 /* Add the blocks of an event: matrix, rows, columns, elements and parts. */
 static void add_blocks(cJSON *row, const char *key, const int64_t *event)
 {
-    struct block blocks[MOST_BLOCKS];
+    struct block blocks[TENSOR_MOST_BLOCKS];
     int64_t nameless;
     const int n = tensor_blocks_of(event + 3, event[2], blocks, &nameless);
     cJSON *list = cJSON_AddArrayToObject(row, key);
@@ -349,7 +350,21 @@ static enum error_code wrong_piece(const struct tensor_trace *trace, const struc
                 trace->layer->tp.scheme->head.name, device, got, want);
 }
 
-enum error_code show_tensor_draw(const struct tensor_trace *trace, struct error *err)
+/* Say what is wrong on the first device on which something is. */
+static enum error_code tensor_trace_check(const struct tensor_trace *trace, struct error *err)
+{
+    for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++)
+        for (int d = 0; d < trace->P; d++) {
+            const struct pass_outcome *o = &trace->outcome[pass][d];
+            if (!o->whole) return wrong_piece(trace, o, d, err);
+            if (!o->as_cost)
+                return fail(err, ERR_CHECK, "show tensor %s: device %d did not send what the cost function says",
+                            trace->layer->tp.scheme->head.name, d);
+        }
+    return OK;
+}
+
+enum error_code show_tensor_draw(const struct tensor_trace *trace, const struct picture_files *files, struct error *err)
 {
     const struct linear_layer *l = trace->layer;
     const struct tensor_scheme *s = l->tp.scheme;
@@ -370,13 +385,9 @@ enum error_code show_tensor_draw(const struct tensor_trace *trace, struct error 
     /* The check comes after the drawing, so that a wrong scheme can be seen. */
     for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++) print_pass(trace, pass);
     fill_document(trace);
-    for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++)
-        for (int d = 0; d < trace->P; d++) {
-            const struct pass_outcome *o = &trace->outcome[pass][d];
-            if (!o->whole) return wrong_piece(trace, o, d, err);
-            if (!o->as_cost)
-                return fail(err, ERR_CHECK, "show tensor %s: device %d did not send what the cost function says",
-                            s->head.name, d);
-        }
-    return OK;
+    fflush(stdout);                     /* the file may be the standard output */
+    const enum error_code wrong = tensor_trace_check(trace, err);
+    enum error_code written = files->svg ? svg_file(files->svg, tensor_svg, trace, wrong ? NULL : err) : OK;
+    if (!written && files->page) written = tensor_page(trace, files->page, wrong ? NULL : err);
+    return wrong ? wrong : written;
 }

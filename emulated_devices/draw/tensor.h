@@ -12,6 +12,7 @@
 #ifndef ORRERY_DRAW_TENSOR_H
 #define ORRERY_DRAW_TENSOR_H
 
+#include "emulated_devices/draw/picture_files.h"
 #include "emulated_devices/draw/record.h"
 #include "emulated_devices/verify/cases/linear.h"
 
@@ -49,14 +50,20 @@ struct tensor_trace {
 };
 
 /* This says which layer is shown. */
-struct tensor_shown { const struct tensor_scheme *scheme; const char *role; enum param_role matrix; int devices; };
+struct tensor_shown {
+    const struct tensor_scheme *scheme;
+    const char *role;                   /* the name of the matrix */
+    enum param_role matrix;             /* its role in a block */
+    int devices;                        /* of the tp group */
+    struct picture_files files;         /* also draw to these */
+};
 
 /** Be one device: run three passes, judge each piece, and draw on rank 0.  Collective over all devices.
  *  @param shown  a struct tensor_shown.  @return as show_tensor_draw, or why a pass cannot run. */
 enum error_code tensor_show(struct comm *, const void *shown, struct error *);
 
-/** Draw the passes to stdout in 100 columns.  @return OK, or ERR_CHECK if a device's messages differ from its cost
- *  function, or its piece of a result is wrong. */
-enum error_code show_tensor_draw(const struct tensor_trace *, struct error *);
+/** Draw the passes to stdout in 100 columns, and to files.  @return OK, ERR_FILE, or ERR_CHECK if
+ *  a device's messages differ from its cost function, or its piece of a result is wrong. */
+enum error_code show_tensor_draw(const struct tensor_trace *, const struct picture_files *, struct error *);
 
 #endif

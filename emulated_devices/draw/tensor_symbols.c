@@ -254,7 +254,7 @@ enum error_code tensor_show(struct comm *world, const void *shown, struct error 
         if (!e) e = comm_bring(world, &outcome, sizeof outcome, t.outcome[pass], err);
         free(own.number);
     }
-    if (!e && world->rank == 0) e = show_tensor_draw(&t, err);
+    if (!e && world->rank == 0) e = show_tensor_draw(&t, &a->files, err);
     for (int pass = 0; pass < SHOW_TENSOR_PASSES; pass++) records_free(t.record[pass], world->size);
     e = comm_agree(world, e, err);
     linear_close(&l);

@@ -4,7 +4,7 @@
 #include "emulated_devices/launch/launch.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
-#include <dirent.h>
+#include "ref/machine/system.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,58 +23,40 @@ static void last_line(const char *path, char *text, size_t room)
     if (in) fclose(in);
 }
 
-/* Whose parent a process is, and what it does: R computes, S waits.  @return false: it has ended. */
-static bool aside_look_at(long pid, char *name, size_t room, char *state, long *parent)
-{
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    FILE *in = fopen(path, "r");
-    const size_t n = in ? fread(text, 1, sizeof text - 1, in) : 0;
-    if (in) fclose(in);
-    text[n] = '\0';
-    char *begins = strchr(text, '('), *ends = strrchr(text, ')');
-    if (!begins || !ends || sscanf(ends + 1, " %c %ld", state, parent) != 2) return false;
-    *ends = '\0';
-    snprintf(name, room, "%s", begins + 1);
-    return true;
-}
-
 /* Where in the kernel a process waits: " (futex_wait_queue)"; "" if it does not, or the kernel does not say. */
 static const char *waits_in(long pid, char *text, size_t room)
 {
-    char path[64], name[64] = "";
-    snprintf(path, sizeof path, "/proc/%ld/wchan", pid);
-    FILE *in = fopen(path, "r");
-    if (in && fscanf(in, "%63[a-zA-Z0-9_]", name) != 1) name[0] = '\0';
-    if (in) fclose(in);
-    const bool known = name[0] && strcmp(name, "0") != 0;
+    char name[64];
+    const bool known = system_waits_in(pid, name, sizeof name);
     snprintf(text, room, "%s%s%s", known ? " (" : "", known ? name : "", known ? ")" : "");
     return text;
 }
 
-/* The processes below one, in words: "orrery 812 waits (pipe_read), orrery 813 computes".  Nothing where there is no
- * /proc. */
+/* Whether a process has been started by another one, or by one that this has started. */
+static bool is_below(const struct system_process *process, long root)
+{
+    struct system_process its = *process;
+    while (its.parent > 1 && its.parent != root)
+        if (!system_process(its.parent, &its)) return false;
+    return its.parent == root;
+}
+
+/* The processes below one, in words: "orrery 812 waits (pipe_read), orrery 813 computes".  Nothing where the system
+ * does not tell. */
 static void describe_below(long root, char *text, size_t room)
 {
-    char name[32], where[80], state;
-    long parent;
+    char where[80];
+    struct system_process process;
     size_t used = 0;
-    struct dirent *entry;
-    DIR *all = opendir("/proc");
+    int count;
+    long *pid = system_processes(&count);
     text[0] = '\0';
-    while (all && used + 1 < room && (entry = readdir(all)) != NULL) {
-        const long pid = strtol(entry->d_name, NULL, 10);
-        if (pid <= 0 || !aside_look_at(pid, name, sizeof name, &state, &parent)) continue;
-        long above = parent;
-        char ignored[32], its;
-        while (above > 1 && above != root && aside_look_at(above, ignored, sizeof ignored, &its, &parent))
-            above = parent;
-        if (above == root)
-            used += (size_t)snprintf(text + used, room - used, "%s%s %ld %s%s", used ? ", " : "", name, pid,
-                                     state == 'R' ? "computes" : "waits",
-                                     state == 'R' ? "" : waits_in(pid, where, sizeof where));
-    }
-    if (all) closedir(all);
+    for (int i = 0; i < count && used + 1 < room; i++)
+        if (system_process(pid[i], &process) && is_below(&process, root))
+            used += (size_t)snprintf(text + used, room - used, "%s%s %ld %s%s", used ? ", " : "", process.name, pid[i],
+                                     process.state == 'R' ? "computes" : "waits",
+                                     process.state == 'R' ? "" : waits_in(pid[i], where, sizeof where));
+    free(pid);
 }
 
 /* Why it was stopped: how long it took, what its processes did, and what they had said by then. */

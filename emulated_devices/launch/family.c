@@ -1,15 +1,12 @@
 /* family.c -- keeps track of all processes of a job, and ends those that are left.  Only launch/launch.c calls, in
  * the launching process.  No function reports errors; family_end returns how many processes are left. */
-#if defined(__linux__)
-#define _GNU_SOURCE                     /* prctl.h */
-#include <sys/prctl.h>
-#endif
+#define _DEFAULT_SOURCE                 /* shmctl */
 #include "emulated_devices/launch/family.h"
 #include "ref/machine/measure.h"
-#include <ctype.h>
-#include <dirent.h>
+#include "ref/machine/system.h"
 #include <poll.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-void family_adopt(void)
-{
-#if defined(__linux__)
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-#endif
-}
+void family_adopt(void) { system_adopt(); }
 
 void family_mark(pid_t launcher)
 {
@@ -41,72 +33,65 @@ void family_reap(struct family *family)
 
 /* ---- who is there ------------------------------------------------------------------------------------------------ */
 
-#if defined(__linux__)
-/* The parent, from "pid (name) state parent ..."; the name may contain brackets and spaces.  -1 for an ended
- * process. */
-static long living_parent(long pid)
-{
-    char path[64], line[512];
-    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    FILE *f = fopen(path, "r");
-    const size_t n = f != NULL ? fread(line, 1, sizeof line - 1, f) : 0;
-    if (f != NULL) fclose(f);
-    line[n] = '\0';
-    const char *after = strrchr(line, ')');
-    char state;
-    long parent;
-    if (after == NULL || sscanf(after + 1, " %c %ld", &state, &parent) != 2) return -1;
-    return state == 'Z' || state == 'X' ? -1 : parent;
-}
-
 /* Whether a process has our mark.  We may have other children, of a shell that has replaced itself by this program. */
 bool family_has(long pid)
 {
-    char path[64], want[48], word[sizeof want];
-    snprintf(want, sizeof want, "ORRERY_LAUNCHED=%ld", (long)getpid());
-    snprintf(path, sizeof path, "/proc/%ld/environ", pid);
-    FILE *f = fopen(path, "r");
-    bool found = false;
-    for (int c = 0; f != NULL && c != EOF && !found;) {
-        size_t n = 0;
-        while ((c = getc(f)) != EOF && c != '\0')
-            if (n < sizeof word - 1) word[n++] = (char)c;
-        word[n] = '\0';
-        found = strcmp(word, want) == 0;
-    }
-    if (f != NULL) fclose(f);
-    return found;
+    char mark[48];
+    snprintf(mark, sizeof mark, "ORRERY_LAUNCHED=%ld", (long)getpid());
+    return system_tells_processes() ? system_has_variable(pid, mark) : pid > 0;
 }
 
-static bool has_ended(long pid) { return living_parent(pid) < 0; }
+static bool is_living(const struct system_process *process) { return strchr("ZX", process->state) == NULL; }
+
+static bool has_ended(long pid)
+{
+    struct system_process process;
+    if (!system_tells_processes()) return kill((pid_t)pid, 0) != 0;
+    return !system_process(pid, &process) || !is_living(&process);
+}
 
 /* Signalling our children is sufficient: when they have ended, their children become ours. */
-static int signal_all(const struct family *family, const struct watch *watch, int number)
+static int signal_children(const struct family *family, int number)
 {
-    int there = 0;
-    DIR *processes = opendir("/proc");
-    (void)family, (void)watch;
-    for (struct dirent *d; processes != NULL && (d = readdir(processes)) != NULL;) {
-        const long pid = isdigit((unsigned char)d->d_name[0]) ? atol(d->d_name) : 0;
-        if (pid == 0 || living_parent(pid) != (long)getpid() || (pid != family->job && !family_has(pid))) continue;
+    struct system_process process;
+    int there = 0, count;
+    long *pid = system_processes(&count);
+    for (int i = 0; i < count; i++) {
+        if (!system_process(pid[i], &process) || !is_living(&process) || process.parent != (long)getpid()) continue;
+        if (pid[i] != family->job && !family_has(pid[i])) continue;
         there++;
-        kill((pid_t)pid, number);
+        kill((pid_t)pid[i], number);
     }
-    if (processes != NULL) closedir(processes);
+    free(pid);
     return there;
 }
-#else
-bool family_has(long pid) { return pid > 0; }
-static bool has_ended(long pid) { return kill((pid_t)pid, 0) != 0; }
 
-/* Signal the processes that have announced themselves. */
-static int signal_all(const struct family *family, const struct watch *watch, int number)
+/* Where the system tells of no processes: those that have announced themselves. */
+static int signal_announced(const struct family *family, const struct watch *watch, int number)
 {
     int there = !family->job_ended && kill(family->job, number) == 0;
     for (int i = 0; i < watch->known; i++) there += kill((pid_t)watch->process[i].pid, number) == 0;
     return there;
 }
-#endif
+
+static int signal_all(const struct family *family, const struct watch *watch, int number)
+{
+    return system_tells_processes() ? signal_children(family, number) : signal_announced(family, watch, number);
+}
+
+/* A process whose parent has been waited for has left its time there. */
+double family_seconds(const struct family *family)
+{
+    struct system_process process;
+    double seconds = 0;
+    int count;
+    long *pid = system_processes(&count);
+    for (int i = 0; i < count; i++)
+        if ((pid[i] == family->job || family_has(pid[i])) && system_process(pid[i], &process))
+            seconds += process.seconds;
+    free(pid);
+    return seconds;
+}
 
 bool family_is_gone(const struct watch *watch)
 {
@@ -124,18 +109,14 @@ static bool has_announced(const struct watch *watch, long pid)
     return false;
 }
 
+static void remove_unused(int id, long maker, void *watch)
+{
+    if (has_announced(watch, maker)) shmctl(id, IPC_RMID, NULL);
+}
+
 void family_sweep(const struct watch *watch)
 {
-    char line[512];
-    int id;
-    long maker;
-    unsigned long users;
-    FILE *f = fopen("/proc/sysvipc/shm", "r");          /* key shmid perms size cpid lpid nattch ... */
-    while (f != NULL && fgets(line, sizeof line, f) != NULL)
-        if (sscanf(line, "%*d %d %*s %*u %ld %*d %lu", &id, &maker, &users) == 3 && users == 0 &&
-            has_announced(watch, maker))
-            shmctl(id, IPC_RMID, NULL);
-    if (f != NULL) fclose(f);
+    system_each_unused_memory(remove_unused, (void *)(uintptr_t)watch);
 }
 
 int family_end(struct family *family, const struct watch *watch, double patience)

@@ -29,6 +29,9 @@ bool family_has(long pid);
 /** Whether all devices have run on this machine, and have ended: mpiexec has nothing to wait for. */
 bool family_is_gone(const struct watch *);
 
+/** Seconds that the job's processes on this machine have computed so far; 0 where the system does not tell. */
+double family_seconds(const struct family *);
+
 /** Collect processes that have ended, without waiting. */
 void family_reap(struct family *);
 

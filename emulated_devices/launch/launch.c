@@ -106,6 +106,7 @@ static bool waits_for_step(const struct watch *watch, const struct family *famil
 /* Parts of start_limit(): after the first it is said once that no device has reported.  After the second a launcher has
  * given up that has complained.  Nothing ends by the first: many devices on a slow machine may take longer. */
 static const double SILENT_PART = 0.1, COMPLAINED_PART = 0.05;
+static const double LOOK_PART = 0.01;   /* between two looks at what a job has computed */
 
 static bool is_patient(double since, double part) { return measure_now() - since <= part * start_limit(); }
 
@@ -118,9 +119,15 @@ static bool has_stalled(const struct watch *watch)
     return !is_patient(watch->heard, 1) || (watch->complained > 0 && !is_patient(last, COMPLAINED_PART));
 }
 
-static void say_silence(struct watch *watch)
+/* On a busy machine a start may take long: while the job's processes compute, nothing is wrong. */
+static void say_silence(struct watch *watch, const struct family *family)
 {
-    if (watch->silence_said || watch->known > 0 || is_patient(watch->heard, SILENT_PART)) return;
+    if (watch->silence_said || watch->known > 0 || is_patient(watch->looked, LOOK_PART)) return;
+    const double seconds = family_seconds(family);
+    watch->looked = measure_now();
+    if (seconds > watch->computed) watch->computing = watch->looked;
+    watch->computed = seconds;
+    if (is_patient(watch->heard, SILENT_PART) || is_patient(watch->computing, SILENT_PART)) return;
     watch->silence_said = true;
     fprintf(stderr, "orrery: no device has reported for %.3g s; %s has said %s%s\n", measure_now() - watch->heard,
             ORRERY_MPIEXEC, watch->noise[0] ? "" : "nothing", watch->noise);
@@ -149,7 +156,7 @@ static void watch_job(struct watch *watch, struct family *family)
         family_reap(family);
         if (family->job_ended && ended == 0) ended = measure_now();
         if (family->job_ended && (ready == 0 || measure_now() - ended > PROMPT)) return;
-        if (!family->job_ended) say_silence(watch);
+        if (!family->job_ended) say_silence(watch, family);
         if (!family->job_ended && has_stalled(watch)) watch->stalled = true;
         if (!family->job_ended && does_not_end(watch)) watch->lingers = true;
         const bool failed = watch->write_errno || watch->stalled || watch->lingers;
@@ -357,12 +364,14 @@ static enum error_code report_end_of_job(const struct watch *watch, int how, int
     if (watch->lost_pid || (watch->died && !watch->said[0] && !watch->mpi_failed[0]))
         return report_death(watch, devices, err);
     if (watch->mpi_failed[0] && !watch->said[0])
-        return fail(err, ERR_COMM, "MPI could not be started: %s", watch->mpi_failed);
+        return fail(err, ERR_COMM, "MPI could not be started: %s; `orrery doctor` looks at this machine",
+                    watch->mpi_failed);
     fputs(watch->said, stderr);
     if (watch->died && *status == 0) *status = 1;
     if (*status == 0 || watch->said[0]) return OK;
     if (*status == 127)
-        return fail(err, ERR_COMM, "cannot start %s -n %d: is MPICH installed, and in PATH?", ORRERY_MPIEXEC, devices);
+        return fail(err, ERR_COMM, "cannot start %s -n %d: is MPICH installed, and in PATH?  `orrery doctor` looks at "
+                    "this machine", ORRERY_MPIEXEC, devices);
     return fail(err, ERR_COMM, "%s -n %d failed with status %d%s%s", ORRERY_MPIEXEC, devices, *status,
                 watch->noise[0] ? ": " : "", watch->noise);
 }

@@ -8,11 +8,9 @@
  *
  * process.c and lifeline.c call these functions.  No function returns an error code.
  */
-#if defined(__linux__)
-#define _GNU_SOURCE                     /* struct ucred */
-#endif
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/comm/comm.h"
+#include "ref/machine/system.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -51,14 +49,8 @@ int launcher_line(void)
 
 bool launcher_is_parent(void)
 {
-#if defined(__linux__)
-    struct ucred maker;
-    socklen_t size = sizeof maker;
     const int fd = launcher_line();
-    return fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &maker, &size) == 0 && maker.pid == getppid();
-#else
-    return false;
-#endif
+    return fd >= 0 && system_peer(fd) == (long)getppid();
 }
 
 /* ---- variables of somebody else ---------------------------------------------------------------------------------- */

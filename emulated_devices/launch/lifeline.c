@@ -1,18 +1,15 @@
 /* lifeline.c -- a device ends when a process that started it ends, in any way and at any time.
  *
  *     orrery          its end closes the lifeline, a pipe that every device has inherited
- *       mpiexec       on Linux a child can ask to be killed with its parent (PR_SET_PDEATHSIG): mpiexec with orrery,
+ *       mpiexec       on Linux a child can ask to be killed with its parent: mpiexec with orrery,
  *         proxy       a device with MPICH's proxy; the proxy ends by itself when mpiexec ends
  *           device    a separate thread waits for the end of the lifeline, and of PMI_FD, its pipe to the proxy
  *
  * For each case a part of this suffices.  Together they need no other process to work, no timing assumptions, and no
  * Linux.  launch.c and process.c call these functions.  No function returns an error code.
  */
-#if defined(__linux__)
-#define _GNU_SOURCE                     /* prctl.h */
-#include <sys/prctl.h>
-#endif
 #include "emulated_devices/launch/launch.h"
+#include "ref/machine/system.h"
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -44,12 +41,7 @@ int told_pipe(const char *name)
 
 /* ---- the parent -------------------------------------------------------------------------------------------------- */
 
-void die_with_parent(void)
-{
-#if defined(__linux__)
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-#endif
-}
+void die_with_parent(void) { system_end_with_parent(); }
 
 /* The signal is sent when the thread that has forked us ends.  MPICH's proxy has only one thread; others may have
  * more. */

@@ -2,15 +2,12 @@
  * start, run/session.c when the model's memory is known.  A lack is ERR_MEMORY; machine_check may raise this
  * process's limit of open files.  check_limits runs before main, and ends the process with status 1 if a limit is
  * too low. */
-#if defined(__linux__)
-#define _GNU_SOURCE                     /* MAP_NORESERVE */
-#endif
+#define _DEFAULT_SOURCE                 /* MAP_NORESERVE */
 #include "emulated_devices/launch/machine.h"
 #include "ref/io/figures.h"
 #include "ref/io/options.h"
 #include "ref/machine/cgroup.h"
-#include <ctype.h>
-#include <dirent.h>
+#include "ref/machine/system.h"
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,7 +15,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* The needs of one device, measured with the smallest model on 4 to 16 devices: its own memory, its part of shared
@@ -32,18 +28,12 @@ enum {
 
 static const uint64_t UNLIMITED = UINT64_MAX;
 
-/* The number at the beginning of a file, or after a word in it; UNLIMITED if there is none ("max"). */
-static uint64_t number_in(const char *path, const char *after)
+/* The number at the beginning of a file; UNLIMITED if there is none ("max"). */
+static uint64_t number_in(const char *path)
 {
-    char line[256];
     uint64_t n = UNLIMITED;
     FILE *f = fopen(path, "r");
-    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
-        const char *at = after != NULL ? strstr(line, after) : line;
-        if (at == NULL) continue;
-        if (sscanf(at + (after != NULL ? strlen(after) : 0), "%" SCNu64, &n) != 1) n = UNLIMITED;
-        break;
-    }
+    if (f != NULL && fscanf(f, "%" SCNu64, &n) != 1) n = UNLIMITED;
     if (f != NULL) fclose(f);
     return n;
 }
@@ -62,35 +52,16 @@ static uint64_t left_in_group(const char *limit, const char *used)
     struct cgroup g;
     for (bool more = cgroup_own(&g, "", NULL); more; more = cgroup_up(&g)) {
         snprintf(path, sizeof path, "%s/%s", g.folder, limit);
-        const uint64_t most = number_in(path, NULL);
+        const uint64_t most = number_in(path);
         snprintf(path, sizeof path, "%s/%s", g.folder, used);
-        if (most != UNLIMITED) left = less(left, difference(most, number_in(path, NULL)));
+        if (most != UNLIMITED) left = less(left, difference(most, number_in(path)));
     }
     return left;
 }
 
 static uint64_t free_memory(void)
 {
-    const uint64_t kilobytes = number_in("/proc/meminfo", "MemAvailable:");
-    return less(kilobytes == UNLIMITED ? UNLIMITED : kilobytes << 10, left_in_group("memory.max", "memory.current"));
-}
-
-/* The number of tasks; threads count like processes.  @param own  only this user's. */
-static uint64_t tasks(bool own)
-{
-    uint64_t n = 0;
-    char path[64];
-    struct stat st;
-    DIR *processes = opendir("/proc");
-    for (struct dirent *d; processes != NULL && (d = readdir(processes)) != NULL;) {
-        if (!isdigit((unsigned char)d->d_name[0])) continue;
-        snprintf(path, sizeof path, "/proc/%.20s/status", d->d_name);
-        const uint64_t threads =
-            !own || (stat(path, &st) == 0 && st.st_uid == getuid()) ? number_in(path, "Threads:") : 0;
-        n += threads == UNLIMITED ? 0 : threads;
-    }
-    if (processes != NULL) closedir(processes);
-    return n;
+    return less(system_free_memory(), left_in_group("memory.max", "memory.current"));
 }
 
 /* A user's limit of processes does not apply to root. */
@@ -98,11 +69,10 @@ static uint64_t free_tasks(void)
 {
     struct rlimit user;
     uint64_t left = left_in_group("pids.max", "pids.current");
-    const uint64_t machine =
-        less(number_in("/proc/sys/kernel/pid_max", NULL), number_in("/proc/sys/kernel/threads-max", NULL));
-    left = less(left, difference(machine, machine == UNLIMITED ? 0 : tasks(false)));
+    const uint64_t machine = system_most_tasks();
+    left = less(left, difference(machine, machine == UNLIMITED ? 0 : system_tasks(false)));
     if (geteuid() != 0 && getrlimit(RLIMIT_NPROC, &user) == 0 && user.rlim_cur != RLIM_INFINITY)
-        left = less(left, difference(user.rlim_cur, tasks(true)));
+        left = less(left, difference(user.rlim_cur, system_tasks(true)));
     return left;
 }
 

@@ -6,6 +6,7 @@
 #include "emulated_devices/comm/comm.h"
 #include "ref/io/child.h"
 #include "ref/io/terminal.h"
+#include "ref/machine/system.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -154,6 +155,7 @@ static bool settle_environment(void)
 
 void prepare_process(char **argv)
 {
+    system_started_as(argv[0]);
     launcher_forget_others();                           /* before a file gets the number of the launcher's line */
     open_missing_streams();
     signal(SIGXFSZ, SIG_IGN);                       /* a too large file is an error to report, not a death */

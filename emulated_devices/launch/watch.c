@@ -131,6 +131,45 @@ static void keep_noise(struct watch *watch, const char *line)
     if (!watch->noise[0]) snprintf(watch->noise, sizeof watch->noise, "%.*s", (int)strcspn(line, "\r\n"), line);
 }
 
+static const char DASHES[] = "--------------------------------------------------------------------------\n";
+
+static bool is_dashes(const char *line) { return starts_with(line, "----------") && line[strspn(line, "-")] == '\n'; }
+
+/* What a frame of Open MPI 4 or 5 begins with, if it tells that processes have ended. */
+static bool tells_an_end(const char *line)
+{
+    static const char *const words[] = { "MPI_ABORT was invoked on rank", "Primary job  terminated normally, but",
+                                         " detected that one or more processes exited", " noticed that process rank ",
+                                         " has exited due to process rank " };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(line, words[i]) != NULL) return true;
+    return false;
+}
+
+/* Open MPI's mpiexec reports an end in a frame of '-', and counts reports that it leaves out.  Its other frames, such as
+ * that there is no room for so many devices, are for the user. */
+static bool is_report_of_open_mpi(struct watch *watch, struct stream *stream, const char *line)
+{
+    const char *const killed = strstr(line, "exited on signal ");
+    if (stream->to != STDERR_FILENO) return false;
+    if (stream->dashes == DASHES_HELD) {
+        stream->dashes = tells_an_end(line) ? DASHES_END : DASHES_OTHER;
+        if (stream->dashes == DASHES_END) keep_noise(watch, line);
+        else watch_write_all(watch, stream->to, DASHES, sizeof DASHES - 1);
+    } else if (stream->dashes == DASHES_NONE && is_dashes(line)) {
+        stream->dashes = DASHES_HELD;
+        return true;
+    }
+    const bool private = stream->dashes == DASHES_END;
+    if (stream->dashes != DASHES_NONE && is_dashes(line)) stream->dashes = DASHES_NONE;
+    if (private && killed != NULL) {
+        watch->died = true;
+        snprintf(watch->how, sizeof watch->how, "%.*s", (int)strcspn(killed + 10, ".\n"), killed + 10);
+    }
+    return private || strstr(line, " has sent help message help-") != NULL ||
+           strstr(line, "_base_help_aggregate\" to 0") != NULL;
+}
+
 /* MPICH's message of a device that has lost its proxy: "[cli_2]: ", then the rest, in pieces; a witness may print
  * between them.  @return the text after the beginning, or NULL. */
 static const char *complaint_of_pmi(const char *line)
@@ -209,7 +248,7 @@ static bool is_private(struct watch *watch, struct stream *stream, const char *l
         if (!watch->said[0]) strcpy(watch->said, line);
         return true;
     }
-    return is_report(watch, stream, line);
+    return is_report_of_open_mpi(watch, stream, line) || is_report(watch, stream, line);
 }
 
 static void pass_line(struct watch *watch, struct stream *stream)
@@ -248,6 +287,7 @@ void watch_read(struct watch *watch, struct stream *stream)
         return;
     }
     if (stream->used > 0) pass_line(watch, stream);
+    if (stream->dashes == DASHES_HELD) watch_write_all(watch, stream->to, DASHES, sizeof DASHES - 1);
     if (stream->blank && !watch->died) watch_write_all(watch, stream->to, "\n", 1);
     close(stream->from);
     stream->from = -1;

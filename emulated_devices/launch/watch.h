@@ -16,12 +16,21 @@ struct process {
 
 enum { LINE = 4096 };
 
+/* Where a stream is in a frame of Open MPI's mpiexec: lines between two of '-'. */
+enum dashes {
+    DASHES_NONE,
+    DASHES_HELD,                        /* the first is held back until the next line says what the frame is about */
+    DASHES_END,                         /* of processes that have ended: for this launcher */
+    DASHES_OTHER                        /* for the user */
+};
+
 /* The standard output or error of all ranks, which is passed on to ours. */
 struct stream {
     int from, to;                       /* from: -1 after its end */
     char line[LINE];                    /* beginning of a line whose end has not come */
     size_t used;                        /* bytes of `line` */
     bool frame;                         /* inside the two lines of '=' of mpiexec's report of a death */
+    enum dashes dashes;
     bool blank;                         /* an empty line is held back, because such a report begins with one */
     bool middle;                        /* the beginning of the line has been passed on */
 };
@@ -32,6 +41,8 @@ struct watch {
     int known, room;                    /* entries of `process`, and for how many there is memory */
     double heard;                       /* when a process last announced itself, or the job was started */
     double complained;                  /* when the launcher said that it could not start a device; 0: it has not */
+    double computed;                    /* seconds of processors that the job has taken so far, */
+    double computing, looked;           /* when they were last more, and when they were last looked at */
     bool silence_said;                  /* that no device has reported for long */
     bool stalled;                       /* it was ended because it did not start, */
     bool lingers;                       /* or because all devices had ended, and it had not */

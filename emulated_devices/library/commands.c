@@ -2,9 +2,10 @@
  * Other programs call these functions through orrery.h; tutorials/python loads the library.  The child inherits the
  * caller's streams, environment and folder.  An error is a status: 127 if the program cannot be started, 128 plus the
  * signal that ended it. */
-#define _GNU_SOURCE
+#define _GNU_SOURCE                     /* dladdr */
 #include "emulated_devices/library/orrery.h"
 #include "ref/io/child.h"
+#include "ref/machine/system.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +82,7 @@ static int commands_run(char *const words[], char **json)
     int ends[2] = { -1, -1 };
     struct child_end end;
     /* Another thread of the caller may start a child meanwhile: that child must not keep the writing end open. */
-    if (json && pipe2(ends, O_CLOEXEC) != 0) return 127;
+    if (json && !system_pipe(ends)) return 127;
     /* Text that the caller has not printed yet would be printed by the child, too. */
     fflush(NULL);
     const pid_t child = child_start();

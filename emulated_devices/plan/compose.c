@@ -1,6 +1,6 @@
 /* compose.c -- the table of what cannot be combined.
  *
- * plan_check calls plan_check_compose; cli/list.c prints the table; test_compose.c tries every row.  ERR_PLAN names
+ * plan_check calls plan_check_compose; cli/list/ prints the table; test_compose.c tries every row.  ERR_PLAN names
  * the two features that cannot be combined.
  */
 #include "emulated_devices/plan/compose.h"

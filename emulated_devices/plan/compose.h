@@ -5,7 +5,7 @@
  * To allow the combination, delete the row.  Limits of a single flag (a range, a divisor, the groups that an algorithm
  * accepts) are not clashes: the code that reads the flag checks them.
  *
- * Callers: check.c refuses a plan by the table, cli/list.c lists the table.
+ * Callers: check.c refuses a plan by the table, cli/list/ lists the table.
  */
 #ifndef ORRERY_PLAN_COMPOSE_H
 #define ORRERY_PLAN_COMPOSE_H

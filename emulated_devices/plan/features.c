@@ -1,5 +1,5 @@
 /* features.c -- which features of compose.h a plan has, and which flag selects each.  compose.c asks for the
- * features of a clash, one function for each feature, with the feature's name in compose.h.  cli/list.c prints the
+ * features of a clash, one function for each feature, with the feature's name in compose.h.  cli/list/ prints the
  * features' names.  A function that returns true has also written flag and value, unless typed is NULL.  No function
  * returns an error code. */
 #include "emulated_devices/plan/compose.h"

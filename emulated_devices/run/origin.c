@@ -5,6 +5,7 @@
 #include "ref/io/settings.h"
 #include "emulated_devices/run/run.h"
 #include "ref/machine/cores.h"
+#include "ref/machine/system.h"
 #include "ref/version.h"
 #include <stdint.h>
 #include <stdlib.h>
@@ -30,19 +31,8 @@ void origin_name_run(void)
 
 const char *origin_run(void) { return run_name[0] ? run_name : NULL; }
 
-/* The machine of rank 0. */
+/* The machine of rank 0; its processor is the architecture where the system does not tell. */
 struct machine { char host[256], system[256], processor[128]; long cores; };
-
-/* The processor's name, as Linux tells it; the architecture elsewhere. */
-static void find_processor(struct machine *machine, const char *architecture)
-{
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    snprintf(machine->processor, sizeof machine->processor, "%s", architecture);
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "model name : %127[^\n]", machine->processor) == 1) break;
-    if (f) fclose(f);
-}
 
 static struct machine this_machine(void)
 {
@@ -51,7 +41,8 @@ static struct machine this_machine(void)
     if (uname(&u) != 0) return m;
     snprintf(m.host, sizeof m.host, "%s", u.nodename);
     snprintf(m.system, sizeof m.system, "%.80s %.160s", u.sysname, u.release);
-    find_processor(&m, u.machine);
+    if (!system_processor(m.processor, sizeof m.processor))
+        snprintf(m.processor, sizeof m.processor, "%.100s", u.machine);
     return m;
 }
 

@@ -3,6 +3,7 @@
  * than --memory, ERR_USAGE that the plan's messages depend on numbers; ERR_MEMORY. */
 #include "emulated_devices/device/contention.h"
 #include "emulated_devices/draw/timeline.h"
+#include "emulated_devices/run/page.h"
 #include "emulated_devices/run/plan.h"
 #include "emulated_devices/run/report/memory_report.h"
 #include "emulated_devices/run/report/plan_report.h"
@@ -11,6 +12,11 @@
 #include "ref/machine/measure.h"
 #include <stdlib.h>
 #include <string.h>
+
+FILE *run_stream(const struct train_options *options)
+{
+    return options->json && strcmp(options->json, "-") == 0 ? stderr : stdout;
+}
 
 /* ---- all devices ------------------------------------------------------------------------------------------------- */
 
@@ -238,6 +244,7 @@ void planned_step_close(struct planned_step *planned)
 {
     struct train_record *const r = &planned->record;
     free(r->step), free(r->seconds), free(r->device), free(planned->findings.peak), free(planned->findings.memory);
+    cJSON_Delete(r->film);
 }
 
 static enum error_code plan_and_report(struct train_record *record, struct error *err)
@@ -252,7 +259,8 @@ static enum error_code plan_and_report(struct train_record *record, struct error
         record->alone = 0;
     plan_report(record);
     if (more) more->print(record->out, more->context);
-    if (options->json) e = fail_about(err, report_json(record, "orrery plan", options->json, err), "--json");
+    if (page_is_asked(options)) e = page_of_plan(record, err);
+    if (!e && options->json) e = fail_about(err, report_json(record, "orrery plan", options->json, err), "--json");
     return e ? e : exceeds(record, err);
 }
 
@@ -261,6 +269,7 @@ enum error_code plan_step(const struct train_options *options, const struct plan
     struct planned_step planned;
     enum error_code e = planned_step_room(&planned, options, err);
     planned.findings.more = more;
+    if (!e) e = page_check_plan(options, err);
     if (!e) e = plan_and_report(&planned.record, err);
     planned_step_close(&planned);
     return e;

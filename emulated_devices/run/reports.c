@@ -2,24 +2,12 @@
  * ERR_MEMORY, ERR_COMM of a report; ERR_CHECK if counts differ from predictions. */
 #include "emulated_devices/run/run.h"
 #include "emulated_devices/verify/reference/counts.h"
-#include <stdio.h>
-#include <unistd.h>
-
-/* Resident bytes of this process, from /proc; 0 without /proc. */
-static uint64_t resident_bytes(void)
-{
-    unsigned long long pages = 0, ignored;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (f == NULL) return 0;
-    if (fscanf(f, "%llu %llu", &ignored, &pages) != 2) pages = 0;
-    fclose(f);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
+#include "ref/machine/system.h"
 
 struct device_report report_of_device(const struct trainer *trainer, int64_t steps)
 {
     struct device_report r = { .rank = trainer->comm->rank, .peak = trainer->device->arena.peak,
-                              .resident = resident_bytes(),
+                              .resident = system_resident(),
                                .virtual_time = trainer->device->clock.now,
                                    .computing = trainer->device->clock.computing,
                               .held = trainer->device->clock.starts.held,

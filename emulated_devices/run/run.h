@@ -4,6 +4,7 @@
 #define ORRERY_RUN_H
 
 #include "emulated_devices/launch/launch.h"
+#include "emulated_devices/run/live.h"
 #include "emulated_devices/model/charged.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/train/data/data.h"
@@ -30,7 +31,11 @@ struct train_options {
     /* Values of the flags with these names; NULL: not given. */
     bool dump_passes;                   /* --dump-passes */
     bool dump_steps;                    /* --dump-steps */
-    const char *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out, *log, *tensorboard, *save_load;
+    const char *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out, *log, *tensorboard, *save_load,
+        *page;
+    int page_steps;                     /* number of this run's steps on the page and in the film */
+    bool film;                          /* --film */
+    int live;                           /* the port of --live; LIVE_OFF: not given */
     int log_every, eval_every, save_every;      /* steps; 0: never */
     int keep;                           /* checkpoints of --save-every; 0: all */
     char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */
@@ -154,6 +159,7 @@ struct train_record {
     struct divergence divergence;       /* `what` is NULL if all numbers are finite */
     int stopped;                        /* the signal that ended it before its last step; 0: none */
     cJSON *profile;                     /* of the first steps (profile.h); NULL: there is none */
+    cJSON *film;                        /* of the first steps (draw/page/film.h); NULL: there is none */
     struct arithmetic arithmetic;       /* of the devices; threads 0: of a plan, which has no numbers */
     struct backend_calls calls;         /* of device 0 in the last step; zeros: the backend does not count them */
     struct dry_run folded;              /* which device's report stands for which; of a run each for itself */

@@ -3,9 +3,11 @@
  * ERR_PLAN means that another number of devices was started, ERR_DIVERGED that training diverged, and ERR_CHECK that
  * a comparison or a count failed.  Trainer, reference and logs are closed in any case. */
 #include "emulated_devices/launch/machine.h"
+#include "emulated_devices/draw/page/page_html.h"
 #include "emulated_devices/draw/profile.h"
 #include "emulated_devices/run/keeping.h"
 #include "emulated_devices/run/origin.h"
+#include "emulated_devices/run/page.h"
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/run/session.h"
 #include "emulated_devices/launch/stopping.h"
@@ -24,9 +26,6 @@
 #include "ref/machine/threads.h"
 #include <stdlib.h>
 #include <string.h>
-
-FILE *run_stream(const struct train_options *options) { return options->json && strcmp(options->json, "-") == 0
-                                                       ? stderr : stdout; }
 
 struct source { const struct train_data *data; bool held; };
 
@@ -82,6 +81,8 @@ enum error_code session_probe_outputs(const struct train_options *options, struc
     if (!e && options->log && !options->resume) e = fail_about(err, output_probe(options->log, err), "--log");
     if (!e && options->trace) e = fail_about(err, output_probe(options->trace, err), "--trace");
     if (!e && options->timeline) e = fail_about(err, output_probe(options->timeline, err), "--timeline");
+    if (!e && options->page) e = fail_about(err, output_probe(options->page, err), "--page");
+    if (!e && options->live != LIVE_OFF) e = live_probe(options->live, err);
     if (!e && options->json) e = fail_about(err, output_probe(options->json, err), "--json");
     if (!e && options->owners_out) e = fail_about(err, output_probe(options->owners_out, err), "--owners-out");
     if (!e && options->save_load) e = fail_about(err, output_probe(options->save_load, err), "--save-load");
@@ -284,7 +285,7 @@ static void begin_trace(struct session *session)
     session->trace.scheme[TRAFFIC_TENSOR] = p->tensor, session->trace.scheme[TRAFFIC_ATTENTION] = p->attention;
     session->trace.scheme[TRAFFIC_EXPERTS] = p->dispatch;
     if (o->trace && for_simulator(o)) c->events = &session->events;
-    if (has_profile(o) || (o->trace && !for_simulator(o))) c->trace = &session->trace;
+    if (has_profile(o) || page_is_asked(o) || (o->trace && !for_simulator(o))) c->trace = &session->trace;
 }
 
 /* After so many steps of this run. */
@@ -292,16 +293,23 @@ static void end_trace(struct session *session, int64_t steps)
 {
     const struct train_options *o = session->options;
     struct clock *c = &session->trainer.device->clock;
-    if (steps >= o->trace_steps || !o->trace || for_simulator(o)) c->trace = NULL;
+    const bool traces = o->trace && !for_simulator(o) && steps < o->trace_steps;
+    const bool films = page_is_asked(o) && steps < o->page_steps;
+    if (steps <= o->trace_steps)
+        session->traced = session->trace.count, session->traced_memories = session->trace.memories;
+    if (!traces && !films) c->trace = NULL;
     if (steps >= o->trace_steps) c->events = NULL;
 }
 
 static enum error_code write_trace(struct session *session, struct error *err)
 {
     const struct train_options *o = session->options;
-    if (!for_simulator(o))
+    if (!for_simulator(o)) {
+        /* The film may have more steps. */
+        session->trace.count = session->traced, session->trace.memories = session->traced_memories;
         return trace_write(session->trainer.comm, &session->trainer.plan.mesh, &session->trace, o->cluster.name,
                            o->trace, err);
+    }
     return simulator_write(session->trainer.comm, &session->events,
                            strcmp(o->trace_format, "goal") == 0 ? SIMULATOR_GOAL : SIMULATOR_CHAKRA, o->trace, err);
 }
@@ -345,6 +353,44 @@ static enum error_code session_weights_stepped(void *context, struct trainer *tr
     return OK;
 }
 
+/* Note the end of a step, and make this device's part of the film after the last of its steps; with --live after each
+ * of them, so that who looks sees it grow.  Then collective. */
+static enum error_code film_step(struct session *session, int64_t i, struct error *err)
+{
+    const struct train_options *const o = session->options;
+    const bool live = o->live != LIVE_OFF;
+    if (session->live) live_loss(session->live, session->record.step[i].loss);
+    if (session->mark == NULL || i >= o->page_steps) return OK;
+    session->mark[session->marks++] = session->trainer.device->clock.now;
+    if (i + 1 < o->page_steps && !live) return OK;
+    cJSON_Delete(session->part);
+    session->part = film_part(&session->trainer, &session->trace, session->mark, session->marks);
+    return live ? page_finish(session->trainer.comm, session->part, &session->record, session->live, false, err) : OK;
+}
+
+/* The page has no data yet: the browser asks for them. */
+static enum error_code open_live(struct session *session, struct error *err)
+{
+    const int port = session->options->live;
+    char *page = NULL;
+    size_t bytes = 0;
+    if (port == LIVE_OFF) return OK;
+    enum error_code e = session->speaks ? page_html_text(&page, &bytes, NULL, 0, err) : OK;
+    if (!e && session->speaks) e = live_open(&session->live, port, page, err);
+    if (!e && session->speaks) say(session->record.out, 8, "live    %s", live_url(session->live));
+    if (session->speaks) fflush(session->record.out);
+    free(page);
+    return comm_agree(session->trainer.comm, e, err);
+}
+
+/* A run that ended before has the steps that it has. */
+static enum error_code film_finish(struct session *session, struct error *err)
+{
+    if (session->part == NULL)
+        session->part = film_part(&session->trainer, &session->trace, session->mark, session->marks);
+    return page_finish(session->trainer.comm, session->part, &session->record, session->live, true, err);
+}
+
 static enum error_code session_step_ended(void *context, struct trainer *trainer, struct training_step *step,
                                           struct error *err)
 {
@@ -359,7 +405,8 @@ static enum error_code session_step_ended(void *context, struct trainer *trainer
         report_step(&r->record, i);
     }
     if (i == 0 && has_profile(r->options)) r->profile = profile_describe(&r->trace, trainer->comm->size);
-    enum error_code e = bring_choices(r, i, err);
+    enum error_code e = film_step(r, i, err);
+    if (!e) e = bring_choices(r, i, err);
     if (!e) e = between_steps(r, watch->data, i, err);
     end_trace(r, i + 1);
     return e;
@@ -409,6 +456,7 @@ static enum error_code train_steps(struct session *session, const struct train_d
     if (!e && o->save && !session->divergence.what) e = fail_about(err, session_save(session, data, err), "--save");
     if (!e && has_profile(o) && o->steps > 0)
         e = profile_gather(session->trainer.comm, session->profile, &session->record.profile, err);
+    if (!e && page_is_asked(o)) e = film_finish(session, err);
     if (!e && session->speaks) e = run_log_end(&session->log, err);
     if (!e && o->owners_out) e = fail_about(err, write_owners(session, err), "--owners-out");
     if (!e && o->save_load) e = fail_about(err, write_choices(session, err), "--save-load");
@@ -438,21 +486,25 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     r.record.seconds = calloc((size_t)options->steps + 1, sizeof *r.record.seconds);
     r.record.processor = calloc((size_t)options->steps + 1, sizeof *r.record.processor);
     r.record.device = calloc((size_t)comm->size, sizeof *r.record.device);
-    if (!r.record.step || !r.record.seconds || !r.record.processor || !r.record.device)
+    if (page_is_asked(options)) r.mark = calloc((size_t)options->page_steps, sizeof *r.mark);
+    if (!r.record.step || !r.record.seconds || !r.record.processor || !r.record.device ||
+        (page_is_asked(options) && r.mark == NULL))
         e = fail(err, ERR_MEMORY, "no memory for the record of %lld steps", (long long)options->steps);
     e = comm_agree(comm, e, err);
     begin_trace(&r);
     if (!e) e = load_weights(&r, err);
     if (!e && r.checking) e = start_reference(&r, source, err);
     if (!e) e = watch_choices(&r, err);
+    if (!e) e = open_live(&r, err);
     if (!e && r.speaks) report_start(&r.record, data);
     if (!e) e = train_steps(&r, data, err);
     if (!e && r.stopped) *status = 128 + r.stopped;
+    live_close(r.live);
     run_log_close(&r.log);
     if (r.checking && r.speaks) reference_close(&r.reference);
     end_trace(&r, INT64_MAX);
-    cJSON_Delete(r.record.profile);
-    free(r.profile), free(r.chosen);
+    cJSON_Delete(r.record.profile), cJSON_Delete(r.record.film), cJSON_Delete(r.part);
+    free(r.profile), free(r.chosen), free(r.mark);
     trace_free(&r.trace);
     events_free(&r.events);
     free(r.record.step), free(r.record.seconds), free(r.record.processor), free(r.record.device);

@@ -6,6 +6,7 @@
 #include "emulated_devices/run/log.h"
 #include "emulated_devices/device/events.h"
 #include "emulated_devices/device/trace.h"
+#include "emulated_devices/run/live.h"
 
 /* One device's part of a run; the reference is on rank 0 only. */
 struct session {
@@ -14,8 +15,13 @@ struct session {
     struct reference reference;         /* the one-device run that `checking` compares with; rank 0 */
     struct probes probes;               /* compare activations while they are computed */
     struct train_record record;         /* results so far, on rank 0 */
-    struct trace trace;                 /* of --trace */
+    struct trace trace;                 /* of --trace, the profile and the film */
     char *profile;                      /* this device's first step (profile.h), for free(); NULL: none has ended */
+    cJSON *part;                        /* this device's part of the film (draw/page/film_run.h); NULL: not yet made */
+    struct live *live;                  /* of --live, on rank 0; NULL: nobody looks */
+    int64_t *mark;                      /* [page_steps] virtual times at which steps ended */
+    int marks;                          /* steps in `mark` */
+    size_t traced, traced_memories;     /* spans and samples of the steps of --trace */
     struct events events;               /* for --trace-format chakra and goal */
     int32_t *chosen;                    /* [steps, L, rows, k] for --save-load, on rank 0 */
     struct run_log log;                 /* on rank 0 */

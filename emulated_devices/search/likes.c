@@ -1,6 +1,6 @@
 /* likes.c -- which of the registered schemes training frameworks have: one row for each framework.
  *
- * cli/train/search.c limits a search with the rows (--like); cli/list.c prints them.  ERR_USAGE names a framework that
+ * cli/train/search.c limits a search with the rows (--like); cli/list/ prints them.  ERR_USAGE names a framework that
  * is not here.  Schemes that need a table or a size of their own (hsdp, mics, hpz) are left out: a search has none.
  */
 #include "emulated_devices/search/likes.h"

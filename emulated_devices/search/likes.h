@@ -1,6 +1,6 @@
 /* likes.h -- the schemes that a training framework has, so that a search need not try all that there are.
  *
- * Callers: cli/train/search.c fills a space's lists by --like; cli/list.c prints the table.
+ * Callers: cli/train/search.c fills a space's lists by --like; cli/list/ prints the table.
  */
 #ifndef ORRERY_SEARCH_LIKES_H
 #define ORRERY_SEARCH_LIKES_H

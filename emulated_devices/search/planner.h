@@ -1,6 +1,6 @@
 /* planner.h -- how a search chooses the plans that it looks at.  A planner is a file, and a line in planners.c.
  *
- * Callers: cli/train/search.c finds a planner and runs it; cli/list.c lists all.
+ * Callers: cli/train/search.c finds a planner and runs it; cli/list/ lists all.
  */
 #ifndef ORRERY_SEARCH_PLANNER_H
 #define ORRERY_SEARCH_PLANNER_H

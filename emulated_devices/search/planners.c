@@ -1,6 +1,6 @@
 /* planners.c -- lists every planner, and finds one by its name.  A new one needs one line here.
  *
- * cli/train/search.c and cli/list.c ask here.  ERR_USAGE names a planner that does not exist.
+ * cli/train/search.c and cli/list/ ask here.  ERR_USAGE names a planner that does not exist.
  */
 #include "emulated_devices/search/planner.h"
 #include "ref/io/options.h"

@@ -3,16 +3,14 @@
  * launch/, course/, bench/, library/ and run/sweep.c call this file.  child_start returns -1 as fork does; nothing
  * else fails.  Signal handlers are installed while there is a child, if child_take_signals was called.
  */
-#define _GNU_SOURCE                     /* wait4, prctl.h */
+#define _DEFAULT_SOURCE                 /* wait4 */
 #include "ref/io/child.h"
+#include "ref/machine/system.h"
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#if defined(__linux__)
-#include <sys/prctl.h>
-#endif
 
 /* ---- signals ----------------------------------------------------------------------------------------------------- */
 
@@ -84,9 +82,7 @@ static void child_forget(pid_t child)
 /* A parent that has ended already cannot send the signal any more, so the child looks once itself. */
 void child_ends_with(pid_t parent)
 {
-#if defined(__linux__)
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-#endif
+    system_end_with_parent();
     if (getppid() != parent) _exit(127);
 }
 

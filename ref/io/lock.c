@@ -4,6 +4,7 @@
 #include "ref/io/lock.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
+#include "ref/machine/system.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -38,31 +39,11 @@ static void take_word(char word[WORD], const char *text)
     if (sscanf(text, "%79s", word) != 1) strcpy(word, "-");
 }
 
-static void word_of_file(char word[WORD], const char *path)
-{
-    char line[WORD] = "";
-    FILE *f = fopen(path, "r");
-    if (f != NULL && fgets(line, sizeof line, f) == NULL) line[0] = '\0';
-    if (f != NULL) fclose(f);
-    take_word(word, line);
-}
-
-/* When a process was started: the twentieth number behind its name, which may have brackets and blanks.
- * @return 0: it has ended, or the system does not tell. */
+/* @return 0: it has ended, or the system does not tell. */
 static unsigned long long start_of(long pid)
 {
-    char path[64], line[1024];
-    unsigned long long started = 0;
-    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    FILE *f = fopen(path, "r");
-    const size_t n = f != NULL ? fread(line, 1, sizeof line - 1, f) : 0;
-    if (f != NULL) fclose(f);
-    line[n] = '\0';
-    const char *after = strrchr(line, ')');
-    char state = 'Z';
-    if (after == NULL || sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-                                "%*d %llu", &state, &started) != 2) return 0;
-    return state == 'Z' || state == 'X' ? 0 : started;
+    struct system_process process;
+    return system_process(pid, &process) && strchr("ZX", process.state) == NULL ? process.started : 0;
 }
 
 static struct holder this_process(const struct lock_owner *owner)
@@ -72,10 +53,8 @@ static struct holder this_process(const struct lock_owner *owner)
     h.shown = owner->process > 0 ? owner->process : h.pid;
     take_word(h.run, owner->run);
     take_word(h.host, gethostname(name, sizeof name - 1) == 0 ? name : "");
-    word_of_file(h.boot, "/proc/sys/kernel/random/boot_id");
-    const ssize_t n = readlink("/proc/self/ns/pid", name, sizeof name - 1);
-    name[n > 0 ? n : 0] = '\0';
-    take_word(h.space, name);
+    take_word(h.boot, system_boot(name) ? name : "");
+    take_word(h.space, system_space(name) ? name : "");
     h.started = start_of(h.pid);
     return h;
 }
@@ -112,10 +91,12 @@ static enum error_code lock_read(const char *path, char **text, struct holder *h
     return e;
 }
 
+static double seconds_of(struct timespec t) { return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec; }
+
 static double age_of(const char *path, double now)
 {
     struct stat st;
-    return stat(path, &st) == 0 ? now - ((double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec) : 0;
+    return stat(path, &st) == 0 ? now - (seconds_of(system_changed(&st))) : 0;
 }
 
 /* "now" by the clock that stamps files here, which on a network is not ours: the time of a file just made. */
@@ -127,7 +108,7 @@ static double now_here(const char *folder)
     snprintf(path, sizeof path, "%s/.orrery.now.%ld", folder, (long)getpid());
     const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return now;
-    if (fstat(fd, &st) == 0) now = (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec;
+    if (fstat(fd, &st) == 0) now = seconds_of(system_changed(&st));
     close(fd);
     unlink(path);
     return now;

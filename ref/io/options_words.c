@@ -53,19 +53,59 @@ const char *nearest_name(const char *word, const char *const *names, size_t n)
     return best;
 }
 
+/* Names that begin with a word, or have the word behind a dash, are nearer than an edit: h100 means h100-node. */
+static bool has_word(const char *name, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = name; at; at = strpbrk(at + 1, "-_:")) {
+        const char *part = at == name ? at : at + 1;
+        if (strncmp(part, word, n) == 0) return true;
+    }
+    return false;
+}
+
+enum { NAMES_TEXT = 200 };
+
+/* Add a name to a list that is read as "a, b, c"; a list that is full ends with "...".  @return false: it was full. */
+static bool add_to_list(char *list, size_t *used, const char *name)
+{
+    if (*used >= NAMES_TEXT) return false;
+    *used += (size_t)snprintf(list + *used, NAMES_TEXT - *used, "%s%s", *used > 0 ? ", " : "", name);
+    return *used < NAMES_TEXT;
+}
+
+/* The names that have the word.  @return how many. */
+static int names_with(const char *word, const char *const *names, size_t n, char *list, size_t *used)
+{
+    enum { LEAST = 2 };                                 /* letters: one would name everything */
+    int found = 0;
+    if (strlen(letters(word)) < LEAST) return 0;
+    for (size_t i = 0; i < n; i++) {
+        bool twice = false;
+        if (names[i] == NULL || !has_word(letters(names[i]), letters(word))) continue;
+        for (size_t k = 0; k < i && !twice; k++) twice = names[k] && strcmp(names[k], names[i]) == 0;
+        if (!twice) found++, (void)add_to_list(list, used, names[i]);
+    }
+    return found;
+}
+
 enum error_code fail_unknown_name(struct error *err, const char *flag, const char *word, const char *const *names,
                                   size_t n)
 {
-    char list[200] = "";
+    char list[NAMES_TEXT] = "";
     size_t used = 0;
     const char *near = nearest_name(word, names, n);
+    const int found = names_with(word, names, n, list, &used);
+    const char *cut = used < NAMES_TEXT ? "" : "...";
+    if (found > 0)
+        return fail(err, ERR_USAGE, "%s %s: there is no such choice; did you mean %s%s%s?", flag, printable(word).text,
+                    found > 1 ? "one of " : "", list, cut);
     if (near != NULL)
         return fail(err, ERR_USAGE, "%s %s: there is no such choice; did you mean %s?", flag, printable(word).text,
                     near);
-    for (size_t i = 0; i < n && used < sizeof list; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i > 0 ? ", " : "", names[i]);
+    for (size_t i = 0; i < n && add_to_list(list, &used, names[i]);) i++;
     return fail(err, ERR_USAGE, "%s %s: must be one of %s%s", flag, printable(word).text, list,
-                used < sizeof list ? "" : "...");
+                used < NAMES_TEXT ? "" : "...");
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */

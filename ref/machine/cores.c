@@ -3,18 +3,13 @@
  * cli/, comm/ and benchmarks call this file.  No function here can fail: without an answer of the system, all cores
  * count.
  */
-#if defined(__linux__)
-#define _GNU_SOURCE                     /* sched_getaffinity */
-#endif
 #include "ref/machine/cores.h"
 #include "ref/machine/cgroup.h"
+#include "ref/machine/system.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#if defined(__linux__)
-#include <sched.h>
-#endif
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
@@ -81,9 +76,5 @@ int cores_usable(void)
 /* Without an answer the process may use every core. */
 void cores_bound(struct cores *cores)
 {
-    memset(cores, 0, sizeof *cores);
-#if defined(__linux__)
-    if (sched_getaffinity(0, sizeof *cores, (cpu_set_t *)(void *)cores) == 0) return;
-#endif
-    memset(cores, 0xff, sizeof *cores);
+    if (!system_bound(cores->bound, sizeof cores->bound)) memset(cores, 0xff, sizeof *cores);
 }

@@ -196,15 +196,15 @@ static enum error_code refuse_wrapped(const struct weights *weights, const char 
 /* Files of codes have two tensors in place of one. */
 static enum error_code fail_missing(const struct weights *weights, const char *name, struct error *err)
 {
-    const char *const where = printable_path(weights->index ? weights->dir : weights->file[0].path).text;
+    const struct printable where = printable_path(weights->index ? weights->dir : weights->file[0].path);
     const struct safetensors *file;
     char codes[3 * PARAM_NAME];
     snprintf(codes, sizeof codes, "%s_blocks", name);
     if (weights_find(weights, codes, &file) != NULL)
         return fail(err, ERR_FORMAT, "%s: in place of %s there are MXFP4 codes, %s; Orrery reads numbers: load the "
-                    "model dequantised with transformers, and save it", where, name, codes);
+                    "model dequantised with transformers, and save it", where.text, name, codes);
     const enum error_code e = refuse_wrapped(weights, name, err);
-    return e ? e : fail(err, ERR_FORMAT, "%s: there is no tensor %s%s", where, name,
+    return e ? e : fail(err, ERR_FORMAT, "%s: there is no tensor %s%s", where.text, name,
                         weights->index ? " in the files of its index" : "");
 }
 

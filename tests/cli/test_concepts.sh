@@ -24,4 +24,17 @@ test_concept_pages() {
     done
 }
 
-run_tests test_pictures_are_up_to_date test_concept_pages
+# The bug of the first page is found as the page says, by the commands that stand there.
+test_first_page() {
+    local line
+    cp -r "$top/golden/bugs" "$top/golden/gpt2-tied.safetensors" .
+    mkdir golden; mv bugs gpt2-tied.safetensors golden; cp "$top"/golden/gpt2-tied.bounds.json golden; ln -s "$program" orrery
+    while read -r line; do
+        eval "${line#'$ '}" >out 2>&1 || complain "README.md: $line: exit status $?"
+    done < <(grep '^\$ ' "$top/README.md" | grep -v orrery)
+    sed 's/^\$ \.\/orrery /$ orrery /' "$top/README.md" >page.md
+    page_quotes page.md; expect_status 3
+    [ "$TIER" != verify ] || { sed 's/^    \.\/orrery /    orrery /' "$top/README.md" >page.md; page_commands page.md; }
+}
+
+run_tests test_first_page test_pictures_are_up_to_date test_concept_pages

@@ -4,7 +4,7 @@ plugins=$top/tutorials/plugins
 
 test_every_template() {
     local f
-    run list --plugin "$plugins/lion.c" --plugin "$plugins/mirrored_ring.c" --plugin "$plugins/dealt_ring.c" --plugin "$plugins/half_states.c" \
+    run list all --plugin "$plugins/lion.c" --plugin "$plugins/mirrored_ring.c" --plugin "$plugins/dealt_ring.c" --plugin "$plugins/half_states.c" \
         --plugin "$plugins/last_first.c"
     expect_status 0; expect_silent
     for f in mirrored-ring lion dealt-ring half-states last-first; do expect_out "^  $f "; done

@@ -22,6 +22,7 @@ make_patterns() {
                 *.txt) lines_of "$ground/teacher.$v/solutions/$l/$file" | awk 'length >= 14' | grep -vxFf <(lines_of "$ground/kit/student/$l/"*) >>"$ground/lines" ;;
                 *) cp "$ground/teacher.$v/solutions/$l/$file" "$ground/code/$v.$file" ;;
             esac
+            file=${file%.c}.py; [ ! -e "$ground/teacher.$v/solutions/python/$l/$file" ] || cp "$ground/teacher.$v/solutions/python/$l/$file" "$ground/code/$v.$file"
         done
     done
     sort -u -o "$ground/lines" "$ground/lines"
@@ -37,12 +38,13 @@ pairs() {
         long && what == "solution" { pair[two] }
         long && what == "given" { delete pair[two] }
         long && what == "" && (two in pair) { print FILENAME ":" FNR ": " $0 }
-        { last = $0 }' what=solution "$ground"/code/* what=given "$ground"/kit/student/[0-9]*/*.{c,cu,h} what= "$@"
+        { last = $0 }' what=solution "$ground"/code/* what=given "$ground"/kit/student/[0-9]*/*.{c,cu,h} "$ground"/python/[0-9]*/*.py what= "$@"
 }
 
 test_the_course_is_made() {
     command='make course'
     watched in_tree course OUT="$ground/kit" SEED=2026; expect_status 0; mkdir "$ground/code"
+    run course --student "$ground/python" --language python --variant 2026; expect_status 0
     local f
     for f in Makefile LICENSE README.md AGENTS.md course.json 01_sums/sums.c tutorials/01_sums/check.c tutorials/19_scan/calls.cu docs/requirements.sh golden/bugs/main.c .gitignore; do expect_file "$ground/kit/student/$f"; done
     for f in secret solutions/01_sums/sums.c mutants/01_sums.txt autograder/orrery.tar.gz; do expect_file "$ground/kit/teacher/$f"; done
@@ -57,7 +59,7 @@ look_for_solutions() {                              # look_for_solutions FOLDER
     xargs -d '\n' grep -nFxf "$ground/lines" <files >found
     mapfile -t files <files; pairs "${files[@]}" >>found
     [ ! -s found ] || complain "a solution: $(head -n 3 found)"
-    find "$1" \( -name 'mutants.txt' -o -path '*/cli/teacher' -o -path '*/course/teacher' -o -path '*/tutorials/teacher' \) >found
+    find "$1" \( -name 'mutants*.txt' -o -path '*/cli/teacher' -o -path '*/course/teacher' -o -path '*/tutorials/teacher' \) >found
     [ ! -s found ] || complain "the teacher's: $(head -n 3 found)"
     ! grep -rqE 'SOLUTION\*/|#SOLUTION' "$1"/tutorials/[0-9]* || complain 'marks of solutions are left'
     ! grep -rqlE 'write_teacher_tree|prove_lessons' "$1" || complain 'what makes solutions is there'

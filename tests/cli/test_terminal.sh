@@ -118,15 +118,6 @@ test_schedules_are_whole() {
     run show schedule 1f1b --pp 4 --micro 1000;     expect_status 0; expect_out 'of several in a column one is drawn; --svg FILE has all'
 }
 
-test_lists() {
-    run list;                                       expect_status 0; [ "$(wc -l <"$place/out")" -lt 480 ] || complain 'not a line for each entry'
-    run list ring-zigzag;                           expect_status 0; expect_out '^  ring-zigzag '; expect_out '^ +sends '; expect_no_out '^  ulysses'
-    run list zigzag-ring;                           expect_status 2; expect_error 'WHAT zigzag-ring'
-    run list collectives;                           expect_status 0; expect_out '^  auto +the least time; .orrery list auto. tries'     # for seconds
-    [ "$TIER" != verify ] || { run list auto;       expect_status 0; expect_out 'on 8 devices of cluster [a-z-]*: [a-z_0-9]+ from 64'; }
-    run list rign-zigzag;                           expect_status 2; expect_error 'did you mean ring-zigzag\?'
-}
-
 # How far it is, on a terminal alone, in a line that is gone at the end.
 test_progress() {
     local asked=(search --devices 2 --model tiny --micro 2 --recompute none --schedule 1f1b --tensor 1d --attention ring)
@@ -179,4 +170,4 @@ test_quiet() {
 }
 
 run_tests test_version_and_help test_every_help_fits test_a_checked_run_fits test_folding_loses_nothing test_every_command_fits test_tables_lose_nothing \
-    test_schedules_are_whole test_lists test_progress test_what_commands_say_fits test_quiet
+    test_schedules_are_whole test_progress test_what_commands_say_fits test_quiet

@@ -26,4 +26,24 @@ for name in openblas-none blis-none; do
 done
 [ -z "$(lacks '-L/nowhere -lblas' .*)" ] || { echo 'flags of the linker in BLAS ask for a package'; bad=1; }
 [ $bad = 0 ] && echo '[       OK ] another_blas_is_asked_for' || { echo '[  FAILED  ] another_blas_is_asked_for'; failed=1; }
+# What each manager is asked for where nothing is: a compiler that finds no header stands for such a machine.
+says_command() {                                        # says_command MANAGER
+    mkdir -p "$place/bare"; local tool
+    for tool in bash cat grep id ls mktemp rm tail; do ln -sf "$(command -v $tool)" "$place/bare/$tool"; done
+    printf '#!/bin/sh\nexit 1\n' >"$place/bare/cc"; chmod +x "$place/bare/cc"
+    MANAGER=$1 ONLY_SAY=1 OS_RELEASE=$place/none HOMEBREW_PREFIX=$place PATH=$place/bare bash docs/requirements.sh 2>&1 | tail -n 1
+}
+echo '[ RUN      ] each_manager_has_its_command'
+bad=0
+while IFS='|' read -r manager command; do
+    got=$(says_command "$manager" | sed 's/ mpich libmpich-dev\| mpich-devel\| openmpi\| open-mpi//')      # which may be here
+    [ "$got" = "$command" ] || { echo "MANAGER=$manager: it says \"$got\", expected \"$command\""; bad=1; }
+done <<'END'
+apt-get|apt-get install -y --no-install-recommends libopenblas-openmp-dev libcjson-dev libyaml-dev libpcre2-dev libutf8proc-dev libcmocka-dev
+dnf|dnf install -y openblas-devel cjson-devel libyaml-devel pcre2-devel utf8proc-devel libcmocka-devel
+pacman|pacman -S --needed --noconfirm openblas cjson libyaml pcre2 libutf8proc cmocka
+zypper|zypper --non-interactive install libopenblas_openmp-devel cJSON-devel libyaml-devel pcre2-devel utf8proc-devel libcmocka-devel
+brew|brew install openblas libomp make cjson libyaml pcre2 utf8proc cmocka
+END
+[ $bad = 0 ] && echo '[       OK ] each_manager_has_its_command' || { echo '[  FAILED  ] each_manager_has_its_command'; failed=1; }
 exit $failed

@@ -103,8 +103,11 @@ struct row { double max, sum, out[WIDTH], size[WIDTH]; };
 static struct row meet(int64_t h, int64_t t, const bool *seen, int64_t A)
 {
     struct row r = { .max = -INFINITY };
-    for (int64_t u = 0; u <= t; u++)
-        if (seen == NULL || seen[u]) r.max = fmax(r.max, score(h, t, u, A));
+    for (int64_t u = 0; u <= t; u++) {
+        /* gcc 12 for ARM fails to vectorize fmax under a condition, with an error of its own. */
+        const double one = seen == NULL || seen[u] ? score(h, t, u, A) : -INFINITY;
+        if (one > r.max) r.max = one;
+    }
     for (int64_t u = 0; u <= t; u++) {
         if (seen && !seen[u]) continue;
         /* p = exp(score - max) is 1 at most. */

@@ -3,7 +3,7 @@
 # makes them.  Usage: student_tree.sh FOLDER PROGRAM, from the top of the sources; PROGRAM is ./orrery, which cuts out the solutions.
 set -euo pipefail
 folder=$1 program=$2
-tar cf - --exclude=emulated_devices/cli/teacher --exclude=emulated_devices/course/teacher --exclude=tutorials/teacher --exclude=mutants.txt --exclude=__pycache__ --exclude='*.egg-info' --exclude=tutorials/python/build \
+tar cf - --exclude=emulated_devices/cli/teacher --exclude=emulated_devices/course/teacher --exclude=tutorials/teacher --exclude='mutants*.txt' --exclude=__pycache__ --exclude='*.egg-info' --exclude=tutorials/python/build \
     Makefile LICENSE docs/requirements.sh docs/install.sh docs/concepts golden/bugs ref emulated_devices tutorials | tar xof - -C "$folder"
 "$program" course --skeletons "$folder/tutorials"
 printf '/build*/\n/orrery\n/faults/\n/.progress.json\n' >"$folder/.gitignore"

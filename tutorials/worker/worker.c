@@ -35,7 +35,7 @@ static uint64_t kept_bytes;
 
 static void leave(int status)
 {
-    for (;;) syscall(SYS_exit_group, status);
+    cage_exit(status);
 }
 
 static void write_all(const void *data, uint64_t bytes)
@@ -210,7 +210,7 @@ static uint64_t touched_page(uint64_t from)
     static unsigned char touched[WORKER_POOL / 4096 + 1];
     const uint64_t base = (uint64_t)(uintptr_t)pool, first = (base + from + page - 1) / page * page;
     const uint64_t pages = (base + sizeof pool - first) / page;
-    if (mincore((void *)(uintptr_t)first, pages * page, touched) != 0) return WORKER_POOL;
+    if (mincore((void *)(uintptr_t)first, pages * page, (void *)touched) != 0) return WORKER_POOL;
     for (uint64_t i = 0; i < pages; i++)
         if (touched[i] & 1) return first - base + i * page;
     return WORKER_POOL;
@@ -220,7 +220,7 @@ static uint64_t touched_page(uint64_t from)
 static void begin_pages(void)
 {
     page = (uint64_t)sysconf(_SC_PAGESIZE);
-    if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0 || touched_page(page) != WORKER_POOL) page = 0;
+    if (cage_small_pages() != 0 || touched_page(page) != WORKER_POOL) page = 0;
 }
 
 static void look_behind(void)
@@ -489,15 +489,15 @@ int64_t time_now(void)
 
 /* ---- the cage ---------------------------------------------------------------------------------------------------- */
 
-static void limit(int what, rlim_t most) { setrlimit((__rlimit_resource_t)what, &(struct rlimit){ most, most }); }
+static void limit(int what, rlim_t most) { setrlimit(what, &(struct rlimit){ most, most }); }
 
 /* From here on only read, write, exit, and asking which of its own pages are there. */
 static void lock_in(void)
 {
-    static const int calls[] = { SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mincore };
+    static const int calls[] = { CAGE_WORKER_CALLS };
     if (cage_lock(calls, sizeof calls / sizeof *calls) == 0) return;
     page = 0;
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) misuse("this system cannot lock a process in (seccomp)");
+    if (cage_lock_strictly() != 0) misuse("this system cannot lock a process in (seccomp)");
 }
 
 static void give_up_rights(void)

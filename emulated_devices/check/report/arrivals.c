@@ -3,6 +3,7 @@
  * ERR_FILE for the folder, and ERR_MEMORY; arrivals_close frees what there is. */
 #include "emulated_devices/check/report/arrivals.h"
 #include "emulated_devices/check/report/checked_kinds.h"
+#include "ref/machine/system.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -16,8 +17,8 @@
 
 static struct arrival_identity identity_of(const struct stat *s)
 {
-    return (struct arrival_identity){ (uint64_t)s->st_dev, (uint64_t)s->st_ino, s->st_size, s->st_mtim.tv_sec,
-                                      s->st_mtim.tv_nsec };
+    return (struct arrival_identity){ (uint64_t)s->st_dev, (uint64_t)s->st_ino, s->st_size, system_changed(s).tv_sec,
+                                      system_changed(s).tv_nsec };
 }
 
 static bool is_same_file(const struct arrival_identity *a, const struct arrival_identity *b)
@@ -95,14 +96,14 @@ static enum error_code arrival_find_step(const struct golden *golden, struct arr
 static enum error_code arrival_check_begins(const struct arrivals *arrivals, const struct arrival *arrival,
                                             struct error *err)
 {
-    const char *const path = printable_path(arrival->file.st.path).text;
+    const struct printable path = printable_path(arrival->file.st.path);
     const long long begins = (long long)arrival->begins, steps = (long long)arrivals->golden->steps;
     if (begins >= steps)
-        return fail(err, ERR_FORMAT, "%s: begins after step %lld; the golden file has %lld step%s", path, begins, steps,
-                    steps == 1 ? "" : "s");
+        return fail(err, ERR_FORMAT, "%s: begins after step %lld; the golden file has %lld step%s", path.text, begins,
+                    steps, steps == 1 ? "" : "s");
     if (!arrivals->begun || begins == arrivals->begins) return OK;
-    return fail(err, ERR_FORMAT, "%s: begins after step %lld, and the files before it after step %lld", path, begins,
-                (long long)arrivals->begins);
+    return fail(err, ERR_FORMAT, "%s: begins after step %lld, and the files before it after step %lld", path.text,
+                begins, (long long)arrivals->begins);
 }
 
 /* Open a file and read what it says of itself.  On failure nothing is open. */

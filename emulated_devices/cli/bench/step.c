@@ -9,6 +9,7 @@
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/terminal.h"
+#include "ref/machine/cores.h"
 #include "ref/machine/measure.h"
 #include <stdio.h>
 #include <string.h>
@@ -115,6 +116,22 @@ static void show_what_is_missing(const struct shown *shown)
     else if (whole < b->rounds) say(stdout, 0, "--seconds %g: %d of %d rounds", b->seconds, whole, b->rounds);
 }
 
+/* Backends whose product computes on this process's threads, of which no more run at once than there are cores. */
+static int threads_of_product(const struct bench_step *step)
+{
+    const int cores = cores_usable();
+    return strncmp(step->backend, "cuda", 4) == 0 ? 0 : step->threads < cores ? step->threads : cores;
+}
+
+/* Other programs make every speed too low, that of the matrix product, too. */
+static void show_noise(const struct shown *shown)
+{
+    const struct step_noise noise = step_noise(shown->p, threads_of_product(shown->b));
+    if (!noise.noisy) return;
+    say(stdout, 0, "NOISY: others use these cores.  The matrix product had %.0f %% of them, and its\nlongest round took %.2f "
+        "times its shortest.  Speeds are too low; ratios hold.", 100 * noise.share, noise.spread);
+}
+
 static cJSON *step_json_row(cJSON *rows, const char *what, const double *seconds, int rounds,
                             const struct step_calls *calls)
 {
@@ -142,6 +159,9 @@ static enum error_code step_write_json(const struct shown *shown, struct error *
                            " stolen_cores %d tokens %g flops %g gemm_flops_per_second %g", shown->p->model,
                            shown->b->backend, shown->b->dtype, (double)shown->b->batch, shown->b->threads,
                            shown->b->steal, shown->tokens, shown->flops, shown->rate);
+    const struct step_noise noise = step_noise(shown->p, threads_of_product(shown->b));
+    json_add(cJSON_AddObjectToObject(root, "noise"), "noisy %hhd spread %g share %g", noise.noisy, noise.spread,
+             noise.share);
     cJSON *rows = cJSON_AddArrayToObject(root, "rows");
     step_json_row(rows, "one device, ref/", shown->p->step, shown->p->rounds_alone, NULL);
     if (shown->b->threads > 1)
@@ -164,6 +184,7 @@ static enum error_code bench_step_show(const struct bench_step *step, const stru
         say(stdout, 0, "gemm %d cubed, %s, backend %s: %.2f ms, at least %.2f; %.1f GFLOP/s",
             STEP_GEMM_SIZE, step->dtype,
             step->backend, 1e3 * gemm, 1e3 * step_least(step_pace->gemm, step_pace->rounds_alone), w.rate / 1e9);
+        show_noise(&w);
         show_table(&w);
         show_calls(step_pace);
         show_beside(step, step_pace);

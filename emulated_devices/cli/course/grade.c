@@ -69,6 +69,7 @@ static enum error_code check_flags(const struct of_class *of, struct error *err)
 
 enum error_code command_grade(int argc, char **argv, int *status, struct error *err)
 {
+    static const char *const languages[] = { "c", "python", NULL };
     struct grading g = { 0 };
     struct of_class of = { 0 };
     bool quiet = false, help;
@@ -83,6 +84,8 @@ enum error_code command_grade(int argc, char **argv, int *status, struct error *
         { "--secret", "FILE", OPTION_STRING, &g.secret,
           .help = "three tenths of the points are for inputs that are drawn from this file's bytes" },
         { "--variant", "N", OPTION_UINT64, &g.variant, .help = "the variant of the course" },
+        { "--language", "NAME", OPTION_CHOICE, &g.language, .choices = languages,
+          .help = "which file of a lesson counts if both are there; default: that of course.json, else c" },
         { "--user", "NAME", OPTION_STRING, &g.user,
           .help = "run the student's code, and compile it, as this user (as root; default: nobody)" },
         { "--own-code", NULL, OPTION_SWITCH, &g.own_code,

@@ -2,9 +2,12 @@
  * command_learn().  ERR_USAGE is for flags that do not go together; other errors are those of a judge's run, and
  * ERR_MEMORY. */
 #include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/cli/course/warm.h"
 #include "emulated_devices/course/build.h"
+#include "emulated_devices/course/python.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
+#include "ref/machine/system.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +17,7 @@
 
 /* ---- what a score looks like ------------------------------------------------------------------------------------- */
 
-static void print_indented(const char *text, int by)
+void print_indented(const char *text, int by)
 {
     for (const char *at = text; *at;) {
         const size_t n = strcspn(at, "\n");
@@ -83,28 +86,41 @@ void print_score(const struct score *score, int hints, bool drawings)
 
 /* ---- one lesson -------------------------------------------------------------------------------------------------- */
 
-struct asked { const char *lesson, *start, *in; bool hint, watch, all, sanitize, solution; uint64_t variant; };
+struct asked {
+    const char *lesson, *start, *in, *page, *language;
+    bool hint, watch, all, sanitize, solution, draw, list, warmups;
+    uint64_t variant;
+};
 
 /* A file that was lost costs no points that were reached. */
 static void tell_missing(const struct lesson *lesson, const char *path, int *status)
 {
     const struct printable shown = printable_path(path);
     printf("%s is not there.  A fresh one:\n\n    orrery learn --start NEW\n", shown.text);
-    printf("    cp NEW/%s/%s %s\n", lesson->folder, lesson->file, shown.text);
+    printf("    cp NEW/%s/%s %s\n", lesson->folder, strrchr(path, '/') + 1, shown.text);
     *status = error_exit_status(ERR_CHECK);
 }
 
-/* The solution of a lesson; *text NULL: these sources have none, as in a class's kit.  @return OK or ERR_MEMORY. */
+/* Whether the student's file of a lesson is in Python. */
+static bool folder_has_python(const struct folder *folder, const struct lesson *lesson)
+{
+    char path[PATH_MAX];
+    folder_file(folder, lesson, path, sizeof path);
+    return is_python(path);
+}
+
+/* The solution of a lesson, in the student's language; *text NULL: these sources have none, as in a class's kit.  @return OK or ERR_MEMORY. */
 static enum error_code find_solution(const struct folder *folder, const struct lesson *lesson, char **text,
                                      struct error *err)
 {
     struct error why = { OK, "" };
-    char inside[PATH_MAX];
-    snprintf(inside, sizeof inside, "%s/%s", lesson->folder, lesson->file);
+    char inside[PATH_MAX], file[100];
+    lesson_file(lesson, folder_has_python(folder, lesson), file, sizeof file);
+    snprintf(inside, sizeof inside, "%s/%s", lesson->folder, file);
     char *whole = tutorial_text(inside, &why);
     const bool has = whole && strstr(whole, "SOLUTION");
     free(whole);
-    *text = has ? lesson_text(lesson, lesson->file, true, folder->variant, err) : NULL;
+    *text = has ? lesson_text(lesson, file, true, folder->variant, err) : NULL;
     return has && *text == NULL ? err->code : OK;
 }
 
@@ -131,24 +147,18 @@ static enum error_code compare_costs(const struct folder *folder, const struct l
                                      const struct asked *asked, const struct score *score, struct error *err)
 {
     const struct cost own = score_cost(score);
-    char *text, path[PATH_MAX];
+    char *text;
     if (own.time == 0 && own.bytes == 0 && own.peak == 0) return OK;
     enum error_code e = find_solution(folder, lesson, &text, err);
     if (e) return e;
     if (text == NULL) return print_costs(&own, NULL), OK;
-    snprintf(path, sizeof path, "%s/orrery-solution-XXXXXX", temporary_folder());
-    const int fd = mkstemp(path);
-    if (fd >= 0) close(fd), e = file_write_all(path, text, strlen(text), err);
-    else e = fail(err, ERR_FILE, "%s: cannot be written", path);
-    free(text);
-    struct score *best = e ? NULL : malloc(sizeof *best);
+    struct score *best = malloc(sizeof *best);
     const struct judging how = { .variant = folder->variant, .seed = PUBLIC_SEED, .sanitize = asked->sanitize };
-    if (!e && best == NULL) e = fail(err, ERR_MEMORY, "no memory for a score");
-    if (!e) e = judge_file(best, lesson, path, &how, err);
+    if (best == NULL) e = fail(err, ERR_MEMORY, "no memory for a score");
+    else e = judge_source(best, lesson, folder_has_python(folder, lesson), text, strlen(text), &how, err);
     const struct cost of_best = e ? own : score_cost(best);
     if (!e) print_costs(&own, &of_best);
-    if (fd >= 0) unlink(path);
-    free(best);
+    free(best), free(text);
     return e;
 }
 
@@ -163,7 +173,7 @@ static enum error_code show_solution(const struct folder *folder, const struct l
     }
     enum error_code e = find_solution(folder, lesson, &text, err);
     if (e) return e;
-    if (text) printf("\n  The instructor's %s:\n\n%s", lesson->file, text);
+    if (text) printf("\n  The instructor's:\n\n%s", text);
     else printf("\n  This course comes without solutions.\n");
     free(text);
     return OK;
@@ -176,9 +186,13 @@ static enum error_code try_lesson(struct folder *folder, const struct lesson *le
     folder_file(folder, lesson, path, sizeof path);
     if (access(path, F_OK) != 0) return tell_missing(lesson, path, status), OK;
     struct score *s = malloc(sizeof *s);
+    const bool shows = asked->page != NULL || asked->draw;
     const struct judging how = { .variant = folder->variant, .seed = PUBLIC_SEED, .sanitize = asked->sanitize,
-                                 .first_failure = !asked->all };
-    if (s == NULL) return fail(err, ERR_MEMORY, "no memory for a score");
+                                 .first_failure = !asked->all, .kept = shows ? kept_open() : NULL };
+    if (s == NULL || (shows && how.kept == NULL)) {
+        free(s);
+        return fail(err, ERR_MEMORY, "no memory for a score");
+    }
     enum error_code e = judge_file(s, lesson, path, &how, err);
     if (!e) {
         struct progress p = folder_progress(folder, lesson);
@@ -192,11 +206,14 @@ static enum error_code try_lesson(struct folder *folder, const struct lesson *le
         if (done) printf("\n  Done.  `orrery learn` says what is next.\n");
         else if (p.best > p.tenths)
             printf("\n  Your best is %s of %s points.\n", points_text(p.best).text, points_text(p.of).text);
+        const char *failure = done ? NULL : first ? first->said : "not all is right";
         if (done) e = compare_costs(folder, lesson, asked, s, err);
         if (asked->solution && !e) e = show_solution(folder, lesson, done, err);
         if (!e) e = folder_remember(folder, lesson, p, err);
+        if (!e && shows) e = learn_show_run(folder, lesson, &how, failure, asked->page, asked->draw, err);
         *status = done ? 0 : error_exit_status(ERR_CHECK);
     }
+    kept_close(how.kept);
     free(s);
     return e;
 }
@@ -205,7 +222,7 @@ static enum error_code try_lesson(struct folder *folder, const struct lesson *le
 static struct timespec written(const char *path)
 {
     struct stat st;
-    return stat(path, &st) == 0 ? st.st_mtim : (struct timespec){ 0 };
+    return stat(path, &st) == 0 ? system_changed(&st) : (struct timespec){ 0 };
 }
 
 static enum error_code watch_lesson(struct folder *folder, const struct lesson *lesson,
@@ -258,18 +275,58 @@ static void print_course(const struct folder *folder)
     if (most > tenths) printf(", at best %s", points_text(most).text);
     printf(most > tenths && next ? ".\n" : ".  ");
     if (next == NULL) printf("All lessons are done.\n");
-    else
+    else {
+        char file[PATH_MAX];
+        folder_file(folder, next, file, sizeof file);
         printf("Next: read %s/README.md, write %s/%s, then\n\n    orrery learn %02d\n", next->folder, next->folder,
-               next->file, lesson_number(next));
+               strrchr(file, '/') + 1, lesson_number(next));
+    }
+}
+
+/* ---- warm-ups ---------------------------------------------------------------------------------------------------- */
+
+static enum error_code try_offered(struct folder *folder, const struct lesson *lesson, bool hint, struct error *err)
+{
+    const struct asked asked = { .lesson = lesson->folder };
+    int status = 0;
+    return try_lesson(folder, lesson, &asked, hint, &status, err);
+}
+
+/* Between a person and a terminal `orrery learn` is a conversation; else it says what is next. */
+static bool is_conversation(const struct asked *asked)
+{
+    return asked->warmups || (!asked->all && !asked->sanitize && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
+}
+
+static enum error_code learn_warmups(const struct asked *asked, int *status, struct error *err)
+{
+    struct folder f;
+    if (asked->lesson && (asked->list || asked->warmups || asked->watch))
+        return fail(err, ERR_USAGE, asked->watch ? "learn: --watch needs a lesson, and %s is a warm-up"
+                    : "learn --list and --warmups: take no LESSON (%s)", asked->lesson);
+    enum error_code e = folder_open(&f, asked->in, err);
+    if (e) return e;
+    if (asked->lesson) e = warm_ask(&f, asked->lesson, asked->hint, status, err);
+    else e = asked->list ? warm_list(&f, err) : warm_loop(&f, try_offered, err);
+    folder_close(&f);
+    return e;
 }
 
 static enum error_code learn(const struct asked *asked, int *status, struct error *err)
 {
+    if (asked->lesson ? warm_is_named(asked->lesson) || asked->list || asked->warmups
+        : asked->list || (!asked->hint && !asked->watch && is_conversation(asked)))
+        return learn_warmups(asked, status, err);
     struct folder f;
     const struct lesson *l = asked->lesson ? lesson_find(asked->lesson, err) : NULL;
     if (asked->lesson && l == NULL) return ERR_USAGE;
     if (l == NULL && (asked->hint || asked->watch || asked->solution))
         return fail(err, ERR_USAGE, "learn: --hint, --watch and --solution need LESSON");
+    if (asked->page || asked->draw) {
+        if (l == NULL) return fail(err, ERR_USAGE, "learn: --page and --draw need LESSON");
+        if (l->functions == NULL)
+            return fail(err, ERR_USAGE, "learn --page, --draw: lesson %02d has no runs of devices", lesson_number(l));
+    }
     enum error_code e = folder_open(&f, asked->in, err);
     if (e) return e;
     if (l == NULL) print_course(&f);
@@ -279,31 +336,55 @@ static enum error_code learn(const struct asked *asked, int *status, struct erro
     return e;
 }
 
+/* Lessons in C that cannot be solved in Python, in one line. */
+static void tell_without_python(void)
+{
+    int count = 0;
+    for (int i = 0; lessons[i]; i++)
+        if (lessons[i]->functions && !lesson_in_python(lessons[i]))
+            printf("%s %02d", count++ ? "," : "In C only, not in Python: lesson", lesson_number(lessons[i]));
+    if (count) printf("\n");
+}
+
 static enum error_code start_course(const struct asked *asked, struct error *err)
 {
     if (asked->lesson || asked->hint || asked->watch || asked->solution)
         return fail(err, ERR_USAGE, "learn --start FOLDER: takes no LESSON");
-    enum error_code e = write_student_tree(asked->start, asked->variant, err);
+    const bool python = asked->language && strcmp(asked->language, "python") == 0;
+    enum error_code e = python ? python_find(err) : OK;
+    if (!e) e = write_student_tree(asked->start, python, asked->variant, err);
     if (e) return e;
-    const char *where = printable_path(asked->start).text;
-    printf("The course is in %s.  Begin with its README.md, then:\n\n    cd %s\n    orrery learn\n", where, where);
+    if (python) tell_without_python();
+    const struct printable where = printable_path(asked->start);
+    printf("The course is in %s.  Begin with its README.md, then:\n\n    cd %s\n    orrery learn\n", where.text,
+           where.text);
     return OK;
 }
 
 enum error_code command_learn(int argc, char **argv, int *status, struct error *err)
 {
+    static const char *const languages[] = { "c", "python", NULL };
     struct asked a = { .in = "." };
     bool help;
     const struct option table[] = {
         { "LESSON", NULL, OPTION_STRING, &a.lesson,
-          .help = "number or name of a lesson; default: where you are, and what is next" },
+          .help = "number or name of a lesson, or of a warm-up, 03.2; default: where you are, and what is next" },
         { "--start", "FOLDER", OPTION_STRING, &a.start, .help = "make a new folder to work in" },
         { "--variant", "N", OPTION_UINT64, &a.variant, .help = "with --start: the variant of the exercises" },
+        { "--language", "NAME", OPTION_CHOICE, &a.language, .choices = languages,
+          .help = "with --start: of the files that you complete; default: c" },
         { "--in", "FOLDER", OPTION_STRING, &a.in, .help = "the folder that --start made, or a folder inside" },
         { "--hint", NULL, OPTION_SWITCH, &a.hint, .help = "also show one more hint about the first failure" },
         { "--solution", NULL, OPTION_SWITCH, &a.solution,
           .help = "also show the instructor's file, when yours has all points" },
+        { "--list", NULL, OPTION_SWITCH, &a.list, .help = "all warm-ups and lessons, and which are done" },
+        { "--warmups", NULL, OPTION_SWITCH, &a.warmups,
+          .help = "ask warm-ups and lessons one after another, as `orrery learn` does on a terminal" },
         { "--all", NULL, OPTION_SWITCH, &a.all, .help = "do not stop at the first failure" },
+        { "--draw", NULL, OPTION_SWITCH, &a.draw,
+          .help = "draw a run of yours as text, beside the right one if all is right" },
+        { "--page", "FILE", OPTION_STRING, &a.page,
+          .help = "write a page that shows it moving; of a failure the run that fails, and where" },
         { "--watch", NULL, OPTION_SWITCH, &a.watch, .help = "try the lesson again whenever the file is saved" },
         { "--sanitize", NULL, OPTION_SWITCH, &a.sanitize,
           .help = "compile your file with sanitizers, which find wrong indices; takes several times as long" },

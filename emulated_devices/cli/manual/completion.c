@@ -102,7 +102,15 @@ static void put_zsh_options(FILE *to, const struct manual_command *command)
         }
         fprintf(to, "'");
     }
-    fprintf(to, " \\\n        '--help[all options]' '*:file:_files'\n");
+    fprintf(to, " \\\n        '--help[all options]'");
+    for (int i = 0; i < command->options; i++)
+        if (!is_flag(&command->option[i]) && command->option[i].choices) {
+            fprintf(to, " '1:name:(");
+            put_choices(to, command->option[i].choices);
+            fprintf(to, ")'");
+            break;
+        }
+    fprintf(to, " '*:file:_files'\n");
 }
 
 static void put_zsh_list(FILE *to, const struct manual_command *command, int n, bool topics)

@@ -1,6 +1,7 @@
 /* manual.c -- `orrery manual`: collects every command's options, by asking each for its help.  cli/main.c calls
  * command_manual().  Errors: ERR_USAGE for a name that is no page, ERR_MEMORY. */
 #include "emulated_devices/cli/manual/manual.h"
+#include "emulated_devices/cli/list/list.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,12 @@ static char **copy_choices(struct manual *manual, const char *const *choices)
     if (n > 0 && own == NULL) manual->failed = true;
     for (int i = 0; own && i < n; i++) own[i] = manual_copy(manual, choices[i]);
     return own;
+}
+
+/* The names that an option takes without being a choice of a few: a flag, or the first word of a command. */
+static char **registered_names(const char *command, const struct option *option)
+{
+    return option->kind == OPTION_STRING ? list_names_of(command, option->name) : NULL;
 }
 
 static struct manual_command *add_command(struct manual *manual, const char *name)
@@ -52,7 +59,8 @@ static void take_options(void *context, const char *usage, const char *what, con
         c->option[c->options++] = (struct manual_option){
             .name = manual_copy(m, table[i].name), .argument = manual_copy(m, table[i].argument),
                 .text = manual_copy(m, text),
-            .kind = table[i].kind, .choices = copy_choices(m, table[i].choices),
+            .kind = table[i].kind,
+            .choices = table[i].choices ? copy_choices(m, table[i].choices) : registered_names(c->name, &table[i]),
         };
     }
 }
@@ -152,5 +160,6 @@ enum error_code command_manual(int argc, char **argv, int *status, struct error 
     for (int k = 0; kinds[k] && !e; k++)
         if (strcmp(kinds[k], kind) == 0) print[k](stdout, &m);
     free_manual(&m);
+    list_names_forget();
     return e;
 }

@@ -2,6 +2,7 @@
  * says which word does not fit; other errors are those of a drawing. */
 #include "emulated_devices/draw/attention.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/show/pictures.h"
 
 enum error_code show_attention(int argc, char **argv, int *status, struct error *err)
 {
@@ -19,6 +20,8 @@ enum error_code show_attention(int argc, char **argv, int *status, struct error 
         { "--heads", "H", OPTION_INT, &a.heads, .min = 0, .max = SHOW_ATTENTION_HEADS,
           .help = "query heads; 0: one for each device" },
         CONTEXT_SPLIT_OPTIONS(a.split),
+        SVG_OPTION(a.files.svg),
+        PAGE_OPTION(a.files.page),
         WAIT_LIMIT_OPTION(limit),
         THREADS_OPTION,
         { 0 }

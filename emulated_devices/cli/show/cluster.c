@@ -2,7 +2,9 @@
  * them; also as a platform of SimGrid.
  * show.c calls show_cluster().  Errors: ERR_USAGE of the words, ERR_FORMAT or ERR_FILE of the cluster's file. */
 #include "emulated_devices/cli/show/cluster_pairs.h"
+#include "emulated_devices/cli/show/cluster_svg.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/show/pictures.h"
 #include "emulated_devices/device/cluster.h"
 #include "emulated_devices/draw/simgrid.h"
 #include "emulated_devices/draw/svg.h"
@@ -15,24 +17,20 @@
 static const uint64_t sizes[] = { 0, 4096, 65536, 1 << 20, 16 << 20, 256 << 20 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-/* These numbers are of a message that meets no other. */
-static picoseconds cluster_takes(const struct link *link, uint64_t bytes)
-{
-    return link->latency + link->gap + time_at_rate(bytes, link->rate);
-}
-
 static void cluster_add_row(const struct link *link, uint64_t bytes)
 {
     json_add(document_row(), "level %s bytes %g picoseconds %g waits_for_receiver %hhd", link->level, (double)bytes,
-             (double)cluster_takes(link, bytes), bytes > link->eager);
+             (double)cluster_message_time(link, bytes), bytes > link->eager);
 }
 
 /* A column of times has one unit, that of its longest. */
 static struct figure_scale cluster_scale_of(const struct cluster *cluster, uint64_t bytes)
 {
     picoseconds longest = 0;
-    for (int l = 0; l < cluster->levels; l++)
-        longest = cluster_takes(&cluster->link[l], bytes) > longest ? cluster_takes(&cluster->link[l], bytes) : longest;
+    for (int l = 0; l < cluster->levels; l++) {
+        const picoseconds time = cluster_message_time(&cluster->link[l], bytes);
+        longest = time > longest ? time : longest;
+    }
     return time_scale(1e-12 * (double)longest);
 }
 
@@ -41,7 +39,7 @@ static void print_level(struct columns *columns, const struct link *link, const 
     columns_add(columns, LEFT_ALIGNED, "%s", link->level);
     for (int i = 0; i < SIZES; i++)
         columns_add(columns, RIGHT_ALIGNED, "%s%s",
-                    scale_format(&scale[i], 1e-12 * (double)cluster_takes(link, sizes[i])).text,
+                    scale_format(&scale[i], 1e-12 * (double)cluster_message_time(link, sizes[i])).text,
                     sizes[i] > link->eager ? "*" : "");
     columns_end_row(columns);
 }
@@ -79,12 +77,13 @@ static enum error_code write_platform(FILE *to, const void *asked, struct error 
 enum error_code show_cluster(int argc, char **argv, int *status, struct error *err)
 {
     struct platform p = { .devices = 8 };
-    const char *name = CLUSTER_USUAL, *simgrid = NULL;
+    const char *name = CLUSTER_USUAL, *simgrid = NULL, *svg = NULL;
     bool help;
     const struct option table[] = {
         { "NAME|FILE", NULL, OPTION_STRING, &name, .help = "as of --cluster; `orrery list clusters` has all numbers" },
         { "--devices", "P", OPTION_INT, &p.devices, .min = 1, .max = 1024, .help = "of the platform" },
         { "--simgrid", "FILE", OPTION_STRING, &simgrid, .help = "also write it as a platform of SimGrid, for smpirun" },
+        SVG_OPTION(svg),
         { 0 }
     };
     (void)status;
@@ -102,6 +101,9 @@ enum error_code show_cluster(int argc, char **argv, int *status, struct error *e
     print_messages(&p.cluster);
     e = show_pairs(&p.cluster, err);
     if (!e) e = show_allreduce(&p.cluster, err);
+    if (e) return e;
+    fflush(stdout);                     /* the file may be the standard output */
+    if (svg) e = svg_file(svg, cluster_svg, &p.cluster, err);
     if (e) return e;
     return simgrid ? fail_about(err, svg_file(simgrid, write_platform, &p, err), "--simgrid") : OK;
 }

@@ -25,6 +25,8 @@ enum error_code show_collective(int argc, char **argv, int *status, struct error
         CLUSTER_OPTION(cluster, "whose times are shown"),
         WAIT_LIMIT_OPTION(limit),
         THREADS_OPTION,
+        { "--svg", "FILE", OPTION_STRING, &a.svg, .help = "also draw to an SVG file, a panel for each step" },
+        { "--page", "FILE", OPTION_STRING, &a.page, .help = "also write a page that shows it message by message" },
         { "--plain", NULL, OPTION_SWITCH, &a.plain, .help = "no colours" },
         { 0 }
     };

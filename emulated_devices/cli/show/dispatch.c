@@ -2,6 +2,7 @@
  * ERR_USAGE says which word does not fit; other errors are those of a drawing. */
 #include "emulated_devices/draw/dispatch.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/show/pictures.h"
 
 enum error_code show_dispatch(int argc, char **argv, int *status, struct error *err)
 {
@@ -21,6 +22,8 @@ enum error_code show_dispatch(int argc, char **argv, int *status, struct error *
           .help = "0: two for each device" },
         { "--tokens", "N", OPTION_INT, &a.tokens, .min = 1, .max = SHOW_DISPATCH_TOKENS, .help = "of each device" },
         { "--choices", "K", OPTION_INT, &a.choices, .min = 1, .max = 8, .help = "experts of each token" },
+        SVG_OPTION(a.files.svg),
+        PAGE_OPTION(a.files.page),
         WAIT_LIMIT_OPTION(limit),
         THREADS_OPTION,
         { 0 }

@@ -19,11 +19,12 @@ static enum error_code plan_draw(const struct planned *planned, struct error *er
     if (all.plan->mesh.devices > HOLDINGS_DEVICES)
         return fail(err, ERR_USAGE, "show plan: %d devices; at most %d can be shown", all.plan->mesh.devices,
                     HOLDINGS_DEVICES);
-    const enum error_code e = dry_run(all.plan, 0, true, NULL, NULL, plan_note, of, &run, err);
+    enum error_code e = dry_run(all.plan, 0, true, NULL, NULL, plan_note, of, &run, err);
     if (e) return e;
     holdings_draw(stdout, &all);
     fflush(stdout);                     /* the file may be the standard output */
-    return planned->svg ? svg_file(planned->svg, holdings_svg, &all, err) : OK;
+    if (planned->svg) e = svg_file(planned->svg, holdings_svg, &all, err);
+    return !e && planned->page ? planned_page(planned, err) : e;
 }
 
 enum error_code show_plan(int argc, char **argv, int *status, struct error *err)

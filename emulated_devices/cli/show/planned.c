@@ -1,6 +1,6 @@
 /* planned.c -- parses the words of a topic that takes a plan.  cli/show/plan.c and cli/show/step.c call.  Without a
- * mesh the plan is --dp 4, without a model it is tiny.  A wrong --svg or too many words are ERR_USAGE; errors of the
- * plan's options are passed on. */
+ * mesh the plan is --dp 4, without a model it is tiny.  A wrong --svg or --page or too many words are ERR_USAGE; errors
+ * of the plan's options are passed on. */
 #include "emulated_devices/cli/show/planned.h"
 #include <string.h>
 
@@ -34,10 +34,12 @@ enum error_code planned_parse(struct planned *planned, const struct run_kind *ki
     if (!has_one_of(argc, argv, models)) planned_add(&w, "--model"), planned_add(&w, "tiny");
     if (name_flag && at < argc && argv[at][0] != '-') planned_add(&w, name_flag), planned_add(&w, argv[at++]);
     for (; at < argc; at++) {
-        if (strcmp(argv[at], "--svg") != 0) planned_add(&w, argv[at]);
-        else if (planned->svg) return fail(err, ERR_USAGE, "--svg is given twice");
-        else if (at + 1 == argc) return fail(err, ERR_USAGE, "--svg wants a FILE");
-        else planned->svg = argv[++at];
+        const bool page = strcmp(argv[at], "--page") == 0;
+        const char **file = page ? &planned->page : &planned->svg;
+        if (!page && strcmp(argv[at], "--svg") != 0) planned_add(&w, argv[at]);
+        else if (*file) return fail(err, ERR_USAGE, "%s is given twice", argv[at]);
+        else if (at + 1 == argc) return fail(err, ERR_USAGE, "%s wants a FILE", argv[at]);
+        else *file = argv[++at];
     }
     if (w.count == WORDS) return fail(err, ERR_USAGE, "%s: too many words", kind->command);
     return train_parse(&planned->options, kind, w.count, w.word, err);

@@ -1,5 +1,5 @@
-/* planned.h -- topics of `orrery show` that take a plan: the options of `orrery plan`, and --svg FILE.  plan.c and
- * step.c call these functions. */
+/* planned.h -- topics of `orrery show` that take a plan: the options of `orrery plan`, and --svg FILE and --page FILE.
+ * plan.c and step.c call these functions. */
 #ifndef ORRERY_SHOW_PLANNED_H
 #define ORRERY_SHOW_PLANNED_H
 
@@ -8,7 +8,7 @@
 
 struct planned {
     struct train_options options;       /* those of `orrery plan` */
-    const char *svg;                    /* also draw to this file; NULL: no */
+    const char *svg, *page;             /* also draw to these files; NULL: no */
 };
 
 /**
@@ -18,5 +18,9 @@ struct planned {
  */
 enum error_code planned_parse(struct planned *, const struct run_kind *, const char *name_flag, int argc, char **argv,
                               struct error *);
+
+/** Run a step without numbers, and write the page that --page names.  In step.c.
+ *  @return OK; ERR_USAGE for more devices than can be shown; ERR_FILE or ERR_MEMORY; or why the step cannot run. */
+enum error_code planned_page(const struct planned *, struct error *);
 
 #endif

@@ -1,7 +1,10 @@
 /* sbp.c -- what a few signatures make of an MLP or a model's block: every operation, and what must travel for it.
  * show.c calls show_sbp().  Errors: ERR_USAGE or ERR_PLAN for words that do not fit, ERR_CHECK if a trial is wrong;
  * ERR_MEMORY. */
+#include "emulated_devices/cli/show/sbp_svg.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/show/pictures.h"
+#include "emulated_devices/draw/svg.h"
 #include "emulated_devices/model/sbp/sbp_graph.h"
 #include "emulated_devices/schemes/sbp/graph_file.h"
 #include "emulated_devices/schemes/sbp/trial.h"
@@ -51,7 +54,7 @@ static const char *step_name(const struct sbp_mesh *sbp_mesh, const struct boxin
                                      : "redistribute";
 }
 
-static const char *journey_text(const struct sbp_mesh *sbp_mesh, const struct boxing *boxing, char *text, size_t size)
+const char *sbp_journey_text(const struct sbp_mesh *sbp_mesh, const struct boxing *boxing, char *text, size_t size)
 {
     char to[SBP_TEXT];
     size_t used = 0;
@@ -93,7 +96,7 @@ static void print_journey(void *context, int op, int operand, int tensor, const 
     printf("  %-3s %-17s %-12s", result ? "->" : "", d->graph->tensor[tensor].name, kept);
     if (boxing->steps > 0)
         printf("%9lld %s", (long long)boxing->elements,
-               journey_text(&d->assignment->mesh, boxing, journey, sizeof journey));
+               sbp_journey_text(&d->assignment->mesh, boxing, journey, sizeof journey));
     printf("\n");
     d->elements += boxing->elements;
 }
@@ -137,7 +140,11 @@ static enum error_code print_summary(const struct sbp_graph *sbp_graph, const st
 }
 
 /* This holds what is asked of a graph beside its signatures. */
-struct wishes { const char *strategy, *pins, *save, *layout, *by, *cluster; bool run, panels; int kept; };
+struct wishes {
+    const char *strategy, *pins, *save, *layout, *by, *cluster, *svg;
+    bool run, panels;
+    int kept;
+};
 
 /* Real numbers on devices of this process: what was counted there must be what was predicted. */
 static enum error_code show_run(const struct sbp_graph *sbp_graph, const struct assignment *assignment,
@@ -193,6 +200,8 @@ static enum error_code show_graph(struct sbp_graph *sbp_graph, const struct wish
     }
     a->panels = wishes->panels;
     if (!e && wishes->run) e = show_run(sbp_graph, a, &c, err);
+    fflush(stdout);                     /* the file may be the standard output */
+    if (!e && wishes->svg) e = svg_file(wishes->svg, sbp_svg, &(struct sbp_picture){ sbp_graph, a }, err);
     if (!e && wishes->layout) e = write_layout(sbp_graph, a, wishes->layout, err);
     if (!e && wishes->save) e = graph_write_pins(sbp_graph, a, wishes->save, err);
     free(a);
@@ -262,6 +271,7 @@ enum error_code show_sbp(int argc, char **argv, int *status, struct error *err)
         { "--save", "FILE", OPTION_STRING, &w.save, .help = "write the signatures found, for --pins" },
         { "--layout", "FILE", OPTION_STRING, &w.layout,
           .help = "write those of a block for `orrery train --tensor sbp:FILE`" },
+        SVG_OPTION(w.svg),
         { "--run", NULL, OPTION_SWITCH, &w.run,
           .help = "carry it out with random numbers, and compare every tensor with one device" },
         { "--panels", NULL, OPTION_SWITCH, &w.panels,

@@ -2,6 +2,7 @@
  * is too large; other errors are those of a schedule. */
 #include "emulated_devices/cli/show/schedule.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/draw/page/page_html.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 
 struct asked {
-    const char *name, *svg, *save;
+    const char *name, *svg, *page, *save;
     int pp, micro, chunks, limit, update_every, skip;
     uint64_t forward, backward_input, backward_weight, communication, update;
     bool plain, pp_given, micro_given;
@@ -44,6 +45,7 @@ static enum error_code schedule_parse(struct asked *asked, int argc, char **argv
         { "--U", "T", OPTION_UINT64, &asked->update, .help = "an optimizer's step inside the schedule" },
         { .kind = OPTION_HEADING, .help = "Output" },
         { "--svg", "FILE", OPTION_STRING, &asked->svg, .help = "also draw to an SVG file" },
+        { "--page", "FILE", OPTION_STRING, &asked->page, .help = "also write a page that shows it pass by pass" },
         { "--save", "FILE", OPTION_STRING, &asked->save, .help = "also write the schedule as text" },
         { "--plain", NULL, OPTION_SWITCH, &asked->plain, .help = "no colours" },
         { 0 }
@@ -128,6 +130,16 @@ static void schedule_add_to_document(const struct schedule *schedule, const stru
         }
 }
 
+static enum error_code write_page(const struct asked *asked, const struct schedule *schedule,
+                                  const struct timing *timing, struct error *err)
+{
+    struct film film, *const films[] = { &film };
+    enum error_code e = schedule_film(&film, schedule, timing, (int64_t)asked->communication, err);
+    if (e == OK) e = page_html_write(asked->page, films, 1, err);
+    film_close(&film);
+    return e;
+}
+
 static enum error_code time_it(struct timing *timing, const struct schedule *schedule, const struct asked *asked,
                                struct error *err)
 {
@@ -153,6 +165,7 @@ enum error_code show_schedule(int argc, char **argv, FILE *to, struct error *err
         say_numbers(to, &s, &t, &a);
         fflush(to);                     /* FILE may be the standard output */
         if (a.svg != NULL) code = timeline_to_file(a.svg, &s, &t, false, err);
+        if (code == OK && a.page != NULL) code = write_page(&a, &s, &t, err);
         if (code == OK && a.save != NULL) code = timeline_to_file(a.save, &s, NULL, false, err);
         timing_free(&t);
     }

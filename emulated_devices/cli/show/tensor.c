@@ -2,6 +2,7 @@
  * scheme needs of --devices; other errors are those of a drawing. */
 #include "emulated_devices/draw/tensor.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/cli/show/pictures.h"
 
 enum error_code show_tensor(int argc, char **argv, int *status, struct error *err)
 {
@@ -15,6 +16,8 @@ enum error_code show_tensor(int argc, char **argv, int *status, struct error *er
         { "--devices", "P", OPTION_INT, &a.devices, .min = 1, .max = SHOW_TENSOR_DEVICES, .help = "of the tp group" },
         { "--role", "ROLE", OPTION_STRING, &a.role,
           .help = "which matrix of a block: qkv, out (of attention), up, down, or head" },
+        SVG_OPTION(a.files.svg),
+        PAGE_OPTION(a.files.page),
         WAIT_LIMIT_OPTION(limit),
         THREADS_OPTION,
         { 0 }

@@ -3,9 +3,10 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/course/teacher/teacher.h"
 #include <stdio.h>
+#include <string.h>
 
 struct asked {
-    const char *student, *teacher, *skeletons, *lessons;
+    const char *student, *teacher, *skeletons, *lessons, *language;
     uint64_t variant;
     struct proof_part part;
     bool prove, sanitize;
@@ -27,7 +28,7 @@ static enum error_code do_course(const struct asked *asked, struct error *err)
         e = fail(err, ERR_USAGE, "course: give --student FOLDER, --teacher FOLDER or --prove");
     if (!e && asked->prove)
         e = prove_lessons(chosen, asked->variant, asked->part, asked->sanitize, print_proof, err);
-    if (!e && asked->student) e = write_student_tree(asked->student, asked->variant, err);
+    if (!e && asked->student) e = write_student_tree(asked->student, asked->part.python, asked->variant, err);
     if (!e && asked->teacher) e = write_teacher_tree(asked->teacher, asked->variant, err);
     if (!e && asked->skeletons) e = write_skeletons(asked->skeletons, err);
     return e;
@@ -35,7 +36,8 @@ static enum error_code do_course(const struct asked *asked, struct error *err)
 
 enum error_code command_course(int argc, char **argv, int *status, struct error *err)
 {
-    struct asked a = { 0 };
+    static const char *const languages[] = { "c", "python", NULL };
+    struct asked a = { .language = "c" };
     bool help;
     (void)status;
     const struct option table[] = {
@@ -44,17 +46,21 @@ enum error_code command_course(int argc, char **argv, int *status, struct error 
         { "--skeletons", "FOLDER", OPTION_STRING, &a.skeletons,
           .help = "put the lessons without solutions into a copy of tutorials/: what students' programs read" },
         { "--variant", "N", OPTION_UINT64, &a.variant, .help = "which of the variants of the exercises" },
+        { "--language", "NAME", OPTION_CHOICE, &a.language, .choices = languages,
+          .help = "with --student: of the files; with --prove: whose solutions are tried; default: c" },
         { "--prove", NULL, OPTION_SWITCH, &a.prove,
           .help = "try the grader: skeletons have no points, solutions all, wrong solutions lose the right ones" },
         { "--mutants", "N", OPTION_INT, &a.part.most, .min = 0, .max = 1000,
           .help = "with --prove: so many wrong solutions of each lesson; default: 0, all" },
         { "--mutant", "NAME", OPTION_STRING, &a.part.name,
           .help = "with --prove: the wrong solution of this name alone" },
+        { "--warmups", NULL, OPTION_SWITCH, &a.part.warmups, .help = "with --prove: the warm-ups alone" },
         { "--lessons", "LIST", OPTION_STRING, &a.lessons, .help = "with --prove: such as 1,3-5; default: all" },
         { "--sanitize", NULL, OPTION_SWITCH, &a.sanitize, .help = "with --prove: compile with sanitizers" },
         { 0 }
     };
     enum error_code e = parse_command("course", "[options]", "Make a course of the lessons in tutorials/, or try its "
                                       "grader.", argc - 2, argv + 2, table, &help, err);
+    a.part.python = strcmp(a.language, "python") == 0;
     return e || help ? e : do_course(&a, err);
 }

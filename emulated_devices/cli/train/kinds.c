@@ -30,13 +30,14 @@ const struct run_kind run_infer = {
     "--resume", "--override",                                                                       \
     "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",                    \
     "--weight-decay", "--beta1", "--beta2", "--eps", "--seed", "--trace", "--trace-steps",          \
-    "--trace-format", "--modalities",                                                               \
+    "--trace-format", "--live", "--modalities",                                                             \
     "--encoders", "--bridge-chunks", "--encoder-slack", "--dry-run"
 
 static const char *const of_numbers[] = { OF_NUMBERS, NULL };
 
 /* A drawing is no report of a run: its JSON is that of every command. */
-static const char *const of_reports[] = { OF_NUMBERS, "--json", "--tokens", "--memory-of", "--from", NULL };
+static const char *const of_reports[] = { OF_NUMBERS, "--json", "--film", "--page",
+                                          "--page-steps", "--tokens", "--memory-of", "--from", NULL };
 
 const struct run_kind run_plan = {
     .command = "plan", .without = of_numbers, .steps = 1, .more = plan_options,
@@ -51,8 +52,8 @@ const struct run_kind run_plan = {
 /* `orrery show data`, `memory` and `plan`: a plan that is drawn. */
 #define SHOWS(topic, about)                                                                         \
     { .command = "show " topic, .without = of_reports, .steps = 1,                                      \
-      .what = about "\nTakes the options of `orrery plan`, and --svg FILE.  Without any of a mesh it " \
-                    "is --dp 4,\nwithout a model tiny." }
+      .what = about "\nTakes the options of `orrery plan`, --svg FILE to draw to a file, and --page FILE for a page " \
+                    "that\nshows it moving.  Without any of a mesh it is --dp 4, without a model tiny." }
 
 const struct run_kind run_show_data = SHOWS("data", "Draw who holds and sends what of weights, gradients and optimizer "
                                                     "state, pass by pass.\nA first word NAME is short for "

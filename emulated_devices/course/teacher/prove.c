@@ -14,9 +14,11 @@
  * (optional): the words of the page or of a contract that it breaks, which must stand there in this variant.  Errors:
  * ERR_CHECK counts what was not judged as it must be; ERR_USAGE, ERR_FILE, ERR_MEMORY.
  */
+#define _DEFAULT_SOURCE                 /* mkstemps */
 #include "emulated_devices/course/teacher/teacher.h"
 #include "emulated_devices/course/annotated.h"
 #include "emulated_devices/course/build.h"
+#include "emulated_devices/course/python.h"
 #include "ref/io/output.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -42,8 +44,8 @@ struct proof {
 static enum error_code judge_text(struct proof *proof, const char *text, struct error *err)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/orrery-proof-XXXXXX", temporary_folder());
-    const int fd = mkstemp(path);
+    snprintf(path, sizeof path, "%s/orrery-proof-XXXXXX%s", temporary_folder(), proof->part.python ? ".py" : "");
+    const int fd = mkstemps(path, proof->part.python ? 3 : 0);
     if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || close(fd) != 0)
         return fail(err, ERR_FILE, "%s: cannot be written", path);
     enum error_code e = judge_file(proof->score, proof->lesson, path, &proof->how, err);
@@ -78,18 +80,19 @@ static void squeeze(char *text)
 }
 
 /* Read the pages and headers of a lesson, without the file that students complete.  @return for free(), or NULL. */
-static char *page_of(const struct lesson *lesson, uint64_t variant, struct error *err)
+static char *page_of(const struct lesson *lesson, bool python, uint64_t variant, struct error *err)
 {
     const char *names[LESSON_GIVEN + 3];
     char *all = NULL;
     size_t size;
-    const int n = lesson_files(lesson, names);
+    const int n = lesson_files(lesson, python, names);
     FILE *to = open_memstream(&all, &size);
     enum error_code e = to ? OK : fail(err, ERR_MEMORY, "no memory for a page");
     for (int i = 0; i < n && !e; i++) {
-        char *text = names[i] == lesson->file ? NULL : lesson_text(lesson, names[i], false, variant, err);
+        /* A file in Python has the contract in it: what students read of it counts as a page. */
+        char *text = i == 1 && !python ? NULL : lesson_text(lesson, names[i], false, variant, err);
         if (text) fputs(text, to);
-        else if (names[i] != lesson->file) e = err->code;
+        else if (i != 1 || python) e = err->code;
         free(text);
     }
     if (to) fclose(to);
@@ -204,7 +207,8 @@ static enum error_code try_mutant(struct proof *proof, const char *solution, con
 static enum error_code try_mutants(struct proof *proof, const char *solution, struct error *err)
 {
     const int most = proof->part.most;
-    char *list = lesson_text(proof->lesson, "mutants.txt", true, proof->how.variant, err);
+    const char *name = proof->part.python ? "mutants_python.txt" : "mutants.txt";
+    char *list = lesson_text(proof->lesson, name, true, proof->how.variant, err);
     struct mutant m;
     int count = 0, i = 0;
     enum error_code e = list ? OK : err->code;
@@ -217,7 +221,8 @@ static enum error_code try_mutants(struct proof *proof, const char *solution, st
         proof->has_name = proof->has_name || named;
         free(m.change);
     }
-    if (count < 12) is_wrong(proof, "mutants.txt", "has fewer than 12");
+    if (!proof->part.python && count < 12) is_wrong(proof, "mutants.txt", "has fewer than 12");
+    if (proof->part.python && count < 3) is_wrong(proof, "mutants_python.txt", "has fewer than 3");
     free(list);
     return e;
 }
@@ -250,18 +255,29 @@ static enum error_code expect_points(struct proof *proof, const char *name, cons
 static enum error_code prove_lesson(struct proof *proof, struct error *err)
 {
     const struct lesson *l = proof->lesson;
-    char *solution = lesson_text(l, l->file, true, proof->how.variant, err);
-    char *skeleton = solution ? lesson_text(l, l->file, false, proof->how.variant, err) : NULL;
-    proof->page = skeleton ? page_of(l, proof->how.variant, err) : NULL;
-    enum error_code e = proof->page ? OK : err->code;
+    const struct proof_part *part = &proof->part;
+    const bool python = part->python;
+    char file[100];
+    if (part->warmups) {
+        proof->said(NULL, l->folder, "");
+        return prove_warmups(l, &proof->how, part->most, proof->said, &proof->wrong, err);
+    }
     proof->said(NULL, l->folder, "");
+    if (python && !lesson_in_python(l)) return proof->said("skip", "", "has no file in Python"), OK;
+    if (python && python_find(err) == ERR_USAGE) return proof->said("skip", "", err->text), OK;
+    lesson_file(l, python, file, sizeof file);
+    char *solution = lesson_text(l, file, true, proof->how.variant, err);
+    char *skeleton = solution ? lesson_text(l, file, false, proof->how.variant, err) : NULL;
+    proof->page = skeleton ? page_of(l, python, proof->how.variant, err) : NULL;
+    enum error_code e = proof->page ? OK : err->code;
     if (!e) e = expect_points(proof, "skeleton", skeleton, false, err);
     const bool skipped = e == ERR_FILE && lesson_has_kernels(l) && strstr(err->text, "there is no C++ compiler");
     if (skipped) proof->said("skip", "", err->text);
     if (!e) e = expect_points(proof, "solution", solution, true, err);
     if (!e && proof->score->tenths == proof->score->of) e = try_mutants(proof, solution, err);
     free(solution), free(skeleton), free(proof->page);
-    return skipped ? OK : e;
+    if (e && !skipped) return e;
+    return part->name || python ? OK : prove_warmups(l, &proof->how, part->most, proof->said, &proof->wrong, err);
 }
 
 enum error_code prove_lessons(const bool chosen[MOST_LESSONS], uint64_t variant, struct proof_part part, bool sanitize,

@@ -23,18 +23,20 @@ enum error_code write_skeletons(const char *folder, struct error *err)
     enum error_code e = OK;
     for (int i = 0; lessons[i] && !e; i++) {
         const char *names[LESSON_GIVEN + 3];
-        const int n = lesson_files(lessons[i], names);
+        int n = lesson_files(lessons[i], false, names);
         for (int k = 0; k < n && !e; k++) e = write_skeleton(folder, lessons[i], names[k], err);
+        n = lesson_in_python(lessons[i]) ? lesson_files(lessons[i], true, names) : 0;
+        for (int k = 1; k < n && !e; k++) e = write_skeleton(folder, lessons[i], names[k], err);
     }
     return e;
 }
 
-static enum error_code write_mutants(const char *folder, const struct lesson *lesson, uint64_t variant,
+static enum error_code write_mutants(const char *folder, const struct lesson *lesson, bool python, uint64_t variant,
                                      struct error *err)
 {
     char inside[PATH_MAX];
-    snprintf(inside, sizeof inside, "mutants/%s.txt", lesson->folder);
-    char *text = lesson_text(lesson, "mutants.txt", true, variant, err);
+    snprintf(inside, sizeof inside, "mutants/%s%s.txt", lesson->folder, python ? "_python" : "");
+    char *text = lesson_text(lesson, python ? "mutants_python.txt" : "mutants.txt", true, variant, err);
     enum error_code e = text ? tree_write_file(folder, inside, text, err) : err->code;
     free(text);
     return e;
@@ -92,12 +94,19 @@ enum error_code write_teacher_tree(const char *folder, uint64_t variant, struct 
     if (!e) e = tree_make_folder(folder, "solutions", err);
     if (!e) e = tree_make_folder(folder, "mutants", err);
     path_of(inside, sizeof inside, folder, "solutions");
-    for (int i = 0; lessons[i] && !e; i++) e = tree_write_lesson(inside, lessons[i], true, variant, err);
-    for (int i = 0; lessons[i] && !e; i++) e = write_mutants(folder, lessons[i], variant, err);
+    for (int i = 0; lessons[i] && !e; i++) e = tree_write_lesson(inside, lessons[i], false, true, variant, err);
+    if (!e) e = tree_make_folder(folder, "solutions/python", err);
+    path_of(inside, sizeof inside, folder, "solutions/python");
+    for (int i = 0; lessons[i] && !e; i++) {
+        const bool has = lesson_in_python(lessons[i]);
+        if (has) e = tree_write_lesson(inside, lessons[i], true, true, variant, err);
+        if (!e) e = write_mutants(folder, lessons[i], false, variant, err);
+        if (!e && has) e = write_mutants(folder, lessons[i], true, variant, err);
+    }
     if (!e) e = write_rubric(folder, err);
     if (!e) e = write_notebooks(folder, variant, err);
     if (!e) e = write_secret(folder, err);
     if (!e) e = tree_copy_text(folder, "teacher/README.md", "README.md", err);
     if (!e) e = tree_copy_text(folder, "teacher/classroom.yml", "classroom.yml", err);
-    return e ? e : tree_write_mark(folder, variant, err);
+    return e ? e : tree_write_mark(folder, false, variant, err);
 }

@@ -183,6 +183,8 @@ void plan_report_json(cJSON *root, const struct train_record *record)
     const struct plan_path *p = &record->plan->path;
     if (p->total >= 0) add_path(plan, &record->options->cluster, p), add_shares(plan, p);
     add_peak(plan, record->device[record->plan->fullest].rank, &record->plan->peak[record->plan->fullest]);
+    if (report_budget(record->options) > 0)
+        cJSON_AddNumberToObject(plan, "memory_bytes", (double)report_budget(record->options));
     add_folding(plan, record);
     memory_report_json(plan, record);
     if (record->plan->more) record->plan->more->json(root, record->plan->more->context);

@@ -168,6 +168,7 @@ enum error_code report_json(const struct train_record *record, const char *forma
 {
     cJSON *root = report_object(record, format, true, err);
     if (root == NULL) return ERR_MEMORY;
+    if (record->film) cJSON_AddItemToObject(root, "film", cJSON_Duplicate(record->film, true));
     if (record->options->from) cJSON_AddItemToObject(root, "from", from_json(record->options->from));
     return json_finish(path, root, err);
 }

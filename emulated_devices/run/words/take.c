@@ -339,6 +339,13 @@ static enum error_code take_output(const struct train_options *options, const st
         return fail(err, ERR_USAGE, "--log-every %d: needs --log FILE or --tensorboard DIR", options->log_every);
     if (options_given(words->argc, words->argv, "--trace-format") && !options->trace)
         return fail(err, ERR_USAGE, "--trace-format %s: needs --trace FILE", options->trace_format);
+    if (options->film && !options->json) return fail(err, ERR_USAGE, "--film: needs --json FILE");
+    if (options_given(words->argc, words->argv, "--page-steps") && !options->page && !options->film &&
+        options->live == LIVE_OFF)
+        return fail(err, ERR_USAGE, "--page-steps %d: needs --page FILE, --film or --live PORT", options->page_steps);
+    if (options->golden && (options->page || options->film || options->live != LIVE_OFF))
+        return fail(err, ERR_USAGE, "%s: a golden file's run is not filmed; use --check ref",
+                    options->page ? "--page" : options->film ? "--film" : "--live");
     return options->log ? run_log_check(options->log, err) : OK;
 }
 

@@ -1,6 +1,6 @@
 /* sbp_shipped.c -- schemes by the names "sbp:NAME", of the layouts that are shipped, and "sbp:FILE".
  *
- * registry.c calls sbp_scheme_make for a name that begins with "sbp:"; cli/list.c and verify/cases/space.c add the
+ * registry.c calls sbp_scheme_make for a name that begins with "sbp:"; cli/list/ and verify/cases/space.c add the
  * shipped layouts with sbp_schemes_add.  A scheme made here lives until the program ends.  ERR_USAGE is for a name
  * without a layout, ERR_FORMAT for a file that is not text; ERR_MEMORY.
  */

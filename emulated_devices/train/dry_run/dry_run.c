@@ -6,10 +6,10 @@
 #include "emulated_devices/model/charged.h"
 #include "emulated_devices/train/training.h"
 #include "emulated_devices/device/events.h"
+#include "ref/machine/system.h"
 #include <stdio.h>
 #include <stdlib.h>
 #ifdef __GLIBC__
-#include <malloc.h>
 #endif
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
@@ -109,14 +109,8 @@ static enum error_code dry_run_check_time(const struct plan *plan, struct error 
                 (long long)plan->B, days, MOST_DAYS);
 }
 
-/* Tables of tokens, which nobody fills in a run without numbers, take no memory if they are pages of their own.  The C
- * library would move its limit up as soon as one is freed. */
-static void leave_pages_untouched(void)
-{
-#ifdef M_MMAP_THRESHOLD
-    mallopt(M_MMAP_THRESHOLD, 1 << 16);
-#endif
-}
+/* Tables of tokens, which nobody fills in a run without numbers, take no memory if they are pages of their own. */
+enum { OWN_PAGES_FROM = 1 << 16 };      /* bytes */
 
 /* Copies of which each runs send to all others: so many messages of a collective take minutes. */
 enum { MOST_ENDS = 1 << 24 };
@@ -143,7 +137,7 @@ enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, s
     else d->folding = plan_alike(plan, d->why);
     enum error_code e = dry_run_check_time(plan, err);
     if (e) return e;
-    leave_pages_untouched();
+    system_own_pages(OWN_PAGES_FROM);
     if (!unfolded) e = dry_run_check_folding(d, err);
     if (e) return e;
     e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);

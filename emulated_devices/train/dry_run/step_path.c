@@ -307,10 +307,15 @@ static void add_piece(const struct path_piece *piece, void *context)
     *on = true;
 }
 
-static int longest_first(const void *a, const void *b)
+/* Rows that take as long stay in the order in which the path has met them, on every system: qsort would not say. */
+static void sort_longest_first(struct plan_path *path)
 {
-    const picoseconds x = ((const struct path_row *)a)->takes, y = ((const struct path_row *)b)->takes;
-    return x < y ? 1 : x > y ? -1 : 0;
+    for (int i = 1; i < path->rows; i++) {
+        const struct path_row row = path->row[i];
+        int at = i;
+        for (; at > 0 && path->row[at - 1].takes < row.takes; at--) path->row[at] = path->row[at - 1];
+        path->row[at] = row;
+    }
 }
 
 /* The mean of all devices: each that ran stands for as many. */
@@ -342,7 +347,7 @@ enum error_code plan_path_of(struct plan_path *path, const struct cluster *clust
     path->total = step_path(folding, events, add_piece, &a);
     free(a.on);
     if (path->total < 0) return OK;
-    qsort(path->row, (size_t)path->rows, sizeof *path->row, longest_first);
+    sort_longest_first(path);
     add_shares_of_all(path, folding, events);
     return OK;
 }

@@ -1,6 +1,6 @@
 /* registry.c -- lists every memory profile, and finds one by its name.  A new one needs one line here.
  *
- * run/plan.c and cli/list.c ask here.  ERR_USAGE names a profile that does not exist, and those that do.
+ * run/plan.c and cli/list/ ask here.  ERR_USAGE names a profile that does not exist, and those that do.
  */
 #include "emulated_devices/train/memory_of/profile.h"
 #include "ref/io/options.h"

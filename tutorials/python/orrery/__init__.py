@@ -10,7 +10,7 @@
     orrery.read_checkpoint("saved")              # weights, optimizer state, and the step
     orrery.read_trace("trace.json")              # a list of slices, as dicts
 
-The program is $ORRERY, else `orrery` in PATH.  A command that fails raises orrery.Error with its message and status;
+The program is $ORRERY, else that of a wheel, else `orrery` in PATH.  A command that fails raises orrery.Error with its message and status;
 one whose check failed returns its results, with run.status == 3.
 """
 

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 
 CHECK_FAILED = 3
 
@@ -51,12 +52,36 @@ def command(*words, **flags):
     return line
 
 
+INSIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "inside", "bin")
+
+
+def find_program():
+    """The program: $ORRERY, else that of a wheel, else `orrery` in PATH."""
+    inside = os.path.join(INSIDE, "orrery")
+    return os.environ.get("ORRERY") or (inside if os.access(inside, os.X_OK) else "orrery")
+
+
+def environment():
+    """The environment of the program: a wheel has an mpiexec of its own, which is found first."""
+    if not os.path.isdir(INSIDE):
+        return None
+    return {**os.environ, "PATH": INSIDE + os.pathsep + os.environ.get("PATH", os.defpath)}
+
+
+def main():
+    """The command `orrery` of a wheel: this process becomes the program."""
+    program = find_program()
+    os.execvpe(program, [program, *sys.argv[1:]], environment() or os.environ)
+
+
 def json_of(*words, **flags):
     """Run any command with --json and return its document as a Run: json_of("list", "ring")."""
-    program = os.environ.get("ORRERY", "orrery")
+    program = find_program()
     line = [program, *command(*words, **flags), "--json", "-"]
     try:
-        done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=environment()
+        )
     except OSError as why:
         raise Error(f"{program}: {why.strerror}; ORRERY names the program", 127) from None
     if done.returncode not in (0, CHECK_FAILED) or not done.stdout.lstrip().startswith("{"):

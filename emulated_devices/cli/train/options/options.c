@@ -66,7 +66,8 @@ static struct train_words usual_words(const struct run_kind *kind)
 
 static struct train_options usual_options(void)
 {
-    return (struct train_options){ .trace_steps = 2, .trace_format = "chrome", .log_every = 1,
+    return (struct train_options){ .trace_steps = 2, .trace_format = "chrome", .page_steps = 1, .live = LIVE_OFF,
+                                   .log_every = 1,
                                    .plan = { .seed = 42, .chunks = 1, .comm_streams = USUAL_COMM_STREAMS,
                                              .tensor = tensor_scheme_at(0)->head.name,
                                              .attention = attention_scheme_at(0)->head.name,

@@ -24,6 +24,16 @@ void output_options(struct option_list *to, struct train_options *options, struc
         { "--timeline", "FILE", OPTION_STRING, &options->timeline,
           .help = "draw the last step's pipeline, as SVG and for the terminal, with its bubble" },
         { "--trace-steps", "N", OPTION_INT, &options->trace_steps, .min = 1, .max = 1e9, .help = "steps in the trace" },
+        { "--page", "FILE", OPTION_STRING, &options->page,
+          .help = "write a page of HTML on which the run moves: what every device does when, messages, memory, losses, "
+                  "checks (docs/using/page.md)" },
+        { "--page-steps", "N", OPTION_INT, &options->page_steps, .min = 1, .max = 1000,
+          .help = "steps on the page and in the film" },
+        { "--film", NULL, OPTION_SWITCH, &options->film,
+          .help = "with --json: also what the page shows, for `orrery page`" },
+        { "--live", "PORT", OPTION_INT, &options->live, .min = 0, .max = 65535,
+          .help = "show that page to a browser on this machine while the run goes on, at the address that is printed; "
+                  "0: at a free port" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
         { "--check", "ref|FILE", OPTION_STRING, &options->check,
           .help = "compare every activation, gradient and weight with the one-device model (ref), or with a "
