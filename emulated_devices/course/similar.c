@@ -7,6 +7,7 @@
  */
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/class.h"
+#include "emulated_devices/course/python.h"
 #include "emulated_devices/course/winnow.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -22,7 +23,7 @@ enum { LISTED = 300, TEXTS = 40, SOURCE_BYTES = 1 << 20 };
 static const double LEAST_SHARE = 0.3;
 
 /* A student's file of a lesson, and two of them.  share: the larger one of the two. */
-struct source { int student; char *text; size_t size; struct winnowed of; };
+struct source { int student; bool python; char *text; size_t size; struct winnowed of; };
 struct pair { int lesson, a, b; double share, median; };
 struct pairs { struct pair of[LISTED]; int count; };
 
@@ -74,6 +75,7 @@ static enum error_code compare_all(struct pairs *pairs, int lesson, const struct
     struct pairs own = { .count = 0 };
     for (int a = 0; a < n && !e; a++)
         for (int b = a + 1; b < n; b++) {
+            if (of[a].python != of[b].python) continue;         /* two languages have nothing in common */
             const double x = share_of(&of[a], &of[b], mark), y = share_of(&of[b], &of[a], mark);
             const double share = x > y ? x : y;
             shares[all++] = share;
@@ -88,9 +90,10 @@ static enum error_code compare_all(struct pairs *pairs, int lesson, const struct
     return e;
 }
 
-/* Read a student's file; a file that is too large, or is no file, is not compared. */
+/* Read a student's file; a file that is too large, or is no file, is not compared.
+ * @param known  what students began with: in C, and in Python. */
 static enum error_code read_source(struct source *source, const struct class_grading *class, int student, int lesson,
-                                   const struct winnowed *known, struct error *err)
+                                   const struct winnowed known[2], struct error *err)
 {
     const char *path = class->all.of[student].file[lesson];
     struct error none = { OK, "" };
@@ -98,7 +101,9 @@ static enum error_code read_source(struct source *source, const struct class_gra
     *source = (struct source){ .student = student };
     if (path == NULL || lstat(path, &st) != 0 || !S_ISREG(st.st_mode)) return OK;
     if (file_read_all(path, SOURCE_BYTES, &source->text, &source->size, &none) != OK) return source->text = NULL, OK;
-    return winnow(&source->of, source->text, source->size, known, false, err);
+    source->python = is_python(path);
+    return winnow(&source->of, source->python ? WINNOW_PYTHON : WINNOW_C, source->text, source->size,
+                  &known[source->python], false, err);
 }
 
 static void free_source(struct source *source)
@@ -107,33 +112,40 @@ static void free_source(struct source *source)
     winnow_free(&source->of);
 }
 
-/* Read the file that students of this variant began with. */
-static enum error_code read_skeleton(struct winnowed *known, int lesson, uint64_t variant, struct error *err)
+/* Read the files that students of this variant began with: in C, and in Python if the lesson has that. */
+static enum error_code read_skeletons(struct winnowed known[2], int lesson, uint64_t variant, struct error *err)
 {
-    char *text = lesson_text(lessons[lesson], lessons[lesson]->file, false, variant, err);
-    *known = (struct winnowed){ 0 };
-    if (text == NULL) return err->code;
-    const enum error_code e = winnow(known, text, strlen(text), NULL, true, err);
-    free(text);
+    enum error_code e = OK;
+    known[0] = known[1] = (struct winnowed){ 0 };
+    for (int python = 0; python <= lesson_in_python(lessons[lesson]) && !e; python++) {
+        char file[100], *text;
+        lesson_file(lessons[lesson], python, file, sizeof file);
+        text = lesson_text(lessons[lesson], file, false, variant, err);
+        if (text == NULL) return err->code;
+        e = winnow(&known[python], python ? WINNOW_PYTHON : WINNOW_C, text, strlen(text), NULL, true, err);
+        free(text);
+    }
     return e;
 }
+
+static void free_skeletons(struct winnowed known[2]) { winnow_free(&known[0]), winnow_free(&known[1]); }
 
 /* Read what is compared: two files of a pair, or all of a lesson.  Texts that are not C are not compared. */
 static enum error_code compare_lesson(struct pairs *pairs, const struct class_grading *class, int lesson,
                                       struct error *err)
 {
-    struct winnowed known;
+    struct winnowed known[2];
     struct source *of = calloc((size_t)class->all.count, sizeof *of);
     if (of == NULL) return fail(err, ERR_MEMORY, "no memory to compare files");
-    enum error_code e = read_skeleton(&known, lesson, class->variant, err);
+    enum error_code e = read_skeletons(known, lesson, class->variant, err);
     int n = 0;
     for (int s = 0; s < class->all.count && !e; s++) {
-        e = read_source(&of[n], class, s, lesson, &known, err);
+        e = read_source(&of[n], class, s, lesson, known, err);
         if (e || of[n].text) n++;
     }
     if (!e) e = compare_all(pairs, lesson, of, n, err);
     for (int i = 0; i < n; i++) free_source(&of[i]);
-    winnow_free(&known);
+    free_skeletons(known);
     free(of);
     return e;
 }
@@ -161,16 +173,16 @@ static void mark_lines(struct opened *opened, int side)
 static enum error_code open_pair(struct opened *opened, const struct class_grading *class, const struct pair *pair,
                                  struct error *err)
 {
-    struct winnowed known;
+    struct winnowed known[2];
     *opened = (struct opened){ 0 };
-    enum error_code e = read_skeleton(&known, pair->lesson, class->variant, err);
+    enum error_code e = read_skeletons(known, pair->lesson, class->variant, err);
     for (int side = 0; side < 2 && !e; side++)
-        e = read_source(&opened->side[side], class, side ? pair->b : pair->a, pair->lesson, &known, err);
+        e = read_source(&opened->side[side], class, side ? pair->b : pair->a, pair->lesson, known, err);
     for (int side = 0; side < 2 && !e; side++) {
         mark_lines(opened, side);
         if (opened->line[side] == NULL) e = fail(err, ERR_MEMORY, "no memory to compare files");
     }
-    winnow_free(&known);
+    free_skeletons(known);
     return e;
 }
 

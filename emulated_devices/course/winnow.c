@@ -1,4 +1,4 @@
-/* winnow.c -- reads texts in C as tokens, and chooses fingerprints of them (winnow.h).  similar.c calls winnow for each
+/* winnow.c -- reads texts in C or Python as tokens, and chooses fingerprints (winnow.h).  similar.c calls winnow for each
  * file.  Texts come from students: any bytes are read, and nothing but memory can be missing. */
 #include "emulated_devices/course/winnow.h"
 #include <ctype.h>
@@ -9,17 +9,19 @@
 
 enum { NAME = 1, NUMBER, QUOTED };      /* kinds that are all alike; other tokens are their own characters */
 
-/* Words that C gives a meaning: another name cannot take their place. */
-static const char *const words[] = {
-    "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "float", "for", "goto",
-    "if", "int", "long", "return", "short", "signed", "sizeof", "static", "struct", "switch", "unsigned", "void",
-    "while",
+/* Words that a language gives a meaning: another name cannot take their place. */
+static const char *const words[][26] = {
+    [WINNOW_C] = { "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "float",
+                   "for", "goto", "if", "int", "long", "return", "short", "signed", "sizeof", "static", "struct",
+                   "switch", "unsigned", "void", "while" },
+    [WINNOW_PYTHON] = { "and", "assert", "break", "continue", "def", "elif", "else", "for", "from", "if", "import",
+                        "in", "is", "lambda", "not", "or", "pass", "return", "while", "yield" },
 };
 
-static bool is_word(const char *at, size_t length)
+static bool is_word(enum winnow_language language, const char *at, size_t length)
 {
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i]) == length && memcmp(words[i], at, length) == 0) return true;
+    for (size_t i = 0; i < sizeof words[0] / sizeof *words[0] && words[language][i]; i++)
+        if (strlen(words[language][i]) == length && memcmp(words[language][i], at, length) == 0) return true;
     return false;
 }
 
@@ -49,8 +51,13 @@ static const char *skip_quoted(const char *at, const char *end, char quote, int3
 }
 
 /* Skip a comment, or a line of the preprocessor with those that continue it.  @return behind it; `at`: it is none. */
-static const char *skip_unread(const char *at, const char *end, bool begins_line, int32_t *line)
+static const char *skip_unread(const char *at, const char *end, enum winnow_language language, bool begins_line,
+                               int32_t *line)
 {
+    if (language == WINNOW_PYTHON) {
+        const char *stop = *at == '#' ? memchr(at, '\n', (size_t)(end - at)) : at;
+        return stop ? stop : end;
+    }
     if (at + 1 < end && at[0] == '/' && at[1] == '*') {
         for (at += 2; at < end && !(at[0] == '*' && at + 1 < end && at[1] == '/'); at++) *line += *at == '\n';
         return at + 2 < end ? at + 2 : end;
@@ -63,13 +70,13 @@ static const char *skip_unread(const char *at, const char *end, bool begins_line
     return at;
 }
 
-static void read_tokens(struct tokens *tokens, const char *at, const char *end)
+static void read_tokens(struct tokens *tokens, enum winnow_language language, const char *at, const char *end)
 {
     int32_t line = 1;
     bool begins_line = true;
     while (at < end) {
         const unsigned char c = (unsigned char)*at;
-        const char *const behind = skip_unread(at, end, begins_line, &line);
+        const char *const behind = skip_unread(at, end, language, begins_line, &line);
         if (behind > at) {
             at = behind;
             continue;
@@ -85,7 +92,7 @@ static void read_tokens(struct tokens *tokens, const char *at, const char *end)
         uint64_t kind;
         if (isalpha(c) || c == '_') {
             while (at < end && (isalnum((unsigned char)*at) || *at == '_')) at++;
-            kind = is_word(begin, (size_t)(at - begin)) ? add_bytes(0, begin, (size_t)(at - begin)) : NAME;
+            kind = is_word(language, begin, (size_t)(at - begin)) ? add_bytes(0, begin, (size_t)(at - begin)) : NAME;
         } else if (isdigit(c)) {
             while (at < end && (isalnum((unsigned char)*at) || *at == '.')) at++;
             kind = NUMBER;
@@ -140,8 +147,8 @@ static void choose(struct winnowed *winnowed, const uint64_t *hash, int hashes, 
     qsort(winnowed->print, (size_t)winnowed->prints, sizeof *winnowed->print, by_hash);
 }
 
-enum error_code winnow(struct winnowed *winnowed, const char *text, size_t size, const struct winnowed *known,
-                       bool every, struct error *err)
+enum error_code winnow(struct winnowed *winnowed, enum winnow_language language, const char *text, size_t size,
+                       const struct winnowed *known, bool every, struct error *err)
 {
     struct tokens tokens = { malloc((size + 1) * sizeof(uint64_t)), malloc((size + 1) * sizeof(int32_t)), 0 };
     *winnowed = (struct winnowed){ .line = tokens.line, .print = malloc((size + 1) * sizeof *winnowed->print) };
@@ -149,7 +156,7 @@ enum error_code winnow(struct winnowed *winnowed, const char *text, size_t size,
         free(tokens.hash);
         return fail(err, ERR_MEMORY, "no memory to compare texts");
     }
-    read_tokens(&tokens, text, text + size);
+    read_tokens(&tokens, language, text, text + size);
     winnowed->tokens = tokens.count;
     const int hashes = tokens.count - WINNOW_TOKENS + 1;
     /* A sequence's hash takes the place of that of its first token, which no later sequence has. */

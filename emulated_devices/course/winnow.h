@@ -1,4 +1,4 @@
-/* winnow.h -- fingerprints of texts in C: what two texts have in common, whatever their names and blanks are.
+/* winnow.h -- fingerprints of texts in C or Python: what two texts have in common, whatever their names and blanks are.
  *
  * Schleimer, Wilkerson and Aiken, Winnowing: Local Algorithms for Document Fingerprinting, SIGMOD 2003.  Every sequence
  * of WINNOW_TOKENS tokens has a hash; of WINNOW_WINDOW hashes one after another the least is a fingerprint.  So every
@@ -12,6 +12,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* In Python a line of the preprocessor does not exist, and # begins a comment anywhere. */
+enum winnow_language { WINNOW_C, WINNOW_PYTHON };
 
 /* Sequences shorter than 12 tokens, such as the head of a loop, are in every text.  With a window of 8 every copy of
  * 19 tokens is found, about two lines. */
@@ -27,15 +30,15 @@ struct winnowed {
 };
 
 /**
- * Read a text in C: comments, blanks and lines of the preprocessor are left out, names are all alike, and so are
- * numbers, and texts in quotes.
+ * Read a text: comments, blanks and lines of the preprocessor are left out, names are all alike, and so are numbers,
+ * and texts in quotes.
  * @param size      bytes, any.
  * @param known     sequences that are no evidence, such as those of the file that all students began with; NULL: none.
  * @param every     keep the hash of every sequence, as `known` needs it; false: winnow.
  * @return OK or ERR_MEMORY; winnow_free after both.
  */
-enum error_code winnow(struct winnowed *, const char *text, size_t size, const struct winnowed *known, bool every,
-                       struct error *);
+enum error_code winnow(struct winnowed *, enum winnow_language, const char *text, size_t size,
+                       const struct winnowed *known, bool every, struct error *);
 void winnow_free(struct winnowed *);
 
 /** Mark the tokens of a that are in sequences which b has, too.  @param mark  [a->tokens].  @return how many. */

@@ -29,7 +29,7 @@ static void add_tokens(char *text, int count)
 static struct winnowed read(const char *text, size_t size, const struct winnowed *known, bool every)
 {
     struct winnowed w;
-    assert_int_equal(winnow(&w, text, size, known, every, NULL), OK);
+    assert_int_equal(winnow(&w, WINNOW_C, text, size, known, every, NULL), OK);
     return w;
 }
 
@@ -83,6 +83,11 @@ static void test_what_does_not_count(void **state)
     /* Another type is another text. */
     assert_true(common("int int int int int int int int int int int int int",
                        "char char char char char char char char char char char char char", false) == 0);
+    /* In Python # begins a comment in any place. */
+    static const char python[] = "def f(x):\n    return sum(x)  # all of them\n#end";
+    assert_int_equal(winnow(&w, WINNOW_PYTHON, python, strlen(python), NULL, false, NULL), OK);
+    assert_int_equal(w.tokens, 11);
+    winnow_free(&w);
     /* What both began with is no evidence. */
     struct winnowed known = read(one, strlen(one), NULL, true), left = read(one, strlen(one), &known, false);
     assert_int_equal(left.prints, 0);
