@@ -29,7 +29,7 @@ struct warmup_wrong { const char *answer, *means; };
 /* A question, as warmups.txt has it.  Texts belong to the list. */
 struct warmup {
     const struct lesson *lesson;        /* in front of which it stands */
-    int number;                         /* in that lesson: 1, 2, .. */
+    int number;                         /* in that lesson, from 1 on */
     enum warmup_kind kind;
     const char *name, *title;           /* one word, by which progress knows it; one line for lists */
     const char *ask, *why;              /* the question; what is printed when it is answered */
@@ -47,7 +47,7 @@ struct warmups { struct warmup warmup[WARMUPS]; int count; char *text; };
 /** Read a lesson's warm-ups, as a variant of the course has them.  A lesson may have none.
  *  @param[out] warmups  for warmups_free, also on failure.
  *  @return OK; ERR_FORMAT names the line; ERR_FILE, ERR_MEMORY. */
-enum error_code warmups_read(struct warmups *, const struct lesson *, uint64_t variant, struct error *);
+enum error_code warmups_read(struct warmups *warmups, const struct lesson *, uint64_t variant, struct error *);
 void warmups_free(struct warmups *);
 
 /* A warm-up with its sizes, and its answer. */
@@ -62,7 +62,7 @@ struct posed {
 /** Draw the sizes and compute the answer.  Sizes are drawn again until no wrong answer is right.
  *  @param[out] posed  for posed_free, also on failure.
  *  @return OK; ERR_FORMAT: a formula or a drawing does not have what the warm-up asks for; ERR_FILE, ERR_MEMORY. */
-enum error_code warmup_pose(struct posed *, const struct warmup *, uint64_t variant, struct error *);
+enum error_code warmup_pose(struct posed *posed, const struct warmup *, uint64_t variant, struct error *);
 void posed_free(struct posed *);
 
 /** Replace each {formula} of a text by its value; {n token} is "1 token" or "2 tokens".  {word} and {answer} are the
