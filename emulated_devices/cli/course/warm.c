@@ -224,15 +224,16 @@ static enum error_code print_warmup(struct warm *warm, const struct warm_item *i
 
 static enum error_code print_item(struct warm *warm, struct error *err)
 {
-    char text[400];
+    char text[400], path[PATH_MAX];
     const struct warm_item *item = &warm->item[warm->at];
     const struct lesson *l = item->lesson;
     if (item->warmup) return print_warmup(warm, item, err);
+    folder_file(warm->folder, l, path, sizeof path);
     const struct progress p = folder_progress(warm->folder, l);
     snprintf(text, sizeof text, "%s: %s of %s points", l->title, points_text(p.tenths).text, points_text(p.of).text);
     print_title(warm, item, text);
     snprintf(text, sizeof text, "The lesson.  Read %s/README.md and write %s/%s; then press Enter: what fails first is "
-             "shown.  h tries it, and shows a hint more.", l->folder, l->folder, l->file);
+             "shown.  h tries it, and shows a hint more.", l->folder, l->folder, strrchr(path, '/') + 1);
     warm_print(warm, 2, text);
     printf("\n");
     return OK;
