@@ -5,10 +5,10 @@
  * (formula.h), or stands in what a command of this program prints: no answer is written down.
  *
  *     struct warmups list;
- *     struct posed p;
+ *     struct question q;
  *     warmups_read(&list, lesson, variant, err);
- *     warmup_pose(&p, &list.warmup[0], variant, err);
- *     warmup_answer(&p, "48 bytes", &told);
+ *     warmup_pose(&q, &list.warmup[0], variant, err);
+ *     warmup_answer(&q, "48 bytes", &reply, err);
  *
  * cli/course/ asks them, and course/teacher/ proves them.  Nothing that a student types is an error.
  */
@@ -29,7 +29,7 @@ struct warmup_wrong { const char *answer, *means; };
 /* A question, as warmups.txt has it.  Texts belong to the list. */
 struct warmup {
     const struct lesson *lesson;        /* in front of which it stands */
-    int number;                         /* in that lesson: 1, 2, .. */
+    int number;                         /* in that lesson, from 1 on */
     enum warmup_kind kind;
     const char *name, *title;           /* one word, by which progress knows it; one line for lists */
     const char *ask, *why;              /* the question; what is printed when it is answered */
@@ -47,11 +47,11 @@ struct warmups { struct warmup warmup[WARMUPS]; int count; char *text; };
 /** Read a lesson's warm-ups, as a variant of the course has them.  A lesson may have none.
  *  @param[out] warmups  for warmups_free, also on failure.
  *  @return OK; ERR_FORMAT names the line; ERR_FILE, ERR_MEMORY. */
-enum error_code warmups_read(struct warmups *, const struct lesson *, uint64_t variant, struct error *);
+enum error_code warmups_read(struct warmups *warmups, const struct lesson *, uint64_t variant, struct error *);
 void warmups_free(struct warmups *);
 
 /* A warm-up with its sizes, and its answer. */
-struct posed {
+struct question {
     const struct warmup *warmup;
     struct formula_scope scope;         /* its sizes */
     char *picture;                      /* what its command printed, without the word that is asked for; may be NULL */
@@ -60,27 +60,28 @@ struct posed {
 };
 
 /** Draw the sizes and compute the answer.  Sizes are drawn again until no wrong answer is right.
- *  @param[out] posed  for posed_free, also on failure.
+ *  @param[out] question  for question_free, also on failure.
  *  @return OK; ERR_FORMAT: a formula or a drawing does not have what the warm-up asks for; ERR_FILE, ERR_MEMORY. */
-enum error_code warmup_pose(struct posed *, const struct warmup *, uint64_t variant, struct error *);
-void posed_free(struct posed *);
+enum error_code warmup_pose(struct question *question, const struct warmup *, uint64_t variant, struct error *);
+void question_free(struct question *);
 
 /** Replace each {formula} of a text by its value; {n token} is "1 token" or "2 tokens".  {word} and {answer} are the
  *  answer.  @return for free(), or NULL. */
-char *warmup_text(const struct posed *, const char *text, struct error *);
+char *warmup_text(const struct question *, const char *text, struct error *);
 
 /** A number as people write it: whole, or with four digits. */
 struct number_text { char text[40]; } warmup_number(double);
 
 /** The right answer as a student may type it; of a line of C, the line. */
-void warmup_right(const struct posed *, char *to, size_t size);
+void warmup_right(const struct question *, char *to, size_t size);
 
-enum told_kind { TOLD_RIGHT, TOLD_WRONG, TOLD_UNREADABLE };     /* the last: no answer, such as "abc" for a number */
+/* The last is for what is no answer, such as "abc" for a number. */
+enum reply_kind { REPLY_RIGHT, REPLY_WRONG, REPLY_UNREADABLE };
 
-struct told { enum told_kind kind; char text[WARMUP_TEXT]; };   /* text: what is wrong with the answer */
+struct reply { enum reply_kind kind; char text[WARMUP_TEXT]; };   /* text: what is wrong with the answer */
 
 /** Judge an answer that was typed.  Not for lines of C.  @return OK, or ERR_FORMAT, ERR_MEMORY of the warm-up's own. */
-enum error_code warmup_answer(const struct posed *, const char *answer, struct told *, struct error *);
+enum error_code warmup_answer(const struct question *, const char *answer, struct reply *, struct error *);
 
 /* ---- warmup_picture.c -------------------------------------------------------------------------------------------- */
 
@@ -88,7 +89,7 @@ enum error_code warmup_answer(const struct posed *, const char *answer, struct t
 char *warmup_run(const char *words, struct error *);
 
 /** Run the warm-up's command, keep the lines that it shows, and put something else in the place of its cell. */
-enum error_code warmup_draw_picture(struct posed *, struct error *);
+enum error_code warmup_draw_picture(struct question *, struct error *);
 
 /* ---- warmup_line.c: a line of C ---------------------------------------------------------------------------------- */
 
@@ -100,7 +101,7 @@ void warmup_file(const struct folder *, const struct warmup *, char *to, size_t 
 char *warmup_file_text(const struct warmup *, const char *line, struct error *);
 
 /** Compile a student's file, run it in the cage with all arguments, and compare.  @return as judge_file. */
-enum error_code warmup_judge(const struct posed *, const char *path, const struct judging *, struct told *,
+enum error_code warmup_judge(const struct question *, const char *path, const struct judging *, struct reply *,
                              struct error *);
 
 /* ---- warmup_progress.c ------------------------------------------------------------------------------------------- */

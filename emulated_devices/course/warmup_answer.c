@@ -41,10 +41,10 @@ static bool same_word(const char *a, const char *b)
     return na == nb && strncasecmp(a, b, na) == 0;
 }
 
-static enum error_code tell(struct told *told, enum told_kind kind, const char *text)
+static enum error_code tell(struct reply *reply, enum reply_kind kind, const char *text)
 {
-    told->kind = kind;
-    snprintf(told->text, sizeof told->text, "%s", text);
+    reply->kind = kind;
+    snprintf(reply->text, sizeof reply->text, "%s", text);
     return OK;
 }
 
@@ -91,9 +91,9 @@ static bool is_answer(double got, double want)
 }
 
 /* Whether a number with its unit is this one.  percent: a part of 1 may stand for it. */
-static bool number_is(const struct posed *posed, double got, const struct unit *typed, double want)
+static bool number_is(const struct question *question, double got, const struct unit *typed, double want)
 {
-    const char *asked = posed->warmup->unit;
+    const char *asked = question->warmup->unit;
     const struct unit *unit = asked ? unit_find(asked) : NULL;
     if (unit && typed && unit->kind == typed->kind)
         return is_answer(got * typed->size / unit->size, want) || is_answer(got * typed->also / unit->size, want);
@@ -113,40 +113,40 @@ static const char *far_off(double got, double want)
     return more > 1 ? "Not yet: it is too large." : "Not yet: it is too small.";
 }
 
-static enum error_code tell_wrong(const struct posed *posed, const struct warmup_wrong *wrong, struct told *told,
-                                  struct error *err)
+static enum error_code tell_wrong(const struct question *question, const struct warmup_wrong *wrong,
+                                  struct reply *reply, struct error *err)
 {
-    char *text = warmup_text(posed, wrong->means, err);
+    char *text = warmup_text(question, wrong->means, err);
     if (text == NULL) return err->code;
-    tell(told, TOLD_WRONG, text);
+    tell(reply, REPLY_WRONG, text);
     free(text);
     return OK;
 }
 
-static enum error_code answer_number(const struct posed *posed, const char *answer, struct told *told,
+static enum error_code answer_number(const struct question *question, const char *answer, struct reply *reply,
                                      struct error *err)
 {
     char word[40] = "", why[260];
     double got = 0;
-    const char *asked = posed->warmup->unit;
+    const char *asked = question->warmup->unit;
     if (!read_number(answer, &got, word, sizeof word))
-        return tell(told, TOLD_UNREADABLE, "A number is expected, such as 12, 3/4, 0.75 or 2*6.");
+        return tell(reply, REPLY_UNREADABLE, "A number is expected, such as 12, 3/4, 0.75 or 2*6.");
     const struct unit *typed = unit_find(word), *unit = asked ? unit_find(asked) : NULL;
     const bool fits = word[0] == '\0' || (asked && same_word(word, asked)) ||
                       (typed && unit && typed->kind == unit->kind);
     if (!fits) {
         snprintf(why, sizeof why, "\"%s\": the question asks for %s.", printable(word).text, asked ? asked
                  : "a number alone");
-        return tell(told, TOLD_UNREADABLE, why);
+        return tell(reply, REPLY_UNREADABLE, why);
     }
-    if (number_is(posed, got, typed, posed->right)) return tell(told, TOLD_RIGHT, "");
-    for (const struct warmup_wrong *w = posed->warmup->wrong; w->answer; w++) {
+    if (number_is(question, got, typed, question->right)) return tell(reply, REPLY_RIGHT, "");
+    for (const struct warmup_wrong *w = question->warmup->wrong; w->answer; w++) {
         struct formula_number n;
-        if (formula_compute(&posed->scope, w->answer, &n, err) != OK) return err->code;
-        if (number_is(posed, got, typed, n.value)) return tell_wrong(posed, w, told, err);
+        if (formula_compute(&question->scope, w->answer, &n, err) != OK) return err->code;
+        if (number_is(question, got, typed, n.value)) return tell_wrong(question, w, reply, err);
     }
     const double in_unit = typed && unit ? got * typed->size / unit->size : got;
-    return tell(told, TOLD_WRONG, asked ? far_off(in_unit, posed->right) : "Not yet.");
+    return tell(reply, REPLY_WRONG, asked ? far_off(in_unit, question->right) : "Not yet.");
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
@@ -155,7 +155,7 @@ static int compare_characters(const void *a, const void *b) { return *(const cha
 
 /* Write a word in one way: small letters, without blanks and signs.  Devices of a sum have no order; all of them
  * are `*`. */
-static void plain_word(const struct posed *posed, const char *word, char *to, size_t size)
+static void plain_word(const struct question *question, const char *word, char *to, size_t size)
 {
     struct formula_number W = { 0, true };
     size_t n = 0, digits;
@@ -166,44 +166,46 @@ static void plain_word(const struct posed *posed, const char *word, char *to, si
     digits = strspn(to, "0123456789");
     if (digits == 0 || to[digits]) return;
     qsort(to, digits, 1, compare_characters);
-    bool all = formula_compute(&posed->scope, "W", &W, NULL) == OK && (double)digits == W.value;
+    bool all = formula_compute(&question->scope, "W", &W, NULL) == OK && (double)digits == W.value;
     for (size_t i = 0; i < digits; i++) all = all && to[i] == (char)('0' + i);
     if (all) snprintf(to, size, "*");
 }
 
-static enum error_code answer_word(const struct posed *posed, const char *answer, struct told *told, struct error *err)
+static enum error_code answer_word(const struct question *question, const char *answer, struct reply *reply,
+                                   struct error *err)
 {
     char got[80], want[80];
-    plain_word(posed, answer, got, sizeof got), plain_word(posed, posed->word, want, sizeof want);
-    if (strcmp(got, want) == 0) return tell(told, TOLD_RIGHT, "");
-    for (const struct warmup_wrong *w = posed->warmup->wrong; w->answer; w++) {
-        char *text = warmup_text(posed, w->answer, err);
+    plain_word(question, answer, got, sizeof got), plain_word(question, question->word, want, sizeof want);
+    if (strcmp(got, want) == 0) return tell(reply, REPLY_RIGHT, "");
+    for (const struct warmup_wrong *w = question->warmup->wrong; w->answer; w++) {
+        char *text = warmup_text(question, w->answer, err);
         if (text == NULL) return err->code;
-        plain_word(posed, text, want, sizeof want);
+        plain_word(question, text, want, sizeof want);
         free(text);
-        if (strcmp(got, want) == 0) return tell_wrong(posed, w, told, err);
+        if (strcmp(got, want) == 0) return tell_wrong(question, w, reply, err);
     }
-    return tell(told, TOLD_WRONG, "Not yet.");
+    return tell(reply, REPLY_WRONG, "Not yet.");
 }
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 
-void warmup_right(const struct posed *posed, char *to, size_t size)
+void warmup_right(const struct question *question, char *to, size_t size)
 {
-    const struct warmup *w = posed->warmup;
-    if (w->kind == ASKS_WORD) snprintf(to, size, "%s", posed->word);
+    const struct warmup *w = question->warmup;
+    if (w->kind == ASKS_WORD) snprintf(to, size, "%s", question->word);
     else if (w->kind == ASKS_LINE) snprintf(to, size, "%s", w->answer);
-    else snprintf(to, size, "%s%s%s", warmup_number(posed->right).text, w->unit ? " " : "", w->unit ? w->unit : "");
+    else snprintf(to, size, "%s%s%s", warmup_number(question->right).text, w->unit ? " " : "", w->unit ? w->unit : "");
 }
 
-enum error_code warmup_answer(const struct posed *posed, const char *answer, struct told *told, struct error *err)
+enum error_code warmup_answer(const struct question *question, const char *answer, struct reply *reply,
+                              struct error *err)
 {
     for (const char *at = answer; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 127)
-            return tell(told, TOLD_UNREADABLE, "The answer has characters that are no text.");
-    if (strlen(answer) > ANSWER_MOST) return tell(told, TOLD_UNREADABLE, "The answer is too long.");
-    if (answer[strspn(answer, " ")] == '\0') return tell(told, TOLD_UNREADABLE, "An answer is expected.");
+            return tell(reply, REPLY_UNREADABLE, "The answer has characters that are no text.");
+    if (strlen(answer) > ANSWER_MOST) return tell(reply, REPLY_UNREADABLE, "The answer is too long.");
+    if (answer[strspn(answer, " ")] == '\0') return tell(reply, REPLY_UNREADABLE, "An answer is expected.");
     answer += strspn(answer, " ");
-    return posed->warmup->kind == ASKS_WORD ? answer_word(posed, answer, told, err)
-                                            : answer_number(posed, answer, told, err);
+    return question->warmup->kind == ASKS_WORD ? answer_word(question, answer, reply, err)
+                                            : answer_number(question, answer, reply, err);
 }

@@ -31,7 +31,7 @@ struct line_case {
 /* The lesson comes first: a check has a pointer to it alone. */
 struct line_lesson {
     struct lesson lesson;
-    const struct posed *posed;
+    const struct question *question;
     struct head head;
     struct line_case call[CASES];
     int calls;
@@ -80,13 +80,13 @@ static enum error_code scope_of(const struct line_lesson *line, const struct lin
                                 struct formula_scope *scope, struct error *err)
 {
     enum error_code e = OK;
-    *scope = line->posed->scope;
+    *scope = line->question->scope;
     scope->like_c = true, scope->arrays = 0;
     for (int i = 0; i < line->head.parameters && !e; i++) {
         const struct parameter *p = &line->head.parameter[i];
         if (!p->array) e = formula_set(scope, p->name, call->number[i], p->whole, err);
         else if (scope->arrays == FORMULA_ARRAYS)
-            e = line_refuse(line->posed->warmup, "its function has too many arrays", err);
+            e = line_refuse(line->question->warmup, "its function has too many arrays", err);
         else {
             const int a = scope->arrays++;
             snprintf(scope->array[a].name, FORMULA_NAME, "%s", p->name);
@@ -135,7 +135,7 @@ static bool read_each(const struct line_lesson *line, const struct line_case *ca
     snprintf(range, sizeof range, "%s", text + strcspn(text, " "));
     dots = strstr(range, ".."), by = strstr(range, " by ");
     if (each->parameter < 0 || range[0] == '\0')
-        return line_refuse(line->posed->warmup, "`each` names no parameter", err), false;
+        return line_refuse(line->question->warmup, "`each` names no parameter", err), false;
     if (by) *by = '\0';
     if (dots) *dots = '\0';
     if (compute_case(line, call, range, &each->low, err) != OK) return false;
@@ -143,18 +143,18 @@ static bool read_each(const struct line_lesson *line, const struct line_case *ca
     if (dots && compute_case(line, call, dots + 2, &each->high, err) != OK) return false;
     if (by && compute_case(line, call, by + 4, &each->by, err) != OK) return false;
     if (each->by >= 1) return true;
-    return line_refuse(line->posed->warmup, "`each .. by` needs 1 or more", err), false;
+    return line_refuse(line->question->warmup, "`each .. by` needs 1 or more", err), false;
 }
 
 /* Make the calls of this line `each` and those behind it: the first line changes slowest. */
 static enum error_code make_calls(struct line_lesson *line, struct line_case *call, int each, struct error *err)
 {
-    const char *text = line->posed->warmup->each[each];
+    const char *text = line->question->warmup->each[each];
     struct each range;
     enum error_code e = OK;
     if (text == NULL) {
-        e = compute_case(line, call, line->posed->warmup->answer, &call->want, err);
-        if (!e && line->calls == CASES) e = line_refuse(line->posed->warmup, "`each` makes too many calls", err);
+        e = compute_case(line, call, line->question->warmup->answer, &call->want, err);
+        if (!e && line->calls == CASES) e = line_refuse(line->question->warmup, "`each` makes too many calls", err);
         if (!e) line->call[line->calls++] = *call;
         return e;
     }
@@ -162,7 +162,7 @@ static enum error_code make_calls(struct line_lesson *line, struct line_case *ca
     const int p = range.parameter;
     if (line->head.parameter[p].array) {
         if (!(range.low >= 0 && range.low <= FORMULA_ELEMENTS))
-            return line_refuse(line->posed->warmup, "an array is long", err);
+            return line_refuse(line->question->warmup, "an array is long", err);
         fill_array(call, p, (int)range.low, line->calls);
         return make_calls(line, call, each + 1, err);
     }
@@ -235,9 +235,9 @@ static void compare_calls(struct judge *judge, const struct line_lesson *line, c
     while (k < line->calls && line_is_near(line, got[k], line->call[k].want)) k++;
     if (k == line->calls) return;
     name_call(line, &line->call[k], call, sizeof call);
-    const struct warmup_wrong *w = line->posed->warmup->wrong;
+    const struct warmup_wrong *w = line->question->warmup->wrong;
     while (w->answer && !gives_the_same(line, w->answer, got)) w++;
-    char *means = w->answer ? warmup_text(line->posed, w->means, NULL) : NULL;
+    char *means = w->answer ? warmup_text(line->question, w->means, NULL) : NULL;
     judge_fails(judge, "%s is %s, and should be %s.%s%s", call, warmup_number(got[k]).text,
                 warmup_number(line->call[k].want).text, means ? "  " : "", means ? means : "");
     free(means);
@@ -297,24 +297,24 @@ char *warmup_file_text(const struct warmup *warmup, const char *line, struct err
 
 /* ---- judging ----------------------------------------------------------------------------------------------------- */
 
-static void tell_score(const struct score *score, struct told *told)
+static void tell_score(const struct score *score, struct reply *reply)
 {
     const struct outcome *o = &score->outcome[0];
-    told->kind = !score->compiled ? TOLD_UNREADABLE : score->tenths == score->of ? TOLD_RIGHT : TOLD_WRONG;
-    snprintf(told->text, sizeof told->text, "%s%s%s", score->compiled ? o->said : score->why_not,
+    reply->kind = !score->compiled ? REPLY_UNREADABLE : score->tenths == score->of ? REPLY_RIGHT : REPLY_WRONG;
+    snprintf(reply->text, sizeof reply->text, "%s%s%s", score->compiled ? o->said : score->why_not,
              score->compiled && o->lines[0] ? "\n" : "", score->compiled ? o->lines : "");
 }
 
-enum error_code warmup_judge(const struct posed *posed, const char *path, const struct judging *how, struct told *told,
-                             struct error *err)
+enum error_code warmup_judge(const struct question *question, const char *path, const struct judging *how,
+                             struct reply *reply, struct error *err)
 {
-    const struct warmup *w = posed->warmup;
+    const struct warmup *w = question->warmup;
     struct line_lesson *line = calloc(1, sizeof *line);
     struct score *score = calloc(1, sizeof *score);
     struct line_case call = { .want = 0 };
     char name[100];
     enum error_code e = line && score ? read_head(w, &line->head, err) : fail(err, ERR_MEMORY, "no memory to judge");
-    if (!e) line->posed = posed, e = make_calls(line, &call, 0, err);
+    if (!e) line->question = question, e = make_calls(line, &call, 0, err);
     char *calls = e ? NULL : calls_text(w, &line->head);
     if (!e && calls == NULL) e = fail(err, ERR_MEMORY, "no memory to judge");
     if (!e) {
@@ -325,7 +325,7 @@ enum error_code warmup_judge(const struct posed *posed, const char *path, const 
                                         .check = { { 1, "line", "the line is right", 1, run_calls, { NULL } } } };
         e = judge_file(score, &line->lesson, path, how, err);
     }
-    if (!e) tell_score(score, told);
+    if (!e) tell_score(score, reply);
     free(calls), free(score), free(line);
     return e;
 }

@@ -72,29 +72,29 @@ static char *find_line(char *at, const char *word)
     return NULL;
 }
 
-static enum error_code not_there(const struct posed *posed, const char *what, struct error *err)
+static enum error_code not_there(const struct question *question, const char *what, struct error *err)
 {
-    return fail(err, ERR_FORMAT, "warm-up %s of %s: its picture has no \"%s\"", posed->warmup->name,
-                posed->warmup->lesson->folder, printable(what).text);
+    return fail(err, ERR_FORMAT, "warm-up %s of %s: its picture has no \"%s\"", question->warmup->name,
+                question->warmup->lesson->folder, printable(what).text);
 }
 
 /* Keep the lines of the picture from one that begins with `from` up to one that begins with `until`. */
-static enum error_code keep_lines(struct posed *posed, struct error *err)
+static enum error_code keep_lines(struct question *question, struct error *err)
 {
-    const struct warmup *w = posed->warmup;
-    char *from = w->from ? warmup_text(posed, w->from, err) : NULL;
-    char *until = w->until ? warmup_text(posed, w->until, err) : NULL;
+    const struct warmup *w = question->warmup;
+    char *from = w->from ? warmup_text(question, w->from, err) : NULL;
+    char *until = w->until ? warmup_text(question, w->until, err) : NULL;
     enum error_code e = (w->from && !from) || (w->until && !until) ? err->code : OK;
-    char *first = from && !e ? find_line(posed->picture, from) : posed->picture;
-    if (!e && first == NULL) e = not_there(posed, from, err);
+    char *first = from && !e ? find_line(question->picture, from) : question->picture;
+    if (!e && first == NULL) e = not_there(question, from, err);
     char *next = e ? NULL : first + strcspn(first, "\n"), *last = next && until ? find_line(next, until) : NULL;
-    if (!e && until && last == NULL) e = not_there(posed, until, err);
+    if (!e && until && last == NULL) e = not_there(question, until, err);
     if (last) *last = '\0';
     if (!e) {
         size_t n = strlen(first);
         while (n > 0 && isspace((unsigned char)first[n - 1])) n--;
-        memmove(posed->picture, first, n);
-        posed->picture[n] = '\0';
+        memmove(question->picture, first, n);
+        question->picture[n] = '\0';
     }
     free(from), free(until);
     return e;
@@ -103,13 +103,13 @@ static enum error_code keep_lines(struct posed *posed, struct error *err)
 /* ---- a word in them ---------------------------------------------------------------------------------------------- */
 
 /* The word number `column` of a line, behind its name; "@4": what stands there at time 4 of a schedule. */
-static char *find_word(const struct posed *posed, char *line, const char *name, const char *column, size_t *bytes)
+static char *find_word(const struct question *question, char *line, const char *name, const char *column, size_t *bytes)
 {
     struct formula_number k = { -1, true };
     const bool slot = column[0] == '@';
     char *at = line + strspn(line, " ") + strlen(name);
     const char *end = line + strcspn(line, "\n");
-    if (formula_compute(&posed->scope, column + slot, &k, NULL) != OK || k.value < 0) return NULL;
+    if (formula_compute(&question->scope, column + slot, &k, NULL) != OK || k.value < 0) return NULL;
     at += strspn(at, " ");
     if (slot) {
         at += SLOT * (int)k.value;
@@ -132,38 +132,38 @@ static void put_word(char *at, size_t bytes, const char *word)
 }
 
 /* "step 2 | device 1 | 0": a line of the section that begins so, and a word in that line. */
-static enum error_code change_cell(struct posed *posed, struct error *err)
+static enum error_code change_cell(struct question *question, struct error *err)
 {
-    const struct warmup *w = posed->warmup;
-    char *text = warmup_text(posed, w->cell, err), *row = text ? strstr(text, " | ") : NULL,
-         *column = row ? strstr(row + 3, " | ") : NULL, *line = posed->picture;
+    const struct warmup *w = question->warmup;
+    char *text = warmup_text(question, w->cell, err), *row = text ? strstr(text, " | ") : NULL,
+         *column = row ? strstr(row + 3, " | ") : NULL, *line = question->picture;
     size_t bytes = 0;
-    if (column == NULL) return free(text), not_there(posed, w->cell, err);
+    if (column == NULL) return free(text), not_there(question, w->cell, err);
     *row = *column = '\0', row += 3, column += 3;
     const bool section = strcmp(text, "top") != 0;
     if (section) line = find_line(line, text);
     if (line && section) line += strcspn(line, "\n");
     if (line) line = find_line(line, row);
-    char *at = line ? find_word(posed, line, row, column, &bytes) : NULL;
-    enum error_code e = at ? OK : not_there(posed, row, err);
+    char *at = line ? find_word(question, line, row, column, &bytes) : NULL;
+    enum error_code e = at ? OK : not_there(question, row, err);
     if (at) {
-        snprintf(posed->word, sizeof posed->word, "%.*s", (int)bytes, at);
-        char *other = w->spoil ? warmup_text(posed, w->spoil, err) : NULL;
+        snprintf(question->word, sizeof question->word, "%.*s", (int)bytes, at);
+        char *other = w->spoil ? warmup_text(question, w->spoil, err) : NULL;
         if (w->spoil && other == NULL) e = err->code;
-        snprintf(posed->spoilt, sizeof posed->spoilt, "%s", other ? other : column[0] == '@' ? "??" : "?");
-        if (!e) put_word(at, bytes, posed->spoilt);
+        snprintf(question->spoilt, sizeof question->spoilt, "%s", other ? other : column[0] == '@' ? "??" : "?");
+        if (!e) put_word(at, bytes, question->spoilt);
         free(other);
     }
     free(text);
     return e;
 }
 
-enum error_code warmup_draw_picture(struct posed *posed, struct error *err)
+enum error_code warmup_draw_picture(struct question *question, struct error *err)
 {
-    char *words = warmup_text(posed, posed->warmup->run, err);
+    char *words = warmup_text(question, question->warmup->run, err);
     if (words == NULL) return err->code;
-    posed->picture = warmup_run(words, err);
+    question->picture = warmup_run(words, err);
     free(words);
-    enum error_code e = posed->picture ? keep_lines(posed, err) : err->code;
-    return !e && posed->warmup->cell ? change_cell(posed, err) : e;
+    enum error_code e = question->picture ? keep_lines(question, err) : err->code;
+    return !e && question->warmup->cell ? change_cell(question, err) : e;
 }

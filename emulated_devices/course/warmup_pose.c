@@ -16,17 +16,18 @@ enum { DRAWINGS = 200, NEAR_PARTS = 50 };
 
 /* The numbers of one warm-up: drawn says how many were drawn.  report: of the command's JSON. */
 struct sizes {
-    struct posed *posed;
+    struct question *question;
     uint64_t variant, stream, drawn;
     cJSON *report;
     bool again;                         /* a line `need` does not hold */
     struct error *err;
 };
 
-static enum error_code pose_refuse(const struct posed *posed, const char *why, const char *text, struct error *err)
+static enum error_code pose_refuse(const struct question *question, const char *why, const char *text,
+                                   struct error *err)
 {
-    return fail(err, ERR_FORMAT, "warm-up %s of %s: %s: %s", posed->warmup->name, posed->warmup->lesson->folder, why,
-                printable(text).text);
+    return fail(err, ERR_FORMAT, "warm-up %s of %s: %s: %s", question->warmup->name, question->warmup->lesson->folder,
+                why, printable(text).text);
 }
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
@@ -50,13 +51,13 @@ static const char *cut_noun(char *formula)
 }
 
 /* Write the value of what stands in braces. */
-static enum error_code write_value(FILE *to, const struct posed *posed, char *formula, struct error *err)
+static enum error_code write_value(FILE *to, const struct question *question, char *formula, struct error *err)
 {
     struct formula_number n;
-    if (strcmp(formula, "word") == 0) return fputs(posed->word, to), OK;
+    if (strcmp(formula, "word") == 0) return fputs(question->word, to), OK;
     const char *noun = cut_noun(formula);
-    if (strcmp(formula, "answer") == 0) n.value = posed->right;
-    else if (formula_compute(&posed->scope, formula, &n, err) != OK) return ERR_FORMAT;
+    if (strcmp(formula, "answer") == 0) n.value = question->right;
+    else if (formula_compute(&question->scope, formula, &n, err) != OK) return ERR_FORMAT;
     fputs(warmup_number(n.value).text, to);
     const size_t letters = noun ? strlen(noun) : 0;
     if (noun) fprintf(to, " %s%s", noun, n.value == 1 ? "" : letters > 2 && strcmp(noun + letters - 2, "ch") == 0
@@ -65,7 +66,7 @@ static enum error_code write_value(FILE *to, const struct posed *posed, char *fo
 }
 
 /* A brace before a blank, as in C, stays. */
-char *warmup_text(const struct posed *posed, const char *text, struct error *err)
+char *warmup_text(const struct question *question, const char *text, struct error *err)
 {
     char *out = NULL, formula[200];
     size_t size;
@@ -76,8 +77,8 @@ char *warmup_text(const struct posed *posed, const char *text, struct error *err
         if (n == 0) fputc(*at++, to);
         else {
             snprintf(formula, sizeof formula, "%.*s", (int)n - 1, at + 1);
-            if (at[n] != '}' || n >= sizeof formula) e = pose_refuse(posed, "no } ends a formula", at, err);
-            else e = write_value(to, posed, formula, err);
+            if (at[n] != '}' || n >= sizeof formula) e = pose_refuse(question, "no } ends a formula", at, err);
+            else e = write_value(to, question, formula, err);
             at += n + 1;
         }
     }
@@ -88,11 +89,12 @@ char *warmup_text(const struct posed *posed, const char *text, struct error *err
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
-static enum error_code compute(const struct posed *posed, const char *formula, double *value, struct error *err)
+static enum error_code compute(const struct question *question, const char *formula, double *value, struct error *err)
 {
     struct formula_number n;
     struct error why = { OK, "" };
-    if (formula_compute(&posed->scope, formula, &n, &why) != OK) return pose_refuse(posed, why.text, formula, err);
+    if (formula_compute(&question->scope, formula, &n, &why) != OK)
+        return pose_refuse(question, why.text, formula, err);
     *value = n.value;
     return OK;
 }
@@ -106,9 +108,9 @@ static enum error_code draw_one(struct sizes *sizes, const char *range, double *
     double low = 0, high = 0;
     if (dots) {
         snprintf(text, sizeof text, "%.*s", (int)(dots - range), range);
-        enum error_code e = compute(sizes->posed, text, &low, sizes->err);
-        if (!e) e = compute(sizes->posed, dots + 2, &high, sizes->err);
-        if (!e && !(low <= high)) return pose_refuse(sizes->posed, "the range is empty", range, sizes->err);
+        enum error_code e = compute(sizes->question, text, &low, sizes->err);
+        if (!e) e = compute(sizes->question, dots + 2, &high, sizes->err);
+        if (!e && !(low <= high)) return pose_refuse(sizes->question, "the range is empty", range, sizes->err);
         *value = e ? 0 : low + floor(u * (high - low + 1));
         return e;
     }
@@ -117,18 +119,18 @@ static enum error_code draw_one(struct sizes *sizes, const char *range, double *
     const char *at = range;
     for (int i = (int)(u * count); i > 0; i--) at = strchr(at, ',') + 1;
     snprintf(text, sizeof text, "%.*s", (int)strcspn(at, ","), at);
-    return compute(sizes->posed, text, value, sizes->err);
+    return compute(sizes->question, text, value, sizes->err);
 }
 
 /* "x[3] 1..9": an array. */
 static enum error_code draw_array(struct sizes *sizes, const char *name, const char *count, const char *range)
 {
-    struct formula_scope *scope = &sizes->posed->scope;
+    struct formula_scope *scope = &sizes->question->scope;
     double n = 0;
-    enum error_code e = compute(sizes->posed, count, &n, sizes->err);
+    enum error_code e = compute(sizes->question, count, &n, sizes->err);
     if (e) return e;
     if (!(n >= 0 && n <= FORMULA_ELEMENTS) || scope->arrays == FORMULA_ARRAYS)
-        return pose_refuse(sizes->posed, "the array is too long", name, sizes->err);
+        return pose_refuse(sizes->question, "the array is too long", name, sizes->err);
     const int a = scope->arrays++;
     snprintf(scope->array[a].name, FORMULA_NAME, "%.*s", FORMULA_NAME - 1, name);
     scope->array[a].count = (int)n;
@@ -139,7 +141,7 @@ static enum error_code draw_array(struct sizes *sizes, const char *name, const c
 /* Find "devices.0.sent" in a report. */
 static enum error_code pose_take_number(struct sizes *sizes, const char *name, const char *path)
 {
-    const struct posed *p = sizes->posed;
+    const struct question *p = sizes->question;
     if (sizes->report == NULL) {
         char *words = p->warmup->run ? warmup_text(p, p->warmup->run, sizes->err) : NULL, line[600];
         if (words == NULL) return pose_refuse(p, "there is no command to take it from", path, sizes->err);
@@ -162,7 +164,7 @@ static enum error_code pose_take_number(struct sizes *sizes, const char *name, c
         from += n + (from[n] == '.');
     }
     if (!cJSON_IsNumber(at)) return pose_refuse(p, "the report has no such number", path, sizes->err);
-    return formula_set(&sizes->posed->scope, name, at->valuedouble, false, sizes->err);
+    return formula_set(&sizes->question->scope, name, at->valuedouble, false, sizes->err);
 }
 
 /* Cut off a word; at: behind it. */
@@ -184,7 +186,7 @@ static enum error_code take_size(struct sizes *sizes, const char *line)
     enum error_code e;
     cut_word(&at, what, sizeof what);
     if (strcmp(what, "need") == 0) {
-        e = compute(sizes->posed, at, &value, sizes->err);
+        e = compute(sizes->question, at, &value, sizes->err);
         sizes->again |= !e && value == 0;
         return e;
     }
@@ -196,16 +198,16 @@ static enum error_code take_size(struct sizes *sizes, const char *line)
         return draw_array(sizes, name, bracket + 1, at);
     }
     if (strcmp(what, "let") == 0) {
-        if (*at != '=') return pose_refuse(sizes->posed, "`let NAME = FORMULA` is expected", line, sizes->err);
-        e = compute(sizes->posed, at + 1, &value, sizes->err);
+        if (*at != '=') return pose_refuse(sizes->question, "`let NAME = FORMULA` is expected", line, sizes->err);
+        e = compute(sizes->question, at + 1, &value, sizes->err);
     } else e = draw_one(sizes, at, &value);
-    return e ? e : formula_set(&sizes->posed->scope, name, value, value == floor(value), sizes->err);
+    return e ? e : formula_set(&sizes->question->scope, name, value, value == floor(value), sizes->err);
 }
 
 /* Begin with the choices of the lesson, and draw all sizes. */
 static enum error_code take_sizes(struct sizes *sizes)
 {
-    struct posed *p = sizes->posed;
+    struct question *p = sizes->question;
     enum error_code e = OK;
     p->scope = (struct formula_scope){ .numbers = 0 };
     sizes->again = false;
@@ -228,28 +230,28 @@ static bool are_alike(double a, double b)
 }
 
 /* Whether wrong numbers are apart from the right one and from each other. */
-static enum error_code numbers_apart(const struct posed *posed, bool *apart, struct error *err)
+static enum error_code numbers_apart(const struct question *question, bool *apart, struct error *err)
 {
     double wrong[WARMUP_WRONG];
-    enum error_code e = compute(posed, posed->warmup->answer, &((struct posed *)posed)->right, err);
-    for (int i = 0; posed->warmup->wrong[i].answer && !e; i++) {
-        e = compute(posed, posed->warmup->wrong[i].answer, &wrong[i], err);
-        *apart &= !e && !are_alike(wrong[i], posed->right);
+    enum error_code e = compute(question, question->warmup->answer, &((struct question *)question)->right, err);
+    for (int i = 0; question->warmup->wrong[i].answer && !e; i++) {
+        e = compute(question, question->warmup->wrong[i].answer, &wrong[i], err);
+        *apart &= !e && !are_alike(wrong[i], question->right);
         for (int k = 0; k < i; k++) *apart &= !are_alike(wrong[k], wrong[i]);
     }
     return e;
 }
 
 /* Compare words in the same way. */
-static enum error_code words_apart(const struct posed *posed, bool *apart, struct error *err)
+static enum error_code words_apart(const struct question *question, bool *apart, struct error *err)
 {
-    struct told told;
+    struct reply reply;
     enum error_code e = OK;
-    for (int i = 0; posed->warmup->wrong[i].answer && !e; i++) {
-        char *word = warmup_text(posed, posed->warmup->wrong[i].answer, err),
-             *means = word ? warmup_text(posed, posed->warmup->wrong[i].means, err) : NULL;
-        e = means ? warmup_answer(posed, word, &told, err) : err->code;
-        *apart &= !e && told.kind == TOLD_WRONG && strcmp(told.text, means) == 0;
+    for (int i = 0; question->warmup->wrong[i].answer && !e; i++) {
+        char *word = warmup_text(question, question->warmup->wrong[i].answer, err),
+             *means = word ? warmup_text(question, question->warmup->wrong[i].means, err) : NULL;
+        e = means ? warmup_answer(question, word, &reply, err) : err->code;
+        *apart &= !e && reply.kind == REPLY_WRONG && strcmp(reply.text, means) == 0;
         free(word), free(means);
     }
     return e;
@@ -258,7 +260,7 @@ static enum error_code words_apart(const struct posed *posed, bool *apart, struc
 /* Draw once.  @param[out] apart  whether no wrong answer is right with these sizes. */
 static enum error_code pose_once(struct sizes *sizes, bool *apart)
 {
-    struct posed *p = sizes->posed;
+    struct question *p = sizes->question;
     enum error_code e = take_sizes(sizes);
     *apart = !sizes->again;
     if (e || sizes->again) return e;
@@ -273,23 +275,23 @@ static enum error_code pose_once(struct sizes *sizes, bool *apart)
     return e;
 }
 
-enum error_code warmup_pose(struct posed *posed, const struct warmup *warmup, uint64_t variant, struct error *err)
+enum error_code warmup_pose(struct question *question, const struct warmup *warmup, uint64_t variant, struct error *err)
 {
     char stream[160];
     struct error why = { OK, "" };
     bool apart = false;
-    *posed = (struct posed){ .warmup = warmup };
+    *question = (struct question){ .warmup = warmup };
     snprintf(stream, sizeof stream, "%s warm-up %s", warmup->lesson->folder, warmup->name);
-    struct sizes s = { .posed = posed, .variant = variant, .stream = random_stream(stream), .err = &why };
+    struct sizes s = { .question = question, .variant = variant, .stream = random_stream(stream), .err = &why };
     enum error_code e = OK;
     for (int i = 0; i < DRAWINGS && !e && !apart; i++) e = pose_once(&s, &apart);
     if (e) return fail(err, e, "%s", why.text);
-    if (!apart) return pose_refuse(posed, "no sizes tell wrong answers from the right one", warmup->title, err);
+    if (!apart) return pose_refuse(question, "no sizes tell wrong answers from the right one", warmup->title, err);
     return OK;
 }
 
-void posed_free(struct posed *posed)
+void question_free(struct question *question)
 {
-    free(posed->picture);
-    posed->picture = NULL;
+    free(question->picture);
+    question->picture = NULL;
 }

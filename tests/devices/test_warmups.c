@@ -56,14 +56,14 @@ static void test_answers_differ_between_variants(void **state)
             double first = 0;
             bool differ = false, plain = true;
             for (uint64_t v = 0; v < variants && plain; v++) {
-                struct posed p;
+                struct question p;
                 read_lesson(&list, i, v);
                 plain = is_plain(&list.warmup[k]);
                 if (plain) {
                     MUST(warmup_pose(&p, &list.warmup[k], v, &err));
                     if (v == 0) first = p.right;
                     differ |= p.right != first;
-                    posed_free(&p);
+                    question_free(&p);
                 }
                 warmups_free(&list);
             }
@@ -72,13 +72,13 @@ static void test_answers_differ_between_variants(void **state)
     }
 }
 
-static void must_tell(const struct posed *p, const char *answer, enum told_kind kind, const char *text)
+static void must_tell(const struct question *p, const char *answer, enum reply_kind kind, const char *text)
 {
-    struct told told;
-    MUST(warmup_answer(p, answer, &told, &err));
-    if (told.kind != kind || strcmp(told.text, text) != 0)
+    struct reply reply;
+    MUST(warmup_answer(p, answer, &reply, &err));
+    if (reply.kind != kind || strcmp(reply.text, text) != 0)
         fail_msg("%s of %s: \"%s\" is told \"%s\" (%d), and should be told \"%s\"", p->warmup->name,
-                 p->warmup->lesson->folder, answer, told.text, (int)told.kind, text);
+                 p->warmup->lesson->folder, answer, reply.text, (int)reply.kind, text);
 }
 
 /* Sizes are drawn until no wrong answer is right. */
@@ -90,7 +90,7 @@ static void test_wrong_answers_are_told_apart(void **state)
             struct warmups list;
             read_lesson(&list, i, v);
             for (int k = 0; k < list.count; k++) {
-                struct posed p;
+                struct question p;
                 if (!is_plain(&list.warmup[k])) continue;
                 MUST(warmup_pose(&p, &list.warmup[k], v, &err));
                 for (const struct warmup_wrong *w = list.warmup[k].wrong; w->answer; w++) {
@@ -98,10 +98,10 @@ static void test_wrong_answers_are_told_apart(void **state)
                     char answer[40], *means = warmup_text(&p, w->means, &err);
                     MUST(formula_compute(&p.scope, w->answer, &n, &err));
                     snprintf(answer, sizeof answer, "%.12g", n.value);
-                    must_tell(&p, answer, TOLD_WRONG, means);
+                    must_tell(&p, answer, REPLY_WRONG, means);
                     free(means);
                 }
-                posed_free(&p);
+                question_free(&p);
             }
             warmups_free(&list);
         }
@@ -112,9 +112,9 @@ static void test_wrong_answers_are_told_apart(void **state)
 static const struct warmup of_bytes = { .kind = ASKS_NUMBER, .unit = "bytes", .answer = "48", .name = "some",
                                         .wrong = { { "12", "numbers, {n token}" } } };
 
-static struct posed pose_some(const struct warmup *w, double right)
+static struct question pose_some(const struct warmup *w, double right)
 {
-    struct posed p = { .warmup = w, .right = right };
+    struct question p = { .warmup = w, .right = right };
     MUST(formula_set(&p.scope, "n", 12, true, &err));
     MUST(formula_set(&p.scope, "W", 3, true, &err));
     return p;
@@ -123,46 +123,46 @@ static struct posed pose_some(const struct warmup *w, double right)
 static void test_numbers_and_units(void **state)
 {
     (void)state;
-    const struct posed p = pose_some(&of_bytes, 3072);
+    const struct question p = pose_some(&of_bytes, 3072);
     static const char *const right[] = { "3072", "3072 bytes", "3072 B", "3072bytes", "  3072 byte ", "3 KiB", "3,072",
                                          "3KB", "3.072 KB", "6144/2", "3*1024", "2^10*3", "(1000+24)*3", "3072.",
                                          "3.072e3", "0.0029296875 MiB" };
-    for (size_t i = 0; i < sizeof right / sizeof *right; i++) must_tell(&p, right[i], TOLD_RIGHT, "");
-    must_tell(&p, "12", TOLD_WRONG, "numbers, 12 tokens");
-    must_tell(&p, "6144", TOLD_WRONG, "Not yet: it is too large, by a whole factor.  What is in it more than once?");
-    must_tell(&p, "1024", TOLD_WRONG, "Not yet: it is too small, by a whole factor.  What is in it too seldom?");
-    must_tell(&p, "3073", TOLD_WRONG, "Not yet: it is too large.");
-    must_tell(&p, "-3072", TOLD_WRONG, "Not yet.");
-    must_tell(&p, "3072 us", TOLD_UNREADABLE, "\"us\": the question asks for bytes.");
-    must_tell(&p, "3072 messages", TOLD_UNREADABLE, "\"messages\": the question asks for bytes.");
-    must_tell(&p, "", TOLD_UNREADABLE, "An answer is expected.");
-    must_tell(&p, "   ", TOLD_UNREADABLE, "An answer is expected.");
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) must_tell(&p, right[i], REPLY_RIGHT, "");
+    must_tell(&p, "12", REPLY_WRONG, "numbers, 12 tokens");
+    must_tell(&p, "6144", REPLY_WRONG, "Not yet: it is too large, by a whole factor.  What is in it more than once?");
+    must_tell(&p, "1024", REPLY_WRONG, "Not yet: it is too small, by a whole factor.  What is in it too seldom?");
+    must_tell(&p, "3073", REPLY_WRONG, "Not yet: it is too large.");
+    must_tell(&p, "-3072", REPLY_WRONG, "Not yet.");
+    must_tell(&p, "3072 us", REPLY_UNREADABLE, "\"us\": the question asks for bytes.");
+    must_tell(&p, "3072 messages", REPLY_UNREADABLE, "\"messages\": the question asks for bytes.");
+    must_tell(&p, "", REPLY_UNREADABLE, "An answer is expected.");
+    must_tell(&p, "   ", REPLY_UNREADABLE, "An answer is expected.");
     static const char *const none[] = { "abc", "1e999", "1/0", "9^9^9^9", "3072 3072", "n*256", "sum(k,1,2,k)", "--",
                                         "%" };
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
-        must_tell(&p, none[i], TOLD_UNREADABLE, "A number is expected, such as 12, 3/4, 0.75 or 2*6.");
-    must_tell(&p, "30\t72", TOLD_UNREADABLE, "The answer has characters that are no text.");
-    must_tell(&p, "30\x01", TOLD_UNREADABLE, "The answer has characters that are no text.");
+        must_tell(&p, none[i], REPLY_UNREADABLE, "A number is expected, such as 12, 3/4, 0.75 or 2*6.");
+    must_tell(&p, "30\t72", REPLY_UNREADABLE, "The answer has characters that are no text.");
+    must_tell(&p, "30\x01", REPLY_UNREADABLE, "The answer has characters that are no text.");
     char huge[ANSWER_MOST + 100];
     memset(huge, '1', sizeof huge - 1), huge[sizeof huge - 1] = '\0';
-    must_tell(&p, huge, TOLD_UNREADABLE, "The answer is too long.");
+    must_tell(&p, huge, REPLY_UNREADABLE, "The answer is too long.");
     huge[ANSWER_MOST] = '\0';
-    must_tell(&p, huge, TOLD_UNREADABLE, "A number is expected, such as 12, 3/4, 0.75 or 2*6.");
+    must_tell(&p, huge, REPLY_UNREADABLE, "A number is expected, such as 12, 3/4, 0.75 or 2*6.");
 }
 
 static void test_parts(void **state)
 {
     (void)state;
     const struct warmup part = { .kind = ASKS_NUMBER, .name = "part" }, time = { .kind = ASKS_NUMBER, .unit = "us" };
-    const struct posed third = pose_some(&part, 1.0 / 3), us = pose_some(&time, 1500);
+    const struct question third = pose_some(&part, 1.0 / 3), us = pose_some(&time, 1500);
     static const char *const right[] = { "1/3", "0.333", "0,333", "0.3333", ".334", "2/6", "3^-1" };
-    for (size_t i = 0; i < sizeof right / sizeof *right; i++) must_tell(&third, right[i], TOLD_RIGHT, "");
-    must_tell(&third, "0.3", TOLD_WRONG, "Not yet."), must_tell(&third, "0.34", TOLD_WRONG, "Not yet.");
-    must_tell(&third, "1/3 us", TOLD_UNREADABLE, "\"us\": the question asks for a number alone.");
-    must_tell(&us, "1.5 ms", TOLD_RIGHT, ""), must_tell(&us, "1500000 ns", TOLD_RIGHT, "");
-    must_tell(&us, "1500 \u00b5s", TOLD_RIGHT, ""), must_tell(&us, "0.0015 s", TOLD_RIGHT, "");
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) must_tell(&third, right[i], REPLY_RIGHT, "");
+    must_tell(&third, "0.3", REPLY_WRONG, "Not yet."), must_tell(&third, "0.34", REPLY_WRONG, "Not yet.");
+    must_tell(&third, "1/3 us", REPLY_UNREADABLE, "\"us\": the question asks for a number alone.");
+    must_tell(&us, "1.5 ms", REPLY_RIGHT, ""), must_tell(&us, "1500000 ns", REPLY_RIGHT, "");
+    must_tell(&us, "1500 \u00b5s", REPLY_RIGHT, ""), must_tell(&us, "0.0015 s", REPLY_RIGHT, "");
     /* A number with another unit is another number. */
-    must_tell(&us, "1500 ms", TOLD_WRONG,
+    must_tell(&us, "1500 ms", REPLY_WRONG,
               "Not yet: it is too large, by a whole factor.  What is in it more than once?");
 }
 
@@ -171,17 +171,17 @@ static void test_words(void **state)
 {
     (void)state;
     const struct warmup word = { .kind = ASKS_WORD, .name = "word", .wrong = { { "{W-1}", "only {word}" } } };
-    struct posed p = pose_some(&word, 0);
+    struct question p = pose_some(&word, 0);
     strcpy(p.word, "02");
     static const char *const some[] = { "02", "20", "0 2", "2,0", "0+2", "\"02\"" };
-    for (size_t i = 0; i < sizeof some / sizeof *some; i++) must_tell(&p, some[i], TOLD_RIGHT, "");
-    must_tell(&p, "2", TOLD_WRONG, "only 02"), must_tell(&p, "012", TOLD_WRONG, "Not yet.");
-    must_tell(&p, "all", TOLD_WRONG, "Not yet.");
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) must_tell(&p, some[i], REPLY_RIGHT, "");
+    must_tell(&p, "2", REPLY_WRONG, "only 02"), must_tell(&p, "012", REPLY_WRONG, "Not yet.");
+    must_tell(&p, "all", REPLY_WRONG, "Not yet.");
     strcpy(p.word, "*");
     static const char *const all[] = { "*", "all", "ALL", "everything", "012", "210", "0 1 2" };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) must_tell(&p, all[i], TOLD_RIGHT, "");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) must_tell(&p, all[i], REPLY_RIGHT, "");
     strcpy(p.word, "F2");
-    must_tell(&p, "f2", TOLD_RIGHT, ""), must_tell(&p, "F1", TOLD_WRONG, "Not yet.");
+    must_tell(&p, "f2", REPLY_RIGHT, ""), must_tell(&p, "F1", REPLY_WRONG, "Not yet.");
 }
 
 int main(void)

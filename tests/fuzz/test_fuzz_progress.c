@@ -1,7 +1,9 @@
-/* A course's two small files from anybody: refused in a line, or each lesson has points and hints that there are.
+/* A course's two small files from anybody: refused in a line, or each lesson has points and hints that there are, and
+ * so has a warm-up.
  * tier: check
  */
 #include "emulated_devices/cli/course/course.h"
+#include "emulated_devices/course/warmup.h"
 #include "tests/fuzz/fuzz.h"
 
 static void look_at(const struct folder *f)
@@ -12,6 +14,10 @@ static void look_at(const struct folder *f)
         must(p.of == 10 * lesson_points(lessons[i]) && p.tenths >= 0 && p.tenths <= p.of, "%d of %d tenths", p.tenths,
              p.of);
         must(p.hints >= 0 && p.hints <= CHECK_HINTS, "%d hints", p.hints);
+        const struct warmup warmup = { .lesson = lessons[i], .name = "steps" };
+        const struct warmup_progress w = warmup_recall(f, &warmup);
+        must(w.state >= WARMUP_NEW && w.state <= WARMUP_DONE, "state %d", (int)w.state);
+        must(w.hints >= 0 && w.hints <= WARMUP_HINTS && w.tries >= 0, "%d hints of a warm-up", w.hints);
     }
 }
 

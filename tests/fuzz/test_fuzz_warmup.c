@@ -18,14 +18,14 @@ static const struct warmup asked[] = {
 static void answer(const char *text)
 {
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        struct posed p = { .warmup = &asked[i], .right = 48, .word = "012" };
+        struct question p = { .warmup = &asked[i], .right = 48, .word = "012" };
         struct error err = { OK, "" };
-        struct told told;
+        struct reply reply;
         must(formula_set(&p.scope, "n", 12, true, &err) == OK, "n is not set");
         must(formula_set(&p.scope, "W", 3, true, &err) == OK, "W is not set");
-        must(warmup_answer(&p, text, &told, &err) == OK, "an answer is an error: %s", err.text);
-        must((told.kind == TOLD_RIGHT) == (told.text[0] == '\0'), "told: %s", told.text);
-        must(strpbrk(told.text, "\n\r\t\033") == NULL, "told with characters of control: %s", told.text);
+        must(warmup_answer(&p, text, &reply, &err) == OK, "an answer is an error: %s", err.text);
+        must((reply.kind == REPLY_RIGHT) == (reply.text[0] == '\0'), "told: %s", reply.text);
+        must(strpbrk(reply.text, "\n\r\t\033") == NULL, "told with characters of control: %s", reply.text);
     }
 }
 

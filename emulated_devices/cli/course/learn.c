@@ -303,7 +303,7 @@ static enum error_code learn_warmups(const struct asked *asked, int *status, str
     struct folder f;
     if (asked->lesson && (asked->list || asked->warmups || asked->watch))
         return fail(err, ERR_USAGE, asked->watch ? "learn: --watch needs a lesson, and %s is a warm-up"
-                    : "learn --list and --warmups: take no LESSON (%s)", asked->lesson);
+                    : "learn --list and --warmups: take no LESSON (%s)", printable(asked->lesson).text);
     enum error_code e = folder_open(&f, asked->in, err);
     if (e) return e;
     if (asked->lesson) e = warm_ask(&f, asked->lesson, asked->hint, status, err);

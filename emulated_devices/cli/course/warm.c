@@ -29,7 +29,7 @@ struct warm {
     bool single, keys_told, ended;      /* one warm-up alone; the keys were named; the input has ended */
     bool answered, right;               /* this time: something was judged; and it was right */
     warm_lesson *try_lesson;
-    struct posed posed;                 /* the warm-up that is offered */
+    struct question question;                 /* the warm-up that is offered */
 };
 
 /* ---- all warm-ups ------------------------------------------------------------------------------------------------ */
@@ -45,7 +45,7 @@ static int count_columns(void)
 static void warm_close(struct warm *warm)
 {
     for (int i = 0; warm->of && lessons[i]; i++) warmups_free(&warm->of[i]);
-    posed_free(&warm->posed);
+    question_free(&warm->question);
     free(warm->of), free(warm->item);
 }
 
@@ -102,7 +102,7 @@ static void warm_print(const struct warm *warm, int left, const char *text)
 /* Print a text whose formulas are replaced by their values. */
 static enum error_code print_text(const struct warm *warm, const char *text, struct error *err)
 {
-    char *said = warmup_text(&warm->posed, text, err);
+    char *said = warmup_text(&warm->question, text, err);
     if (said == NULL) return err->code;
     warm_print(warm, 2, said);
     free(said);
@@ -186,7 +186,7 @@ static void print_keys(const struct warm *warm)
 static enum error_code write_file(const struct warm *warm, const char *line, struct error *err)
 {
     char path[PATH_MAX];
-    const struct warmup *w = warm->posed.warmup;
+    const struct warmup *w = warm->question.warmup;
     warmup_file(warm->folder, w, path, sizeof path);
     if (line == NULL && access(path, F_OK) == 0) return OK;
     char *text = warmup_file_text(w, line, err);
@@ -201,10 +201,10 @@ static enum error_code print_warmup(struct warm *warm, const struct warm_item *i
     char title[200];
     snprintf(title, sizeof title, "%s%s", w->title, item_is_done(warm->folder, item) ? " (done)" : "");
     print_title(warm, item, title);
-    posed_free(&warm->posed);
-    enum error_code e = warmup_pose(&warm->posed, w, warm->folder->variant, err);
+    question_free(&warm->question);
+    enum error_code e = warmup_pose(&warm->question, w, warm->folder->variant, err);
     if (!e) e = print_text(warm, w->ask, err);
-    if (!e && warm->posed.picture) printf("\n"), print_figure(warm->posed.picture);
+    if (!e && warm->question.picture) printf("\n"), print_figure(warm->question.picture);
     if (!e && w->kind == ASKS_LINE) e = write_file(warm, NULL, err);
     if (!e && w->kind == ASKS_LINE) {
         char text[300], path[PATH_MAX];
@@ -224,15 +224,16 @@ static enum error_code print_warmup(struct warm *warm, const struct warm_item *i
 
 static enum error_code print_item(struct warm *warm, struct error *err)
 {
-    char text[400];
+    char text[400], path[PATH_MAX];
     const struct warm_item *item = &warm->item[warm->at];
     const struct lesson *l = item->lesson;
     if (item->warmup) return print_warmup(warm, item, err);
+    folder_file(warm->folder, l, path, sizeof path);
     const struct progress p = folder_progress(warm->folder, l);
     snprintf(text, sizeof text, "%s: %s of %s points", l->title, points_text(p.tenths).text, points_text(p.of).text);
     print_title(warm, item, text);
     snprintf(text, sizeof text, "The lesson.  Read %s/README.md and write %s/%s; then press Enter: what fails first is "
-             "shown.  h tries it, and shows a hint more.", l->folder, l->folder, l->file);
+             "shown.  h tries it, and shows a hint more.", l->folder, l->folder, strrchr(path, '/') + 1);
     warm_print(warm, 2, text);
     printf("\n");
     return OK;
@@ -242,14 +243,14 @@ static enum error_code print_item(struct warm *warm, struct error *err)
 
 static enum error_code remember(struct warm *warm, struct warmup_progress progress, struct error *err)
 {
-    return warmup_remember(warm->folder, warm->posed.warmup, progress, err);
+    return warmup_remember(warm->folder, warm->question.warmup, progress, err);
 }
 
-static enum error_code tell_answer(struct warm *warm, const struct told *told, struct error *err)
+static enum error_code tell_answer(struct warm *warm, const struct reply *reply, struct error *err)
 {
-    const struct warmup *w = warm->posed.warmup;
+    const struct warmup *w = warm->question.warmup;
     struct warmup_progress p = warmup_recall(warm->folder, w);
-    warm->answered = true, warm->right = told->kind == TOLD_RIGHT;
+    warm->answered = true, warm->right = reply->kind == REPLY_RIGHT;
     if (warm->right) {
         p.tries++, p.state = WARMUP_DONE;
         warm_print(warm, 2, "Right.");
@@ -257,8 +258,8 @@ static enum error_code tell_answer(struct warm *warm, const struct told *told, s
         if (!e && !warm->single) warm_print(warm, 2, "Enter goes on.");
         return e ? e : remember(warm, p, err);
     }
-    warm_print(warm, 2, told->text);
-    if (told->kind == TOLD_UNREADABLE) return OK;
+    warm_print(warm, 2, reply->text);
+    if (reply->kind == REPLY_UNREADABLE) return OK;
     p.tries++;
     if (p.state == WARMUP_NEW) p.state = WARMUP_TRIED;
     if (p.hints == 0) warm_print(warm, 2, "(h shows a hint)");
@@ -269,32 +270,32 @@ static enum error_code tell_answer(struct warm *warm, const struct told *told, s
 static enum error_code judge_line(struct warm *warm, const char *line, struct error *err)
 {
     char path[PATH_MAX];
-    struct told *told = calloc(1, sizeof *told);
+    struct reply *reply = calloc(1, sizeof *reply);
     const struct judging how = { .variant = warm->folder->variant, .seed = PUBLIC_SEED, .first_failure = true };
-    enum error_code e = told ? write_file(warm, line, err) : fail(err, ERR_MEMORY, "no memory to judge");
-    warmup_file(warm->folder, warm->posed.warmup, path, sizeof path);
-    if (!e) e = warmup_judge(&warm->posed, path, &how, told, err);
-    if (!e) e = tell_answer(warm, told, err);
-    free(told);
+    enum error_code e = reply ? write_file(warm, line, err) : fail(err, ERR_MEMORY, "no memory to judge");
+    warmup_file(warm->folder, warm->question.warmup, path, sizeof path);
+    if (!e) e = warmup_judge(&warm->question, path, &how, reply, err);
+    if (!e) e = tell_answer(warm, reply, err);
+    free(reply);
     return e;
 }
 
 static enum error_code take_answer(struct warm *warm, const char *answer, struct error *err)
 {
-    struct told told;
-    for (const char *at = answer; warm->posed.warmup->kind == ASKS_LINE && *at; at++)
+    struct reply reply;
+    for (const char *at = answer; warm->question.warmup->kind == ASKS_LINE && *at; at++)
         if ((unsigned char)*at < ' ' || (unsigned char)*at > 126)
             return warm_print(warm, 2, "The answer has characters that are no text of C."), OK;
-    if (warm->posed.warmup->kind == ASKS_LINE) return judge_line(warm, answer, err);
-    const enum error_code e = warmup_answer(&warm->posed, answer, &told, err);
-    return e ? e : tell_answer(warm, &told, err);
+    if (warm->question.warmup->kind == ASKS_LINE) return judge_line(warm, answer, err);
+    const enum error_code e = warmup_answer(&warm->question, answer, &reply, err);
+    return e ? e : tell_answer(warm, &reply, err);
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static enum error_code show_hint(struct warm *warm, struct error *err)
 {
-    const struct warmup *w = warm->posed.warmup;
+    const struct warmup *w = warm->question.warmup;
     struct warmup_progress p = warmup_recall(warm->folder, w);
     int count = 0;
     enum error_code e = OK;
@@ -310,12 +311,12 @@ static enum error_code show_hint(struct warm *warm, struct error *err)
 static enum error_code show_answer(struct warm *warm, struct error *err)
 {
     char right[300], text[340];
-    struct warmup_progress p = warmup_recall(warm->folder, warm->posed.warmup);
-    warmup_right(&warm->posed, right, sizeof right);
+    struct warmup_progress p = warmup_recall(warm->folder, warm->question.warmup);
+    warmup_right(&warm->question, right, sizeof right);
     snprintf(text, sizeof text, "The answer is %s.", right);
     warm_print(warm, 2, text);
     if (p.state != WARMUP_DONE) p.state = WARMUP_SHOWN;
-    enum error_code e = print_text(warm, warm->posed.warmup->why, err);
+    enum error_code e = print_text(warm, warm->question.warmup->why, err);
     return e ? e : remember(warm, p, err);
 }
 
@@ -471,7 +472,7 @@ static enum error_code judge_saved(struct warm *warm, struct error *err)
 {
     char path[PATH_MAX], *now = NULL;
     size_t bytes;
-    const struct warmup *w = warm->posed.warmup;
+    const struct warmup *w = warm->question.warmup;
     warmup_file(warm->folder, w, path, sizeof path);
     char *first = warmup_file_text(w, NULL, err);
     enum error_code e = first ? OK : err->code;
