@@ -21,8 +21,12 @@ static enum error_code read_course(struct folder *folder, struct error *err)
     snprintf(path, sizeof path, "%s/%s", folder->path, COURSE_FILE);
     enum error_code e = json_read(path, &root, err);
     if (!e) e = json_int(root, path, "variant", 0, INT32_MAX, &variant, err);
-    if (!e) e = json_string(root, path, "language", &language, err);
+    /* A folder that is older, or that is in C, does not say its language. */
+    if (!e && cJSON_HasObjectItem(root, "language")) e = json_string(root, path, "language", &language, err);
     folder->variant = (uint64_t)variant, folder->python = !e && strcmp(language, "python") == 0;
+    if (!e && !folder->python && strcmp(language, "c") != 0)
+        e = fail(err, ERR_FORMAT, "%s: \"language\" is %s; it must be c or python", printable_path(path).text,
+                 printable(language).text);
     cJSON_Delete(e == ERR_FILE ? NULL : root);
     snprintf(path, sizeof path, "%s/%s", folder->path, PROGRESS_FILE);
     if (!e && access(path, F_OK) == 0) e = json_read(path, &folder->progress, err);
