@@ -31,7 +31,7 @@ run_under() {
     command="mpiexec -n $1 orrery ${*:2}"
     watched "${MPIEXEC:-mpiexec}" -n "$1" "$program" "${@:2}"
     # Nobody stands between Open MPI's mpiexec and the user here: what it says of ranks that have ended is not the program's.
-    awk '/^-+$/ && length($0) > 60 { inside = !inside; next } inside || /has sent help message help-|_base_help_aggregate/ { next } { print }' \
+    awk '/^orrery: / { print; next } /^-+$/ && length($0) > 60 { inside = !inside; next } inside || /has sent help message help-|_base_help_aggregate/ { next } { print }' \
         "$place/err" >"$place/err.own" && mv "$place/err.own" "$place/err"
     look
 }

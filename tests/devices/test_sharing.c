@@ -8,10 +8,12 @@
 #include "tests/mpi_cmocka.h"
 #include "emulated_devices/comm/sharing.h"
 #include "ref/machine/cores.h"
+#include "ref/machine/system.h"
 #include <sched.h>
 
 enum { USABLE = 12 };                   /* what each device says that it may use */
 
+#if defined(SYSTEM_LINUX)
 /* The first cores of this machine that the process may use, at most two. */
 static int find_cores(int core[2])
 {
@@ -22,13 +24,15 @@ static int find_cores(int core[2])
         if (cores_has(&all, i)) core[n++] = i;
     return n;
 }
+#endif
 
 /* As sharing_find finds it while this device is bound to one core; a negative one: as it was before. */
 static struct sharing share(int core)
 {
     struct place *room = sharing_make(test_size);
     assert_non_null(room);
-#if defined(__linux__)
+    (void)core;
+#if defined(SYSTEM_LINUX)
     cpu_set_t before, one;
     CPU_ZERO(&one);
     CPU_SET(core < 0 ? 0 : (size_t)core, &one);
@@ -36,7 +40,7 @@ static struct sharing share(int core)
     if (core >= 0) assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
 #endif
     const struct sharing s = sharing_find(room, USABLE, MPI_COMM_WORLD);
-#if defined(__linux__)
+#if defined(SYSTEM_LINUX)
     sched_setaffinity(0, sizeof before, &before);
 #endif
     free(room);
@@ -61,7 +65,7 @@ static void test_only_those_on_the_same_cores_share(void **state)
 {
     int core[2];
     (void)state;
-#if defined(__linux__)
+#if defined(SYSTEM_LINUX)
     const int found = find_cores(core);
     check("all on one core", share(core[0]), test_size);
     if (found < 2) return;

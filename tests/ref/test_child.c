@@ -5,6 +5,7 @@
  * of a pipe, so the pipe says when that has ended.
  */
 #include "ref/io/child.h"
+#include "ref/machine/system.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -142,7 +143,7 @@ static int end_of(pid_t parent)
 static void test_parent_is_killed(void **state)
 {
     (void)state;
-#if defined(__linux__)
+#if defined(SYSTEM_LINUX)
     const pid_t parent = start_parent(&(struct parent){ stopped, say_ready });
     kill(parent, SIGKILL);
     const int how = end_of(parent);

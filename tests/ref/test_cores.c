@@ -9,6 +9,7 @@
 #include "tests/ref/scratch.h"
 #include "ref/machine/cores.h"
 #include "ref/machine/cgroup.h"
+#include "ref/machine/system.h"
 #include "ref/machine/threads.h"
 #include "ref/machine/blas.h"
 #include <omp.h>
@@ -118,7 +119,7 @@ static void test_long_paths(void **state)
     scratch_remove_all(root);
 }
 
-#if defined(__linux__)
+#if defined(SYSTEM_LINUX)
 /* In a child, whose first look it is: bound to one of its cores, it has one. */
 static void test_as_many_as_it_is_bound_to(void **state)
 {
@@ -176,7 +177,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_many_as_control_groups_grant), cmocka_unit_test(test_long_paths),
-#if defined(__linux__)
+#if defined(SYSTEM_LINUX)
         cmocka_unit_test(test_as_many_as_it_is_bound_to),
 #endif
         cmocka_unit_test(test_threads),
