@@ -59,12 +59,12 @@ test_usual_values() {
     expect_same short long
 }
 
-# It fits a telephone, and every field has a name.
+# It fits a telephone, every field has a name, and an arrow key moves a slider, not the film.
 test_narrow_and_named() {
     missing && return
     show '#plan=--model+small+--cluster+toy+--dtype+fp32+--dp+2' 'page.films.length > 0' \
-        '[document.documentElement.scrollWidth, [...document.querySelectorAll("input, select")].filter(e => !(e.labels && e.labels.length) && !e.getAttribute("aria-label")).length].join(" ")' 360x740
-    expect_out '^3[0-6][0-9] 0$'
+        '[document.documentElement.scrollWidth, [...document.querySelectorAll("input, select")].filter(e => !(e.labels && e.labels.length) && !e.getAttribute("aria-label")).length, (() => { const k = new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true, cancelable: true }); document.getElementById("field2").dispatchEvent(k); return k.defaultPrevented; })()].join(" ")' 360x740
+    expect_out '^3[0-6][0-9] 0 false$'
 }
 
 # The page asks nothing of any network, and its names say what fields are for.

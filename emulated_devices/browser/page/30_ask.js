@@ -126,6 +126,8 @@ function buildFields() {
     catch (error) { getSelection().selectAllChildren(ask.command); copy.textContent = 'selected'; }
     setTimeout(() => { copy.textContent = 'copy'; }, 1500);
   } }, 'copy');
+  // Keys inside the fields are the fields': elsewhere they move the film.
+  document.getElementById('ask').addEventListener('keydown', e => e.stopPropagation());
   document.getElementById('ask').append(
     make('header', {}, make('h1', {}, 'Plan a training step'), make('p', { class: 'soft' }, 'Memory, messages and virtual time of every device, by orrery plan itself, which runs inside this page. Nothing is sent anywhere.')),
     make('form', { class: 'fields', 'aria-label': 'the plan', onsubmit: e => e.preventDefault() }, FIELDS.map(fieldPart), make('div', { class: 'field' }, make('label', { for: 'others' }, 'other options of orrery plan'), ask.others)),

@@ -11,8 +11,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 for part in models clusters tensor data schedules dtypes; do "$orrery" list "$part" --json "$work/$part" >/dev/null; done
+# The page of a run that goes on asks a server, which no plan does.
 styles=("$here"/*.css) scripts=()
-for file in "$@"; do case $file in *.css) styles=("$file" "${styles[@]}") ;; *) scripts+=("$file") ;; esac; done
+for file in "$@"; do case $file in *.css) styles=("$file" "${styles[@]}") ;; *live.js) ;; *) scripts+=("$file") ;; esac; done
 
 {
     cat "$here/head.html"
