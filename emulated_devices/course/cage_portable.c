@@ -17,6 +17,8 @@ enum cage_kind cage_kind(void) { return CAGE_NONE; }
 bool cage_rules_users(void) { return false; }
 bool cage_refuse_calls(void) { return true; }
 const char *cage_python_rules(void) { return ""; }
+void cage_add_system(struct cage_files *files) { (void)files; }
+void cage_add_path(struct cage_files *files, const char *path) { (void)files, (void)path; }
 
 enum error_code cage_user(const char *name, int32_t *user, int32_t *group, struct error *err)
 {

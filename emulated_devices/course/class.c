@@ -13,6 +13,7 @@
 #include "ref/io/child.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
+#include "ref/machine/system.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -272,7 +273,9 @@ static enum error_code open_results(struct work *work, struct error *err)
         return fail(err, ERR_FILE, "%s: %s; --results names another folder", printable_path(work->results).text,
                     strerror(errno));
     struct sha256_text digest;
-    enum error_code e = sha256_file("/proc/self/exe", &digest, err);
+    char self[PATH_MAX];
+    if (!system_program(self, sizeof self)) return fail(err, ERR_FILE, "this program's own file is not known");
+    enum error_code e = sha256_file(self, &digest, err);
     if (!e) snprintf(work->program, sizeof work->program, "%s", digest.text);
     return e;
 }

@@ -1,11 +1,11 @@
 /* python.c -- finds python3, and runs a student's file in Python with it (tutorials/worker/worker.py).
  * judge.c, serve.c and trial.c call these functions for a file whose name ends with .py.  What a student wrote wrong is
  * text in `why`; ERR_USAGE means that this machine has no python3 with numpy, ERR_FILE that it cannot be locked in. */
-#define _GNU_SOURCE                     /* pipe2, SOCK_CLOEXEC */
 #include "emulated_devices/course/python.h"
 #include "emulated_devices/course/lesson.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
+#include "ref/machine/system.h"
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,9 @@ static const char question[] =
     "sees = [p for p in sys.path if p != site.getusersitepackages()]\n"
     "sees += [sys.executable, os.path.dirname(os.__file__), os.path.join(sys.prefix, 'pyvenv.cfg')]\n"
     "sees += [os.path.dirname(os.path.dirname(os.path.abspath(numpy.__file__)))]\n"
-    "sees += [l[l.index('/'):].strip() for l in open('/proc/self/maps') if ' r-xp ' in l and '/' in l]\n"
+    "maps = os.path.join('/', 'proc', 'self', 'maps')\n"
+    "lines = open(maps) if os.path.exists(maps) else []\n"
+    "sees += [l[l.index('/'):].strip() for l in lines if ' r-xp ' in l and '/' in l]\n"
     "for p in dict.fromkeys(sees):\n"
     "    if os.path.exists(p): print('sees', p)\n";
 
@@ -48,7 +50,7 @@ static bool python_ask(const char *program, char *answer)
     size_t used = 0;
     struct child_end end = { .how = 1 };
     answer[0] = '\0';
-    if (pipe2(ends, O_CLOEXEC) != 0) return false;
+    if (!system_pipe(ends)) return false;
     fflush(NULL);
     const pid_t child = child_start();
     if (child == 0) {
@@ -251,7 +253,7 @@ bool python_open(struct judge *judge, char *why, size_t size)
     int ends[2];
     char said[200] = "";
     if (judge->python > 0) return true;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    if (!system_sockets(ends))
         return snprintf(why, size, "no socket: %s", strerror(errno)), false;
     fflush(NULL);
     const pid_t child = child_start();
@@ -288,15 +290,16 @@ int python_start_devices(const struct trial *trial, const int *ends)
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
     c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(bytes);
     memcpy(CMSG_DATA(c), ends, bytes);
-    return sendmsg(trial->judge->python, &m, MSG_NOSIGNAL) == (ssize_t)sizeof a ? 0 : errno;
+    return sendmsg(trial->judge->python, &m, system_send_flags(trial->judge->python)) == (ssize_t)sizeof a ? 0 : errno;
 }
 
 int python_status(const struct trial *trial, int32_t process)
 {
     const struct asked a = { PYTHON_STATUS, process };
     int32_t how = -1;
-    if (send(trial->judge->python, &a, sizeof a, MSG_NOSIGNAL) != (ssize_t)sizeof a) return -1;
-    return recv(trial->judge->python, &how, sizeof how, 0) == (ssize_t)sizeof how ? how : -1;
+    const int python = trial->judge->python;
+    if (send(python, &a, sizeof a, system_send_flags(python)) != (ssize_t)sizeof a) return -1;
+    return recv(python, &how, sizeof how, MSG_WAITALL) == (ssize_t)sizeof how ? how : -1;
 }
 
 /* The first device's process leads a group of all: it is no other's number before worker.py has waited for it. */
@@ -306,8 +309,8 @@ void python_end_run(struct judge *judge, int32_t first)
     double seconds = 0;
     if (judge->python <= 0) return;
     if (first > 1) kill(-first, SIGKILL);
-    const bool well = send(judge->python, &a, sizeof a, MSG_NOSIGNAL) == (ssize_t)sizeof a &&
-                      recv(judge->python, &seconds, sizeof seconds, 0) == (ssize_t)sizeof seconds;
+    const bool well = send(judge->python, &a, sizeof a, system_send_flags(judge->python)) == (ssize_t)sizeof a &&
+                      recv(judge->python, &seconds, sizeof seconds, MSG_WAITALL) == (ssize_t)sizeof seconds;
     judge->python_seconds = seconds;
     if (!well) python_close(judge);
 }

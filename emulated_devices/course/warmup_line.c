@@ -54,7 +54,7 @@ static void last_name(const char *text, size_t bytes, char *to, size_t size)
     snprintf(to, size, "%.*s", (int)(bytes - from), text + from);
 }
 
-static enum error_code read_head(const struct warmup *warmup, struct head *head, struct error *err)
+static enum error_code line_read_head(const struct warmup *warmup, struct head *head, struct error *err)
 {
     const char *open = strchr(warmup->function, '('), *at = open ? open + 1 : "";
     *head = (struct head){ .parameters = 0 };
@@ -313,7 +313,7 @@ enum error_code warmup_judge(const struct question *question, const char *path, 
     struct score *score = calloc(1, sizeof *score);
     struct line_case call = { .want = 0 };
     char name[100];
-    enum error_code e = line && score ? read_head(w, &line->head, err) : fail(err, ERR_MEMORY, "no memory to judge");
+    enum error_code e = line && score ? line_read_head(w, &line->head, err) : fail(err, ERR_MEMORY, "no memory to judge");
     if (!e) line->question = question, e = make_calls(line, &call, 0, err);
     char *calls = e ? NULL : calls_text(w, &line->head);
     if (!e && calls == NULL) e = fail(err, ERR_MEMORY, "no memory to judge");

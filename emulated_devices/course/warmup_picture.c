@@ -4,6 +4,7 @@
 #include "emulated_devices/course/warmup.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
+#include "ref/machine/system.h"
 #include <ctype.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,8 +22,7 @@ static void become_command(char *words, int out)
 {
     char self[PATH_MAX], *word[RUN_WORDS + 2] = { self };
     int n = 1;
-    const ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);    /* what starts devices needs it */
-    self[bytes > 0 ? bytes : 0] = '\0';
+    (void)system_program(self, sizeof self);            /* what starts devices needs it */
     for (char *rest = NULL, *one = strtok_r(words, " ", &rest); one && n <= RUN_WORDS; one = strtok_r(NULL, " ", &rest))
         word[n++] = one;
     const int nothing = open("/dev/null", O_RDWR);

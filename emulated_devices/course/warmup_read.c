@@ -41,7 +41,7 @@ static void keep_text(struct warmup_reader *reader, const char *from, const char
 }
 
 /* Read the rest of a line, and the lines that go on with it. */
-static const char *read_text(struct warmup_reader *reader)
+static const char *warmup_rest(struct warmup_reader *reader)
 {
     const char *kept = reader->to;
     bool figure = false;
@@ -75,7 +75,7 @@ static enum error_code read_wrong(struct warmup_reader *reader, struct warmup *w
     int n = 0;
     while (n < WARMUP_WRONG - 1 && warmup->wrong[n].answer) n++;
     if (n == WARMUP_WRONG - 1) return warmup_refuse(reader, "there are too many wrong answers");
-    char *text = (char *)read_text(reader), *bar = strstr(text, " | ");
+    char *text = (char *)warmup_rest(reader), *bar = strstr(text, " | ");
     if (bar == NULL) return warmup_refuse(reader, "` | ` is expected, and behind it what the answer means");
     *bar = '\0';
     warmup->wrong[n] = (struct warmup_wrong){ text, bar + 3 };
@@ -100,21 +100,21 @@ static enum error_code read_line(struct warmup_reader *reader, struct warmup *wa
     const char **place = warmup_place(warmup, word);
     if (strcmp(word, "wrong") == 0) return read_wrong(reader, warmup);
     if (strcmp(word, "hint") == 0)
-        return list_add(warmup->hint, WARMUP_HINTS, read_text(reader)) ? OK : warmup_refuse(reader, "too many hints");
+        return list_add(warmup->hint, WARMUP_HINTS, warmup_rest(reader)) ? OK : warmup_refuse(reader, "too many hints");
     if (strcmp(word, "each") == 0)
-        return list_add(warmup->each, WARMUP_SIZES - 1, read_text(reader)) ? OK
+        return list_add(warmup->each, WARMUP_SIZES - 1, warmup_rest(reader)) ? OK
             : warmup_refuse(reader, "there are too many arguments");
     if (strcmp(word, "draw") == 0 || strcmp(word, "let") == 0 || strcmp(word, "need") == 0 ||
         strcmp(word, "take") == 0) {
         /* The word itself is kept in front of its text. */
         const char *kept = reader->to;
         reader->to += snprintf(reader->to, 8, "%s ", word);
-        read_text(reader);
+        warmup_rest(reader);
         return list_add(warmup->size, WARMUP_SIZES - 1, kept) ? OK : warmup_refuse(reader, "there are too many sizes");
     }
     if (place == NULL) return warmup_refuse(reader, "it begins with no word that a warm-up has");
     if (*place) return warmup_refuse(reader, "this word stands in the warm-up already");
-    *place = read_text(reader);
+    *place = warmup_rest(reader);
     return OK;
 }
 
@@ -155,7 +155,7 @@ static enum error_code read_all(struct warmups *warmups, const char *text, const
             if (e) break;
             w = &warmups->warmup[warmups->count++];
             *w = (struct warmup){ .lesson = lesson, .number = warmups->count };
-            w->name = read_text(&r);
+            w->name = warmup_rest(&r);
             for (const char *at = w->name; *at; at++)
                 if (!islower((unsigned char)*at) && *at != '-') e = warmup_refuse(&r, "a name has a to z and `-`");
         } else if (w == NULL) e = warmup_refuse(&r, "a line `warmup NAME` is expected");

@@ -1,6 +1,7 @@
 /* live.c -- answers a browser while a run goes on.  run/session.c calls on rank 0; a thread of this file answers.  The
  * thread calls no MPI, and holds the lock only while it copies.  Errors: ERR_FILE of a port, ERR_MEMORY. */
 #include "emulated_devices/run/live.h"
+#include "ref/machine/system.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
@@ -82,7 +83,7 @@ static void send_all(int to, const char *text, size_t bytes)
     while (bytes > 0) {
         struct pollfd ready = { .fd = to, .events = POLLOUT };
         if (poll(&ready, 1, WAITS) <= 0) return;
-        const ssize_t sent = send(to, text, bytes, MSG_NOSIGNAL);
+        const ssize_t sent = send(to, text, bytes, system_send_flags(to));
         if (sent <= 0) return;
         text += sent, bytes -= (size_t)sent;
     }

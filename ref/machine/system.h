@@ -51,7 +51,7 @@ uint64_t system_addresses(void);
 
 enum { SYSTEM_NAME = 80 };
 
-/** What a machine draws when it starts, the same in its containers.  @return false: the system does not tell. */
+/** A machine draws this name when it starts; its containers have the same.  @return false: the system does not tell. */
 bool system_boot(char name[SYSTEM_NAME]);
 
 /** In which numbers of processes this process lives: a container has its own.  @return false: there is one of them. */
@@ -139,6 +139,10 @@ void system_own_pages(int bytes);
 /** pipe(2), or a pair of connected sockets, whose ends close at exec.  @return false: errno says why. */
 bool system_pipe(int ends[2]);
 bool system_sockets(int ends[2]);
+
+/** Prepare a socket so that sending does not end this process when the other end is gone.
+ *  @return the flags of each send(2) and sendmsg(2). */
+int system_send_flags(int socket);
 
 /** When a file was changed. */
 struct timespec system_changed(const struct stat *);

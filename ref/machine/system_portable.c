@@ -139,6 +139,19 @@ bool system_pipe(int ends[2])
     return true;
 }
 
+int system_send_flags(int socket)
+{
+#if defined(SO_NOSIGPIPE)
+    const int on = 1;
+    setsockopt(socket, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+    return 0;
+#elif defined(MSG_NOSIGNAL)
+    return (void)socket, MSG_NOSIGNAL;
+#else
+    return (void)socket, 0;
+#endif
+}
+
 bool system_sockets(int ends[2])
 {
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return false;
