@@ -20,6 +20,7 @@
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/train/dry_run/plan_memory.h"
 #include "emulated_devices/verify/reference/watch.h"
+#include "ref/io/document.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
@@ -377,7 +378,8 @@ static enum error_code open_live(struct session *session, struct error *err)
     if (port == LIVE_OFF) return OK;
     enum error_code e = session->speaks ? page_html_text(&page, &bytes, NULL, 0, err) : OK;
     if (!e && session->speaks) e = live_open(&session->live, port, page, err);
-    if (!e && session->speaks) say(session->record.out, 8, "live    %s", live_url(session->live));
+    if (!e && session->speaks && document_is_quiet()) document_verdict(live_url(session->live));
+    else if (!e && session->speaks) say(session->record.out, 8, "live    %s", live_url(session->live));
     if (session->speaks) fflush(session->record.out);
     free(page);
     return comm_agree(session->trainer.comm, e, err);
