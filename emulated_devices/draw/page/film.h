@@ -69,6 +69,7 @@ struct film_check {
     const char *first, *evidence, *diagnosis;   /* "[2,7]"; what was found; what it looks like; NULL: not known */
 };
 
+/* An axis of the mesh has a name, and devices along it. */
 struct film_axis { const char *name; int size; };
 
 /* Title and lines of what is shown of a pass. */

@@ -106,7 +106,8 @@ static const char *part_formula(const struct filmed *filmed, const struct trace 
     return filmed->place.layer < 0 ? actions[a].embedding : actions[a].product;
 }
 
-/* The device's part of a microbatch, if its tokens are equal parts of each sequence.  @return text; "": they are not. */
+/* The device's part of a microbatch, if its tokens are equal parts of each sequence.  @return text; "": they are
+ * not. */
 static const char *part_shape(char *text, size_t size, const struct trainer *trainer, int micro)
 {
     const struct plan *const p = &trainer->plan;

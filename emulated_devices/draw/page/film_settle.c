@@ -66,11 +66,12 @@ static int lane_order(const void *x, const void *y)
 
 static bool same_work(const struct film_pass *a, const struct film_pass *b, bool layers)
 {
-    return a->device == b->device && a->lane == b->lane && a->kind == b->kind && a->micro == b->micro &&
-           (!layers || a->layer == b->layer);
+    return a->device == b->device && a->lane == b->lane && a->kind == b->kind && a->micro >= 0 &&
+           a->micro == b->micro && (!layers || a->layer == b->layer);
 }
 
-/* Neighbours of a lane that are of one microbatch become one pass.  @param layers  only those of one layer do. */
+/* Neighbours of a lane that are of one microbatch become one pass; what is of none stays apart.
+ * @param layers  only those of one layer do. */
 static void merge_passes(struct film *film, bool layers)
 {
     int kept = 0;

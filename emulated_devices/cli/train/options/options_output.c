@@ -33,7 +33,7 @@ void output_options(struct option_list *to, struct train_options *options, struc
           .help = "with --json: also what the page shows, for `orrery page`" },
         { "--live", "PORT", OPTION_INT, &options->live, .min = 0, .max = 65535,
           .help = "show that page to a browser on this machine while the run goes on, at the address that is printed; "
-                  "0: at a free port" },
+                  "0: at a free port; default: to nobody" },
         { .kind = OPTION_HEADING, .help = "Checking and output" },
         { "--check", "ref|FILE", OPTION_STRING, &options->check,
           .help = "compare every activation, gradient and weight with the one-device model (ref), or with a "

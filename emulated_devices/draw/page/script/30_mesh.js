@@ -28,7 +28,7 @@ function meshPart(f) {
       const text = p ? passText(f, p) : 'idle';
       one.tile.style.background = p ? colourName(f, p[4]) : '';
       one.tile.classList.toggle('busy', !!p);
-      one.parts.mark.textContent = p ? raw.kinds[p[4]].mark + (p[5] >= 0 ? ' ' + p[5] : '') : '';
+      one.parts.mark.textContent = p ? raw.kinds[p[4]].mark + (p[5] >= 0 ? (small ? '' : ' ') + p[5] : '') : '';
       one.parts.doing.textContent = text;
       one.tile.setAttribute('aria-label', deviceText(f, i) + ': ' + text + (one.tile.classList.contains('red') ? '; has wrong tensors' : ''));
     }
