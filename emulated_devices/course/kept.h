@@ -42,7 +42,7 @@ int kept_first_difference(const struct trial_kept *, const struct trial_kept *ri
  *  @param whose        "yours", in its title.
  *  @param right        a right run, to say where this one differs first; NULL: not known.
  *  @param[out] film    for film_close, also after an error.  @return OK or ERR_MEMORY. */
-enum error_code kept_film(struct film *, const struct trial_kept *, const char *whose, const struct trial_kept *right,
-                          struct error *);
+enum error_code kept_film(struct film *film, const struct trial_kept *, const char *whose,
+                          const struct trial_kept *right, struct error *);
 
 #endif

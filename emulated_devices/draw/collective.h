@@ -106,7 +106,7 @@ enum error_code collective_svg(FILE *to, const void *trace, struct error *);
 struct film;
 
 /** Film the collective.  @param[out] film  for film_close, also after an error.  @return OK or ERR_MEMORY. */
-enum error_code collective_film(struct film *, const struct show_trace *, struct error *);
+enum error_code collective_film(struct film *film, const struct show_trace *, struct error *);
 
 /** Draw the collective to stdout, step by step, in 100 columns.  @return OK or ERR_MEMORY. */
 enum error_code show_draw(const struct show_trace *, bool colours, struct error *);

@@ -170,7 +170,7 @@ cJSON *film_json(struct film *);
  * @param[out] film  for film_close, also after an error.
  * @return OK; ERR_FORMAT with the place, also of a film of another version; ERR_MEMORY.
  */
-enum error_code film_read(struct film *, const cJSON *, const char *where, struct error *);
+enum error_code film_read(struct film *film, const cJSON *, const char *where, struct error *);
 
 /* ---- film_shares.c ----------------------------------------------------------------------------------------------- */
 
