@@ -135,10 +135,10 @@ static const char DASHES[] = "--------------------------------------------------
 
 static bool is_dashes(const char *line) { return starts_with(line, "----------") && line[strspn(line, "-")] == '\n'; }
 
-/* What a frame of Open MPI 4 or 5 begins with, if it tells that processes have ended. */
+/* Whether a frame of Open MPI 4 or 5 that begins with this line tells that processes have ended. */
 static bool tells_an_end(const char *line)
 {
-    static const char *const words[] = { "MPI_ABORT was invoked on rank", "Primary job  terminated normally, but",
+    static const char *const words[] = { "ABORT was invoked on rank", "Primary job  terminated normally, but",
                                          " detected that one or more processes exited", " noticed that process rank ",
                                          " has exited due to process rank " };
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -146,8 +146,8 @@ static bool tells_an_end(const char *line)
     return false;
 }
 
-/* Open MPI's mpiexec reports an end in a frame of '-', and counts reports that it leaves out.  Its other frames, such as
- * that there is no room for so many devices, are for the user. */
+/* Open MPI's mpiexec reports an end in a frame of '-', and counts reports that it leaves out.  Its other frames, such
+ * as that there is no room for so many devices, are for the user. */
 static bool is_report_of_open_mpi(struct watch *watch, struct stream *stream, const char *line)
 {
     const char *const killed = strstr(line, "exited on signal ");

@@ -51,7 +51,8 @@ uint64_t system_addresses(void);
 
 enum { SYSTEM_NAME = 80 };
 
-/** A machine draws this name when it starts; its containers have the same.  @return false: the system does not tell. */
+/** A name that the machine draws when it starts; its containers see it, too.
+ *  @return false: the system does not tell. */
 bool system_boot(char name[SYSTEM_NAME]);
 
 /** In which numbers of processes this process lives: a container has its own.  @return false: there is one of them. */

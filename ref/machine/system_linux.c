@@ -55,18 +55,18 @@ static bool pages_of(const char *path, uint64_t *addresses, uint64_t *resident)
     return told;
 }
 
-static uint64_t bytes_of_pages(uint64_t pages) { return pages * (uint64_t)sysconf(_SC_PAGESIZE); }
+static uint64_t system_bytes_of(uint64_t pages) { return pages * (uint64_t)sysconf(_SC_PAGESIZE); }
 
 uint64_t system_resident(void)
 {
     uint64_t addresses, resident;
-    return pages_of("/proc/self/statm", &addresses, &resident) ? bytes_of_pages(resident) : 0;
+    return pages_of("/proc/self/statm", &addresses, &resident) ? system_bytes_of(resident) : 0;
 }
 
 uint64_t system_addresses(void)
 {
     uint64_t addresses, resident;
-    return pages_of("/proc/self/statm", &addresses, &resident) ? bytes_of_pages(addresses) : 0;
+    return pages_of("/proc/self/statm", &addresses, &resident) ? system_bytes_of(addresses) : 0;
 }
 
 /* ---- the machine ------------------------------------------------------------------------------------------------- */
@@ -193,7 +193,7 @@ uint64_t system_process_memory(long pid)
     char path[64];
     uint64_t addresses, resident;
     snprintf(path, sizeof path, "/proc/%ld/statm", pid);
-    return pages_of(path, &addresses, &resident) ? bytes_of_pages(resident) : 0;
+    return pages_of(path, &addresses, &resident) ? system_bytes_of(resident) : 0;
 }
 
 long *system_processes(int *count)
