@@ -28,8 +28,8 @@ extern const char *const step_call_names[STEP_CALLS];
 struct step_calls { bool counted; double of[STEP_CALLS]; };
 
 /* Seconds in each round: of the backend's matrix product, also of a processor, of a step on one device, also on one
- * thread of it, and on each mesh; and the ratios to one device and to the mesh before.  Processor time of a step on each mesh, by another
- * backend, too, and their ratio.  rounds: that were measured, of a mesh and of the one device. */
+ * thread of it, and on each mesh; and the ratios to one device and to the mesh before.  Processor time of a step on
+ * each mesh, by another backend, too, and their ratio.  rounds: that were measured, of a mesh and of the one device. */
 struct step_pace {
     char model[64];                     /* its name */
     double flops, tokens;               /* of a step */

@@ -1,4 +1,5 @@
-/* shared_words.h -- a link that devices share, in words.  list/machines.c and show/cluster_pairs.c call this function. */
+/* shared_words.h -- a link that devices share, in words.  list/machines.c and show/cluster_pairs.c call
+ * this function. */
 #ifndef ORRERY_SHARED_WORDS_H
 #define ORRERY_SHARED_WORDS_H
 

@@ -313,7 +313,8 @@ enum error_code warmup_judge(const struct question *question, const char *path, 
     struct score *score = calloc(1, sizeof *score);
     struct line_case call = { .want = 0 };
     char name[100];
-    enum error_code e = line && score ? line_read_head(w, &line->head, err) : fail(err, ERR_MEMORY, "no memory to judge");
+    enum error_code e = line && score ? line_read_head(w, &line->head, err) : fail(err, ERR_MEMORY, "no memory to "
+                                                                                   "judge");
     if (!e) line->question = question, e = make_calls(line, &call, 0, err);
     char *calls = e ? NULL : calls_text(w, &line->head);
     if (!e && calls == NULL) e = fail(err, ERR_MEMORY, "no memory to judge");

@@ -43,7 +43,8 @@ static bool hold(const double *C, const double *A, const double *B, const int sh
             }
             const double got = C[(int64_t)i * n + j];
             if (fabsl((long double)got - sum) <= 2 * (k + 1) * (long double)roundoff * absolute) continue;
-            snprintf(text, size, "%s product of %d x %d and %d x %d%s%s: [%d,%d] is %.12g, not %.12Lg", format, m, k, k, n,
+            snprintf(text, size, "%s product of %d x %d and %d x %d%s%s: [%d,%d] is %.12g, not %.12Lg", format, m, k,
+                     k, n,
                      across_a ? ", the first transposed" : "", across_b ? ", the second transposed" : "", i, j, got,
                      sum);
             return false;

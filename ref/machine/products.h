@@ -1,6 +1,6 @@
 /* products.h -- whether the BLAS computes right matrix products on this processor.
- * Some kernels of some versions of a BLAS are wrong on some processors, for some shapes only.  So shapes at the edges of
- * kernels are tried in both formats and all transpositions, and each number is held against plain sums.
+ * Some kernels of some versions of a BLAS are wrong on some processors, for some shapes only.  So shapes at the edges
+ * of kernels are tried in both formats and all transpositions, and each number is held against plain sums.
  * Source    Higham, Accuracy and Stability of Numerical Algorithms, section 3.1: the bound of a sum of k products
  * Errors    none
  * cli/doctor asks.

@@ -19,7 +19,8 @@ static void expect_noise(double first, double second, double third, double proce
     const struct step_pace pace = rounds_of(first, second, third, processor);
     const struct step_noise noise = step_noise(&pace, threads);
     if (noise.noisy != noisy)
-        fail_msg("rounds of %g, %g and %g s with %g s of %d processors: spread %g, share %g, and %s noisy", first, second,
+        fail_msg("rounds of %g, %g and %g s with %g s of %d processors: spread %g, share %g, and %s noisy", first,
+                 second,
                  third, processor, threads, noise.spread, noise.share, noise.noisy ? "" : "not");
 }
 

@@ -1,5 +1,5 @@
-/* cblas.h -- the matrix product for a browser, which has no BLAS.  ref/ops/gemm.h includes this header there, in place of the
- * BLAS's own.
+/* cblas.h -- the matrix product for a browser, which has no BLAS.  ref/ops/gemm.h includes this header there, in place
+ * of the BLAS's own.
  *
  * The backend of a plan computes nothing, so the loops below may be slow.  They are right all the same.
  */

@@ -128,7 +128,8 @@ static void show_noise(const struct shown *shown)
 {
     const struct step_noise noise = step_noise(shown->p, threads_of_product(shown->b));
     if (!noise.noisy) return;
-    say(stdout, 0, "NOISY: others use these cores.  The matrix product had %.0f %% of them, and its\nlongest round took %.2f "
+    say(stdout, 0, "NOISY: others use these cores.  The matrix product had %.0f %% of them, and its\nlongest round "
+        "took %.2f "
         "times its shortest.  Speeds are too low; ratios hold.", 100 * noise.share, noise.spread);
 }
 

@@ -1,5 +1,5 @@
-/* programs.c -- what `orrery doctor` finds of the programs and libraries that Orrery uses, and of a short run.  doctor.c
- * has a line for each check.  No function fails. */
+/* programs.c -- what `orrery doctor` finds of the programs and libraries that Orrery uses, and of a short run.
+ * doctor.c has a line for each check.  No function fails. */
 #include "emulated_devices/cli/doctor/doctor.h"
 #include "emulated_devices/comm/comm.h"
 #include "emulated_devices/course/cage.h"
@@ -120,7 +120,8 @@ void doctor_python(struct finding *finding)
     const char *const words[] = { "python3", "-c", "import numpy", NULL };
     const int status = run_unheard(words);
     finding_say(finding, FINDING_FINE, "%s", status == 0 ? "python3 with numpy" :
-                status != NO_PROGRAM ? "python3 without numpy: tutorials/python, and exercises in Python, cannot be used" :
+                status != NO_PROGRAM ? "python3 without numpy: tutorials/python, and exercises in Python, cannot be "
+                "used" :
                 "no python3: only tutorials/python, and exercises in Python, need it");
 }
 

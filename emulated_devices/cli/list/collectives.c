@@ -1,5 +1,5 @@
-/* collectives.c -- the algorithms of collectives, operation by operation, for `orrery list`.  list.c has the row of this
- * part.  Nothing here fails. */
+/* collectives.c -- the algorithms of collectives, operation by operation, for `orrery list`.  list.c has the row of
+ * this part.  Nothing here fails. */
 #include "emulated_devices/cli/list/list.h"
 #include "emulated_devices/collectives/algorithm.h"
 #include "emulated_devices/device/cluster.h"

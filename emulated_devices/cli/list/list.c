@@ -50,7 +50,7 @@ static void collect(enum list_manner manner)
 /* A word that a command takes; options that are listed beside their schemes, and pairs, have dashes. */
 static bool is_word(const struct list_name *row) { return row->name[0] != '-'; }
 
-/* ---- a screen: a line for each part -------------------------------------------------------------------------------- */
+/* ---- a screen: a line for each part ------------------------------------------------------------------------------ */
 
 /* The names of a part, or its operations: as many as the line has room for. */
 static void print_names(const struct list_part *part, int room)
@@ -77,7 +77,8 @@ static int count_names(const struct list_part *part)
 {
     const struct list_names *said = list_names_said();
     int n = 0;
-    for (int i = 0; i < said->count; i++) n += said->row[i].part == part && (is_word(&said->row[i]) || is_of_pairs(part));
+    for (int i = 0; i < said->count; i++)
+        n += said->row[i].part == part && (is_word(&said->row[i]) || is_of_pairs(part));
     return n;
 }
 
@@ -97,7 +98,7 @@ static void print_screen(void)
     }
 }
 
-/* ---- what a word asks for ------------------------------------------------------------------------------------------ */
+/* ---- what a word asks for ---------------------------------------------------------------------------------------- */
 
 static bool equal(const char *a, const char *b) { return a && strcmp(a, b) == 0; }
 
@@ -175,7 +176,7 @@ enum error_code command_list(int argc, char **argv, int *status, struct error *e
     return e;
 }
 
-/* ---- names for completion ------------------------------------------------------------------------------------------ */
+/* ---- names for completion ---------------------------------------------------------------------------------------- */
 
 /* The flags of operations and topics of `orrery show` are their names: "--allreduce", "show allreduce". */
 static bool takes(const struct list_name *row, const char *command, const char *option)

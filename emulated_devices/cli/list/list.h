@@ -19,7 +19,7 @@ struct list_part {
     bool has_operations;                /* its groups are operations, which are flags and topics by themselves */
 };
 
-/* ---- for a part --------------------------------------------------------------------------------------------------- */
+/* ---- for a part -------------------------------------------------------------------------------------------------- */
 
 /** Say an entry's name and its description; its fields follow. */
 void list_entry(const char *name, const char *description);
@@ -36,7 +36,7 @@ void list_group(const char *name);
 /** Whether the entry of this name was asked for, so that what takes seconds is worth its time. */
 bool list_is_asked(const char *name);
 
-/* ---- for list.c --------------------------------------------------------------------------------------------------- */
+/* ---- for list.c -------------------------------------------------------------------------------------------------- */
 
 /* The list says as much as its caller wants. */
 enum list_manner {
@@ -61,7 +61,7 @@ int list_say(const struct list_part *, const struct list_wanted *);
 const struct list_names *list_names_said(void);
 void list_names_forget(void);
 
-/* ---- the parts ----------------------------------------------------------------------------------------------------- */
+/* ---- the parts --------------------------------------------------------------------------------------------------- */
 
 void list_attention(void);
 void list_backends(void);
@@ -84,7 +84,7 @@ void list_schedules(void);
 void list_spatial(void);
 void list_tensor(void);
 
-/* ---- for completion ------------------------------------------------------------------------------------------------ */
+/* ---- for completion ---------------------------------------------------------------------------------------------- */
 
 /**
  * The names that a flag, or the first word of a command, takes.

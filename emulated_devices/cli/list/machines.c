@@ -1,5 +1,5 @@
-/* machines.c -- clusters, and kernels that were measured on their devices, for `orrery list`.  list.c has a row for each
- * part.  Nothing here fails: a text that cannot be read is left out, and the tests read each. */
+/* machines.c -- clusters, and kernels that were measured on their devices, for `orrery list`.  list.c has a row for
+ * each part.  Nothing here fails: a text that cannot be read is left out, and the tests read each. */
 #include "emulated_devices/cli/list/list.h"
 #include "emulated_devices/cli/shared_words.h"
 #include "emulated_devices/device/kernel_set.h"
@@ -48,11 +48,13 @@ static void list_kernels(const struct kernels *kernels)
         list_field("kernels of %s, by the table %s; `orrery list kernels`", kernels->set->name, kernels->table->name);
     if (kernels->source[0] == '\0') return;
     if (kernels->table != NULL)
-        list_detail("of the table's shares, computing reaches %g %%, memory %g %%", (double)kernels->products_scale / 10,
+        list_detail("of the table's shares, computing reaches %g %%, memory %g %%",
+                    (double)kernels->products_scale / 10,
               (double)kernels->memory_scale / 10);
     else if (kernels->units == 0) list_detail("kernels %s each", picoseconds_exact(kernels->launch).text);
     else
-        list_detail("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %s each",
+        list_detail("kernels %lld units of %lld x %lld; %g %% of operations, half at depth %lld; %g %% of memory; %s "
+                    "each",
               (long long)kernels->units, (long long)kernels->tile_rows, (long long)kernels->tile_columns,
               (double)kernels->matrix_permille / 10, (long long)kernels->half_depth,
               (double)kernels->memory_permille / 10, picoseconds_exact(kernels->launch).text);
@@ -69,14 +71,16 @@ static void list_replayed(const struct cluster *cluster)
         list_detail("from %s", cluster->shared[i].source);
     }
     if (cluster->contention.compute_percent > 0) {
-        list_detail("computing takes %lld %% of its time beside messages", (long long)cluster->contention.compute_percent);
+        list_detail("computing takes %lld %% of its time beside messages",
+                    (long long)cluster->contention.compute_percent);
         list_detail("from %s", cluster->contention.source);
     }
     for (int i = 0; i < cluster->overlap.collectives; i++)
         list_detail("computing takes %lld %% of its time beside %s", (long long)cluster->overlap.collective[i].percent,
               cluster->overlap.collective[i].name);
     if (cluster->overlap.collectives > 0) list_detail("from %s", cluster->overlap.source);
-    if (cluster->no_progress) list_field("messages that wait for their receivers move only while neither device computes");
+    if (cluster->no_progress) list_field("messages that wait for their receivers move only while neither device "
+                                         "computes");
 }
 
 static void list_host(const struct cluster *cluster)

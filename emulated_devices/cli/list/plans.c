@@ -1,5 +1,5 @@
-/* plans.c -- what plans and their search take by name, for `orrery list`: planners, memory profiles, frameworks.  list.c
- * has a row for each part.  Nothing here fails. */
+/* plans.c -- what plans and their search take by name, for `orrery list`: planners, memory profiles, frameworks.
+ * list.c has a row for each part.  Nothing here fails. */
 #include "emulated_devices/cli/list/list.h"
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/run/from/from.h"

@@ -39,7 +39,8 @@ static void list_quantising(void)
     list_field("sends bits/8 + 4/block bytes an element instead of the format's size");
     list_field("memory a master copy beside the optimizer's state, if weights are gathered after the step");
     list_field("from ZeRO++ (qwZ), arXiv:2306.10209; codes and scales are those of DeepSpeed 0.19.8");
-    list_entry("--quantize-gradients", "int8 or int4: gradients are reduced by all-to-alls of codes, inside nodes and then "
+    list_entry("--quantize-gradients", "int8 or int4: gradients are reduced by all-to-alls of codes, inside nodes "
+               "and then "
                                   "between them; sums of fp16 are made in fp16, all others in fp32 or fp64");
     list_field("sends bits/8 + 4/block bytes an element; n/q of n elements leave a node of q devices");
     list_field("memory two buffers of codes of the unit that is being reduced");
@@ -49,17 +50,22 @@ static void list_quantising(void)
 /* Options of every scheme. */
 static void list_offload(void)
 {
-    list_entry("--offload WHAT", "optimizer state, gradients, weights or activations on a slow tier: the host's memory, or "
+    list_entry("--offload WHAT", "optimizer state, gradients, weights or activations on a slow tier: the host's "
+               "memory, or "
                             "one file per device (--offload-to)");
-    list_field("moves weights: a read for each gather, a write a step, and without masters a read for the step; gradients: "
+    list_field("moves weights: a read for each gather, a write a step, and without masters a read for the step; "
+               "gradients: "
           "a write and a "
           "read a step, both once more for each further backward pass; optimizer state: a read and a write a step. n/P "
           "of each, on each device's own link");
-    list_field("memory weights: two parts and the shards of two; gradients: one part and a shard; optimizer state: three "
+    list_field("memory weights: two parts and the shards of two; gradients: one part and a shard; optimizer state: "
+               "three "
           "slices (--offload-slice)");
-    list_field("activations: what layers keep, but for the last two of a stage, leaves after forward and comes back before "
+    list_field("activations: what layers keep, but for the last two of a stage, leaves after forward and comes back "
+               "before "
           "backward; moves each byte once each way a microbatch; memory two layers, and those that stay");
-    list_field("experts: only a mixture's experts leave; the rest stays as its data scheme shards it, and is gathered over "
+    list_field("experts: only a mixture's experts leave; the rest stays as its data scheme shards it, and is "
+               "gathered over "
           "the network while experts come over the link to the host");
     list_field("--chosen-experts, in orrery infer: a read for each expert that a router has chosen, and for no other; "
           "memory the experts of a layer");
@@ -71,11 +77,14 @@ static void list_offload(void)
 /* Options of schemes that gather weights before use. */
 static void list_tiles(void)
 {
-    list_entry("--tiles T", "each matrix as T ranges of outputs, which are gathered, used, reduced and stepped one after "
+    list_entry("--tiles T", "each matrix as T ranges of outputs, which are gathered, used, reduced and stepped one "
+               "after "
                        "the other; for schemes that "
                        "gather weights before use, and for --offload weights; with tp of each device's piece");
-    list_field("sends what the scheme sends, and gathers the output matrix and the matrices of recomputed layers once more");
-    list_field("memory weights: two tiles, and the norms and biases of a layer or two; gradients: a tile, and the norms and "
+    list_field("sends what the scheme sends, and gathers the output matrix and the matrices of recomputed layers "
+               "once more");
+    list_field("memory weights: two tiles, and the norms and biases of a layer or two; gradients: a tile, and the "
+               "norms and "
           "biases of its layer");
     list_field("from ZeRO-Infinity, arXiv:2104.07857, section 5.1.3");
 }

@@ -82,6 +82,7 @@ void list_dtypes(void)
         snprintf(text, sizeof text, "%zu bytes, unit roundoff %.3g", dtype_size(t), dtype_unit(t));
         list_entry(dtype_name(t), text);
         if (dtype_wide(t) != (enum dtype)t)
-            list_field("sums, statistics, masters and optimizer state in fp32%s", dtype_is_scaled(t) ? "; loss scaled" : "");
+            list_field("sums, statistics, masters and optimizer state in fp32%s", dtype_is_scaled(t) ? "; loss "
+                       "scaled" : "");
     }
 }
