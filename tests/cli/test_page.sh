@@ -15,7 +15,7 @@ test_page() {
     data_of page.html >data
     local part
     for part in '"kind":"run"' '"unit":"ps"' '"axes":\[\["pp",2\],\["dp",2\]\]' '"place":"pp=1 dp=0"' '"has":"layers 4-7, loss;' '"name":"forward","mark":"F","of":"compute"' \
-                '"name":"send over pp","mark":"","of":"message"' '"title":"forward of h.0"' '\["formula","dX = dY W.T, dW = X.T dY"\]' \
+                '"name":"send over pp","mark":"","of":"message"' '"title":"forward of h.0"' '"formula","dX = dY W.T, dW = X.T dY' \
                 '"losses":\[[0-9.]*,[0-9.]*,[0-9.]*,[0-9.]*\]' '"holds":true' '"notes":\["steps 1 to 1 of 4' '"title":"orrery train --model tiny '; do
         grep -qE "$part" data || complain "the film has no $part"
     done

@@ -46,17 +46,21 @@ static void part_device(struct film *film, const struct trainer *trainer)
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
-/* Passes of the pipeline have names by the letters of their actions; the last is outside the pipeline.  The formulas
- * are of a matrix product Y = X W, of which most operations are made, and of embedding and loss. */
-static const struct { const char *letter, *name, *product, *embedding, *loss; } actions[] = {
-    { "F", "forward", "Y = X W", "x = wte[token]", "loss = mean of log(sum(exp(z))) - z[label]" },
-    { "B", "backward", "dX = dY W^T, dW = X^T dY", "dwte[token] += dx", "dz = (softmax(z) - onehot(label)) / tokens" },
-    { "I", "backward for inputs", "dX = dY W^T", "no input has a gradient",
-      "dz = (softmax(z) - onehot(label)) / tokens" },
-    { "W", "backward for weights", "dW = X^T dY", "dwte[token] += dx", "dW = x^T dz" },
-    { NULL, "optimizer and the rest", NULL, NULL, NULL },
+/* Passes of the pipeline have names by the letters of their actions; the last is outside the pipeline. */
+static const struct { const char *letter, *name; } actions[] = {
+    { "F", "forward" }, { "B", "backward" }, { "I", "backward for inputs" }, { "W", "backward for weights" },
+    { NULL, "optimizer and the rest" },
 };
 enum { ACTIONS = sizeof actions / sizeof *actions };
+
+/* Operations have formulas, by their names in the trace: a pass says those of the operations that it has. */
+static const struct { const char *operation, *formula; } formulas[] = {
+    { "linear forward", "Y = X W" }, { "linear backward input", "dX = dY W^T" },
+    { "linear backward weight", "dW = X^T dY" }, { "embedding forward", "x = wte[token]" },
+    { "embedding backward weight", "dwte[token] += dx" },
+    { "cross entropy loss", "loss of a token = log(sum(exp(z))) - z[label]" },
+    { "cross entropy backward", "dz = c (softmax(z) - onehot(label)), c = 1 / tokens of a mean" },
+};
 
 static int action_of(const struct trace_place *place)
 {
@@ -98,12 +102,14 @@ static void filmed_add(struct filmed *filmed, const struct span *span)
     filmed->sum[k].count++, filmed->sum[k].flops += span->flops, filmed->sum[k].bytes += span->bytes;
 }
 
-static const char *part_formula(const struct filmed *filmed, const struct trace *trace)
+static void part_formulas(char *text, size_t size, const struct filmed *filmed)
 {
-    const int a = action_of(&filmed->place);
-    if (!filmed->place.in_layer || filmed->place.layer >= trace->layers)
-        return filmed->place.in_layer ? actions[a].loss : NULL;
-    return filmed->place.layer < 0 ? actions[a].embedding : actions[a].product;
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof formulas / sizeof *formulas; i++)
+        for (int k = 0; k < filmed->names && k < MOST_NAMES && used < size; k++)
+            if (strcmp(filmed->sum[k].name, formulas[i].operation) == 0)
+                used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", formulas[i].formula);
 }
 
 /* The device's part of a microbatch, if its tokens are equal parts of each sequence.  @return text; "": they are
@@ -130,7 +136,6 @@ static int part_detail(struct film *film, const struct filmed *filmed, const str
     const int a = action_of(&filmed->place);
     char text[FILM_TEXT];
     double flops = 0, bytes = 0;
-    const char *const formula = part_formula(filmed, trace);
     snprintf(text, sizeof text, "%s%s%s", film->of[filmed->pass.kind].name, layer.text[0] ? " of " : "", layer.text);
     const int detail = film_detail(film, text);
     if (filmed->place.pass && part_shape(text, sizeof text, trainer, filmed->place.micro)[0])
@@ -139,7 +144,8 @@ static int part_detail(struct film *film, const struct filmed *filmed, const str
         flops += filmed->sum[k].flops, bytes += filmed->sum[k].bytes;
     film_detail_row(film, detail, "operations", flop_format(flops).text);
     film_detail_row(film, detail, "bytes read and written", size_format((uint64_t)bytes).text);
-    if (formula) film_detail_row(film, detail, "formula", formula);
+    part_formulas(text, sizeof text, filmed);
+    if (text[0]) film_detail_row(film, detail, "formula", text);
     if (a == ACTIONS - 1 && is_computing((int)filmed->pass.lane))
         film_detail_row(film, detail, "optimizer", trainer->plan.optimizer->name);
     for (int k = 0; k < filmed->names && k < MOST_NAMES; k++) {
