@@ -109,7 +109,8 @@ static bool folder_has_python(const struct folder *folder, const struct lesson *
     return is_python(path);
 }
 
-/* The solution of a lesson, in the student's language; *text NULL: these sources have none, as in a class's kit.  @return OK or ERR_MEMORY. */
+/* The solution of a lesson, in the student's language; *text NULL: these sources have none, as in a class's kit.
+ * @return OK or ERR_MEMORY. */
 static enum error_code find_solution(const struct folder *folder, const struct lesson *lesson, char **text,
                                      struct error *err)
 {
