@@ -72,7 +72,7 @@ without_head() {
 without_users() {
     (cd "$tree" && { find ref emulated_devices tests tutorials -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp'; } | LC_ALL=C sort |
         LC_ALL=C xargs -d '\n' awk '
-        # Includes are by a path from the top, from tutorials/ or its worker/, or beside the file; <..> may be a header of the emulator, or of the browser's build.
+        # Includes are by a path from the top, from tutorials/ or its worker/, or beside the file; <..> may be a header of the emulator.
         function add(from, name) { includers[name] = includers[name] " " from }
         function note(from, quoted,    beside) {
             beside = from; sub(/[^\/]*$/, "", beside)
