@@ -65,7 +65,7 @@ static void take_commas(char *text)
 }
 
 /* Cut "48 bytes" into a number and a word.  @return false: there is no number. */
-static bool warmup_number(const char *answer, double *value, char *word, size_t size)
+static bool answer_split(const char *answer, double *value, char *word, size_t size)
 {
     struct formula_scope none = { .numbers = 0 };
     struct formula_number n;
@@ -129,7 +129,7 @@ static enum error_code answer_number(const struct question *question, const char
     char word[40] = "", why[260];
     double got = 0;
     const char *asked = question->warmup->unit;
-    if (!warmup_number(answer, &got, word, sizeof word))
+    if (!answer_split(answer, &got, word, sizeof word))
         return tell(reply, REPLY_UNREADABLE, "A number is expected, such as 12, 3/4, 0.75 or 2*6.");
     const struct unit *typed = unit_find(word), *unit = asked ? unit_find(asked) : NULL;
     const bool fits = word[0] == '\0' || (asked && same_word(word, asked)) ||
