@@ -100,7 +100,7 @@ without_users() {
         FNR == 1 { name[++files] = FILENAME; open = /^\/\*/ }
         open { if (FILENAME ~ /\.h$/) head[FILENAME] = head[FILENAME] " " $0; if (/\*\//) open = 0; next }
         /^[ ]*#[ ]*include "/ { split($0, part, "\""); note(FILENAME, part[2]); next }
-        /^[ ]*#[ ]*include </ { split($0, part, /[<>]/); add(FILENAME, "emulated_devices/device/cuda/emulated/" part[2]) }
+        /^[ ]*#[ ]*include </ { split($0, part, /[<>]/); add(FILENAME, "emulated_devices/device/cuda/emulated/" part[2]); add(FILENAME, "emulated_devices/browser/include/" part[2]) }
         END {
             for (f = 1; f <= files; f++) {
                 if (name[f] !~ /\.h$/ || name[f] ~ /^emulated_devices\/library\/orrery\.h$|\/emulated\/(cooperative_groups|curand_kernel|mma|texture_fetch_functions)\.h$/) continue
