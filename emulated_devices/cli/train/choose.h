@@ -1,5 +1,5 @@
 /* choose.h -- what `orrery plan` is asked besides the step of one plan: which mesh, how few devices, which data scheme,
- * and why another plan needs more.  train.c calls on rank 0.
+ * and why another plan needs more.  plan.c calls on rank 0.
  */
 #ifndef ORRERY_TRAIN_CHOOSE_H
 #define ORRERY_TRAIN_CHOOSE_H

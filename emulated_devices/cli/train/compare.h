@@ -1,4 +1,4 @@
-/* compare.h -- one plan beside others: with every data scheme, or beside another plan's memory.  train.c calls on
+/* compare.h -- one plan beside others: with every data scheme, or beside another plan's memory.  plan.c calls on
  * rank 0. */
 #ifndef ORRERY_TRAIN_COMPARE_H
 #define ORRERY_TRAIN_COMPARE_H
