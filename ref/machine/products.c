@@ -75,7 +75,7 @@ static bool try_shape(const struct products *p, const int shape[3], bool across_
                       size_t size)
 {
     const int m = shape[0], n = shape[1], k = shape[2];
-    const CBLAS_TRANSPOSE a = across_a ? CblasTrans : CblasNoTrans, b = across_b ? CblasTrans : CblasNoTrans;
+    const int a = across_a ? CblasTrans : CblasNoTrans, b = across_b ? CblasTrans : CblasNoTrans;
     for (int i = 0; i < m * n; i++) p->C[i] = p->c[i] = -1e30f;
     cblas_dgemm(CblasRowMajor, a, b, m, n, k, 1, p->A, across_a ? m : k, p->B, across_b ? k : n, 0, p->C, n);
     if (!hold(p->C, p->A, p->B, shape, across_a, across_b, DBL_EPSILON / 2, "fp64", text, size)) return false;

@@ -1,7 +1,7 @@
-/* cblas.h -- the matrix product for a browser, which has no BLAS.  ref/ops/gemm.h includes this header there, in place
- * of the BLAS's own.
+/* cblas.h -- the matrix product for a browser, which has no BLAS, in place of the BLAS's own header.
  *
- * The backend of a plan computes nothing, so the loops below may be slow.  They are right all the same.
+ * ref/ops/gemm.h calls these functions there.  The backend of a plan computes nothing, so the loops below may be slow.
+ * They are right all the same.
  */
 #ifndef ORRERY_BROWSER_CBLAS_H
 #define ORRERY_BROWSER_CBLAS_H
