@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/doctor/doctor.h"
 #include "emulated_devices/comm/comm.h"
 #include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/python.h"
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/launch/launch.h"
 #include "ref/io/child.h"
@@ -117,12 +118,9 @@ void doctor_cage(struct finding *finding)
 
 void doctor_python(struct finding *finding)
 {
-    const char *const words[] = { "python3", "-c", "import numpy", NULL };
-    const int status = run_unheard(words);
-    finding_say(finding, FINDING_FINE, "%s", status == 0 ? "python3 with numpy" :
-                status != NO_PROGRAM ? "python3 without numpy: tutorials/python, and exercises in Python, cannot be "
-                "used" :
-                "no python3: only tutorials/python, and exercises in Python, need it");
+    struct error err = { OK, "" };
+    if (python_find(&err) == OK) finding_say(finding, FINDING_FINE, "python3 with numpy: exercises in Python");
+    else finding_say(finding, FINDING_FINE, "no exercises in Python: %s", err.text);
 }
 
 /* A whole run: two devices are started, train a step, and are compared with one device. */
