@@ -3,7 +3,7 @@ const page = {
   films: [], words: [], time: 0, end: 0, view: [0, 1], playing: false, speed: 1, last: 0, chosen: null,
   colours: [], parts: [],       // parts: { time(t), size() } of what is drawn
 };
-const PALETTE = 8, SECONDS = 24;    // colours; how long a film plays at speed 1
+const PALETTE = 8, SECONDS = 24;    // colours, and one more for what waits; how long a film plays at speed 1
 
 // A kind has one colour on the whole page, by its name; passes of a pipeline have theirs on every page.
 const COLOUR_OF_MARK = { F: 0, B: 1, I: 1, W: 2, U: 4 };
@@ -13,7 +13,7 @@ function numberColours() {
   page.films.forEach(f => f.raw.kinds.forEach(k => {
     if (page.number.has(k.name)) return;
     const known = k.of === 'compute' ? COLOUR_OF_MARK[k.mark] : undefined;
-    page.number.set(k.name, known !== undefined ? known : k.of === 'message' ? [3, 5, 6, 7][messages++ % 4] : others++ % PALETTE);
+    page.number.set(k.name, known !== undefined ? known : k.of === 'wait' ? PALETTE : k.of === 'message' ? [3, 5, 6, 7][messages++ % 4] : others++ % PALETTE);
   }));
 }
 function colourOf(f, kind) { return page.colours[page.number.get(f.raw.kinds[kind].name)]; }
@@ -23,7 +23,7 @@ function readColours() {
   const style = getComputedStyle(document.documentElement);
   const get = name => style.getPropertyValue(name).trim();
   page.colours = [];
-  for (let i = 0; i < PALETTE; i++) page.colours.push(get('--c' + i));
+  for (let i = 0; i <= PALETTE; i++) page.colours.push(get('--c' + i));
   page.ink = get('--ink'); page.soft = get('--soft'); page.line = get('--line'); page.paper = get('--paper');
   page.card = get('--card'); page.bad = get('--bad'); page.on = get('--on'); page.idle = get('--idle');
 }
