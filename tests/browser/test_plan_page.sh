@@ -31,9 +31,9 @@ test_it_answers() {
 
 test_it_refuses_in_the_programs_words() {
     missing && return
-    run plan --model tiny --tp 3
+    run plan --model tiny --pp 16
     local said; said=$(cat "$place/err")
-    show '#plan=--model+tiny+--cluster+toy+--dtype+fp32+--tp+3' 'document.querySelector("[role=alert]")' 'document.querySelector("[role=alert]").innerText'
+    show '#plan=--model+tiny+--cluster+toy+--dtype+fp32+--pp+16' 'document.querySelector("[role=alert]")' 'document.querySelector("[role=alert]").innerText'
     expect_status 0
     grep -qF -- "$said" "$place/out" || complain "it does not say: $said"
 }
