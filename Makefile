@@ -420,7 +420,7 @@ $(W)/%.o: %.c Makefile $(W)/include/cjson/cJSON.h
 # emscripten's C library for 64-bit addresses, which Debian does not have ready: a few minutes, once.
 $(WASM_LIBS) &: | $(W)/include/cjson/cJSON.h
 	@echo '  WASM the C library'
-	$(Q)printf '%s\n' "EMSCRIPTEN_ROOT = '$(EM_ROOT)'" "LLVM_ROOT = '$(EM_BIN)'" "BINARYEN_ROOT = '$(shell em-config BINARYEN_ROOT)'" "NODE_JS = '$(shell em-config NODE_JS)'" "CACHE = '$(CURDIR)/$(W)/cache'" 'FROZEN_CACHE = False' >$(W)/emscripten.py
+	$(Q)printf '%s\n' "EMSCRIPTEN_ROOT = '$(EM_ROOT)'" "LLVM_ROOT = '$(EM_BIN)'" "BINARYEN_ROOT = '$(shell em-config BINARYEN_ROOT)'" "NODE_JS = $(shell em-config NODE_JS)" "CACHE = '$(CURDIR)/$(W)/cache'" 'FROZEN_CACHE = False' >$(W)/emscripten.py
 	$(Q)EM_CONFIG=$(CURDIR)/$(W)/emscripten.py $(EM_ROOT)/embuilder.py --wasm64 build libc libdlmalloc libcompiler_rt >$(W)/libraries.log 2>&1 || { cat $(W)/libraries.log; exit 1; }
 
 $(W)/libplan.a: $(WASM_OBJ)

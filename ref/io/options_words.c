@@ -89,13 +89,25 @@ static int names_with(const char *word, const char *const *names, size_t n, char
     return found;
 }
 
+/* Whether a word is this name with one mistake, and no other name is as near: then no longer names are meant. */
+static bool is_typing_error(const char *word, const char *near, const char *const *names, size_t n)
+{
+    enum { LEAST = 4 };                                 /* letters: of fewer, one mistake is too much */
+    if (near == NULL || strlen(letters(word)) < LEAST) return false;
+    if (edit_distance(letters(word), letters(near)) != 1) return false;
+    for (size_t i = 0; i < n; i++)
+        if (names[i] && strcmp(names[i], near) != 0 && edit_distance(letters(word), letters(names[i])) == 1)
+            return false;
+    return true;
+}
+
 enum error_code fail_unknown_name(struct error *err, const char *flag, const char *word, const char *const *names,
                                   size_t n)
 {
     char list[NAMES_TEXT] = "";
     size_t used = 0;
     const char *near = nearest_name(word, names, n);
-    const int found = names_with(word, names, n, list, &used);
+    const int found = is_typing_error(word, near, names, n) ? 0 : names_with(word, names, n, list, &used);
     const char *cut = used < NAMES_TEXT ? "" : "...";
     if (found > 0)
         return fail(err, ERR_USAGE, "%s %s: there is no such choice; did you mean %s%s%s?", flag, printable(word).text,

@@ -49,7 +49,7 @@ test_collectives_slow_computing() {
 
 test_list() {
     run list h100-500w; expect_status 0
-    expect_out 'host    starts a kernel in 15 us, a compiled one in 8 us; 2 ms a step besides'
+    expect_out 'host +starts a kernel in 15 us, a compiled one in 8 us; 2 ms a step'
     expect_out 'computing takes 119 % of its time beside allgather'; expect_out "of the table's shares, computing reaches 88 %, memory 94.6 %"
 }
 

@@ -63,7 +63,7 @@ test_without_the_sources() {
         CXX=$PWD/counts away learn 19 --in mine;    expect_status 3; expect_out 'FAILS +1.values'
         [ "$(cat compiled)" = scan.cu ] || complain "compiled: $(tr '\n' ' ' <compiled)"
     fi
-    before=(); away list --plugin "$to/share/orrery/tutorials/plugins/lion.c"; expect_status 0; expect_out '^  lion '
+    before=(); away list all --plugin "$to/share/orrery/tutorials/plugins/lion.c"; expect_status 0; expect_out '^  lion '
 }
 
 test_a_program_of_ones_own() {

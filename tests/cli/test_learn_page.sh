@@ -12,10 +12,10 @@ no_solution_inside() { ! grep -q 'OWN\|DIR \*\|exchange_both(g' "$1" || complain
 test_a_right_ring() {
     begin; cp "$solution" mine/03_ring/
     run learn 3 --in mine --page p.html --draw;         expect_status 0; expect_silent; expect_columns 100
-    [ "$(films p.html)" = '"title":"yours | ring_all_reduce with 4 devices, n = 1003"
-"title":"right | ring_all_reduce with 4 devices, n = 1003"' ] || complain "the films are: $(films p.html)"
+    [ "$(films p.html)" = '"title":"yours | ring_all_reduce with 4 devices, n = 4"
+"title":"right | ring_all_reduce with 4 devices, n = 4"' ] || complain "the films are: $(films p.html)"
     no_solution_inside p.html
-    expect_out '^  p.html shows ring_all_reduce with 4 devices, n = 1003, and the right run beside it\.$'
+    expect_out '^  p.html shows ring_all_reduce with 4 devices, n = 4, and the right run beside it\.$'
     expect_out '^  Yours: ring_all_reduce with 4'; expect_out '^  Right: ring_all_reduce with 4'
     # By hand: 2 (W-1) messages of each of 4 devices, in both films; each takes 10 us and its bytes at 50 GB/s.
     grep -o '"messages":\[\[[0-9,]*\]\(,\[[0-9,]*\]\)*\]' p.html | sed 's/.*:\[\[//; s/\]\]//; s/\],\[/\n/g' >messages
@@ -27,11 +27,11 @@ test_a_right_ring() {
 test_a_wrong_ring() {
     begin; sed 's/DIR = 1/DIR = -1/' "$solution" >mine/03_ring/ring.c; cmp -s "$solution" mine/03_ring/ring.c && complain 'nothing was changed'
     run learn 3 --in mine --page p.html;                expect_status 3
-    [ "$(films p.html)" = '"title":"yours | ring_reduce_scatter with 4 devices, n = 1003"' ] || complain "the films are: $(films p.html)"
+    [ "$(films p.html)" = '"title":"yours | ring_reduce_scatter with 4 devices, n = 4"' ] || complain "the films are: $(films p.html)"
     no_solution_inside p.html
-    grep -q 'The first event that a right run does not have: device 0 sends 1004 B to device 3 at 0 s"' p.html || complain 'the first difference is not said'
-    grep -q '"checks":\[{"tensor":"ring_reduce_scatter","device":0,"holds":false' p.html || complain 'device 0 is not marked'
-    expect_out '^  p.html shows ring_reduce_scatter with 4 devices, n = 1003\.$'
+    grep -q 'The first event that a right run does not have: device 0 sends 4 B to device 3 at 0 s"' p.html || complain 'the first difference is not said'
+    grep -q '"checks":\[{"tensor":"ring_reduce_scatter","device":2,"holds":false' p.html || complain 'device 2 is not marked'
+    expect_out '^  p.html shows ring_reduce_scatter with 4 devices, n = 4\.$'
 }
 
 test_a_deadlock() {

@@ -110,7 +110,7 @@ enum error_code command_grade(int argc, char **argv, int *status, struct error *
     };
     enum error_code e = parse_command("grade", "SUBMISSION [options]",
                                       "Points for exercises. Status 0: all points, 3: not all, others: nothing was "
-                                      "graded. With --class 0 means that every file was graded.", argc - 2, argv + 2,
+                                      "graded.\nWith --class 0 means that every file was graded.", argc - 2, argv + 2,
                                       table, &help, err);
     if (!e && !help) e = check_flags(&of, err);
     if (e || help) return e;

@@ -89,7 +89,7 @@ enum error_code command_doctor(int argc, char **argv, int *status, struct error 
     };
     enum error_code e = parse_command("doctor", "[options]",
                                       "Look whether this machine can run Orrery: cores, memory, MPI, BLAS, compilers, "
-                                      "and a short run. Status 0: runs work; 1: something keeps them from it.",
+                                      "and a short run.\nStatus 0: runs work; 1: something keeps them from it.",
                                       argc - 2, argv + 2, table, &help, err);
     if (e || help) return e;
     const int bad = look_at_all(quick, &lacks);
