@@ -49,7 +49,7 @@ class Torch:
         torch.set_num_threads(a.threads)
         torch.manual_seed(0)
         config = GPT2Config(n_layer=c["L"], n_head=c["H"], n_embd=c["D"], n_inner=c["F"], vocab_size=c["V"], n_positions=c["S"], resid_pdrop=0,
-                            embd_pdrop=0, attn_pdrop=0, attn_implementation="sdpa", use_cache=False)
+                            embd_pdrop=0, attn_pdrop=0, attn_implementation="sdpa", use_cache=False, bos_token_id=None, eos_token_id=None)
         self.model = GPT2LMHeadModel(config)
         self.parameters = sum(p.numel() for p in self.model.parameters())
         self.call = torch.compile(self.model) if compiled else self.model
