@@ -229,4 +229,11 @@ test_a_compiler_that_cannot_be_used() {
 
 every=(test_watch test_a_report_is_always_there test_the_cage test_the_kit test_another_user)
 [ "$TIER" = verify ] || every=()
-run_tests test_a_way_through_a_lesson test_a_deadlock_is_drawn test_wrong_collectives_are_explained test_sanitizers_name_the_line test_a_plan_is_explained test_a_compiler_that_cannot_be_used test_what_is_refused test_reports_are_the_same_each_time test_hostile_code "${every[@]}"
+# Who calls ./orrery is told how to call it `orrery`, as all pages do.
+test_a_program_that_is_not_in_path() {
+    run learn --start one;                          expect_status 0; expect_out "^    export PATH=\"${program%/*}:.PATH\"$"
+    mkdir bin; ln -s "$program" bin/orrery
+    PATH=$PWD/bin:$PATH run learn --start two;      expect_status 0; expect_no_out 'export PATH'
+}
+
+run_tests test_a_program_that_is_not_in_path test_a_way_through_a_lesson test_a_deadlock_is_drawn test_wrong_collectives_are_explained test_sanitizers_name_the_line test_a_plan_is_explained test_a_compiler_that_cannot_be_used test_what_is_refused test_reports_are_the_same_each_time test_hostile_code "${every[@]}"

@@ -347,6 +347,31 @@ static void tell_without_python(void)
     if (count) printf("\n");
 }
 
+/* Whether a shell that is asked for `orrery` starts this program. */
+static bool is_in_path(const char *program)
+{
+    struct stat own, other;
+    char copy[4 * PATH_MAX], one[PATH_MAX];
+    const char *path = getenv("PATH");
+    if (path == NULL || stat(program, &own) != 0) return false;
+    snprintf(copy, sizeof copy, "%s", path);
+    for (char *rest = NULL, *at = strtok_r(copy, ":", &rest); at; at = strtok_r(NULL, ":", &rest)) {
+        path_of(one, sizeof one, at, "orrery");
+        if (stat(one, &other) == 0) return own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+    }
+    return false;
+}
+
+/* Pages and messages say `orrery`: whoever built the program and called ./orrery needs its folder in PATH first. */
+static void tell_path(void)
+{
+    char program[PATH_MAX];
+    if (!system_program(program, sizeof program) || is_in_path(program)) return;
+    char *slash = strrchr(program, '/');
+    if (slash) *slash = '\0';
+    printf("    export PATH=\"%s:$PATH\"\n", printable_path(program).text);
+}
+
 static enum error_code start_course(const struct asked *asked, struct error *err)
 {
     if (asked->lesson || asked->hint || asked->watch || asked->solution)
@@ -357,8 +382,9 @@ static enum error_code start_course(const struct asked *asked, struct error *err
     if (e) return e;
     if (python) tell_without_python();
     const struct printable where = printable_path(asked->start);
-    printf("The course is in %s.  Begin with its README.md, then:\n\n    cd %s\n    orrery learn\n", where.text,
-           where.text);
+    printf("The course is in %s.  Begin with its README.md, then:\n\n", where.text);
+    tell_path();
+    printf("    cd %s\n    orrery learn\n", where.text);
     return OK;
 }
 
