@@ -230,8 +230,8 @@ static bool next_file(struct work *work, int *student, int *lesson)
     return false;
 }
 
-/* Judge all files that have no result.  `again` says which were to be judged although they had one. */
-static enum error_code run_jobs(struct work *work, bool *again, struct error *err)
+/* Judge all files that have no result, and those that are to be judged again. */
+static enum error_code run_jobs(struct work *work, struct error *err)
 {
     struct class_grading *class = work->class;
     enum error_code e = OK;
@@ -244,12 +244,11 @@ static enum error_code run_jobs(struct work *work, bool *again, struct error *er
             continue;
         }
         struct file_result *file = class_file(class, student, lesson);
-        bool *anew = &again[(size_t)student * MOST_LESSONS + (size_t)lesson];
-        if (!*anew && read_result(work, file)) {
+        if (!file->again && read_result(work, file)) {
             class->kept++;
             e = student_is_done(work, student, err);
         } else e = start_job(work, student, lesson, err);
-        *anew = false;
+        file->again = false;
     }
     struct child_end end;
     while (work->running > 0) {
@@ -305,7 +304,7 @@ static enum error_code check_regrade(const struct class_grading *class, struct e
 }
 
 /* Note for each file whether it is there, what it can give, and its result's name. */
-static enum error_code prepare_files(struct work *work, bool *again, struct error *err)
+static enum error_code prepare_files(struct work *work, struct error *err)
 {
     struct class_grading *class = work->class;
     enum error_code e = OK;
@@ -316,7 +315,7 @@ static enum error_code prepare_files(struct work *work, bool *again, struct erro
             file->of = 10 * lesson_points(lessons[l]);
             if (class->all.of[s].file[l] == NULL) continue;
             file->state = FILE_WAITS;
-            again[(size_t)s * MOST_LESSONS + (size_t)l] = wants_again(class, &class->all.of[s]);
+            file->again = wants_again(class, &class->all.of[s]);
             e = name_result(work, &class->all.of[s], l, file, err);
         }
     return e;
@@ -346,18 +345,16 @@ enum error_code class_grade(struct class_grading *class, struct error *err)
     if (!e) e = open_room(&work, err);
     if (e) return build_remove(&work.room), e;
     const size_t files = (size_t)class->all.count * MOST_LESSONS;
-    bool *again = calloc(files, sizeof *again);
     class->file = calloc(files, sizeof *class->file);
-    if (again == NULL || class->file == NULL) e = fail(err, ERR_MEMORY, "no memory for a class");
+    if (class->file == NULL) e = fail(err, ERR_MEMORY, "no memory for a class");
     if (class->jobs > MOST_JOBS) class->jobs = MOST_JOBS;
-    if (!e) e = prepare_files(&work, again, err);
+    if (!e) e = prepare_files(&work, err);
     class_signal = 0;
     child_take_signals(class_stopped);
-    if (!e) e = run_jobs(&work, again, err);
+    if (!e) e = run_jobs(&work, err);
     child_take_signals(NULL);
     class->stopped = class_signal;
     build_remove(&work.room);
-    free(again);
     /* After an error of one report the others are not tried; grading itself is done and kept. */
     return e ? e : write_reports(class, err);
 }

@@ -12,7 +12,8 @@ enum file_state { FILE_MISSING, FILE_WAITS, FILE_RUNS, FILE_GRADED, FILE_BROKEN 
 struct file_result {
     enum file_state state;              /* FILE_BROKEN: the machine could not judge it, and `result` is NULL */
     struct sha256_text key;             /* of the file, the lesson, the variant, the secret and the program */
-    struct cJSON *result;               /* what class_run.c keeps; NULL: none */
+    struct cJSON *result;               /* what class.c keeps; NULL: none */
+    bool again;                         /* to be judged although there is a result */
     int tenths, of;                     /* points, in tenths */
 };
 
