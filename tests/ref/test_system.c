@@ -170,6 +170,7 @@ static void the_program_knows_its_file(void **state)
     char path[4096], folder[4096];
     struct stat itself, told;
     (void)state;
+    if (strchr(called, '/') == NULL) skip();            /* found in PATH, by whoever started it */
     system_started_as(called);
     assert_int_equal(stat(called, &itself), 0);
     assert_non_null(getcwd(folder, sizeof folder));
