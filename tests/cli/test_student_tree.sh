@@ -1,5 +1,6 @@
 # What students get to build: a tree and a program without solutions of any variant, and without the command that makes them.
 . "$(dirname "$0")/lib.sh"
+whole=$program                                  # not a student's
 [ "$TIER" != verify ] || seconds=3600               # it is built from nothing
 ground=$(mktemp -d)                                 # of all tests: the course is made once
 variants='0 1 2'; [ "$TIER" != verify ] || variants='0 1 2 3 4 5 6 7 8 9'
@@ -88,7 +89,7 @@ test_the_program_has_none() {
     [ -z "$(nm "$program" 2>/dev/null | grep -E 'write_teacher_tree|prove_lessons')" ] || complain 'its code can make solutions'
     export ORRERY_TUTORIALS=$ground/kit/student/tutorials
     run learn 1 --in "$ground/kit/student"; expect_status 3; expect_out 'FAILS +1.forward'
-    run learn --start mine --variant 3; expect_status 0; cmp -s mine/03_ring/ring.c <("$top/orrery" learn --start other --variant 3 >/dev/null; cat other/03_ring/ring.c) || complain 'a fresh file is another one'
+    run learn --start mine --variant 3; expect_status 0; cmp -s mine/03_ring/ring.c <("$whole" learn --start other --variant 3 >/dev/null; cat other/03_ring/ring.c) || complain 'a fresh file is another one'
     run grade "$ground/kit/teacher/solutions" --lessons 1,11,16,17 --variant 2026; expect_status 0; expect_out '^([0-9]+) of \1 points'
     unset ORRERY_TUTORIALS
 }

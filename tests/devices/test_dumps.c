@@ -314,7 +314,7 @@ static void test_parts_of_a_batch(void **state)
         assert_int_equal(parts.count, copies ? 0 : 2);
         for (int i = 0; i < N && !copies; i++) assert_int_equal(parts.part[i], i >= N / 2);
         assert_int_equal(parts.scaled, !copies);
-        free(parts.part);
+        free(parts.part), free(parts.owner);
         actual_close(&a);
         clear(NULL);
     }
