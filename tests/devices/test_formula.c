@@ -32,7 +32,7 @@ static double value_of(const char *formula, bool like_c)
     return n.value;
 }
 
-/* The same text is a line of C here, so the compiler says what it is. */
+/* A macro makes the formula a line of C, too, so that the compiler says the expected number. */
 #define AS_IN_C(...) compare_with_c(#__VA_ARGS__, (double)(__VA_ARGS__))
 
 static void compare_with_c(const char *formula, double want)

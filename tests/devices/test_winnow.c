@@ -88,7 +88,7 @@ static void test_what_does_not_count(void **state)
     assert_int_equal(winnow(&w, WINNOW_PYTHON, python, strlen(python), NULL, false, NULL), OK);
     assert_int_equal(w.tokens, 11);
     winnow_free(&w);
-    /* What both began with is no evidence. */
+    /* Both students began with this text, so it is no evidence. */
     struct winnowed known = read(one, strlen(one), NULL, true), left = read(one, strlen(one), &known, false);
     assert_int_equal(left.prints, 0);
     winnow_free(&known), winnow_free(&left);

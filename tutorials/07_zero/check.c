@@ -47,7 +47,7 @@ static void train_alone(const struct judge *j, int W, int by, int64_t n, int ste
         for (int64_t k = 0; k < n; k++) step_alone(j, W, by, k, 0);
 }
 
-/* What is said of weights that were moved by the sum of the gradients, or by a step too few. */
+/* A student reads this of weights that were moved by the sum of the gradients, or by a step too few. */
 static const char summed[] = "the gradient is W times too large, the sum of all devices' where the mean is asked for";
 static const char stale[] = "these are the weights of the step before, without the last one";
 static float start[MOST], start_v[MOST], by_sum[MOST], by_less[MOST];

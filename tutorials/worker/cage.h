@@ -24,9 +24,9 @@
 
 enum { CAGE_MOST_CALLS = 30, CAGE_RULES = 5 + 2 * CAGE_MOST_CALLS };
 
-/* What a worker may ask for: reading, writing, ending, and which of its own pages are there. */
+/* A worker may ask for these: reading, writing, ending, and which of its own pages are there. */
 #define CAGE_WORKER_CALLS SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mincore
-/* What a process of kernels may ask for besides: memory, and waiting for its threads. */
+/* A process of kernels may ask for these: also memory, and waiting for its threads. */
 #define CAGE_KERNEL_CALLS SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mmap, SYS_munmap, SYS_mremap, \
                           SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_rt_sigprocmask, SYS_getrandom
 

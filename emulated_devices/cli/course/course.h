@@ -22,4 +22,13 @@ void print_indented(const char *text, int by);
 enum error_code learn_show_run(const struct folder *, const struct lesson *, const struct judging *how,
                                const char *failure, const char *path, bool draws, struct error *);
 
+/**
+ * Find the solution of a lesson in the language of the student's file.
+ * @param[out] text    for free(); NULL: these sources have none, as in a class's kit.
+ * @param[out] python  the language is Python.
+ * @return OK or ERR_MEMORY.
+ */
+enum error_code learn_find_solution(const struct folder *, const struct lesson *, char **text, bool *python,
+                                    struct error *);
+
 #endif

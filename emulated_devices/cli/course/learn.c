@@ -101,22 +101,14 @@ static void tell_missing(const struct lesson *lesson, const char *path, int *sta
     *status = error_exit_status(ERR_CHECK);
 }
 
-/* Whether the student's file of a lesson is in Python. */
-static bool folder_has_python(const struct folder *folder, const struct lesson *lesson)
-{
-    char path[PATH_MAX];
-    folder_file(folder, lesson, path, sizeof path);
-    return is_python(path);
-}
-
-/* The solution of a lesson, in the student's language; *text NULL: these sources have none, as in a class's kit.
- * @return OK or ERR_MEMORY. */
-static enum error_code find_solution(const struct folder *folder, const struct lesson *lesson, char **text,
-                                     struct error *err)
+enum error_code learn_find_solution(const struct folder *folder, const struct lesson *lesson, char **text, bool *python,
+                                    struct error *err)
 {
     struct error why = { OK, "" };
-    char inside[PATH_MAX], file[100];
-    lesson_file(lesson, folder_has_python(folder, lesson), file, sizeof file);
+    char own[PATH_MAX], inside[PATH_MAX], file[100];
+    folder_file(folder, lesson, own, sizeof own);
+    *python = is_python(own);
+    lesson_file(lesson, *python, file, sizeof file);
     snprintf(inside, sizeof inside, "%s/%s", lesson->folder, file);
     char *whole = tutorial_text(inside, &why);
     const bool has = whole && strstr(whole, "SOLUTION");
@@ -149,14 +141,15 @@ static enum error_code compare_costs(const struct folder *folder, const struct l
 {
     const struct cost own = score_cost(score);
     char *text;
+    bool python;
     if (own.time == 0 && own.bytes == 0 && own.peak == 0) return OK;
-    enum error_code e = find_solution(folder, lesson, &text, err);
+    enum error_code e = learn_find_solution(folder, lesson, &text, &python, err);
     if (e) return e;
     if (text == NULL) return print_costs(&own, NULL), OK;
     struct score *best = malloc(sizeof *best);
     const struct judging how = { .variant = folder->variant, .seed = PUBLIC_SEED, .sanitize = asked->sanitize };
     if (best == NULL) e = fail(err, ERR_MEMORY, "no memory for a score");
-    else e = judge_source(best, lesson, folder_has_python(folder, lesson), text, strlen(text), &how, err);
+    else e = judge_source(best, lesson, python, text, strlen(text), &how, err);
     const struct cost of_best = e ? own : score_cost(best);
     if (!e) print_costs(&own, &of_best);
     free(best), free(text);
@@ -168,11 +161,12 @@ static enum error_code show_solution(const struct folder *folder, const struct l
                                      struct error *err)
 {
     char *text;
+    bool python;
     if (!done) {
         printf("\n  The solution is shown when yours has all points.\n");
         return OK;
     }
-    enum error_code e = find_solution(folder, lesson, &text, err);
+    enum error_code e = learn_find_solution(folder, lesson, &text, &python, err);
     if (e) return e;
     if (text) printf("\n  The instructor's:\n\n%s", text);
     else printf("\n  This course comes without solutions.\n");

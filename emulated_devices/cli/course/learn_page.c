@@ -11,28 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The solution's text; NULL: these sources have none, as in a class's kit. */
-static char *right_text(const struct folder *folder, const struct lesson *lesson)
-{
-    struct error ignored = { OK, "" };
-    char inside[PATH_MAX];
-    snprintf(inside, sizeof inside, "%s/%s", lesson->folder, lesson->file);
-    char *whole = tutorial_text(inside, &ignored);
-    const bool has = whole != NULL && strstr(whole, "SOLUTION") != NULL;
-    free(whole);
-    return has ? lesson_text(lesson, lesson->file, true, folder->variant, &ignored) : NULL;
-}
-
 /* Run the solution until it has made the student's run.  right->any stays false where there is no solution. */
 static enum error_code run_right(const struct folder *folder, const struct lesson *lesson,
                                  const struct judging *judging, struct trial_kept *right, struct error *err)
 {
-    char *text = right_text(folder, lesson);
+    char *text = NULL;
+    bool python;
     struct score *score = malloc(sizeof *score);
     struct judging how = *judging;
     how.kept = right, how.first_failure = false, how.after = NULL;
-    enum error_code e = score ? OK : fail(err, ERR_MEMORY, "no memory for a score");
-    if (!e && text != NULL) e = judge_source(score, lesson, false, text, strlen(text), &how, err);
+    enum error_code e = score ? learn_find_solution(folder, lesson, &text, &python, err)
+                              : fail(err, ERR_MEMORY, "no memory for a score");
+    if (!e && text != NULL) e = judge_source(score, lesson, python, text, strlen(text), &how, err);
     if (right->failed) right->any = false;              /* these sources' solution is no right one */
     free(text), free(score);
     return e;
