@@ -257,17 +257,22 @@ static char *read_metadata(const char *folder)
 enum error_code submissions_find(struct submissions *all, const char *folder, const bool chosen[MOST_LESSONS],
                                  const char *roster, uint64_t variant, struct error *err)
 {
-    const char *shown = printable_path(folder).text;
+    const struct printable shown = printable_path(folder);
     struct dirent **list;
     struct stat st;
     *all = (struct submissions){ 0 };
-    if (stat(folder, &st) != 0) return fail(err, ERR_FILE, "%s: %s", shown, strerror(errno));
+    if (stat(folder, &st) != 0) return fail(err, ERR_FILE, "%s: %s", shown.text, strerror(errno));
     if (!S_ISDIR(st.st_mode) && ends_in(folder, ".zip"))
         return fail(err, ERR_USAGE, "grade --class %s: unpack it first into a new folder, and give that: unzip -d NEW "
-                    "FILE.zip", shown);
-    if (!S_ISDIR(st.st_mode)) return fail(err, ERR_USAGE, "grade --class %s: it is no folder", shown);
+                    "FILE.zip", shown.text);
+    if (!S_ISDIR(st.st_mode)) return fail(err, ERR_USAGE, "grade --class %s: it is no folder", shown.text);
+    char own[PATH_MAX];
+    path_of(own, sizeof own, folder, COURSE_FILE);
+    if (stat(own, &st) == 0)
+        return fail(err, ERR_USAGE, "grade --class %s: it is one student's folder, with a %s; without --class it is "
+                    "graded", shown.text, COURSE_FILE);
     const int n = scandir(folder, &list, visible, alphasort);
-    if (n < 0) return fail(err, ERR_FILE, "%s: %s", shown, strerror(errno));
+    if (n < 0) return fail(err, ERR_FILE, "%s: %s", shown.text, strerror(errno));
     char *metadata = read_metadata(folder);
     enum error_code e = OK;
     for (int i = 0; i < n && !e; i++) e = take_entry(all, folder, list[i]->d_name, chosen, metadata, err);
@@ -276,7 +281,8 @@ enum error_code submissions_find(struct submissions *all, const char *folder, co
     for (int i = 0; i < all->count; i++) all->of[i].variant = variant;
     if (!e && roster) e = read_roster(all, roster, err);
     if (!e && all->count == 0)
-        e = fail(err, ERR_USAGE, "grade --class %s: there is no student's folder in it, and no file of Canvas", shown);
+        e = fail(err, ERR_USAGE, "grade --class %s: there is no student's folder in it, and no file of Canvas",
+                 shown.text);
     for (int i = 0; i < all->count; i++) {
         struct submission *s = &all->of[i];
         bool any = false;

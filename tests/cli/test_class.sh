@@ -95,6 +95,7 @@ test_an_interrupt_leaves_a_table() {
 }
 
 test_what_a_class_refuses() {
+    run learn --start one;                          run grade one --class; expect_status 2; expect_error "one student's folder, with a course.json"
     refused() { expect_status "$1"; expect_error "$2"; }
     mkdir empty; : >one.c; : >roster.zip
     grade none; refused 1 'none: No such file'; grade one.c; refused 2 'it is no folder'; grade roster.zip; refused 2 'unpack it first'; grade empty; refused 2 "no student's folder"

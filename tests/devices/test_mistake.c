@@ -1,5 +1,5 @@
-/* mistake.c names the usual mistake that explains a wrong array: each is made here on purpose, on several numbers of devices and
- * lengths; and arrays that no mistake explains are not explained. */
+/* mistake.c names the usual mistake that explains a wrong array: each is made here on purpose, on several numbers of
+ * devices and lengths; and arrays that no mistake explains are not explained. */
 #include "emulated_devices/course/mistake.h"
 #include "emulated_devices/course/trial.h"
 #include "emulated_devices/device/interval.h"
