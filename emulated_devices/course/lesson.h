@@ -67,7 +67,10 @@ struct check {
     const char *name;                   /* one word, as mutants and results name it: "values" */
     const char *title;                  /* what holds, as a sentence without its full stop */
     int points;                         /* what it is worth, in whole points */
-    void (*run)(struct judge *);        /* Tries the student's functions and reports by judge_fails. */
+    struct {                            /* what it does: { try_ring, AT_SENT, GATHER } */
+        void (*run)(struct judge *);    /* tries the student's functions and reports by judge_fails */
+        int look, what;                 /* for that function: what it compares, and in which task of the lesson */
+    };
     const char *hint[CHECK_HINTS];      /* from a question to nearly the answer */
     uint32_t fits[CHECK_HINTS];         /* the mistakes that a hint is about: FITS(STALE); it comes first after them */
 };

@@ -67,6 +67,40 @@ void *trial_buffer(struct trial *trial, int device, int i, uint64_t bytes, enum 
     return data;
 }
 
+void *trial_copy(struct trial *trial, int device, int i, const void *from, uint64_t bytes, enum buffer_way way)
+{
+    return memcpy(trial_buffer(trial, device, i, bytes, way), from, bytes);
+}
+
+void trial_in(struct trial *trial, int device, int i, const float *from, int64_t count)
+{
+    trial_copy(trial, device, i, from, sizeof *from * (uint64_t)count, BUFFER_IN);
+}
+
+void trial_out(struct trial *trial, int device, int i, int64_t count)
+{
+    trial_buffer(trial, device, i, sizeof(float) * (uint64_t)count, BUFFER_OUT);
+}
+
+void trial_both(struct trial *trial, int device, int i, const float *from, int64_t count)
+{
+    trial_copy(trial, device, i, from, sizeof *from * (uint64_t)count, BUFFER_BOTH);
+}
+
+void trial_meets(struct trial *trial)
+{
+    const size_t used = strlen(trial->label);
+    trial->meets = true;
+    snprintf(trial->label + used, sizeof trial->label - used, ", every message waits for its receiver");
+}
+
+uint64_t trial_bytes(const struct trial *trial)
+{
+    uint64_t sum = 0;
+    for (int d = 0; d < trial->devices; d++) sum += trial->device[d].bytes;
+    return sum;
+}
+
 void trial_close(struct trial *trial) { munmap(trial, trial->mapped); }
 
 /* Say what each device waits for: "device 0 waits until device 1 has received 400 bytes". */

@@ -106,6 +106,18 @@ struct trial *trial_open(struct judge *, const char *function, int devices, cons
  *  with what comes back if it goes out. */
 void *trial_buffer(struct trial *, int device, int i, uint64_t bytes, enum buffer_way);
 
+/** Buffer i of a device's call with a copy of these bytes in it.  @return its memory, as trial_buffer. */
+void *trial_copy(struct trial *, int device, int i, const void *from, uint64_t bytes, enum buffer_way);
+
+/** Buffer i of a device's call has `count` floats: a copy of `from` goes in, what the function writes comes out, or
+ *  both. */
+void trial_in(struct trial *, int device, int i, const float *from, int64_t count);
+void trial_out(struct trial *, int device, int i, int64_t count);
+void trial_both(struct trial *, int device, int i, const float *from, int64_t count);
+
+/** Let every message of the run wait for its receiver, and say so in the run's name. */
+void trial_meets(struct trial *);
+
 /** Run it.  @return whether the function returned on all devices; if not, the check has failed: deadlock, crash, too
  *  long, or a wrong call, with a text that says who, and a drawing. */
 bool trial_call(struct trial *);
@@ -139,6 +151,9 @@ bool trial_expect_sent(struct trial *, int device, uint64_t messages, uint64_t b
 /** Calls of collective operations of a device, which sends nothing by itself.
  *  @param where  behind the number that is asked for: "", or " in both passes". */
 bool trial_expect_collectives(struct trial *, int device, uint64_t calls, const char *where);
+
+/** The bytes that all devices sent together. */
+uint64_t trial_bytes(const struct trial *);
 
 /** Compare the most bytes that a device allocated at once. */
 bool trial_expect_peak(struct trial *, int device, uint64_t most, const char *formula);

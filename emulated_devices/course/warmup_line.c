@@ -323,7 +323,7 @@ enum error_code warmup_judge(const struct question *question, const char *path, 
         line->functions[0] = line->head.name;
         line->lesson = (struct lesson){ .folder = w->lesson->folder, .title = w->title, .file = name,
                                         .functions = line->functions, .calls = calls,
-                                        .check = { { 1, "line", "the line is right", 1, run_calls, { NULL } } } };
+                                        .check = { { 1, "line", "the line is right", 1, { run_calls } } } };
         e = judge_file(score, &line->lesson, path, how, err);
     }
     if (!e) tell_score(score, reply);

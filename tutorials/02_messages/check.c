@@ -45,8 +45,8 @@ static void fill(struct judge *j, struct trial *r, int d, int i, int64_t n, enum
 /* This is the remainder between 0 and P - 1, also of a negative number. */
 static int modulo(int i, int P) { return (i % P + P) % P; }
 
-/* Results are compared always; each check looks at one thing more. */
-enum look { AT_RESULTS, AT_SENT, AT_MEMORY, AT_TIME };
+/* Results are compared always; each check looks at one thing more.  AT_MEETS: every message waits for its receiver. */
+enum look { AT_RESULTS, AT_MEETS, AT_SENT, AT_MEMORY, AT_TIME };
 
 /* All messages of a call travel at the same time, so the call takes as long as one of them. */
 static void expect_one_message(struct trial *r, int64_t n)
@@ -58,22 +58,22 @@ static void expect_one_message(struct trial *r, int64_t n)
 /* ---- shift ------------------------------------------------------------------------------------------------------- */
 
 /* Try many shifts; after each, look at the results, at what was sent, or at the time. */
-static void try_shifts(struct judge *j, bool meets, enum look look)
+static void try_shifts(struct judge *j)
 {
+    const enum look look = j->check->look;
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++) {
         /* Shifts of W, W + 2 and -1 find programs that do not take the remainder. */
         const int shifts[] = { 1, -1, *W, *W + 2, j->hidden ? (int)judge_draw(j, -20, 20) : 2 };
         for (int i = 0; i < 5 && !j->failed; i++) {
             const int k = shifts[i];
             const int64_t n = length(j, i % 2);
-            struct trial *r = trial_open(j, "shift", *W, "n = %lld, k = %d%s", (long long)n, k,
-                                         meets ? ", every message waits for its receiver" : "");
+            struct trial *r = trial_open(j, "shift", *W, "n = %lld, k = %d", (long long)n, k);
             for (int d = 0; d < *W; d++) {
                 fill(j, r, d, 0, n, BUFFER_IN);
                 trial_buffer(r, d, 1, sizeof(float) * (uint64_t)n, BUFFER_OUT);
                 r->device[d].number[1] = k;
             }
-            r->meets = meets;
+            if (look == AT_MEETS) trial_meets(r);
             if (trial_call(r)) {
                 /* A shift by a multiple of W sends nothing. */
                 const bool alone = modulo(k, *W) == 0;
@@ -91,24 +91,19 @@ static void try_shifts(struct judge *j, bool meets, enum look look)
     }
 }
 
-static void check_shift(struct judge *j) { try_shifts(j, false, AT_RESULTS); }
-static void check_shift_meets(struct judge *j) { try_shifts(j, true, AT_RESULTS); }
-static void check_shift_sent(struct judge *j) { try_shifts(j, false, AT_SENT); }
-static void check_shift_time(struct judge *j) { try_shifts(j, false, AT_TIME); }
-
 /* ---- swap_pairs -------------------------------------------------------------------------------------------------- */
 
 /* Devices 2i and 2i + 1 exchange their vectors; the last of an odd number keeps its own. */
-static void try_swaps(struct judge *j, bool meets, enum look look)
+static void try_swaps(struct judge *j)
 {
+    const enum look look = j->check->look;
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < 2 && !j->failed; i++) {
             const int64_t n = length(j, i);
-            struct trial *r = trial_open(j, "swap_pairs", *W, "n = %lld%s", (long long)n,
-                                         meets ? ", every message waits for its receiver" : "");
+            struct trial *r = trial_open(j, "swap_pairs", *W, "n = %lld", (long long)n);
             /* Each device's vector x goes in and comes out: the exchange works in place. */
             for (int d = 0; d < *W; d++) fill(j, r, d, 0, n, BUFFER_BOTH);
-            r->meets = meets;
+            if (look == AT_MEETS) trial_meets(r);
             if (trial_call(r)) {
                 for (int d = 0; d < *W && !j->failed; d++) {
                     /* d ^ 1 is the other device of a pair; a device without a partner keeps its own numbers. */
@@ -124,12 +119,6 @@ static void try_swaps(struct judge *j, bool meets, enum look look)
             trial_close(r);
         }
 }
-
-static void check_swap(struct judge *j) { try_swaps(j, false, AT_RESULTS); }
-static void check_swap_meets(struct judge *j) { try_swaps(j, true, AT_RESULTS); }
-static void check_swap_sent(struct judge *j) { try_swaps(j, false, AT_SENT); }
-static void check_swap_memory(struct judge *j) { try_swaps(j, false, AT_MEMORY); }
-static void check_swap_time(struct judge *j) { try_swaps(j, false, AT_TIME); }
 
 /* ---- running_sum ------------------------------------------------------------------------------------------------- */
 
@@ -162,19 +151,19 @@ static void expect_sum(struct trial *r, int d, int64_t n, int step)
 }
 
 /* The course's variant LINE decides at which end the line begins. */
-static void try_sums(struct judge *j, bool meets, enum look look)
+static void try_sums(struct judge *j)
 {
+    const enum look look = j->check->look;
     const int step = judge_choice(j, "LINE") == 0 ? 1 : -1;
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < 2 && !j->failed; i++) {
             const int64_t n = length(j, i);
             const int last = step > 0 ? *W - 1 : 0;
-            struct trial *r = trial_open(j, "running_sum", *W, "n = %lld%s", (long long)n,
-                                         meets ? ", every message waits for its receiver" : "");
+            struct trial *r = trial_open(j, "running_sum", *W, "n = %lld", (long long)n);
             for (int d = 0; d < *W; d++) fill(j, r, d, 0, n, BUFFER_BOTH);
             /* Both directions are computed, so that the wrong one can be named. */
             sum_along(want, *W, n, step), sum_along(other, *W, n, -step);
-            r->meets = meets;
+            if (look == AT_MEETS) trial_meets(r);
             if (trial_call(r)) {
                 for (int d = 0; d < *W && !j->failed; d++) {
                     expect_sum(r, d, n, step);
@@ -191,11 +180,6 @@ static void try_sums(struct judge *j, bool meets, enum look look)
         }
 }
 
-static void check_sum(struct judge *j) { try_sums(j, false, AT_RESULTS); }
-static void check_sum_meets(struct judge *j) { try_sums(j, true, AT_RESULTS); }
-static void check_sum_sent(struct judge *j) { try_sums(j, false, AT_SENT); }
-static void check_sum_time(struct judge *j) { try_sums(j, false, AT_TIME); }
-
 static const char *const functions[] = { "shift", "swap_pairs", "running_sum", NULL };
 
 extern const struct lesson lesson_02_messages;
@@ -203,39 +187,39 @@ const struct lesson lesson_02_messages = {
     .folder = "02_messages", .title = "Messages and deadlocks", .file = "messages.c", .functions = functions,
     .vary = { { "LINE", 2 } },
     .check = {
-        { 1, "shift", "shift: everybody has the right numbers", 3, check_shift,
+        { 1, "shift", "shift: everybody has the right numbers", 3, { try_shifts, AT_RESULTS },
           { "Device r sends to one device and receives from another.  Write both down for W = 4, k = 1.",
             "It sends to mod(rank + k, size), and receives from mod(rank - k, size).",
             "If that is the device itself nothing is sent: memcpy." }, { FITS(NEIGHBOUR) | FITS(SHIFTED) } },
-        { 1, "shift-meets", "shift: no deadlock, even if every message waits", 2, check_shift_meets,
+        { 1, "shift-meets", "shift: no deadlock, even if every message waits", 2, { try_shifts, AT_MEETS },
           { "If everybody first waits until its message is received, who receives it?",
             "Start both messages, then wait for both: exchange_both does it." }, { FITS(DEADLOCK) } },
-        { 1, "shift-sent", "shift: one message, or none", 1, check_shift_sent,
+        { 1, "shift-sent", "shift: one message, or none", 1, { try_shifts, AT_SENT },
           { "What does a device do if k is 0, or W, or 2 W?" } },
-        { 1, "shift-time", "shift: the time of one message", 1, check_shift_time,
+        { 1, "shift-time", "shift: the time of one message", 1, { try_shifts, AT_TIME },
           { "Look at the drawing: which device sends only when it has received?",
             "Taking turns avoids a deadlock, but then one message waits for another.  exchange_both starts both." } },
-        { 2, "swap", "swap_pairs: everybody has its partner's numbers", 2, check_swap,
+        { 2, "swap", "swap_pairs: everybody has its partner's numbers", 2, { try_swaps, AT_RESULTS },
           { "The partner of 0 is 1, of 1 is 0, of 2 is 3: which operation on the bits of a number does that?",
             "rank ^ 1; of an odd number of devices the last one has no partner.",
             "Until message_wait x is what is sent, and must not change: theirs arrive in allocated memory." } },
-        { 2, "swap-meets", "swap_pairs: no deadlock, even if every message waits", 1, check_swap_meets,
+        { 2, "swap-meets", "swap_pairs: no deadlock, even if every message waits", 1, { try_swaps, AT_MEETS },
           { "Where can their numbers arrive while yours are still being sent?",
             "allocate() an array for what arrives, exchange_both, memcpy, release()." }, { FITS(DEADLOCK) } },
-        { 2, "swap-sent", "swap_pairs: one message", 1, check_swap_sent, { "Only pairs exchange something." } },
-        { 2, "swap-memory", "swap_pairs: memory for n numbers", 1, check_swap_memory,
+        { 2, "swap-sent", "swap_pairs: one message", 1, { try_swaps, AT_SENT }, { "Only pairs exchange something." } },
+        { 2, "swap-memory", "swap_pairs: memory for n numbers", 1, { try_swaps, AT_MEMORY },
           { "One array is enough: yours can be sent from where it is." } },
-        { 2, "swap-time", "swap_pairs: the time of one message", 1, check_swap_time,
+        { 2, "swap-time", "swap_pairs: the time of one message", 1, { try_swaps, AT_TIME },
           { "Look at the drawing: do both of a pair send at the same time?" } },
-        { 3, "sum", "running_sum: the sums, to the bit", 3, check_sum,
+        { 3, "sum", "running_sum: the sums, to the bit", 3, { try_sums, AT_RESULTS },
           { "A device can only add when it has received, and only send when it has added.",
             "The first of the line receives nothing; the last sends nothing.",
             "messages.h says which device begins; the drawing shows who sends to whom." } },
-        { 3, "sum-meets", "running_sum: no deadlock", 1, check_sum_meets, { "Every send needs its receive." },
+        { 3, "sum-meets", "running_sum: no deadlock", 1, { try_sums, AT_MEETS }, { "Every send needs its receive." },
           { FITS(DEADLOCK) } },
-        { 3, "sum-sent", "running_sum: one message to the next", 1, check_sum_sent,
+        { 3, "sum-sent", "running_sum: one message to the next", 1, { try_sums, AT_SENT },
           { "Send the sum so far, not the numbers of all devices before." } },
-        { 3, "sum-time", "running_sum: the time of W-1 messages", 1, check_sum_time,
+        { 3, "sum-time", "running_sum: the time of W-1 messages", 1, { try_sums, AT_TIME },
           { "Look at the drawing: does a device wait for something that it does not need?" } },
     },
 };

@@ -46,7 +46,7 @@ static void sum_round_the_ring(const struct judge *j, int W, int64_t n)
 /* ---- what is tried ----------------------------------------------------------------------------------------------- */
 
 enum what { SCATTER, GATHER, REDUCE };
-enum look { AT_RESULTS, AT_SENT, AT_MEMORY, AT_TIME };
+enum look { AT_RESULTS, AT_MEETS, AT_SENT, AT_MEMORY, AT_TIME };
 
 /* No input is this number, so a block that has not arrived shows. */
 #define UNFINISHED -1e30f
@@ -179,18 +179,19 @@ static void expect_memory(struct judge *j, struct trial *r, enum what what, int6
 }
 
 /* One function with one look: all devices, and all lengths where nothing but results is compared. */
-static void try_ring(struct judge *j, enum what what, bool meets, enum look look)
+static void try_ring(struct judge *j)
 {
+    const enum look look = j->check->look;
+    const enum what what = j->check->what;
     static const char *const names[] = { "ring_reduce_scatter", "ring_all_gather", "ring_all_reduce" };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
-        for (int i = 0; i < (look != AT_TIME && !meets ? SIZES : 1) && !j->failed; i++) {
+        for (int i = 0; i < (look != AT_TIME && look != AT_MEETS ? SIZES : 1) && !j->failed; i++) {
             /* With lengths that W divides all steps take the same time. */
             const int64_t n = look == AT_TIME ? *W * 100 : length(j, i, *W);
-            struct trial *r = trial_open(j, names[what], *W, "n = %lld%s", (long long)n,
-                                         meets ? ", every message waits for its receiver" : "");
+            struct trial *r = trial_open(j, names[what], *W, "n = %lld", (long long)n);
             for (int d = 0; d < *W; d++) fill(j, r, what, d, n, i);
             if (what != GATHER) sum_round_the_ring(j, *W, n);
-            r->meets = meets;
+            if (look == AT_MEETS) trial_meets(r);
             if (trial_call(r)) {
                 expect_results(j, r, what, n);
                 if (look == AT_SENT) expect_sent(j, r, what, n);
@@ -203,17 +204,6 @@ static void try_ring(struct judge *j, enum what what, bool meets, enum look look
         }
 }
 
-static void check_scatter(struct judge *j) { try_ring(j, SCATTER, false, AT_RESULTS); }
-static void check_scatter_sent(struct judge *j) { try_ring(j, SCATTER, false, AT_SENT); }
-static void check_scatter_memory(struct judge *j) { try_ring(j, SCATTER, false, AT_MEMORY); }
-static void check_gather(struct judge *j) { try_ring(j, GATHER, false, AT_RESULTS); }
-static void check_gather_sent(struct judge *j) { try_ring(j, GATHER, false, AT_SENT); }
-static void check_gather_memory(struct judge *j) { try_ring(j, GATHER, false, AT_MEMORY); }
-static void check_reduce(struct judge *j) { try_ring(j, REDUCE, false, AT_RESULTS); }
-static void check_reduce_meets(struct judge *j) { try_ring(j, REDUCE, true, AT_RESULTS); }
-static void check_reduce_sent(struct judge *j) { try_ring(j, REDUCE, false, AT_SENT); }
-static void check_reduce_time(struct judge *j) { try_ring(j, REDUCE, false, AT_TIME); }
-
 static const char *const functions[] = { "ring_reduce_scatter", "ring_all_gather", "ring_all_reduce", NULL };
 
 extern const struct lesson lesson_03_ring;
@@ -221,32 +211,32 @@ const struct lesson lesson_03_ring = {
     .folder = "03_ring", .title = "Ring all-reduce", .file = "ring.c", .functions = functions,
     .vary = { { "RING", 2 }, { "OWNER", 2 } },
     .check = {
-        { 1, "scatter", "reduce-scatter: one block of sums on each device", 6, check_scatter,
+        { 1, "scatter", "reduce-scatter: one block of sums on each device", 6, { try_ring, AT_RESULTS, SCATTER },
           { "Draw three devices with three blocks each.  Which block must be the last to arrive at device 0?",
             "What arrives in a step is passed on in the next one: give of step s+1 is take of step s.",
             "Count back from the last step: the block that a device finishes is the one that arrives last.",
             "ring.h says to which side devices send, and which block device r finishes: not as in the picture." },
           { [1] = FITS(TWICE), [2] = FITS(MISSING) | FITS(UNCHANGED) | FITS(SHIFTED), [3] = FITS(NEIGHBOUR) } },
-        { 1, "scatter-sent", "reduce-scatter: W-1 messages, every block but one", 3, check_scatter_sent,
+        { 1, "scatter-sent", "reduce-scatter: W-1 messages, every block but one", 3, { try_ring, AT_SENT, SCATTER },
           { "Each message is one block; blocks can differ by one element: block_of(n, W, i).count." } },
-        { 1, "scatter-memory", "reduce-scatter: memory for one block", 2, check_scatter_memory,
+        { 1, "scatter-memory", "reduce-scatter: memory for one block", 2, { try_ring, AT_MEMORY, SCATTER },
           { "What arrives has to wait for its addition somewhere, but only one block at a time.",
             "The longest block is block_of(n, W, 0)." } },
-        { 2, "gather", "all-gather: all blocks on all devices", 4, check_gather,
+        { 2, "gather", "all-gather: all blocks on all devices", 4, { try_ring, AT_RESULTS, GATHER },
           { "In the first step a device gives the only block that it has.",
             "Then it gives what has just arrived: give of step s+1 is take of step s." },
           { [1] = FITS(UNCHANGED) | FITS(SHIFTED) } },
-        { 2, "gather-sent", "all-gather: W-1 messages, every block but one", 2, check_gather_sent,
+        { 2, "gather-sent", "all-gather: W-1 messages, every block but one", 2, { try_ring, AT_SENT, GATHER },
           { "Which block would a device give in step W?  The one that arrived last, which its neighbour has." } },
-        { 2, "gather-memory", "all-gather: no memory", 1, check_gather_memory,
+        { 2, "gather-memory", "all-gather: no memory", 1, { try_ring, AT_MEMORY, GATHER },
           { "A block can be received at its place in x." } },
-        { 3, "reduce", "all-reduce: the sums, the same bits on all devices", 3, check_reduce,
+        { 3, "reduce", "all-reduce: the sums, the same bits on all devices", 3, { try_ring, AT_RESULTS, REDUCE },
           { "The two functions one after the other: what the first leaves is what the second begins with." } },
-        { 3, "reduce-meets", "all-reduce: no deadlock, even if every message waits", 2, check_reduce_meets,
+        { 3, "reduce-meets", "all-reduce: no deadlock, even if every message waits", 2, { try_ring, AT_MEETS, REDUCE },
           { "exchange_both starts both messages before it waits for one." }, { FITS(DEADLOCK) } },
-        { 3, "reduce-sent", "all-reduce: 2(W-1) messages", 2, check_reduce_sent,
+        { 3, "reduce-sent", "all-reduce: 2(W-1) messages", 2, { try_ring, AT_SENT, REDUCE },
           { "About 2n numbers a device, however many devices there are." } },
-        { 3, "reduce-time", "all-reduce: the time of 2(W-1) steps", 3, check_reduce_time,
+        { 3, "reduce-time", "all-reduce: the time of 2(W-1) steps", 3, { try_ring, AT_TIME, REDUCE },
           { "Look at the drawing: in every step all devices send at the same time." } },
     },
 };

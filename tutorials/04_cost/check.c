@@ -7,7 +7,6 @@
 #include "emulated_devices/course/lesson.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Links of a latency in ns and a rate in MB/s: alpha = 1000 ns ps, beta = 10^6 / rate ps. */
 struct links { int64_t latency, rate; };
@@ -206,20 +205,20 @@ const struct lesson lesson_04_cost = {
     .folder = "04_cost", .title = "Reading a cost", .file = "cost.c", .functions = functions,
     .vary = { { "OTHER", 2 } },
     .check = {
-        { 1, "trip", "half a round trip is alpha + B beta", 4, check_trip,
+        { 1, "trip", "half a round trip is alpha + B beta", 4, { check_trip },
           { "Which devices take part?  The others return at once.",
             "time_now() before the send and after the receive, on the same device: two clocks cannot be compared.",
             "Device 1 must have received before it sends back." } },
-        { 1, "trip-sent", "one message each way", 2, check_trip_sent, { "Nothing else needs to be sent." } },
-        { 2, "fit", "alpha and beta of unknown links", 4, check_fit,
+        { 1, "trip-sent", "one message each way", 2, { check_trip_sent }, { "Nothing else needs to be sent." } },
+        { 2, "fit", "alpha and beta of unknown links", 4, { check_fit },
           { "What is left of alpha + B beta if B is 0?",
             "Two measurements at different sizes: the slope is beta, the time at 0 bytes is alpha." } },
-        { 3, "ring-time", "the time of a ring all-reduce", 3, check_ring_time,
+        { 3, "ring-time", "the time of a ring all-reduce", 3, { check_ring_time },
           { "How many steps, and how many bytes in each?  Look at the table of lesson 03.",
             "Divide in double: bytes / W." } },
-        { 4, "other-time", "the time of the other all-reduce", 3, check_other_time,
+        { 4, "other-time", "the time of the other all-reduce", 3, { check_other_time },
           { "Count the steps for W = 2, 4 and 8; every step sends the whole vector." } },
-        { 5, "crossover", "from which size on the ring is faster", 4, check_crossover,
+        { 5, "crossover", "from which size on the ring is faster", 4, { check_crossover },
           { "Both times are straight lines over the number of bytes.  When do they meet?",
             "ring: 2(W-1) alpha + n beta 2(W-1)/W.  Write the other one in the same way, and solve for n.",
             "Parallel lines never meet: look at the factor of n.  And 'less than' begins at the next whole number." } },

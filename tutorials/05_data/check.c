@@ -7,7 +7,6 @@
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { MOST_PARAMETERS = 12, MOST = 2000, STEPS = 3, MODELS = 4 };
@@ -65,8 +64,7 @@ static void check_buckets(struct judge *j)
         struct trial *r = trial_open(j, "make_buckets", 1, "%d parameters, at most %lld numbers", s.parameters,
                                      (long long)s.most);
         /* Buffer 0 has the sizes of the parameters; buffer 1 gets a bucket's number for each. */
-        memcpy(trial_buffer(r, 0, 0, sizeof *s.count * (size_t)s.parameters, BUFFER_IN), s.count,
-               sizeof *s.count * (size_t)s.parameters);
+        trial_copy(r, 0, 0, s.count, sizeof *s.count * (size_t)s.parameters, BUFFER_IN);
         trial_buffer(r, 0, 1, sizeof *want * (size_t)s.parameters, BUFFER_OUT);
         r->device[0].number[0] = s.parameters, r->device[0].number[1] = s.most;
         if (trial_call(r)) {
@@ -101,10 +99,10 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
         judge_rough(j, device[d].target, s->numbers);
         memcpy(device[d].weights, start, floats);
         /* Buffers 0 and 1 describe the parameters; 2 and 3 are target and weights, 4 the gradients. */
-        memcpy(trial_buffer(r, d, 0, words, BUFFER_IN), s->count, words);
-        memcpy(trial_buffer(r, d, 1, words, BUFFER_IN), s->operations, words);
-        memcpy(trial_buffer(r, d, 2, floats, BUFFER_IN), device[d].target, floats);
-        memcpy(trial_buffer(r, d, 3, floats, trains ? BUFFER_BOTH : BUFFER_IN), device[d].weights, floats);
+        trial_copy(r, d, 0, s->count, words, BUFFER_IN);
+        trial_copy(r, d, 1, s->operations, words, BUFFER_IN);
+        trial_copy(r, d, 2, device[d].target, floats, BUFFER_IN);
+        trial_copy(r, d, 3, device[d].weights, floats, trains ? BUFFER_BOTH : BUFFER_IN);
         trial_buffer(r, d, 4, floats, BUFFER_OUT);
         r->device[d].number[0] = s->parameters, r->device[d].number[1] = s->most;
     }
@@ -181,8 +179,9 @@ static void look_at(struct judge *j, struct trial *r, const struct sizes *s, enu
                           "before it, while the others are computed; it has its parameters' numbers and no others");
 }
 
-static void try_gradients(struct judge *j, enum look look)
+static void try_gradients(struct judge *j)
 {
+    const enum look look = j->check->look;
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look == AT_VALUES ? MODELS : 2) && !j->failed; i++) {
             const struct sizes s = sizes(j, look == AT_VALUES ? i : 2 - i);
@@ -191,11 +190,6 @@ static void try_gradients(struct judge *j, enum look look)
             trial_close(r);
         }
 }
-
-static void check_gradients(struct judge *j) { try_gradients(j, AT_VALUES); }
-static void check_calls(struct judge *j) { try_gradients(j, AT_CALLS); }
-static void check_memory(struct judge *j) { try_gradients(j, AT_MEMORY); }
-static void check_time(struct judge *j) { try_gradients(j, AT_TIME); }
 
 /* ---- training ---------------------------------------------------------------------------------------------------- */
 
@@ -258,24 +252,24 @@ const struct lesson lesson_05_data = {
     .folder = "05_data", .title = "Data parallelism", .file = "data.c", .functions = functions,
     .vary = { { "CLOSE", 2 }, { "MEAN", 2 }, { "ROOT", 2 } },
     .check = {
-        { 1, "buckets", "which gradients are reduced together", 3, check_buckets,
+        { 1, "buckets", "which gradients are reduced together", 3, { check_buckets },
           { "In which order does the backward pass compute the gradients?",
             "Keep two numbers: that of the open bucket, and how full it is.",
             "A parameter that is larger than `most` needs a bucket too: an empty bucket takes anything." } },
-        { 2, "gradients", "the mean of all devices' gradients, to the bit", 4, check_gradients,
+        { 2, "gradients", "the mean of all devices' gradients, to the bit", 4, { try_gradients, AT_VALUES },
           { "What is a device's gradient the gradient of?  And what would one device with the whole batch compute?",
             "The parameters of a bucket are neighbours in memory: one all_reduce from the first of them on.",
             "A bucket ends at parameter i if i is 0, or if parameter i-1 is in another bucket.",
             "data.h says when to divide by the number of devices; the other way has other bits." } },
-        { 2, "calls", "one all_reduce a bucket", 2, check_calls,
+        { 2, "calls", "one all_reduce a bucket", 2, { try_gradients, AT_CALLS },
           { "Each message costs its latency: that is why there are buckets." } },
-        { 2, "memory", "next to nothing is allocated", 1, check_memory,
+        { 2, "memory", "next to nothing is allocated", 1, { try_gradients, AT_MEMORY },
           { "The gradients are already where they belong; only the buckets' numbers need memory." } },
-        { 2, "time", "buckets are reduced while others are computed", 3, check_time,
+        { 2, "time", "buckets are reduced while others are computed", 3, { try_gradients, AT_TIME },
           { "Between stream_begin and stream_end, things take place beside the computations.",
             "Begin a bucket's all_reduce right after its last backward(), not after all of them.",
             "stream_join waits for the stream: once, when all gradients are computed and you need the sums." } },
-        { 3, "train", "all devices are one, for several steps", 3, check_train,
+        { 3, "train", "all devices are one, for several steps", 3, { check_train },
           { "Every device began with other numbers: what has to happen before the first step?",
             "broadcast has a root; data.h says whose weights are taken.",
             "Equal weights and equal gradients stay equal: no weights are sent after the start." } },

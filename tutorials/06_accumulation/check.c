@@ -4,7 +4,6 @@
  * failed check is a line for the student. */
 #include "emulated_devices/course/lesson.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { MICROS = 5, MOST = 400 };
@@ -48,8 +47,8 @@ static struct trial *prepare(struct judge *j, enum labels labels, int W, int64_t
         draw_device(j, labels, d, n);
         const size_t M = (size_t)device[d].micros;
         /* Buffers 0, 1 and 2 have each microbatch's labels, mean loss and mean gradient. */
-        memcpy(trial_buffer(r, d, 0, sizeof(int64_t) * M, BUFFER_IN), device[d].labels, sizeof(int64_t) * M);
-        memcpy(trial_buffer(r, d, 1, sizeof(float) * M, BUFFER_IN), device[d].loss, sizeof(float) * M);
+        trial_copy(r, d, 0, device[d].labels, sizeof(int64_t) * M, BUFFER_IN);
+        trial_copy(r, d, 1, device[d].loss, sizeof(float) * M, BUFFER_IN);
         float *means = trial_buffer(r, d, 2, sizeof(float) * M * (size_t)n, BUFFER_IN);
         for (size_t m = 0; m < M; m++) memcpy(means + m * (size_t)n, device[d].means[m], sizeof(float) * (size_t)n);
         /* `gradient` has room for two numbers more, whose values after the call do not matter. */
@@ -98,8 +97,7 @@ static void look_at_backwards(struct trial *r, int d, enum look look)
 static void look_at_bytes(struct trial *r, int64_t n)
 {
     const uint64_t want = 2 * 4 * (uint64_t)(n + 2) * (uint64_t)(r->devices - 1);
-    uint64_t sum = 0;
-    for (int d = 0; d < r->devices; d++) sum += r->device[d].bytes;
+    const uint64_t sum = trial_bytes(r);
     if (sum > want)
         trial_fails(r, "all devices together send %llu bytes; %llu are enough: one all_reduce of n + 2 numbers, of "
                     "gradients, losses and labels", (unsigned long long)sum, (unsigned long long)want);
@@ -215,24 +213,24 @@ const struct lesson lesson_06_accumulation = {
     .functions = functions,
     .vary = { { "ORDER", 2 }, { "EPS", 2 } },
     .check = {
-        { 1, "mean", "the mean over all labels", 2, check_mean,
+        { 1, "mean", "the mean over all labels", 2, { check_mean },
           { "Think of a microbatch with 1 label, and another one with 99.  How much should each count?",
             "What has no labels has no mean: it must not take part." } },
-        { 2, "gradient", "the gradient of the mean over all labels, to the bit", 4, check_gradient,
+        { 2, "gradient", "the gradient of the mean over all labels, to the bit", 4, { check_gradient },
           { "Is the mean of the devices' means the mean over all labels?",
             "From a mean and a number of labels you get back the sum: a product.",
             "The number of all labels is known only after the devices have talked to each other." },
           { FITS(TOO_LARGE) | FITS(TOO_SMALL) } },
-        { 2, "empty", "microbatches and devices without labels", 2, check_empty,
+        { 2, "empty", "microbatches and devices without labels", 2, { check_empty },
           { "0/0 is not a number, and a sum with it is none either.  0 times it, too.  micro_backward is called all "
             "the same.",
             "A device without labels has nothing to add, and must still call all_reduce: the others wait for it.",
             "After the all_reduce every device knows the number of all labels.  If it is 0, nothing is divided." } },
-        { 2, "calls", "one all_reduce for all, each microbatch once", 2, check_calls,
+        { 2, "calls", "one all_reduce for all, each microbatch once", 2, { check_calls },
           { "gradient has room for two more numbers.  What else do all devices have to add?" } },
-        { 2, "memory", "room for one more gradient", 1, check_memory,
+        { 2, "memory", "room for one more gradient", 1, { check_memory },
           { "A microbatch's gradient can be used up before the next one is computed." } },
-        { 3, "clip", "the norm of the whole gradient, and the clipped gradient", 2, check_clip,
+        { 3, "clip", "the norm of the whole gradient, and the clipped gradient", 2, { check_clip },
           { "The norm returned is that before clipping.",
             "Squares, their sum and the norm are double.",
             "The factor is rounded to float, and each number is multiplied by it; the norm returned is not rounded."

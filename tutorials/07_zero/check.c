@@ -5,7 +5,6 @@
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { MOST = 1200, LAYERS = 4, STEPS = 3 };
@@ -59,8 +58,7 @@ static void back_to_start(void) { memcpy(weights, start, sizeof start), memcpy(v
 /* Compare what all devices send together: each collective operation sends all blocks but a device's own. */
 static void expect_together(struct trial *r, uint64_t bytes, const char *formula)
 {
-    uint64_t sum = 0;
-    for (int d = 0; d < r->devices; d++) sum += r->device[d].bytes;
+    const uint64_t sum = trial_bytes(r);
     if (sum != bytes)
         trial_fails(r, "all devices together send %llu bytes; it should be %llu (%s)", (unsigned long long)sum,
                     (unsigned long long)bytes, formula);
@@ -81,12 +79,6 @@ static void set(struct trial *r, int d, int64_t first, int64_t second)
 {
     r->device[d].number[0] = first, r->device[d].number[1] = second;
     r->device[d].given[0] = rate, r->device[d].given[1] = beta;
-}
-
-/* This makes a buffer with these numbers in it. */
-static void *buffer(struct trial *r, int d, int i, const float *from, int64_t count, enum buffer_way way)
-{
-    return memcpy(trial_buffer(r, d, i, sizeof *from * (uint64_t)count, way), from, sizeof *from * (size_t)count);
 }
 
 enum look { AT_ORDER, AT_VALUES, AT_SENT, AT_MEMORY };   /* AT_ORDER: one step, and in which order of layers */
@@ -143,8 +135,9 @@ static void look_at_first(struct judge *j, struct trial *r, int64_t n, enum look
 }
 
 /* Values are tried with the shortest first, and one step; bytes and memory with a long one. */
-static void try_first(struct judge *j, enum look look)
+static void try_first(struct judge *j)
 {
+    const enum look look = j->check->look;
     enum { TRIES = 4 };
     static const struct { int64_t n; int steps; } usual[TRIES] = { { 5, 1 }, { 1, STEPS }, { 5, STEPS },
                                                                    { 1003, STEPS } };
@@ -159,20 +152,16 @@ static void try_first(struct judge *j, enum look look)
             /* Weights and v go in and come out, v as this device's block; buffer 2 is room for the gradient. */
             for (int d = 0; d < *W; d++) {
                 const struct interval own = block_at(n, *W, d);
-                buffer(r, d, 0, weights, n, BUFFER_BOTH);
-                buffer(r, d, 1, target[d], n, BUFFER_IN);
-                trial_buffer(r, d, 2, 4 * (uint64_t)n, BUFFER_OUT);
-                buffer(r, d, 3, v + own.first, own.count, BUFFER_BOTH);
+                trial_both(r, d, 0, weights, n);
+                trial_in(r, d, 1, target[d], n);
+                trial_out(r, d, 2, n);
+                trial_both(r, d, 3, v + own.first, own.count);
                 set(r, d, n, steps);
             }
             if (trial_call(r)) look_at_first(j, r, n, look);
             trial_close(r);
         }
 }
-
-static void check_first(struct judge *j) { try_first(j, AT_VALUES); }
-static void check_first_sent(struct judge *j) { try_first(j, AT_SENT); }
-static void check_first_memory(struct judge *j) { try_first(j, AT_MEMORY); }
 
 /* ---- ZeRO-3 ------------------------------------------------------------------------------------------------------ */
 
@@ -312,11 +301,10 @@ static void try_third(struct judge *j, enum look look)
             draw(j, *W, l.n);
             /* Buffer 0 has the layers' sizes, 1 the target; 2 and 3 are this device's blocks of weights and v. */
             for (int d = 0; d < *W; d++) {
-                memcpy(trial_buffer(r, d, 0, sizeof *l.of * (uint64_t)l.count, BUFFER_IN), l.of,
-                       sizeof *l.of * (size_t)l.count);
-                buffer(r, d, 1, target[d], l.n, BUFFER_IN);
-                buffer(r, d, 2, own, blocks(&l, *W, d, weights, own), BUFFER_BOTH);
-                buffer(r, d, 3, own, blocks(&l, *W, d, v, own), BUFFER_BOTH);
+                trial_copy(r, d, 0, l.of, sizeof *l.of * (uint64_t)l.count, BUFFER_IN);
+                trial_in(r, d, 1, target[d], l.n);
+                trial_both(r, d, 2, own, blocks(&l, *W, d, weights, own));
+                trial_both(r, d, 3, own, blocks(&l, *W, d, v, own));
                 /* Buffer 4 is `seen`, which forward fills layer by layer. */
                 trial_buffer(r, d, 4, 4 * (uint64_t)l.count, look == AT_ORDER ? BUFFER_BOTH : BUFFER_OUT);
                 set(r, d, l.count, steps);
@@ -343,28 +331,28 @@ const struct lesson lesson_07_zero = {
     .functions = functions,
     .vary = { { "MOMENTUM", 2 }, { "KEEP", 2 } },
     .check = {
-        { 1, "memory", "the memory of each stage", 3, check_memory,
+        { 1, "memory", "the memory of each stage", 3, { check_memory },
           { "Without sharing a parameter takes 2 + 2 + 12 = 16 bytes.  Which of these does stage 1 share?",
             "What is shared takes 1/W of its bytes, the rest all of them." } },
-        { 2, "zero1", "several steps with shared states, to the bit", 4, check_first,
+        { 2, "zero1", "several steps with shared states, to the bit", 4, { try_first, AT_VALUES },
           { "Which numbers of the gradient does a device need for its block?  How are they summed with least bytes?",
             "reduce_scatter(g, gradient, sum, n) leaves block g->rank of the sum, from sum[0] on.",
             "v has only this device's block: v[0] belongs to weights[own.start].",
             "all_gather takes a block from a place of its own: copy it there first." },
           { [2] = FITS(SHIFTED), [3] = FITS(STALE) | FITS(UNCHANGED) } },
-        { 2, "zero1-sent", "no more bytes than an all-reduce", 2, check_first_sent,
+        { 2, "zero1-sent", "no more bytes than an all-reduce", 2, { try_first, AT_SENT },
           { "An all-reduce is a reduce-scatter and an all-gather.  What happens between the two here?" } },
-        { 2, "zero1-memory", "one block is allocated", 2, check_first_memory,
+        { 2, "zero1-memory", "one block is allocated", 2, { try_first, AT_MEMORY },
           { "The room for the reduced block is free again after the update." } },
-        { 3, "zero3", "several steps with shared weights, to the bit", 4, check_third,
+        { 3, "zero3", "several steps with shared weights, to the bit", 4, { check_third },
           { "Write a function that gathers a layer: where does this device's block of layer l begin in m->weights?",
             "Blocks of different layers differ in length: add the lengths of those before.",
             "backward needs the layer's old weights; the update changes only this device's block.",
             "Forward passes of all layers come before the first backward pass, which is that of the last layer." } },
-        { 3, "zero3-sent", "each layer is gathered as often as it must be", 2, check_third_sent,
+        { 3, "zero3-sent", "each layer is gathered as often as it must be", 2, { check_third_sent },
           { "Count: how often does each layer need all of its weights?",
             "zero.h says what happens with the weights of the last layer." } },
-        { 3, "zero3-memory", "two layers and a block at any time", 3, check_third_memory,
+        { 3, "zero3-memory", "two layers and a block at any time", 3, { check_third_memory },
           { "Release the weights of a layer before the next one is gathered.",
             "For backward: the layer's weights, its gradient, and the reduced block.  Nothing else." } },
     },

@@ -6,7 +6,6 @@
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { TOKENS = 8, WIDTH = 12, HIDDEN = 24, MOST = WIDTH * HIDDEN };
@@ -54,9 +53,9 @@ static void try_cut(struct judge *j, enum cut what, const int64_t size[3])
         const int64_t all = shape[what][0] * shape[what][1] * shape[what][2];
         judge_rough(j, whole, all);
         for (int d = 0; d < *W; d++) {
-            memcpy(trial_buffer(r, d, 0, sizeof *whole * (uint64_t)all, BUFFER_IN), whole, sizeof *whole * (size_t)all);
+            trial_in(r, d, 0, whole, all);
             /* `want` only says how large the part is; it is made again for the comparison. */
-            trial_buffer(r, d, 1, sizeof *want * (uint64_t)cut(j, *W, d, shape[what], whole, want), BUFFER_OUT);
+            trial_out(r, d, 1, cut(j, *W, d, shape[what], whole, want));
             memcpy(r->device[d].number, size, sizeof *size * 3);
         }
         if (trial_call(r))
@@ -183,17 +182,6 @@ static void backward(int W, const struct shape *s)
     }
 }
 
-/* in() makes a buffer that goes in, out() a buffer that comes out. */
-static void in(struct trial *r, int d, int i, const float *from, int64_t count)
-{
-    memcpy(trial_buffer(r, d, i, sizeof *from * (uint64_t)count, BUFFER_IN), from, sizeof *from * (size_t)count);
-}
-
-static void out(struct trial *r, int d, int i, int64_t count)
-{
-    trial_buffer(r, d, i, sizeof(float) * (uint64_t)count, BUFFER_OUT);
-}
-
 /* The results are made before the call, because they do not depend on it. */
 static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool back)
 {
@@ -207,22 +195,24 @@ static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool
     for (int d = 0; d < W; d++) {
         const struct part *p = &part[d];
         /* Buffers 0 to 4 are A, a, B, b and X, of which only b and X are the same on all devices. */
-        in(r, d, 0, p->A, s->D * p->own), in(r, d, 1, p->a, p->own), in(r, d, 2, p->B, p->own * s->D);
-        in(r, d, 3, b, s->D), in(r, d, 4, X, s->T * s->D);
+        trial_in(r, d, 0, p->A, s->D * p->own), trial_in(r, d, 1, p->a, p->own), trial_in(r, d, 2, p->B, p->own * s->D);
+        trial_in(r, d, 3, b, s->D), trial_in(r, d, 4, X, s->T * s->D);
         r->device[d].number[0] = s->T, r->device[d].number[1] = s->D, r->device[d].number[2] = p->own;
         /* Forward gives the hidden numbers and Y. */
         if (!back) {
-            out(r, d, 5, s->T * p->own), out(r, d, 6, s->T * s->D);
+            trial_out(r, d, 5, s->T * p->own), trial_out(r, d, 6, s->T * s->D);
             continue;
         }
         /* Backward gets hidden and dY, and gives dX, dA, da, dB and db. */
-        in(r, d, 5, p->hidden, s->T * p->own), in(r, d, 6, dY, s->T * s->D), out(r, d, 7, s->T * s->D);
-        out(r, d, 8, s->D * p->own), out(r, d, 9, p->own), out(r, d, 10, p->own * s->D), out(r, d, 11, s->D);
+        trial_in(r, d, 5, p->hidden, s->T * p->own), trial_in(r, d, 6, dY, s->T * s->D);
+        trial_out(r, d, 7, s->T * s->D), trial_out(r, d, 8, s->D * p->own), trial_out(r, d, 9, p->own);
+        trial_out(r, d, 10, p->own * s->D), trial_out(r, d, 11, s->D);
     }
     return r;
 }
 
 enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY, AT_TIME };
+enum what { FORWARD, BACKWARD };
 
 /* A device without columns has empty buffers, and nothing is compared. */
 static void expect_weights(struct judge *j, struct trial *r, int d, const struct shape *s)
@@ -237,15 +227,12 @@ static void expect_weights(struct judge *j, struct trial *r, int d, const struct
 /* One all-reduce of T D numbers, which sends 2 (W-1) 4 T D bytes on all devices together. */
 static void expect_sent(struct judge *j, struct trial *r, const struct shape *s)
 {
-    uint64_t sum = 0;
-    const uint64_t want = 2 * 4 * (uint64_t)(s->T * s->D) * (uint64_t)(r->devices - 1);
+    const uint64_t sum = trial_bytes(r), want = 2 * 4 * (uint64_t)(s->T * s->D) * (uint64_t)(r->devices - 1);
     /* Each device must call one collective; bytes are compared for all devices together. */
-    for (int d = 0; d < r->devices && !j->failed; d++) {
-        sum += r->device[d].bytes;
+    for (int d = 0; d < r->devices && !j->failed; d++)
         if (r->device[d].collectives != 1)
             trial_fails(r, "device %d calls collective operations %llu times; it should be once: an all_reduce", d,
                         (unsigned long long)r->device[d].collectives);
-    }
     if (!j->failed && sum != want)
         trial_fails(r, "all devices together send %llu bytes; it should be %llu: 2 (W-1) 4 T D",
                     (unsigned long long)sum, (unsigned long long)want);
@@ -295,8 +282,10 @@ static void look_at(struct judge *j, struct trial *r, const struct shape *s, boo
                                : "two products with F/W hidden numbers, and an all_reduce");
 }
 
-static void try_mlp(struct judge *j, bool back, enum look look)
+static void try_mlp(struct judge *j)
 {
+    const enum look look = j->check->look;
+    const bool back = j->check->what == BACKWARD;
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look <= AT_WEIGHTS ? 3 : 1) && !j->failed; i++) {
             struct shape s = shape(j, i);
@@ -307,16 +296,6 @@ static void try_mlp(struct judge *j, bool back, enum look look)
         }
 }
 
-static void check_forward(struct judge *j) { try_mlp(j, false, AT_VALUES); }
-static void check_forward_sent(struct judge *j) { try_mlp(j, false, AT_SENT); }
-static void check_forward_memory(struct judge *j) { try_mlp(j, false, AT_MEMORY); }
-static void check_forward_time(struct judge *j) { try_mlp(j, false, AT_TIME); }
-static void check_backward(struct judge *j) { try_mlp(j, true, AT_VALUES); }
-static void check_weights(struct judge *j) { try_mlp(j, true, AT_WEIGHTS); }
-static void check_backward_sent(struct judge *j) { try_mlp(j, true, AT_SENT); }
-static void check_backward_memory(struct judge *j) { try_mlp(j, true, AT_MEMORY); }
-static void check_backward_time(struct judge *j) { try_mlp(j, true, AT_TIME); }
-
 static const char *const functions[] = { "cut_columns", "cut_rows", "cut_heads", "mlp_forward", "mlp_backward", NULL };
 
 extern const struct lesson lesson_08_tensor;
@@ -325,42 +304,43 @@ const struct lesson lesson_08_tensor = {
     .functions = functions,
     .vary = { { "LAYOUT", 2 }, { "BIAS", 2 } },
     .check = {
-        { 1, "cut", "each device's columns and rows of a matrix", 3, check_cut,
+        { 1, "cut", "each device's columns and rows of a matrix", 3, { check_cut },
           { "How far apart in memory are two numbers of the same column?  And the first numbers of two rows of the "
             "part?",
             "whole[i * columns + c] is in row i, column c.  The part has as many rows, each of `own` numbers.",
             "Its column k is which column of the whole matrix?  tensor.h says how columns are shared." } },
-        { 1, "heads", "each device's heads of queries, keys and values", 3, check_heads,
+        { 1, "heads", "each device's heads of queries, keys and values", 3, { check_heads },
           { "Device 0's first third of these columns would be queries of all heads, and no keys.",
             "In a row of 3 * heads * width numbers, head h of the keys begins at (heads + h) * width.",
             "Queries, keys and values of a row are three short rows of `heads` heads: cut each of them." } },
-        { 2, "forward", "the outputs, the same bits on all devices", 4, check_forward,
+        { 2, "forward", "the outputs, the same bits on all devices", 4, { try_mlp, AT_VALUES, FORWARD },
           { "Two hidden numbers of a token never meet before B.  What of Y can a device compute with its own?",
             "Its products with its rows of B have the right shape, T rows of D, but some of the summands are missing.",
             "relu comes before the sum: relu(x) + relu(y) is not relu(x + y).  So sum after B, not after A.",
             "b is not cut.  How often is it in the sum, if every device adds it?" },
           { [1] = FITS(MISSING) } },
-        { 2, "forward-sent", "one all-reduce", 2, check_forward_sent,
+        { 2, "forward-sent", "one all-reduce", 2, { try_mlp, AT_SENT, FORWARD },
           { "Between A and B nothing is sent: a device's columns of A are its rows of B." } },
-        { 2, "forward-memory", "nothing is allocated", 1, check_forward_memory,
+        { 2, "forward-memory", "nothing is allocated", 1, { try_mlp, AT_MEMORY, FORWARD },
           { "hidden and Y have room for what you compute; the all_reduce takes place in Y." } },
-        { 2, "forward-time", "a W-th of the time of one device, and an all-reduce", 2, check_forward_time,
+        { 2, "forward-time", "a W-th of the time of one device, and an all-reduce", 2, { try_mlp, AT_TIME, FORWARD },
           { "Does a device compute with its own columns only?  A product of T, k, n numbers takes 2 T k n.",
             "Biases and relu in loops of your own take no time here." } },
-        { 3, "backward", "the gradient of the inputs, the same bits on all devices", 4, check_backward,
+        { 3, "backward", "the gradient of the inputs, the same bits on all devices", 4,
+          { try_mlp, AT_VALUES, BACKWARD },
           { "X went to all devices, each has used it: its gradient is the sum of what they say.",
             "dH = dY B^T, with this device's rows of B; 0 where relu was 0; dX = dH A^T.",
             "matrix_product(dX, dH, A, T, own, D, TRANSPOSE_B): A is stored with D rows of `own` numbers." } },
-        { 3, "weights", "the gradients of this device's weights", 3, check_weights,
+        { 3, "weights", "the gradients of this device's weights", 3, { try_mlp, AT_WEIGHTS, BACKWARD },
           { "The gradient of B is hidden^T dY, that of A is X^T dH; each has the shape of what it belongs to.",
             "dY and X are the same on all devices: are these gradients parts of a sum?",
             "b is on all devices, and dY as well, so all find its gradient.  Adding these W would be wrong." },
           { [0] = FITS(TRANSPOSED), [2] = FITS(TOO_LARGE) } },
-        { 3, "backward-sent", "one all-reduce", 2, check_backward_sent,
+        { 3, "backward-sent", "one all-reduce", 2, { try_mlp, AT_SENT, BACKWARD },
           { "Weight gradients belong to one device each, and b's is everywhere without a message: only dX is sent." } },
-        { 3, "backward-memory", "memory for the hidden numbers' gradient", 1, check_backward_memory,
+        { 3, "backward-memory", "memory for the hidden numbers' gradient", 1, { try_mlp, AT_MEMORY, BACKWARD },
           { "dH has T rows of `own` numbers.  Everything else has its place." } },
-        { 3, "backward-time", "four products, and an all-reduce", 1, check_backward_time,
+        { 3, "backward-time", "four products, and an all-reduce", 1, { try_mlp, AT_TIME, BACKWARD },
           { "There are two products for each matrix: one for its gradient, one for that of its inputs." } },
     },
 };

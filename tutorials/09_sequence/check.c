@@ -6,7 +6,6 @@
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { TOKENS = 24, WIDTH = 10, HIDDEN = 24, MOST = TOKENS * WIDTH };
@@ -30,18 +29,8 @@ static void reduce(const struct judge *j, int W, int d, int64_t T, int64_t D, fl
     }
 }
 
-/* in() makes a buffer that goes in, out() a buffer that comes out. */
-static void in(struct trial *r, int d, int i, const float *from, int64_t count)
-{
-    memcpy(trial_buffer(r, d, i, sizeof *from * (uint64_t)count, BUFFER_IN), from, sizeof *from * (size_t)count);
-}
-
-static void out(struct trial *r, int d, int i, int64_t count)
-{
-    trial_buffer(r, d, i, sizeof(float) * (uint64_t)count, BUFFER_OUT);
-}
-
-enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY, AT_TIME, AT_WORK };
+enum look { AT_VALUES, AT_WEIGHTS, AT_MEETS, AT_SENT, AT_MEMORY, AT_TIME, AT_WORK };
+enum what { GATHER, REDUCE, FORWARD, BACKWARD };
 
 /* ---- gather and reduce ------------------------------------------------------------------------------------------- */
 
@@ -86,40 +75,31 @@ static void look_at_move(struct judge *j, struct trial *r, bool reduces, int64_t
 }
 
 /* Token counts that W does not divide, and fewer tokens than devices. */
-static void try_move(struct judge *j, bool reduces, bool meets, enum look look)
+static void try_move(struct judge *j)
 {
+    const enum look look = j->check->look;
+    const bool reduces = j->check->what == REDUCE, values = look == AT_VALUES || look == AT_MEETS;
     static const struct { int64_t T, D; } usual[] = { { 24, 5 }, { 10, 3 }, { 3, 2 } };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
-        for (int i = 0; i < (look == AT_VALUES ? 3 : 1) && !j->failed; i++) {
-            const int which = look == AT_VALUES ? 2 - i : i;            /* the smallest first: it can be shown whole */
+        for (int i = 0; i < (values ? 3 : 1) && !j->failed; i++) {
+            const int which = values ? 2 - i : i;            /* the smallest first: it can be shown whole */
             const int64_t T = look == AT_TIME ? 3 * *W : j->hidden ? judge_draw(j, 1, TOKENS) : usual[which].T;
             const int64_t D = j->hidden ? judge_draw(j, 1, WIDTH) : usual[which].D;
-            struct trial *r = trial_open(j, reduces ? "reduce_tokens" : "gather_tokens", *W, "T = %lld, D = %lld%s",
-                                         (long long)T, (long long)D,
-                                         meets ? ", every message waits for its receiver" : "");
-            r->meets = meets;
+            struct trial *r = trial_open(j, reduces ? "reduce_tokens" : "gather_tokens", *W, "T = %lld, D = %lld",
+                                         (long long)T, (long long)D);
+            if (look == AT_MEETS) trial_meets(r);
             for (int d = 0; d < *W; d++) judge_rough(j, rows[d], T * D);
             for (int d = 0; d < *W; d++) {
                 const struct interval own = tokens(j, T, *W, d);
                 /* reduce_tokens gets all rows and returns a device's own; gather_tokens does the opposite. */
-                if (reduces) in(r, d, 0, rows[d], T * D), out(r, d, 1, own.count * D);
-                else in(r, d, 0, rows[0] + own.first * D, own.count * D), out(r, d, 1, T * D);
+                if (reduces) trial_in(r, d, 0, rows[d], T * D), trial_out(r, d, 1, own.count * D);
+                else trial_in(r, d, 0, rows[0] + own.first * D, own.count * D), trial_out(r, d, 1, T * D);
                 r->device[d].number[0] = T, r->device[d].number[1] = D;
             }
             if (trial_call(r)) look_at_move(j, r, reduces, T, D, look);
             trial_close(r);
         }
 }
-
-static void check_gather(struct judge *j) { try_move(j, false, false, AT_VALUES); }
-static void check_gather_meets(struct judge *j) { try_move(j, false, true, AT_VALUES); }
-static void check_gather_sent(struct judge *j) { try_move(j, false, false, AT_SENT); }
-static void check_gather_memory(struct judge *j) { try_move(j, false, false, AT_MEMORY); }
-static void check_reduce(struct judge *j) { try_move(j, true, false, AT_VALUES); }
-static void check_reduce_meets(struct judge *j) { try_move(j, true, true, AT_VALUES); }
-static void check_reduce_sent(struct judge *j) { try_move(j, true, false, AT_SENT); }
-static void check_reduce_memory(struct judge *j) { try_move(j, true, false, AT_MEMORY); }
-static void check_reduce_time(struct judge *j) { try_move(j, true, false, AT_TIME); }
 
 /* ---- a layer, on one device that adds as the devices do ---------------------------------------------------------- */
 
@@ -231,13 +211,13 @@ static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool
         const struct part *p = &part[d];
         const struct interval own = tokens(j, s->T, W, d);
         /* Buffers 0 to 2 are w, A and B; 3 and 4 are this device's tokens before and after the layer. */
-        in(r, d, 0, w, s->D), in(r, d, 1, p->A, s->D * p->own), in(r, d, 2, p->B, p->own * s->D);
-        in(r, d, 3, x + own.first * s->D, own.count * s->D), out(r, d, 4, own.count * s->D);
+        trial_in(r, d, 0, w, s->D), trial_in(r, d, 1, p->A, s->D * p->own), trial_in(r, d, 2, p->B, p->own * s->D);
+        trial_in(r, d, 3, x + own.first * s->D, own.count * s->D), trial_out(r, d, 4, own.count * s->D);
         r->device[d].number[0] = s->T, r->device[d].number[1] = s->D, r->device[d].number[2] = p->own;
         if (!back) continue;
         /* Backward gets dy, and gives dx, dw, dA and dB. */
-        in(r, d, 5, dy + own.first * s->D, own.count * s->D), out(r, d, 6, own.count * s->D), out(r, d, 7, s->D);
-        out(r, d, 8, s->D * p->own), out(r, d, 9, p->own * s->D);
+        trial_in(r, d, 5, dy + own.first * s->D, own.count * s->D), trial_out(r, d, 6, own.count * s->D);
+        trial_out(r, d, 7, s->D), trial_out(r, d, 8, s->D * p->own), trial_out(r, d, 9, p->own * s->D);
     }
     return r;
 }
@@ -266,13 +246,11 @@ static void expect_sent(struct judge *j, struct trial *r, const struct shape *s,
     const uint64_t times = back ? 4 + again : 2, sums = back ? 2 * 4 * (uint64_t)s->D : 0;
     /* Each gather or sum of tokens sends (W-1) 4 T D bytes; the all_reduce of dw sends 2 (W-1) 4 D. */
     const uint64_t want = (uint64_t)(r->devices - 1) * (times * 4 * (uint64_t)(s->T * s->D) + sums);
-    uint64_t sum = 0;
-    for (int d = 0; d < r->devices && !j->failed; d++) {
-        sum += r->device[d].bytes;
+    const uint64_t sum = trial_bytes(r);
+    for (int d = 0; d < r->devices && !j->failed; d++)
         if (r->device[d].collectives != (back ? 1 : 0))
             trial_fails(r, "device %d calls collective operations %llu times; it should be %s", d,
                         (unsigned long long)r->device[d].collectives, back ? "once, for dw" : "0 times");
-    }
     if (!j->failed && sum != want)
         trial_fails(r, "all devices together send %llu bytes; it should be %llu: %s", (unsigned long long)sum,
                     (unsigned long long)want, !back ? "2 (W-1) 4 T D"
@@ -314,8 +292,10 @@ static void look_at_layer(struct judge *j, struct trial *r, const struct shape *
     if (look == AT_SENT && !j->failed) expect_sent(j, r, s, back);
 }
 
-static void try_layer(struct judge *j, bool back, enum look look)
+static void try_layer(struct judge *j)
 {
+    const enum look look = j->check->look;
+    const bool back = j->check->what == BACKWARD;
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look <= AT_WEIGHTS ? 3 : 1) && !j->failed; i++) {
             const struct shape s = shape(j, look <= AT_WEIGHTS ? 2 - i : i);
@@ -326,14 +306,6 @@ static void try_layer(struct judge *j, bool back, enum look look)
         }
 }
 
-static void check_forward(struct judge *j) { try_layer(j, false, AT_VALUES); }
-static void check_forward_sent(struct judge *j) { try_layer(j, false, AT_SENT); }
-static void check_forward_work(struct judge *j) { try_layer(j, false, AT_WORK); }
-static void check_backward(struct judge *j) { try_layer(j, true, AT_VALUES); }
-static void check_weights(struct judge *j) { try_layer(j, true, AT_WEIGHTS); }
-static void check_backward_sent(struct judge *j) { try_layer(j, true, AT_SENT); }
-static void check_memory(struct judge *j) { try_layer(j, true, AT_MEMORY); }
-
 static const char *const functions[] = { "gather_tokens", "reduce_tokens", "layer_forward", "layer_backward", NULL };
 
 extern const struct lesson lesson_09_sequence;
@@ -342,50 +314,52 @@ const struct lesson lesson_09_sequence = {
     .functions = functions,
     .vary = { { "ROWS", 2 }, { "NEXT", 2 }, { "KEEP", 2 } },
     .check = {
-        { 1, "gather", "all tokens on all devices, in the order of the text", 3, check_gather,
+        { 1, "gather", "all tokens on all devices, in the order of the text", 3, { try_move, AT_VALUES, GATHER },
           { "all_gather of course.h shares n numbers out, not rows: it would cut a token in two.  Which messages do "
             "you need?",
             "In step i a device sends its tokens to the device i further on.  From which one does it receive?",
             "Another device may have one token more or fewer than this one: ask block_of for it." } },
-        { 1, "gather-meets", "no deadlock, even if every message waits", 1, check_gather_meets,
+        { 1, "gather-meets", "no deadlock, even if every message waits", 1, { try_move, AT_MEETS, GATHER },
           { "exchange_both starts both messages before it waits for one." } },
-        { 1, "gather-sent", "W-1 messages", 2, check_gather_sent,
+        { 1, "gather-sent", "W-1 messages", 2, { try_move, AT_SENT, GATHER },
           { "Everybody needs this device's tokens, and nobody needs them twice." } },
-        { 1, "gather-memory", "nothing is allocated", 1, check_gather_memory,
+        { 1, "gather-memory", "nothing is allocated", 1, { try_move, AT_MEMORY, GATHER },
           { "Tokens can be received at their place in `all`." } },
-        { 2, "reduce", "the sums of each device's tokens, to the bit", 4, check_reduce,
+        { 2, "reduce", "the sums of each device's tokens, to the bit", 4, { try_move, AT_VALUES, REDUCE },
           { "The opposite of gathering: a device sends each other one the tokens that belong to it.",
             "What arrives are summands of this device's own tokens: they have its length, not the sender's.",
             "The order of additions is fixed: its own, then one neighbour's, then that of the neighbour's neighbour.",
             "In step i what arrives is from i devices away; so what leaves goes i devices in the other direction." } },
-        { 2, "reduce-meets", "no deadlock, even if every message waits", 1, check_reduce_meets,
+        { 2, "reduce-meets", "no deadlock, even if every message waits", 1, { try_move, AT_MEETS, REDUCE },
           { "Who waits until its message is received must have started to receive: exchange_both starts both." } },
-        { 2, "reduce-sent", "W-1 messages, everything but its own tokens", 1, check_reduce_sent,
+        { 2, "reduce-sent", "W-1 messages, everything but its own tokens", 1, { try_move, AT_SENT, REDUCE },
           { "Only the tokens that belong to the receiver are sent to it." } },
-        { 2, "reduce-memory", "memory for this device's tokens, once", 1, check_reduce_memory,
+        { 2, "reduce-memory", "memory for this device's tokens, once", 1, { try_move, AT_MEMORY, REDUCE },
           { "One summand at a time waits for its addition; the sum grows in `own`." } },
-        { 2, "reduce-time", "the time of W-1 steps", 1, check_reduce_time,
+        { 2, "reduce-time", "the time of W-1 steps", 1, { try_move, AT_TIME, REDUCE },
           { "Look at the drawing: in every step each device sends one message." } },
-        { 3, "forward", "the outputs of each device's tokens, to the bit", 4, check_forward,
+        { 3, "forward", "the outputs of each device's tokens, to the bit", 4, { try_layer, AT_VALUES, FORWARD },
           { "The norm works on each token alone; the products with A need all tokens, because A's columns are cut.",
             "The products with B are parts of sums for all tokens.  Who needs which of these sums?",
             "The sum of x and what comes out of B is made token by token, after the reduce." } },
-        { 3, "forward-sent", "a gather and a reduce: the bytes of one all-reduce", 1, check_forward_sent,
+        { 3, "forward-sent", "a gather and a reduce: the bytes of one all-reduce", 1, { try_layer, AT_SENT, FORWARD },
           { "An all-reduce is a reduce-scatter and an all-gather.  Here they are at different places." } },
-        { 3, "forward-work", "norms of its own tokens, and of no others", 1, check_forward_work,
+        { 3, "forward-work", "norms of its own tokens, and of no others", 1, { try_layer, AT_WORK, FORWARD },
           { "Which of the two comes first, the norm or the gather?",
             "If tokens are gathered before the norm, all devices do the norms of all tokens, as in lesson 08." } },
-        { 4, "backward", "the gradient of the inputs, to the bit", 4, check_backward,
+        { 4, "backward", "the gradient of the inputs, to the bit", 4, { try_layer, AT_VALUES, BACKWARD },
           { "Forward: gather, A, B, reduce.  Backward, each step's opposite: gather dy, B, A, reduce.",
             "relu is between: dH is 0 where hidden is 0.",
             "x went two ways: through the norm, and past it.  dx is dy and what norm_backward finds." } },
-        { 4, "weights", "the gradients of this device's weights, and of the norm", 4, check_weights,
+        { 4, "weights", "the gradients of this device's weights, and of the norm", 4,
+          { try_layer, AT_WEIGHTS, BACKWARD },
           { "dA = normed^T dH and dB = hidden^T dy, with all tokens.  Has this device all of them?",
             "norm_backward gives dw, the sum over this device's tokens.  What about the other tokens?" } },
-        { 4, "step-sent", "the bytes of tensor parallelism, and the norm's weights", 2, check_backward_sent,
+        { 4, "step-sent", "the bytes of tensor parallelism, and the norm's weights", 2,
+          { try_layer, AT_SENT, BACKWARD },
           { "sequence.h says what is kept from forward to backward, and what is gathered again.",
             "dw has D numbers, however many tokens there are." } },
-        { 4, "step-memory", "what is gathered is released", 3, check_memory,
+        { 4, "step-memory", "what is gathered is released", 3, { try_layer, AT_MEMORY, BACKWARD },
           { "Only `normed` and `hidden` stay from forward to backward.  When is each of them used last?",
             "Release what is gathered before the next array of that size is allocated, or use it again." } },
     },

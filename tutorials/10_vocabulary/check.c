@@ -5,8 +5,6 @@
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { ROWS = 6, COLUMNS = 130, SHAPES = 4 };
 
@@ -57,11 +55,10 @@ static struct trial *prepare(struct judge *j, const char *function, int W, const
         /* part [T, own] has this device's columns of all rows. */
         for (int t = 0; t < s->T; t++)
             for (int64_t k = 0; k < own; k++) part[t * own + k] = logits[t][column(j, s->V, W, d, k)];
-        memcpy(trial_buffer(r, d, 1, sizeof *labels * (uint64_t)s->T, BUFFER_IN), labels,
-               sizeof *labels * (size_t)s->T);
+        trial_copy(r, d, 1, labels, sizeof *labels * (uint64_t)s->T, BUFFER_IN);
         /* Buffer 2 gets the gradient [T, own], buffer 3 the row's maxima. */
         trial_buffer(r, d, 2, cells, BUFFER_OUT);
-        trial_buffer(r, d, 3, sizeof(float) * (uint64_t)s->T, BUFFER_OUT);
+        trial_out(r, d, 3, s->T);
         r->device[d].number[0] = s->T, r->device[d].number[1] = s->V, r->device[d].number[2] = own;
         r->device[d].given[0] = s->smoothing;
     }
@@ -181,16 +178,14 @@ static void expect_gradient(const struct judge *j, struct trial *r, const struct
 }
 
 enum look { AT_LOSS, AT_GRADIENT, AT_SENT, AT_MEMORY };
+enum what { PLAIN, UNLABELLED, SMOOTHED };
 
 /* Compare with the bytes of one all_gather of maxima and one all_reduce of three sums a row. */
 static void expect_use(struct judge *j, struct trial *r, const struct shape *s, enum look look)
 {
-    uint64_t sum = 0;
-    const uint64_t W = (uint64_t)r->devices, T = (uint64_t)s->T;
-    for (int d = 0; d < r->devices && !j->failed; d++) {
-        sum += r->device[d].bytes;
-        if (look == AT_MEMORY) trial_expect_peak(r, d, 4 * (W + 4) * T, "4 (W + 4) T");
-    }
+    const uint64_t sum = trial_bytes(r), W = (uint64_t)r->devices, T = (uint64_t)s->T;
+    for (int d = 0; look == AT_MEMORY && d < r->devices && !j->failed; d++)
+        trial_expect_peak(r, d, 4 * (W + 4) * T, "4 (W + 4) T");
     /* The all_gather sends (W-1) W T numbers, the all_reduce 2 (W-1) 3 T. */
     if (look == AT_SENT && !j->failed && sum > 4 * (W - 1) * (W + 6) * T)
         trial_fails(r, "all devices together send %llu bytes; %llu are enough: (W-1) W T numbers for the maxima, and "
@@ -203,12 +198,14 @@ static void expect_use(struct judge *j, struct trial *r, const struct shape *s, 
 }
 
 /* Four shapes for values, one for use. */
-static void try_loss(struct judge *j, double smoothing, bool unlabelled, enum look look)
+static void try_loss(struct judge *j)
 {
+    const enum look look = j->check->look;
+    const bool unlabelled = j->check->what == UNLABELLED;
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look < AT_SENT && !unlabelled ? SHAPES : 1) && !j->failed; i++) {
             struct shape s = shape(j, look < AT_SENT && !unlabelled ? (i + 1) % SHAPES : i);
-            s.smoothing = smoothing, s.unlabelled = unlabelled;
+            s.smoothing = j->check->what == SMOOTHED ? 0.1 : 0, s.unlabelled = unlabelled;
             struct trial *r = prepare(j, "vocabulary_loss", *W, &s);
             if (trial_call(r)) {
                 /* The loss is compared first; a gradient of a wrong loss would only confuse. */
@@ -220,13 +217,6 @@ static void try_loss(struct judge *j, double smoothing, bool unlabelled, enum lo
         }
 }
 
-static void check_loss(struct judge *j) { try_loss(j, 0, false, AT_LOSS); }
-static void check_gradient(struct judge *j) { try_loss(j, 0, false, AT_GRADIENT); }
-static void check_unlabelled(struct judge *j) { try_loss(j, 0, true, AT_GRADIENT); }
-static void check_smoothing(struct judge *j) { try_loss(j, 0.1, false, AT_GRADIENT); }
-static void check_sent(struct judge *j) { try_loss(j, 0, false, AT_SENT); }
-static void check_memory(struct judge *j) { try_loss(j, 0, false, AT_MEMORY); }
-
 static const char *const functions[] = { "vocabulary_max", "vocabulary_loss", NULL };
 
 extern const struct lesson lesson_10_vocabulary;
@@ -235,29 +225,29 @@ const struct lesson lesson_10_vocabulary = {
     .functions = functions,
     .vary = { { "LAYOUT", 2 } },
     .check = {
-        { 1, "max", "the largest logit of each row, on all devices", 3, check_max,
+        { 1, "max", "the largest logit of each row, on all devices", 3, { check_max },
           { "A sum of maxima is no maximum.  What else can devices send?",
             "all_gather(g, max, all, T * W) puts device d's T numbers at all[d * T].",
             "Which number is a maximum of no columns, so that it never wins?  -INFINITY." } },
-        { 2, "loss", "the mean over all rows with a label", 4, check_loss,
+        { 2, "loss", "the mean over all rows with a label", 4, { try_loss, AT_LOSS },
           { "log p[label] = (logit[label] - max) - log of the sum of exp(logit - max).  What of it does a device have?",
             "Only one device has the label's column; the others add 0.",
             "exp(10000) is infinite, exp(10000 - max) is not.  All devices must subtract the same maximum.",
             "exp(-1000) is 0, and log 0 is infinite: log p is made of the logit, not of p." } },
-        { 2, "gradient", "each device's columns of the gradient", 4, check_gradient,
+        { 2, "gradient", "each device's columns of the gradient", 4, { try_loss, AT_GRADIENT },
           { "The gradient of a row is (p - 1 at the label) / number of rows with a label.",
             "After the all_reduce every device knows the row's sum; its own exponentials it computes again.",
             "Rows without a label: all zeros, and they are not counted." } },
-        { 2, "unlabelled", "a batch without any label", 1, check_unlabelled,
+        { 2, "unlabelled", "a batch without any label", 1, { try_loss, AT_GRADIENT, UNLABELLED },
           { "0/0 is not a number.  Every device still has to take part in the all_gather and the all_reduce." } },
-        { 2, "smoothing", "labels that are a little uncertain", 3, check_smoothing,
+        { 2, "smoothing", "labels that are a little uncertain", 3, { try_loss, AT_GRADIENT, SMOOTHED },
           { "Every column of the *whole* vocabulary gets smoothing / V, not only this device's.",
             "The mean of log p[v] over v needs the sum of the logits: one more number in the all_reduce.",
             "The mean of log p[v] is (sum of all logit - max) / V - log of the sum of exp." } },
-        { 2, "sent", "no logits are sent", 2, check_sent,
+        { 2, "sent", "no logits are sent", 2, { try_loss, AT_SENT },
           { "What is sent must not grow with the vocabulary: three numbers for each row, and a maximum.",
             "Each collective operation has its latency: numbers that are ready at the same time travel together." } },
-        { 2, "memory", "little is allocated", 2, check_memory,
+        { 2, "memory", "little is allocated", 2, { try_loss, AT_MEMORY },
           { "There is no need for a copy of the logits: exponentials can be computed twice.",
             "W T numbers for the maxima are needed once: release them before the sums take their 3 T." } },
     },

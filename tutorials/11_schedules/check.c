@@ -8,7 +8,6 @@
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { COLUMNS = 72 };
 
@@ -16,11 +15,14 @@ enum { COLUMNS = 72 };
  * limit is asked for. */
 struct task { const char *name, *choice; int devices, micros[2], most[2]; bool falls; };
 
-static const struct task gpipe = { "gpipe", "GPIPE", 3, { 4, 5 }, { 4, 5 }, false },
-                         one = { "1f1b", "ONE", 4, { 6, 7 }, { 4, 4 }, true },
-                         sent = { "messages", "SENT", 3, { 4, 5 }, { 3, 3 }, true },
-                         zero = { "zero-bubble", "ZERO", 3, { 5, 6 }, { 3, 3 }, false },
-                         own = { "own", "OWN", 4, { 6, 7 }, { 5, 6 }, false };
+enum what { GPIPE, ONE, SENT, ZERO, OWN };
+static const struct task tasks[] = {
+    [GPIPE] = { "gpipe", "GPIPE", 3, { 4, 5 }, { 4, 5 }, false },
+    [ONE] = { "1f1b", "ONE", 4, { 6, 7 }, { 4, 4 }, true },
+    [SENT] = { "messages", "SENT", 3, { 4, 5 }, { 3, 3 }, true },
+    [ZERO] = { "zero-bubble", "ZERO", 3, { 5, 6 }, { 3, 3 }, false },
+    [OWN] = { "own", "OWN", 4, { 6, 7 }, { 5, 6 }, false },
+};
 
 /* ---- one of them ------------------------------------------------------------------------------------------------- */
 
@@ -99,10 +101,10 @@ static bool take(struct judge *j, const struct task *t, struct schedule *s)
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 /* The schedule can be executed, and holds no more than it may. */
-static void check_runs(struct judge *j, const struct task *t)
+static void check_runs(struct judge *j)
 {
     struct schedule s;
-    if (take(j, t, &s)) schedule_free(&s);
+    if (take(j, &tasks[j->check->what], &s)) schedule_free(&s);
 }
 
 /* The span, from the first action to the last of any device, is at most `want`. */
@@ -138,8 +140,9 @@ static struct even_times draw_times(struct judge *j, bool any, struct even_times
 static int64_t whole(struct even_times e) { return e.forward + e.backward_input + e.backward_weight; }
 
 /* M microbatches and P - 1 of waiting, whatever order a device takes. */
-static void check_flushed(struct judge *j, const struct task *t)
+static void check_flushed(struct judge *j)
 {
+    const struct task *t = &tasks[j->check->what];
     const struct even_times e = draw_times(j, true, UNITS);
     check_span(j, t, e, (micros(j, t) + t->devices - 1) * whole(e), "(M + P - 1) (F + I + W)");
 }
@@ -165,7 +168,7 @@ static bool has_forwards_first(const struct schedule *s, int device)
 static void check_gpipe(struct judge *j)
 {
     struct schedule s;
-    if (!take(j, &gpipe, &s)) return;
+    if (!take(j, &tasks[GPIPE], &s)) return;
     for (int d = 0; d < s.devices && !j->failed; d++)
         if (!has_forwards_first(&s, d))
             judge_fails(j, "gpipe: device %d begins a backward before its last forward", d);
@@ -173,40 +176,33 @@ static void check_gpipe(struct judge *j)
     schedule_free(&s);
 }
 
-static void check_gpipe_time(struct judge *j) { check_flushed(j, &gpipe); }
-static void check_one(struct judge *j) { check_runs(j, &one); }
-static void check_one_time(struct judge *j) { check_flushed(j, &one); }
-
 /* Here sends and receives are written by the student, and not inferred. */
 static void check_sent(struct judge *j)
 {
     struct schedule s;
-    if (!take(j, &sent, &s)) return;
+    if (!take(j, &tasks[SENT], &s)) return;
     if (!s.messages_given)
         judge_fails(j, "messages: it has no sends and receives; this part is to write them: sa0>1, ra0<0, ..");
     schedule_free(&s);
 }
-
-static void check_sent_time(struct judge *j) { check_flushed(j, &sent); }
 
 /* schedule_blocks lets each send wait until its receive begins, and reports the deadlock. */
 static void check_blocking(struct judge *j)
 {
     struct schedule s;
     struct error err = { OK, "" };
-    if (!take(j, &sent, &s)) return;
+    if (!take(j, &tasks[SENT], &s)) return;
     if (schedule_blocks(&s, FROM_ONE, &err) != OK)
         judge_fails(j, "messages: it hangs if each send waits until its receive begins: %s", err.text);
     schedule_free(&s);
 }
 
-static void check_zero(struct judge *j) { check_runs(j, &zero); }
-
 /* Compare with the bubble of zb-h1: (P - 1) (F + I - W), since W fills what B left idle. */
 static void check_zero_time(struct judge *j)
 {
+    const struct task *t = &tasks[ZERO];
     const struct even_times e = draw_times(j, false, UNITS);
-    check_span(j, &zero, e, micros(j, &zero) * whole(e) + (zero.devices - 1) * e.forward,
+    check_span(j, t, e, micros(j, t) * whole(e) + (t->devices - 1) * e.forward,
                "M (F + I + W) + (P - 1) (F + I - W)");
 }
 
@@ -216,58 +212,56 @@ static void check_zero_time(struct judge *j)
  * second is possible. */
 static const struct { int64_t found, possible; } of_own[] = { { 33, 32 }, { 36, 35 } };
 
-static void check_own(struct judge *j) { check_runs(j, &own); }
+enum look { AT_FOUND, AT_POSSIBLE };
 
 /* W takes two units and a message one, so a W at the wrong time delays a neighbour. */
-static void check_own_span(struct judge *j, bool possible)
+static void check_own_span(struct judge *j)
 {
+    const bool possible = j->check->look == AT_POSSIBLE;
     const int choice = judge_choice(j, "OWN");
     const struct even_times e = draw_times(j, false, (struct even_times){ 1, 1, 2, 1, 0 });
-    check_span(j, &own, e, e.forward * (possible ? of_own[choice].possible : of_own[choice].found),
+    check_span(j, &tasks[OWN], e, e.forward * (possible ? of_own[choice].possible : of_own[choice].found),
                possible ? "one unit less than zb-2p" : "as little as zb-2p");
 }
-
-static void check_found(struct judge *j) { check_own_span(j, false); }
-static void check_beyond(struct judge *j) { check_own_span(j, true); }
 
 extern const struct lesson lesson_11_schedules;
 const struct lesson lesson_11_schedules = {
     .folder = "11_schedules", .title = "Pipeline schedules", .file = "schedules.txt",
     .vary = { { "GPIPE", 2 }, { "ONE", 2 }, { "SENT", 2 }, { "ZERO", 2 }, { "OWN", 2 } },
     .check = {
-        { 1, "gpipe", "gpipe: all forwards, then all backwards", 2, check_gpipe,
+        { 1, "gpipe", "gpipe: all forwards, then all backwards", 2, { check_gpipe },
           { "Each device does each F and each B once; nothing has to be said about who waits for whom.",
             "A line for each device: device 0: F0 F1 .., then B0 B1 .." } },
-        { 1, "gpipe-time", "gpipe: no longer than it must take", 2, check_gpipe_time,
+        { 1, "gpipe-time", "gpipe: no longer than it must take", 2, { check_flushed, 0, GPIPE },
           { "In which order do the gradients arrive at a device?  Take them in the same order." } },
-        { 2, "1f1b", "1f1b: device d holds at most 4 - d microbatches", 3, check_one,
+        { 2, "1f1b", "1f1b: device d holds at most 4 - d microbatches", 3, { check_runs, 0, ONE },
           { "A forward keeps its activations until the backward of the same microbatch.",
             "The last device can do B0 right after F0.  How many forwards has device 0 done when its gradient comes?",
             "Device d begins with 4 - d forwards; then a backward and a forward in turn." } },
-        { 2, "1f1b-time", "1f1b: no longer than gpipe", 2, check_one_time,
+        { 2, "1f1b-time", "1f1b: no longer than gpipe", 2, { check_flushed, 0, ONE },
           { "With fewer forwards at the beginning a device waits.  Begin with exactly 4 - d of them." } },
-        { 3, "messages", "messages: all are there, device d holds at most 3 - d", 2, check_sent,
+        { 3, "messages", "messages: all are there, device d holds at most 3 - d", 2, { check_sent },
           { "Each F but the last stage's is followed by sa, each F but the first stage's comes after ra; likewise B.",
             "sa0>1 on device 0 needs ra0<0 on device 1." } },
-        { 3, "blocking", "messages: no deadlock if each send waits", 3, check_blocking,
+        { 3, "blocking", "messages: no deadlock if each send waits", 3, { check_blocking },
           { "Two neighbours must not both send first.  Where do device 0 and 1 send to each other?",
             "After F a device can first receive the gradient for its next B, and then send F's activations." } },
-        { 3, "messages-time", "messages: no longer than gpipe", 1, check_sent_time,
+        { 3, "messages-time", "messages: no longer than gpipe", 1, { check_flushed, 0, SENT },
           { "One microbatch after the other needs no thought about messages, but takes long." } },
-        { 4, "zero", "zero-bubble: a device holds at most 3 microbatches", 2, check_zero,
+        { 4, "zero", "zero-bubble: a device holds at most 3 microbatches", 2, { check_runs, 0, ZERO },
           { "B is now I and W.  The activations are kept until W.",
             "Device 2 can wait with its first W until it has done three forwards, no longer." } },
-        { 4, "zero-time", "zero-bubble: idle for (P-1) (F+I-W)", 4, check_zero_time,
+        { 4, "zero-time", "zero-bubble: idle for (P-1) (F+I-W)", 4, { check_zero_time },
           { "The device before waits for I, not for W.  So I comes first, and W where the device would wait.",
             "1F1B with I in the place of B; device d does its first W after its I number P - 1 - d.",
             "At the end there are no forwards left: what fills the gaps between the last I?" } },
-        { 5, "own", "own: a device holds no more than it may", 2, check_own,
+        { 5, "own", "own: a device holds no more than it may", 2, { check_runs, 0, OWN },
           { "Begin with zero-bubble of part 4, with another number of devices." } },
-        { 5, "found", "own: as little time as zb-2p finds", 2, check_found,
+        { 5, "found", "own: as little time as zb-2p finds", 2, { check_own_span, AT_FOUND },
           { "How many forwards can a device do before its first gradient arrives?  Do as many as memory allows.",
             "After its last F device 0 still has to get that microbatch's gradient back, and to do I and W.  When must "
             "that F end, so that they end in time?  Work back from the end." } },
-        { 5, "beyond", "own: a unit less", 2, check_beyond,
+        { 5, "beyond", "own: a unit less", 2, { check_own_span, AT_POSSIBLE },
           { "When must device 0 do its last F, so that the I and W of that microbatch end in time?  Work back from the "
             "end.",
             "zb-2p does a W whenever a device would wait.  Here a W takes as long as two other actions.",

@@ -6,7 +6,6 @@
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { TOKENS = 48, HEADS = 9, WIDTH = 4, MOST = TOKENS * WIDTH };
@@ -123,11 +122,6 @@ static struct row meet(int64_t h, int64_t t, const bool *seen, int64_t A)
  * on. */
 static double allowed(int64_t S, double size) { return (double)(8 * (S + 8)) * 0x1p-24 * size + 1e-30; }
 
-static void in(struct trial *r, int d, int i, const void *from, uint64_t bytes)
-{
-    memcpy(trial_buffer(r, d, i, bytes, BUFFER_IN), from, bytes);
-}
-
 /* ---- attend ------------------------------------------------------------------------------------------------------ */
 
 /* The maxima are compared to the bit, sums and values within their bounds. */
@@ -175,9 +169,9 @@ static void try_attend(struct judge *j, int64_t S, int W, int d, const int *list
         keys += rows_of(j, S, W, list[i], v[0], A, vv + keys);
     }
     const int64_t n = count_of(j, S, W, d);
-    in(r, 0, 0, mine, sizeof *mine * (uint64_t)rows_of(j, S, W, d, q[0], A, mine));
-    in(r, 0, 1, kk, sizeof *kk * (uint64_t)keys), in(r, 0, 2, vv, sizeof *vv * (uint64_t)keys);
-    in(r, 0, 3, visits, sizeof *visits * 2 * (uint64_t)count);
+    trial_in(r, 0, 0, mine, rows_of(j, S, W, d, q[0], A, mine));
+    trial_in(r, 0, 1, kk, keys), trial_in(r, 0, 2, vv, keys);
+    trial_copy(r, 0, 3, visits, sizeof *visits * 2 * (uint64_t)count, BUFFER_IN);
     /* Before any key is seen the maxima are minus infinity. */
     float *max = trial_buffer(r, 0, 4, sizeof *max * (uint64_t)n, BUFFER_BOTH);
     for (int64_t i = 0; i < n; i++) max[i] = -INFINITY;
@@ -189,8 +183,10 @@ static void try_attend(struct judge *j, int64_t S, int W, int d, const int *list
     trial_close(r);
 }
 
+enum what { USUAL, LARGE };             /* scores */
+
 /* Lists with one device, in any order, and once keys that the first query does not see. */
-static void try_attends(struct judge *j, bool large)
+static void try_attends(struct judge *j)
 {
     static const struct { int64_t S; int W, d, count, list[3]; } usual[] = {
         { 6, 1, 0, 1, { 0 } }, { 13, 2, 1, 2, { 1, 0 } }, { 12, 3, 0, 3, { 2, 0, 1 } }, { 20, 3, 2, 2, { 0, 1 } },
@@ -198,16 +194,14 @@ static void try_attends(struct judge *j, bool large)
     };
     for (int i = 0; i < 5 && !j->failed; i++) {
         const int64_t S = j->hidden ? judge_draw(j, 8, TOKENS) : usual[i].S;
-        try_attend(j, S, usual[i].W, usual[i].d, usual[i].list, usual[i].count, i == 3 ? 1 : WIDTH, large);
+        try_attend(j, S, usual[i].W, usual[i].d, usual[i].list, usual[i].count, i == 3 ? 1 : WIDTH,
+                   j->check->what == LARGE);
     }
 }
 
-static void check_attend(struct judge *j) { try_attends(j, false); }
-static void check_large(struct judge *j) { try_attends(j, true); }
-
 /* ---- the ring ---------------------------------------------------------------------------------------------------- */
 
-enum look { AT_VALUES, AT_SENT, AT_MEMORY, AT_TIME };
+enum look { AT_VALUES, AT_MEETS, AT_SENT, AT_MEMORY, AT_TIME };
 
 /* This is the device to which a ring sends. */
 static int next_of(const struct judge *j, int d, int W) 
@@ -282,27 +276,28 @@ static void look_at_ring(struct judge *j, struct trial *r, int64_t S, int64_t A,
 }
 
 /* Rates of computing are chosen so that either messages or computing is the longer of both. */
-static void try_ring(struct judge *j, bool meets, enum look look)
+static void try_ring(struct judge *j)
 {
+    const enum look look = j->check->look;
     static const int64_t usual[] = { 24, 13, 3, 20 }, rates[] = { 10, 25, 40 };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
-        for (int i = 0; i < (look == AT_VALUES && !meets ? 4 : look == AT_TIME ? 2 : 1) && !j->failed; i++) {
+        for (int i = 0; i < (look == AT_VALUES ? 4 : look == AT_TIME ? 2 : 1) && !j->failed; i++) {
             const bool large = i == 3;
             /* Values are tried with 3 tokens first, which can be shown whole. */
-            int64_t S = j->hidden ? judge_draw(j, 1, TOKENS) : usual[look == AT_VALUES && !meets ? (i + 2) % 4 : i];
+            int64_t S = j->hidden ? judge_draw(j, 1, TOKENS) : usual[look == AT_VALUES ? (i + 2) % 4 : i];
             /* With times all devices have equally many tokens: two blocks each of 2 W. */
             if (look == AT_TIME) S = 2 * *W * (j->hidden ? judge_draw(j, 1, 3) : 2);
-            struct trial *r = trial_open(j, "ring_attention", *W, "S = %lld%s%s", (long long)S, large ? thousands : "",
-                                         meets ? ", every message waits for its receiver" : "");
+            struct trial *r = trial_open(j, "ring_attention", *W, "S = %lld%s", (long long)S, large ? thousands : "");
             if (look == AT_TIME) r->cluster.flop_rate[F32] = rates[j->hidden ? judge_draw(j, 0, 2) : i];
-            r->meets = meets;
+            if (look == AT_MEETS) trial_meets(r);
             draw(j, 1, S * WIDTH, large);
             /* Each device gets its rows of q, k and v, and gives its rows of the output. */
             for (int d = 0; d < *W; d++) {
                 float mine[MOST];
                 const float *const whole[] = { q[0], k[0], v[0] };
                 const uint64_t bytes = sizeof *mine * WIDTH * (uint64_t)count_of(j, S, *W, d);
-                for (int b = 0; b < 3; b++) rows_of(j, S, *W, d, whole[b], WIDTH, mine), in(r, d, b, mine, bytes);
+                for (int b = 0; b < 3; b++)
+                    rows_of(j, S, *W, d, whole[b], WIDTH, mine), trial_copy(r, d, b, mine, bytes, BUFFER_IN);
                 trial_buffer(r, d, 3, bytes, BUFFER_OUT);
                 r->device[d].number[0] = S, r->device[d].number[1] = WIDTH;
             }
@@ -310,12 +305,6 @@ static void try_ring(struct judge *j, bool meets, enum look look)
             trial_close(r);
         }
 }
-
-static void check_ring(struct judge *j) { try_ring(j, false, AT_VALUES); }
-static void check_ring_meets(struct judge *j) { try_ring(j, true, AT_VALUES); }
-static void check_ring_sent(struct judge *j) { try_ring(j, false, AT_SENT); }
-static void check_ring_memory(struct judge *j) { try_ring(j, false, AT_MEMORY); }
-static void check_ring_time(struct judge *j) { try_ring(j, false, AT_TIME); }
 
 /* ---- tokens for heads -------------------------------------------------------------------------------------------- */
 
@@ -346,8 +335,9 @@ static void look_at_heads(struct judge *j, struct trial *r, int64_t S, int64_t h
 }
 
 /* The inputs are tokens by heads; each device gets its tokens of all heads. */
-static void try_heads(struct judge *j, enum look look)
+static void try_heads(struct judge *j)
 {
+    const enum look look = j->check->look;
     static const struct { int64_t S, heads; } usual[] = { { 16, 8 }, { 11, 6 }, { 3, 2 }, { 12, 3 } };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look == AT_VALUES ? 4 : 1) && !j->failed; i++) {
@@ -376,10 +366,6 @@ static void try_heads(struct judge *j, enum look look)
         }
 }
 
-static void check_heads(struct judge *j) { try_heads(j, AT_VALUES); }
-static void check_heads_sent(struct judge *j) { try_heads(j, AT_SENT); }
-static void check_heads_memory(struct judge *j) { try_heads(j, AT_MEMORY); }
-
 static const char *const functions[] = { "tokens_of", "token_of", "attend", "ring_attention", "ulysses_attention",
                                          NULL };
 
@@ -389,45 +375,45 @@ const struct lesson lesson_12_context = {
     .functions = functions,
     .vary = { { "CUT", 2 }, { "RING", 2 } },
     .check = {
-        { 1, "cut", "who has which tokens", 3, check_cut,
+        { 1, "cut", "who has which tokens", 3, { check_cut },
           { "Draw 13 tokens on 2 devices.  Each token belongs to exactly one device.",
             "The early tokens see few keys, the late ones many.  Which tokens must a device have to have its share of "
             "both?" } },
-        { 2, "attend", "queries meet keys, some at a time", 5, check_attend,
+        { 2, "attend", "queries meet keys, some at a time", 5, { try_attends, AT_VALUES },
           { "A larger score comes: the sums so far were made with the old maximum.  By which factor are they too "
             "large?",
             "exp(score - old) = exp(score - new) exp(new - old): multiply what is there by exp(old - new).",
             "A query without any key so far: its maximum is -INFINITY.  exp(-INFINITY - score) is 0, which is right; "
             "but -INFINITY - -INFINITY is not a number.",
             "A key counts if its token is not behind the query's.  Compare token_of, not i and j." } },
-        { 2, "large", "scores of thousands", 2, check_large,
+        { 2, "large", "scores of thousands", 2, { try_attends, AT_VALUES, LARGE },
           { "exp(1000) is infinite.  Subtract the largest score first: exp is then 1 at most." } },
-        { 3, "ring", "the results of all queries of a device", 4, check_ring,
+        { 3, "ring", "the results of all queries of a device", 4, { try_ring, AT_VALUES },
           { "First the queries meet the device's own keys.  In step i, whose keys does it have?",
             "Blocks differ in length: tokens_of(S, W, s) for those of device s.",
             "What has arrived in one step is sent in the next one: where is room for what arrives then?",
             "At the end the sums of values are divided by the sums of exponentials.  Before the first key the maximum "
             "is -INFINITY: 0 is none, if all scores are below." } },
-        { 3, "ring-meets", "no deadlock, even if every message waits", 1, check_ring_meets,
+        { 3, "ring-meets", "no deadlock, even if every message waits", 1, { try_ring, AT_MEETS },
           { "Start to send and to receive before you wait for one of both." } },
-        { 3, "ring-sent", "2 (W-1) messages, to one neighbour", 2, check_ring_sent,
+        { 3, "ring-sent", "2 (W-1) messages, to one neighbour", 2, { try_ring, AT_SENT },
           { "After W-1 steps everybody has seen all keys: who would need another message?" } },
-        { 3, "ring-memory", "two blocks of keys and values", 2, check_ring_memory,
+        { 3, "ring-memory", "two blocks of keys and values", 2, { try_ring, AT_MEMORY },
           { "One block is computed with and sent, the next one arrives.  The first one is an argument." } },
-        { 3, "ring-time", "messages travel while the device computes", 3, check_ring_time,
+        { 3, "ring-time", "messages travel while the device computes", 3, { try_ring, AT_TIME },
           { "message_send and message_receive return at once.  Where is message_wait in your loop?",
             "Look at the drawing: are there times at which a device only waits, although it has keys that it has not "
             "used?",
             "attend says with work() what it takes: 4 A for each pair that sees each other, and no others." } },
-        { 4, "heads", "the results, with tokens exchanged for heads", 5, check_heads,
+        { 4, "heads", "the results, with tokens exchanged for heads", 5, { try_heads, AT_VALUES },
           { "What a device needs for a head are all tokens, but no other heads.  What does device d need of yours?",
             "Pack for each device in turn: for each of your tokens, the numbers of its heads.  What arrives is then "
             "in the order of the text.",
             "All tokens on one device: S tokens, W = 1, r = s = 0, rows that begin own * A numbers after one another.",
             "The way back is the same with give and take exchanged; then unpack where you packed." } },
-        { 4, "heads-sent", "four all-to-alls", 2, check_heads_sent,
+        { 4, "heads-sent", "four all-to-alls", 2, { try_heads, AT_SENT },
           { "q, k and v go there, the results come back.  Only heads that belong to others leave a device." } },
-        { 4, "heads-memory", "a copy for each exchange", 1, check_heads_memory,
+        { 4, "heads-memory", "a copy for each exchange", 1, { try_heads, AT_MEMORY },
           { "The packed numbers need a place only until they are sent: the same one for q, k, v and the results." } },
     },
 };

@@ -6,16 +6,9 @@
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/device/interval.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { DEVICES = 8, EXPERTS = 12, TOKENS = 10, CHOICES = 3, WIDTH = 6, ROWS = TOKENS * CHOICES, MOST = DEVICES * ROWS };
-
-/* This makes a buffer that goes in. */
-static void in(struct trial *r, int d, int i, const void *from, uint64_t bytes)
-{
-    memcpy(trial_buffer(r, d, i, bytes, BUFFER_IN), from, bytes);
-}
 
 /* Whole numbers are compared one by one. */
 static bool expect_whole(struct trial *r, int d, int i, const int64_t *want, int64_t count, const char *what)
@@ -79,8 +72,10 @@ static void try_router(struct judge *j, const struct router *s, bool weights)
     trial_close(r);
 }
 
+enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY };
+
 /* Routers have few and many experts, one expert, and as many choices as experts. */
-static void try_routers(struct judge *j, bool weights)
+static void try_routers(struct judge *j)
 {
     static const struct router usual[] = {
         { 10, 8, 2, false }, { 5, 12, 3, true }, { 4, 1, 1, false }, { 6, 3, 3, false },
@@ -88,12 +83,9 @@ static void try_routers(struct judge *j, bool weights)
     for (int i = 0; i < 4 && !j->failed; i++) {
         struct router s = usual[i];
         if (j->hidden) s.T = judge_draw(j, 1, TOKENS), s.E = (int)judge_draw(j, s.k, EXPERTS);
-        try_router(j, &s, weights);
+        try_router(j, &s, j->check->look == AT_WEIGHTS);
     }
 }
-
-static void check_route(struct judge *j) { try_routers(j, false); }
-static void check_weight(struct judge *j) { try_routers(j, true); }
 
 /* ---- trips of all devices ---------------------------------------------------------------------------------------- */
 
@@ -165,9 +157,12 @@ static int64_t rows_come(const struct shape *s, int W, int d)
     return sum;
 }
 
+enum what { FORWARD = 0, BACKWARD = 1, DROPPING = 2 };          /* which pass; with a capacity of two rows or none */
+
 /* Shapes have few and many experts; a capacity is drawn for hidden inputs. */
-static struct shape shape(struct judge *j, int i, int64_t capacity)
+static struct shape shape(struct judge *j, int i)
 {
+    const int64_t capacity = j->check->what & DROPPING ? 2 : 0;
     static const struct shape usual[] = {
         { .E = 8, .k = 2, .D = 4 }, { .E = 11, .k = 3, .D = 3 }, { .E = 5, .k = 2, .D = 5, .crowded = true },
         { .E = 3, .k = 1, .D = 2 },
@@ -195,11 +190,12 @@ static bool expect_plan(struct trial *r, int d, const struct shape *s, bool sent
 }
 
 /* Plans are tried with and without a capacity, on all numbers of devices. */
-static void try_plan(struct judge *j, int64_t capacity, bool sent)
+static void try_plan(struct judge *j)
 {
+    const bool sent = j->check->look == AT_SENT;
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (sent ? 1 : 4) && !j->failed; i++) {
-            const struct shape s = shape(j, sent ? i : (i + 3) % 4, capacity);         /* 3 experts first */
+            const struct shape s = shape(j, sent ? i : (i + 3) % 4);         /* 3 experts first */
             struct trial *r = trial_open(j, "plan_trip", *W, "E = %d, k = %d%s", s.E, s.k,
                                          s.capacity ? ", with a capacity" : "");
             draw_choices(j, *W, &s);
@@ -207,7 +203,7 @@ static void try_plan(struct judge *j, int64_t capacity, bool sent)
             for (int d = 0; d < *W; d++) {
                 const uint64_t n = (uint64_t)(way[d].T * s.k), word = sizeof(int64_t);
                 /* Buffer 1 gets the rows to send to each expert, 2 each choice's row, 3 the rows that come. */
-                in(r, d, 0, way[d].choice, word * n);
+                trial_copy(r, d, 0, way[d].choice, word * n, BUFFER_IN);
                 trial_buffer(r, d, 1, word * (uint64_t)s.E, BUFFER_OUT), trial_buffer(r, d, 2, word * n, BUFFER_OUT);
                 trial_buffer(r, d, 3, word * (uint64_t)(*W * own_of(&s, *W, d).count), BUFFER_OUT);
                 r->device[d].number[0] = s.E, r->device[d].number[1] = (int64_t)n, r->device[d].number[2] = s.capacity;
@@ -217,10 +213,6 @@ static void try_plan(struct judge *j, int64_t capacity, bool sent)
             trial_close(r);
         }
 }
-
-static void check_plan(struct judge *j) { try_plan(j, 0, false); }
-static void check_capacity(struct judge *j) { try_plan(j, 2, false); }
-static void check_plan_sent(struct judge *j) { try_plan(j, 0, true); }
 
 /* ---- both passes, on one device ---------------------------------------------------------------------------------- */
 
@@ -303,24 +295,22 @@ static struct trial *prepare(struct judge *j, int W, const struct shape *s, bool
     compute(j, W, s);
     for (int d = 0; d < W; d++) {
         const struct way *w = &way[d];
+        const struct tokens *t = &tokens[d];
         float own[EXPERTS * WIDTH * WIDTH];
-        const uint64_t word = sizeof(int64_t), n = (uint64_t)(w->T * s->k), all = 4 * (uint64_t)(w->T * s->D);
-        const uint64_t matrices = 4 * (uint64_t)gather(s, W, d, M, own);
-        in(r, d, 0, own, matrices), in(r, d, 1, w->send, word * (uint64_t)s->E), in(r, d, 2, w->row, word * n);
-        in(r, d, 3, w->come, word * (uint64_t)(W * own_of(s, W, d).count)), in(r, d, 4, tokens[d].x, all);
-        in(r, d, 5, tokens[d].weight, 4 * n), trial_buffer(r, d, 6, all, BUFFER_OUT);
+        const uint64_t word = sizeof(int64_t);
+        const int64_t n = w->T * s->k, all = w->T * s->D, matrices = gather(s, W, d, M, own);
+        trial_in(r, d, 0, own, matrices), trial_copy(r, d, 1, w->send, word * (uint64_t)s->E, BUFFER_IN);
+        trial_copy(r, d, 2, w->row, word * (uint64_t)n, BUFFER_IN);
+        trial_copy(r, d, 3, w->come, word * (uint64_t)(W * own_of(s, W, d).count), BUFFER_IN);
+        trial_in(r, d, 4, t->x, all), trial_in(r, d, 5, t->weight, n), trial_out(r, d, 6, all);
         r->device[d].number[0] = s->E, r->device[d].number[1] = s->k, r->device[d].number[2] = w->T;
         r->device[d].number[3] = s->D;
         /* Only the backward pass has more buffers. */
         if (!back) continue;
-        in(r, d, 7, tokens[d].dy, all), trial_buffer(r, d, 8, all, BUFFER_OUT), 
-        trial_buffer(r, d, 9, 4 * n, BUFFER_OUT);
-        trial_buffer(r, d, 10, matrices, BUFFER_OUT);
+        trial_in(r, d, 7, t->dy, all), trial_out(r, d, 8, all), trial_out(r, d, 9, n), trial_out(r, d, 10, matrices);
     }
     return r;
 }
-
-enum look { AT_VALUES, AT_WEIGHTS, AT_SENT, AT_MEMORY };
 
 /* A row that leaves counts once there and once back; rows that stay send nothing. */
 static void expect_sent(struct trial *r, int d, const struct shape *s, bool back)
@@ -358,24 +348,18 @@ static void look_at(struct judge *j, struct trial *r, const struct shape *s, boo
 }
 
 /* With a capacity some choices are dropped, and their rows are not sent. */
-static void try_experts(struct judge *j, int64_t capacity, bool back, enum look look)
+static void try_experts(struct judge *j)
 {
+    const enum look look = j->check->look;
+    const bool back = j->check->what & BACKWARD;
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look <= AT_WEIGHTS ? 4 : 1) && !j->failed; i++) {
-            const struct shape s = shape(j, i, capacity);
+            const struct shape s = shape(j, i);
             struct trial *r = prepare(j, *W, &s, back);
             if (trial_call(r)) look_at(j, r, &s, back, look);
             trial_close(r);
         }
 }
-
-static void check_forward(struct judge *j) { try_experts(j, 0, false, AT_VALUES); }
-static void check_dropped(struct judge *j) { try_experts(j, 2, false, AT_VALUES); }
-static void check_forward_sent(struct judge *j) { try_experts(j, 0, false, AT_SENT); }
-static void check_backward(struct judge *j) { try_experts(j, 0, true, AT_VALUES); }
-static void check_weights(struct judge *j) { try_experts(j, 2, true, AT_WEIGHTS); }
-static void check_step_sent(struct judge *j) { try_experts(j, 0, true, AT_SENT); }
-static void check_step_memory(struct judge *j) { try_experts(j, 0, true, AT_MEMORY); }
 
 static const char *const functions[] = { "route", "plan_trip", "experts_forward", "experts_backward", NULL };
 
@@ -384,44 +368,44 @@ const struct lesson lesson_13_experts = {
     .folder = "13_experts", .title = "Experts: tokens that travel", .file = "experts.c", .functions = functions,
     .vary = { { "TIE", 2 }, { "WEIGHTS", 2 }, { "DROP", 2 } },
     .check = {
-        { 1, "route", "each token's experts", 3, check_route,
+        { 1, "route", "each token's experts", 3, { try_routers, AT_VALUES },
           { "k times: which expert has the largest logit of those that are not chosen yet?",
             "Two logits can be equal: experts.h says which of the two comes first." } },
-        { 1, "weight", "the weights of the choices", 2, check_weight,
+        { 1, "weight", "the weights of the choices", 2, { try_routers, AT_WEIGHTS },
           { "exp(3000) is infinite.  Which number can you subtract from all logits of a token?",
             "experts.h says over which experts the sum of exp goes." } },
-        { 2, "plan", "which rows go where, and how many come", 4, check_plan,
+        { 2, "plan", "which rows go where, and how many come", 4, { try_plan, AT_VALUES },
           { "Count first: how many choices has each expert?  Its rows begin where those of the experts before it end.",
             "A device cannot know what others send: counts are sent before the rows.",
             "all_to_all: block d of `in` goes to device d, here a number for each of its experts.  All devices take "
             "as many numbers from each other as they have experts.",
             "all_to_all moves floats: put the counts into floats, and take them out again." } },
-        { 2, "capacity", "no expert gets too many rows", 3, check_capacity,
+        { 2, "capacity", "no expert gets too many rows", 3, { try_plan, AT_VALUES, DROPPING },
           { "A dropped choice has row -1, and is not counted in `send`.",
             "Rows of later experts move up: their places are known only after the drops." } },
-        { 2, "plan-sent", "a number for each expert", 1, check_plan_sent,
+        { 2, "plan-sent", "a number for each expert", 1, { try_plan, AT_SENT },
           { "One all_to_all tells everybody what it needs to know, and no more." } },
-        { 3, "forward", "results at home, to the bit", 5, check_forward,
+        { 3, "forward", "results at home, to the bit", 5, { try_experts, AT_VALUES, FORWARD },
           { "Choice i is a copy of token i / k, at place row[i] of what leaves.",
             "give[d] is D times the rows for all experts of device d; take[d] D times what device d sends to yours.",
             "What came lies device by device, and of each device expert by expert: come[] says how many rows each "
             "time.",
             "Results go back by the same counts, exchanged: they arrive in the order in which the rows left." } },
-        { 3, "dropped", "the same, with dropped choices", 2, check_dropped,
+        { 3, "dropped", "the same, with dropped choices", 2, { try_experts, AT_VALUES, FORWARD | DROPPING },
           { "A dropped choice adds nothing.  A token can lose all of its choices." } },
-        { 3, "forward-sent", "two all-to-alls, of rows and nothing else", 2, check_forward_sent,
+        { 3, "forward-sent", "two all-to-alls, of rows and nothing else", 2, { try_experts, AT_SENT, FORWARD },
           { "A row leaves for each choice that is not dropped; nothing is padded." } },
-        { 4, "backward", "the gradient of the tokens, to the bit", 4, check_backward,
+        { 4, "backward", "the gradient of the tokens, to the bit", 4, { try_experts, AT_VALUES, BACKWARD },
           { "The result of choice i has the gradient weight[i] * dy: these rows travel as the tokens did.",
             "An expert that made row M of a row gives back gradient M^T.",
             "dx of a token is the sum of what comes back for its choices." } },
-        { 4, "weights", "the gradients of weights and of experts", 4, check_weights,
+        { 4, "weights", "the gradients of weights and of experts", 4, { try_experts, AT_WEIGHTS, BACKWARD | DROPPING },
           { "y has weight times result: what is its slope with respect to the weight?  forward has kept the results.",
             "dM of an expert is rows^T gradients: add up device after device with ADD, beginning with zeros.",
             "An expert without rows has a gradient, too: zeros." } },
-        { 4, "step-sent", "four all-to-alls", 2, check_step_sent,
+        { 4, "step-sent", "four all-to-alls", 2, { try_experts, AT_SENT, BACKWARD },
           { "Gradients there, gradients back.  Rows and results were kept: nothing of forward is sent again." } },
-        { 4, "step-memory", "few rows are allocated", 2, check_step_memory,
+        { 4, "step-memory", "few rows are allocated", 2, { try_experts, AT_MEMORY, BACKWARD },
           { "When the rows have arrived, their place at home is free: for the results.",
             "When dweight is computed, the results' place is free; when an expert's dM is, its rows' place is." } },
     },

@@ -21,6 +21,8 @@ struct format {
 };
 static const struct format bf16 = { "narrow_bf16", bf16_from_float, bf16_to_float, 0x7f80, 0x80, 0x1p128 };
 static const struct format fp16 = { "narrow_fp16", fp16_from_float, fp16_to_float, 0x7c00, 0x400, 0x1p16 };
+enum what { TO_BF16, TO_FP16 };
+static const struct format *const formats[] = { &bf16, &fp16 };
 
 /* One call of a rounding function gets at most so many numbers. */
 enum { INPUTS = 1 << 18 };
@@ -51,7 +53,7 @@ static void round_inputs(struct judge *j, const struct format *f, const char *wh
     struct trial *r = trial_open(j, f->function, 1, "%d %s", inputs.count, which);
     const uint64_t n = (uint64_t)inputs.count;
     /* Buffer 0 has the inputs in fp32, buffer 1 gets their 16-bit numbers. */
-    memcpy(trial_buffer(r, 0, 0, sizeof(float) * n, BUFFER_IN), inputs.x, sizeof(float) * n);
+    trial_copy(r, 0, 0, inputs.x, sizeof(float) * n, BUFFER_IN);
     const uint16_t *got = trial_buffer(r, 0, 1, sizeof *got * n, BUFFER_OUT);
     r->device[0].number[0] = inputs.count;
     for (int i = 0, fine = trial_call(r); fine && i < inputs.count && !j->failed; i++) {
@@ -75,16 +77,23 @@ static void try_numbers(struct judge *j, const struct format *f, int from, int u
     round_inputs(j, f, name);
 }
 
+enum look { AT_VALUES, AT_TIES, AT_SENT, AT_MEMORY };
+
 /* Numbers that fit are exact; the others must go to the nearest, or to an even last bit. */
-static void try_format(struct judge *j, const struct format *f, int from)
+static void try_format(struct judge *j)
 {
-    try_numbers(j, f, from, f->infinity, 0, "numbers that fit");
-    if (!j->failed) try_numbers(j, f, from, f->infinity - 1, 1, "numbers that are rounded");
+    const struct format *const f = formats[j->check->what];
+    const int from = f == &fp16 ? f->normal : 0;                /* fp16's small numbers have a check of their own */
+    if (j->check->look == AT_TIES) try_numbers(j, f, from, f->infinity - 1, 2, "middles");
+    else try_numbers(j, f, from, f->infinity, 0, "numbers that fit");
+    if (j->check->look == AT_VALUES && !j->failed)
+        try_numbers(j, f, from, f->infinity - 1, 1, "numbers that are rounded");
 }
 
 /* Zeros, infinities, NaN, numbers that are too large, and the largest of the format. */
-static void try_special(struct judge *j, const struct format *f)
+static void try_special(struct judge *j)
 {
+    const struct format *const f = formats[j->check->what];
     static const uint32_t nans[] = { 0x7fc00000, 0x7f800001, 0x7fffffff, 0xff800001 };
     inputs.count = 0;
     put_both(0), put_both(INFINITY), put_both(0x1.fffffep127);
@@ -95,13 +104,6 @@ static void try_special(struct judge *j, const struct format *f)
     if (j->hidden) put(float_of_bits(0x7f800000u + (uint32_t)judge_draw(j, 1, 0xffff)));
     round_inputs(j, f, "special numbers");
 }
-
-static void check_bf16(struct judge *j) { try_format(j, &bf16, 0); }
-static void check_bf16_ties(struct judge *j) { try_numbers(j, &bf16, 0, bf16.infinity - 1, 2, "middles"); }
-static void check_bf16_special(struct judge *j) { try_special(j, &bf16); }
-static void check_fp16(struct judge *j) { try_format(j, &fp16, fp16.normal); }
-static void check_fp16_ties(struct judge *j) { try_numbers(j, &fp16, fp16.normal, fp16.infinity - 1, 2, "middles"); }
-static void check_fp16_special(struct judge *j) { try_special(j, &fp16); }
 
 /* Try all fp16 numbers below 2^-14, the smallest normal number, and what is between them. */
 static void check_fp16_small(struct judge *j)
@@ -150,8 +152,6 @@ static bool expect_halves(struct trial *r, const struct format *f, int d, int i,
     return true;
 }
 
-enum look { AT_VALUES, AT_SENT, AT_MEMORY };
-
 /* Draw numbers.  In every second sum two devices have large numbers that cancel: what is added between is rounded
  * to their places.  So another order of additions has other bits. */
 static void draw_parts(struct judge *j, int W, int64_t n)
@@ -192,8 +192,9 @@ static void look_at_sum(struct judge *j, struct trial *r, int64_t n, enum look l
 }
 
 /* The third run has messages that wait for their receivers. */
-static void try_sum(struct judge *j, enum look look)
+static void try_sum(struct judge *j)
 {
+    const enum look look = j->check->look;
     static const int64_t usual[] = { 5, 64, 1003 };
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (look == AT_VALUES ? 3 : 1) && !j->failed; i++) {
@@ -204,18 +205,13 @@ static void try_sum(struct judge *j, enum look look)
             draw_parts(j, *W, n);
             /* The sum works in place, on 16-bit numbers. */
             for (int d = 0; d < *W; d++) {
-                memcpy(trial_buffer(r, d, 0, sizeof(uint16_t) * (uint64_t)n, BUFFER_BOTH), part[d],
-                       sizeof(uint16_t) * (size_t)n);
+                trial_copy(r, d, 0, part[d], sizeof(uint16_t) * (uint64_t)n, BUFFER_BOTH);
                 r->device[d].number[0] = n;
             }
             if (trial_call(r)) look_at_sum(j, r, n, look);
             trial_close(r);
         }
 }
-
-static void check_sum(struct judge *j) { try_sum(j, AT_VALUES); }
-static void check_sum_sent(struct judge *j) { try_sum(j, AT_SENT); }
-static void check_sum_memory(struct judge *j) { try_sum(j, AT_MEMORY); }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
@@ -287,18 +283,13 @@ static void draw_model(struct judge *j, int64_t n, float scale, int grow_after)
 }
 
 /* This makes a buffer with these bytes in it. */
-static void *give(struct trial *r, int d, int i, const void *from, uint64_t bytes, enum buffer_way way)
-{
-    return memcpy(trial_buffer(r, d, i, bytes, way), from, bytes);
-}
-
 /* The model of one device has masters and momentum in fp32, and weights in fp16. */
 static void give_model(struct trial *r, int d, int steps)
 {
     const uint64_t n = (uint64_t)run.n;
-    give(r, d, 0, run.master, 4 * n, BUFFER_BOTH);
-    give(r, d, 1, run.v, 4 * n, BUFFER_BOTH);
-    give(r, d, 2, run.weights, 2 * n, BUFFER_BOTH);
+    trial_copy(r, d, 0, run.master, 4 * n, BUFFER_BOTH);
+    trial_copy(r, d, 1, run.v, 4 * n, BUFFER_BOTH);
+    trial_copy(r, d, 2, run.weights, 2 * n, BUFFER_BOTH);
     trial_buffer(r, d, 4, sizeof(float) * 3 * (uint64_t)steps, BUFFER_OUT);
     r->device[d].number[0] = run.n, r->device[d].number[1] = steps, r->device[d].number[2] = run.good;
     r->device[d].number[3] = run.grow_after;
@@ -401,53 +392,53 @@ const struct lesson lesson_14_precision = {
     .folder = "14_precision", .title = "Numbers of 16 bits", .file = "precision.c", .functions = functions,
     .vary = { { "FORMAT", 2 }, { "OWNER", 2 }, { "BACK", 2 } },
     .check = {
-        { 1, "bf16", "the nearest bf16, of numbers that are in no middle", 2, check_bf16,
+        { 1, "bf16", "the nearest bf16, of numbers that are in no middle", 2, { try_format, AT_VALUES, TO_BF16 },
           { "A bf16 is the upper half of a float's bits.  When does the lower half make it one more?",
             "Compare the lower 16 bits with 0x8000, half of the last kept place.",
             "Adding 1 to the bits gives the next number, also when the fraction overflows into the exponent." } },
-        { 1, "bf16-ties", "a middle goes to the number whose last bit is 0", 1, check_bf16_ties,
+        { 1, "bf16-ties", "a middle goes to the number whose last bit is 0", 1, { try_format, AT_TIES, TO_BF16 },
           { "If the lower half is exactly 0x8000, look at the last bit that is kept." } },
-        { 1, "bf16-special", "infinities, NaN, and what is too large", 1, check_bf16_special,
+        { 1, "bf16-special", "infinities, NaN, and what is too large", 1, { try_special, AT_VALUES, TO_BF16 },
           { "The largest float is nearer to 2^128 than to the largest bf16.",
             "A NaN whose upper half has no fraction would become infinity: x != x is true only for NaN." } },
-        { 2, "fp16", "the nearest fp16, of normal numbers", 2, check_fp16,
+        { 2, "fp16", "the nearest fp16, of normal numbers", 2, { try_format, AT_VALUES, TO_FP16 },
           { "10 bits of the fraction stay, 13 go.  And the exponent?",
             "Its offset is 127 in a float and 15 in fp16: subtract 112 from the exponent's bits before 13 bits are "
                 "dropped.",
             "Take the sign off first, and put it to bit 15 at the end." } },
-        { 2, "fp16-ties", "a middle goes to the number whose last bit is 0", 1, check_fp16_ties,
+        { 2, "fp16-ties", "a middle goes to the number whose last bit is 0", 1, { try_format, AT_TIES, TO_FP16 },
           { "The rule is that of bf16, with 13 bits in the place of 16." } },
-        { 2, "fp16-small", "below 2^-14, down to nothing", 2, check_fp16_small,
+        { 2, "fp16-small", "below 2^-14, down to nothing", 2, { check_fp16_small },
           { "There the last place is 2^-24 for all numbers, as with whole numbers.",
             "x * 2^24 is exact.  Which function of math.h rounds it to a whole number, with ties to even?  rintf.",
             "1024 of these is 2^-14, the smallest normal number, and its bits are 1024." } },
-        { 2, "fp16-special", "infinities, NaN, and what is too large", 1, check_fp16_special,
+        { 2, "fp16-special", "infinities, NaN, and what is too large", 1, { try_special, AT_VALUES, TO_FP16 },
           { "65520 is in the middle between 65504, the largest, and 65536, which is infinity." } },
-        { 3, "sum", "added in float, rounded once, to the bit", 3, check_sum,
+        { 3, "sum", "added in float, rounded once, to the bit", 3, { try_sum, AT_VALUES },
           { "Whoever adds a block widens each number, adds all of them as floats, and narrows the sum at the very end.",
             "In which order?  From device 0 on: this device's own numbers have their turn, too.",
             "precision.h says in which format the numbers are, and who adds which block.",
             "A send of x must be waited for before x is overwritten." },
           { [1] = FITS(ORDER) } },
-        { 3, "sent", "2 bytes a number", 2, check_sum_sent,
+        { 3, "sent", "2 bytes a number", 2, { try_sum, AT_SENT },
           { "Send numbers as they are, in 16 bits: each block to the one that adds it, then the sum to all." } },
-        { 3, "sum-memory", "a block of floats, and one of 16 bits", 1, check_sum_memory,
+        { 3, "sum-memory", "a block of floats, and one of 16 bits", 1, { try_sum, AT_MEMORY },
           { "Blocks can be received one after another into the same room, and added at once." } },
-        { 4, "step", "weights, momentum and masters of several steps, to the bit", 3, check_step,
+        { 4, "step", "weights, momentum and masters of several steps, to the bit", 3, { check_step },
           { "The gradient is that of the loss times scale, and the sum of W devices': divide by both.",
             "The optimizer changes master, which has 24 bits.  weights are rounded from it; they are never changed "
                 "by themselves.",
             "A sum of fp16 numbers is a float: widen first, then all_reduce." } },
-        { 4, "overflow", "nothing changes if any number of any device is not finite", 2, check_overflow,
+        { 4, "overflow", "nothing changes if any number of any device is not finite", 2, { check_overflow },
           { "An infinity on one device must stop all of them.  Does it show in the sum?",
             "Infinity minus infinity is NaN, which is not larger than anything.  fabsf(x) < INFINITY is true for "
                 "neither.",
             "Look at the whole sum before the first weight is changed.",
             "The sum of all devices is a float, and says it all: no other message is needed." } },
-        { 4, "scale", "the scale after each step", 2, check_scale,
+        { 4, "scale", "the scale after each step", 2, { check_scale },
           { "A step that is left out makes the scale smaller; grow_after good steps in a row make it larger.",
             "After each change counting begins at 0.  At least 1, at most 2^24." } },
-        { 4, "step-memory", "room for one gradient of floats", 1, check_step_memory,
+        { 4, "step-memory", "room for one gradient of floats", 1, { check_step_memory },
           { "The sum can be divided, used and forgotten number by number." } },
     },
 };

@@ -18,7 +18,6 @@ struct mesh { int dp, tp; };
 
 static struct { struct tensor of[TENSORS]; int count; int64_t numbers; } model;
 
-
 /* A list of numbers of a tensor, or of all tensors. */
 struct list { int64_t number[MOST], count; };
 
@@ -116,8 +115,7 @@ enum { MESHES = 8 };
 /* The tensors of the model are the first buffer of every call. */
 static void give_model(struct trial *r, int d)
 {
-    memcpy(trial_buffer(r, d, 0, sizeof *model.of * (uint64_t)model.count, BUFFER_IN), model.of,
-           sizeof *model.of * (size_t)model.count);
+    trial_copy(r, d, 0, model.of, sizeof *model.of * (uint64_t)model.count, BUFFER_IN);
     r->device[d].number[0] = model.count;
 }
 
@@ -302,8 +300,10 @@ static void look_at_plan(const struct judge *j, struct trial *r, struct mesh the
         }
 }
 
+enum look { AT_READS, AT_FEW };
+
 /* Old and new meshes differ, and are once the same. */
-static void try_plans(struct judge *j, bool few)
+static void try_plans(struct judge *j)
 {
     for (int i = 0; i <= 2 * MESHES && !j->failed; i++) {
         const bool same = i == 2 * MESHES;              /* the mesh has not changed */
@@ -319,13 +319,10 @@ static void try_plans(struct judge *j, bool few)
             /* A plan may have as many reads as the model has numbers. */
             trial_buffer(r, d, 1, sizeof(struct read) * (uint64_t)model.numbers, BUFFER_OUT);
         }
-        if (trial_call(r)) look_at_plan(j, r, then, now, few);
+        if (trial_call(r)) look_at_plan(j, r, then, now, j->check->look == AT_FEW);
         trial_close(r);
     }
 }
-
-static void check_plan(struct judge *j) { try_plans(j, false); }
-static void check_reads(struct judge *j) { try_plans(j, true); }
 
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
@@ -481,8 +478,9 @@ static void look_at_save(struct trial *r, int64_t before, int64_t step, double s
 }
 
 /* Devices with different speeds show a device that waits for another. */
-static void try_saves(struct judge *j, enum view view)
+static void try_saves(struct judge *j)
 {
+    const enum view view = j->check->look;
     for (const int *W = COURSE_DEVICES; *W && !j->failed; W++)
         for (int i = 0; i < (*W == 1 ? 1 : 3) && !j->failed; i++) {
             const int64_t before = judge_draw(j, 1, 15), step = before + judge_draw(j, 1, 15);
@@ -502,11 +500,6 @@ static void try_saves(struct judge *j, enum view view)
         }
 }
 
-static void check_save(struct judge *j) { try_saves(j, AT_END); }
-static void check_crash(struct judge *j) { try_saves(j, AT_CRASH); }
-static void check_rest(struct judge *j) { try_saves(j, AT_REST); }
-static void check_time(struct judge *j) { try_saves(j, AT_TIME); }
-
 static const char *const functions[] = { "shard_count", "shard_number", "file_count", "plan_reads", "save_checkpoint",
                                          NULL };
 
@@ -516,34 +509,34 @@ const struct lesson lesson_15_checkpoints = {
     .functions = functions,
     .vary = { { "ORDER", 2 }, { "WRITER", 2 }, { "FILES", 2 } },
     .check = {
-        { 1, "shards", "which numbers of a tensor each device has", 4, check_shards,
+        { 1, "shards", "which numbers of a tensor each device has", 4, { check_shards },
           { "First the device's two indices: checkpoints.h says how its number is made of them.  Try dp = 2, tp = 3 "
             "on paper.",
             "A piece is block_of rows and all columns, or all rows and block_of columns; or everything.",
             "Number i of a piece is in its row i / (columns of the piece), and in its column i % (columns of the "
                 "piece).",
             "To this row and column add where the piece begins; in the tensor a row has all columns." } },
-        { 1, "files", "how many of them are in its file", 1, check_files,
+        { 1, "files", "how many of them are in its file", 1, { check_files },
           { "What all indices of tp have is written by one of them: which?" } },
-        { 2, "plan", "reads that fill the memory of every device", 4, check_plan,
+        { 2, "plan", "reads that fill the memory of every device", 4, { try_plans, AT_READS },
           { "Take the numbers of memory one after another: which number of the tensor is it, and where is that in "
             "the files?",
             "To find it: which piece has its row and column, which block of dp has its place in that piece?",
             "In a file other tensors come first.  How many numbers of them?  file_count says it, also 0." } },
-        { 2, "reads", "as few reads as possible", 2, check_reads,
+        { 2, "reads", "as few reads as possible", 2, { try_plans, AT_FEW },
           { "If a number follows the last one in the same file, the last read becomes longer by one.",
             "The end of one tensor and the beginning of the next can be one read, too." } },
-        { 3, "save", "a new manifest, and the files of all devices", 2, check_save,
+        { 3, "save", "a new manifest, and the files of all devices", 2, { try_saves, AT_END },
           { "Each device writes its own file; device 0 writes MANIFEST_NEW, and renames it." } },
-        { 3, "crash", "at every moment there is a complete checkpoint", 4, check_crash,
+        { 3, "crash", "at every moment there is a complete checkpoint", 4, { try_saves, AT_CRASH },
           { "The manifest must not name a step before all devices have synced its files.  How does device 0 know?",
             "MANIFEST_NEW must be synced before it becomes MANIFEST, or an empty file may be found.",
             "After a crash the old manifest may be there until MANIFEST is synced.  What must still be there until "
                 "then?",
             "all_reduce of one number: nobody leaves it before all have come." } },
-        { 3, "rest", "what is left is certain, and nothing more is left", 1, check_rest,
+        { 3, "rest", "what is left is certain, and nothing more is left", 1, { try_saves, AT_REST },
           { "The old files go when the manifest that names the new ones is certain." } },
-        { 3, "time", "all devices write at the same time", 1, check_time,
+        { 3, "time", "all devices write at the same time", 1, { try_saves, AT_TIME },
           { "Do devices wait for each other before they write?  They need not." } },
     },
 };

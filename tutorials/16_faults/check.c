@@ -142,28 +142,22 @@ static void check_field(struct judge *j, int number, enum field f)
         judge_fails(j, "%s:%d: the %s is not %s", j->lesson->file, a.line[f], name[f], a.of[f]);
 }
 
-/* These checks are the same for every case, so macros make them. */
-#define CASE(n)                                                                                                        \
-    static void tensor_##n(struct judge *j) { check_field(j, n, TENSOR); }                                             \
-    static void place_##n(struct judge *j)                                                                             \
-    {                                                                                                                  \
-        check_field(j, n, OPERATION);                                                                                  \
-        if (!j->failed) check_field(j, n, AXIS);                                                                       \
-    }                                                                                                                  \
-    static void cause_##n(struct judge *j) { check_field(j, n, CAUSE); }
-CASE(1)
-CASE(2)
-CASE(3)
-CASE(4)
-CASE(5)
+/* A case's tensor or cause; or its place, which has two fields. */
+static void try_case(struct judge *j)
+{
+    const enum field field = j->check->look;
+    check_field(j, j->check->what, field);
+    if (field == OPERATION && !j->failed) check_field(j, j->check->what, AXIS);
+}
 
+/* Every case has these checks. */
 #define CHECKS(n, look, think)                                                                                         \
-    { n, "tensor-" #n, "the tensor that is wrong first", 2, tensor_##n,                                                \
+    { n, "tensor-" #n, "the tensor that is wrong first", 2, { try_case, TENSOR, n },                                   \
       { "bash 16_faults/case.sh " #n " records the run and checks it.  Which tensor does the last line begin with?",   \
         "Later tensors are wrong because they were computed from it." } },                                             \
-    { n, "place-" #n, "the operation, and the axis along which it goes wrong", 2, place_##n,                           \
+    { n, "place-" #n, "the operation, and the axis along which it goes wrong", 2, { try_case, OPERATION, n },          \
       { "An activation is made by an operation; a gradient of a weight is a sum of parts.", look } },                  \
-    { n, "cause-" #n, "the cause", 1, cause_##n,                                                                       \
+    { n, "cause-" #n, "the cause", 1, { try_case, CAUSE, n },                                                          \
       { "Read what the check says of the tensor, then look for it in golden/bugs/: what gives such numbers?", think } }
 
 extern const struct lesson lesson_16_faults;

@@ -15,9 +15,12 @@ struct task { const char *name, *choice, *flags; int memory[2], good[2], best[2]
 #define GPT "--model megatron-18b --batch 64"
 #define LLAMA "--model llama3-8b --seq 32768 --batch 8"
 
-static const struct task roomy = { "roomy", "ROOM", GPT, { 40, 24 }, { 560, 560 }, { 410, 450 } },
-                         tight = { "tight", "TIGHT", GPT, { 12, 9 }, { 700, 700 }, { 510, 630 } },
-                         longer = { "long", "LONG", LLAMA, { 40, 22 }, { 600, 560 }, { 480, 480 } };
+enum what { ROOMY, TIGHT, LONG };
+static const struct task tasks[] = {
+    [ROOMY] = { "roomy", "ROOM", GPT, { 40, 24 }, { 560, 560 }, { 410, 450 } },
+    [TIGHT] = { "tight", "TIGHT", GPT, { 12, 9 }, { 700, 700 }, { 510, 630 } },
+    [LONG] = { "long", "LONG", LLAMA, { 40, 22 }, { 600, 560 }, { 480, 480 } },
+};
 
 /* Flags that a student may choose; every other flag is a setting of the lesson. */
 static const struct allowed_flag allowed[] = {
@@ -53,56 +56,49 @@ static bool plan(struct judge *j, const struct task *t, struct findings *f)
     return !j->failed;
 }
 
+enum look { AT_MEMORY, AT_GOOD, AT_BEST };
+
 /* A good plan is faster than `good`, a better one than `best`. */
-static void check_time(struct judge *j, const struct task *t, const int limit[2])
+static void try_plan(struct judge *j)
 {
     struct findings f;
-    const int most = limit[judge_choice(j, t->choice)];
-    if (!plan(j, t, &f) || f.step <= most * INT64_C(1000000000)) return;
+    const struct task *t = &tasks[j->check->what];
+    const int most = (j->check->look == AT_GOOD ? t->good : t->best)[judge_choice(j, t->choice)];
+    if (!plan(j, t, &f) || j->check->look == AT_MEMORY || f.step <= most * INT64_C(1000000000)) return;
     judge_fails(j, "%s: a step takes %s; %d ms are asked for", t->name, picoseconds_exact(f.step).text, most);
     findings_explain(j, &f);
 }
-
-static void check_roomy(struct judge *j) { plan(j, &roomy, &(struct findings){ 0 }); }
-static void check_roomy_good(struct judge *j) { check_time(j, &roomy, roomy.good); }
-static void check_roomy_best(struct judge *j) { check_time(j, &roomy, roomy.best); }
-static void check_tight(struct judge *j) { plan(j, &tight, &(struct findings){ 0 }); }
-static void check_tight_good(struct judge *j) { check_time(j, &tight, tight.good); }
-static void check_tight_best(struct judge *j) { check_time(j, &tight, tight.best); }
-static void check_long(struct judge *j) { plan(j, &longer, &(struct findings){ 0 }); }
-static void check_long_good(struct judge *j) { check_time(j, &longer, longer.good); }
-static void check_long_best(struct judge *j) { check_time(j, &longer, longer.best); }
 
 extern const struct lesson lesson_17_plan;
 const struct lesson lesson_17_plan = {
     .folder = "17_plan", .title = "A plan for 64 devices", .file = "plan.txt",
     .vary = { { "ROOM", 2 }, { "TIGHT", 2 }, { "LONG", 2 } },
     .check = {
-        { 1, "roomy", "roomy: 64 devices, and it fits", 2, check_roomy,
+        { 1, "roomy", "roomy: 64 devices, and it fits", 2, { try_plan, AT_MEMORY, ROOMY },
           { "dp * tp * pp = 64.  What of a device's memory is weights, gradients, states, what activations?",
             "With 16 bytes for each of 18.4e9 parameters, into how many parts must they be cut at least?",
             "--zero 1 shares optimizer states over dp; --micro cuts the batch, and the activations with it." } },
-        { 1, "roomy-good", "roomy: a step in good time", 2, check_roomy_good,
+        { 1, "roomy-good", "roomy: a step in good time", 2, { try_plan, AT_GOOD, ROOMY },
           { "Which of data, tensor and pipeline sends most?  Which of them stays inside a node of 8?",
             "A pipeline sends least.  Its price is the bubble: (pp - 1) of micro + pp - 1." } },
-        { 1, "roomy-best", "roomy: a step in less time", 2, check_roomy_best,
+        { 1, "roomy-best", "roomy: a step in less time", 2, { try_plan, AT_BEST, ROOMY },
           { "Lesson 11: which schedules have a smaller bubble, and what do they hold?",
             "--tensor 1d-sp sends no more than 1d, and holds less.",
             "A larger pp and a smaller tp, as many microbatches as there are sequences, and zb-h1." } },
-        { 2, "tight", "tight: it fits", 2, check_tight,
+        { 2, "tight", "tight: it fits", 2, { try_plan, AT_MEMORY, TIGHT },
           { "Look at what the fullest device holds: which part is largest?  What cuts it?",
             "Activations: more microbatches, sequence parallelism, recomputation.  The rest: zero, tp, pp." } },
-        { 2, "tight-good", "tight: a step in good time", 2, check_tight_good,
+        { 2, "tight-good", "tight: a step in good time", 2, { try_plan, AT_GOOD, TIGHT },
           { "Recomputation costs a third of the time.  Is there another way?",
             "In a pipeline only some microbatches are held at once." } },
-        { 2, "tight-best", "tight: a step in less time", 2, check_tight_best,
+        { 2, "tight-best", "tight: a step in less time", 2, { try_plan, AT_BEST, TIGHT },
           { "zb-h1 holds more than 1f1b on the later devices.",
             "Try tp and pp with the same product, and count what is sent between nodes." } },
-        { 3, "long", "long: it fits", 2, check_long,
+        { 3, "long", "long: it fits", 2, { try_plan, AT_MEMORY, LONG },
           { "There are only 8 sequences, so dp is at most 8.  What else can be cut?" } },
-        { 3, "long-good", "long: a step in good time", 2, check_long_good,
+        { 3, "long-good", "long: a step in good time", 2, { try_plan, AT_GOOD, LONG },
           { "--cp cuts sequences, --tp heads and columns.  Try both." } },
-        { 3, "long-best", "long: a step in less time", 2, check_long_best,
+        { 3, "long-best", "long: a step in less time", 2, { try_plan, AT_BEST, LONG },
           { "Which attention scheme sends less?  What fits into a node?",
             "Of the time that nobody computes, which messages are waited for?  Those between nodes are the slow ones.",
             "Copies send gradients at the end, when nothing is left to hide them.  What could be sent earlier?",

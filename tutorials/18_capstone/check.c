@@ -4,7 +4,6 @@
  * student. */
 #include "emulated_devices/course/findings.h"
 #include "ref/io/figures.h"
-#include <stdio.h>
 
 enum { DEVICES = 8 };
 
@@ -72,8 +71,9 @@ static bool plan(struct judge *j, struct findings *f)
 static void check_memory(struct judge *j) { plan(j, &(struct findings){ 0 }); }
 
 /* The limits of the three tiers are in `most`. */
-static void check_time(struct judge *j, enum tier tier)
+static void check_time(struct judge *j)
 {
+    const enum tier tier = j->check->look;
     struct findings f;
     const int64_t limit = most[tier][judge_choice(j, "BUDGET")];
     if (!plan(j, &f) || f.step <= limit * 1000000) return;
@@ -82,28 +82,24 @@ static void check_time(struct judge *j, enum tier tier)
     findings_explain(j, &f);
 }
 
-static void check_twice(struct judge *j) { check_time(j, TWICE); }
-static void check_target(struct judge *j) { check_time(j, TARGET); }
-static void check_best(struct judge *j) { check_time(j, BEST); }
-
 extern const struct lesson lesson_18_capstone;
 const struct lesson lesson_18_capstone = {
     .folder = "18_capstone", .title = "A run of your own on 8 devices", .file = "capstone.txt",
     .vary = { { "BUDGET", 2 } },
     .check = {
-        { 1, "equal", "8 devices compute what one device computes", 4, check_equal,
+        { 1, "equal", "8 devices compute what one device computes", 4, { check_equal },
           { "Begin with a run that works: --dp 8.  Then change one flag at a time.",
             "The message is the program's own: orrery train with the same flags says it, too." } },
-        { 1, "memory", "each device keeps within its memory", 4, check_memory,
+        { 1, "memory", "each device keeps within its memory", 4, { check_memory },
           { "Which part of the fullest device is largest?  Weights, states, activations each have their own remedy.",
             "More microbatches hold fewer activations at once; a pipeline cuts weights, gradients and states." } },
-        { 1, "twice", "twice as fast as --dp 8", 4, check_twice,
+        { 1, "twice", "twice as fast as --dp 8", 4, { check_time, TWICE },
           { "Where does the time of --dp 8 go?  16 sequences, and all gradients between two nodes.",
             "What sends less than gradients?  The activations between two stages of a pipeline." } },
-        { 1, "target", "a step in good time", 4, check_target,
+        { 1, "target", "a step in good time", 4, { check_time, TARGET },
           { "The bubble: more microbatches, or a schedule with less of it.",
             "orrery list schedules: some place two stages on each device." } },
-        { 1, "best", "a step in still less time", 4, check_best,
+        { 1, "best", "a step in still less time", 4, { check_time, BEST },
           { "How many stages?  Try 2, 4 and 8 with the same schedule, and what is left for dp or cp.",
             "zero-bubble schedules in the form of a V hold no more than 1f1b." } },
     },

@@ -4,7 +4,6 @@
  * emulated_devices/course/judge.c runs each check in a process of its own; a failed check is a line for the
  * student. */
 #include "emulated_devices/course/kernel.h"
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { THREADS = 128, BLOCK = 1, ALL = 2, SIZES = 6 };
@@ -76,45 +75,44 @@ static bool run(struct judge *j, int which, int from, const char *order,
 /* In this order a thread reads its neighbour before that one has written again. */
 #define KIND_ORDER "reverse"
 
-/* The largest size in five orders: forward, backward, and three that are drawn. */
-static void orders(struct judge *j, int which)
-{
-    static const char *const all[] = { "forward", "reverse", "1", "2", "3", NULL };
-    for (int i = 0; all[i]; i++)
-        if (!run(j, which, SIZES - 1, all[i], same)) return;
-}
+enum look { AT_VALUES, AT_ORDERS, AT_REPORTS };
 
-static void check_values(struct judge *j) { run(j, BLOCK, 0, KIND_ORDER, same_by_all); }
-static void check_orders(struct judge *j) { orders(j, BLOCK); }
-static void check_judge(struct judge *j) { run(j, BLOCK, SIZES / 2, KIND_ORDER, clean); }
-static void check_all_values(struct judge *j) { run(j, ALL, 0, KIND_ORDER, same_by_all); }
-static void check_all_orders(struct judge *j) { orders(j, ALL); }
-static void check_all_judge(struct judge *j) { run(j, ALL, SIZES / 2, KIND_ORDER, clean); }
+/* All sizes in one order; the larger ones, of which the judge reports nothing; or the largest in five orders: forward,
+ * backward, and three that are drawn. */
+static void try_scan(struct judge *j)
+{
+    static const char *const orders[] = { "forward", "reverse", "1", "2", "3", NULL };
+    const int which = j->check->what;
+    if (j->check->look == AT_VALUES) run(j, which, 0, KIND_ORDER, same_by_all);
+    if (j->check->look == AT_REPORTS) run(j, which, SIZES / 2, KIND_ORDER, clean);
+    for (int i = 0; j->check->look == AT_ORDERS && orders[i]; i++)
+        if (!run(j, which, SIZES - 1, orders[i], same)) return;
+}
 
 const struct lesson lesson_19_scan = {
     .folder = "19_scan", .title = "Kernels: prefix sums, and a race unseen by tests", .file = "scan.cu",
     .given = { "scan.h" },
     .vary = { { "END", 2 }, { "OWN", 2 } },
     .check = {
-        { 1, "values", "one block: the sums, in one order of threads", 2, check_values,
+        { 1, "values", "one block: the sums, in one order of threads", 2, { try_scan, AT_VALUES, BLOCK },
           { "With n = 4 on paper: what is in s after the step by 1, and after the step by 2?",
             "After the step by 2^k thread t has the sum of up to 2^(k+1) numbers that end at t.",
             "Threads from n on must give something, too: zeros." } },
-        { 1, "orders", "one block: the same in every order of threads", 2, check_orders,
+        { 1, "orders", "one block: the same in every order of threads", 2, { try_scan, AT_ORDERS, BLOCK },
           { "A barrier says: all before it, then all after it.  Nothing else says anything about order.",
             "s[t] += s[t - by] reads and writes.  Who reads s[t], and when?",
             "Read into a variable, barrier, then write, barrier." } },
-        { 1, "judge", "one block: no race, and nothing out of bounds", 4, check_judge,
+        { 1, "judge", "one block: no race, and nothing out of bounds", 4, { try_scan, AT_REPORTS, BLOCK },
           { "The report names both accesses, with their lines.  Which barrier stands between them?",
             "A barrier orders nothing of a thread that has returned before it.",
             "x has n numbers, and the block THREADS threads." } },
-        { 2, "all-values", "all blocks: the sums, in one order of threads", 3, check_all_values,
+        { 2, "all-values", "all blocks: the sums, in one order of threads", 3, { try_scan, AT_VALUES, ALL },
           { "Each block can sum its part as in part 1.  What is missing in block 5?",
             "The sums of the blocks before.  There are at most THREADS of them: one block can sum those.",
             "Three launches: blocks, totals of blocks, add." } },
-        { 2, "all-orders", "all blocks: the same in every order of threads", 1, check_all_orders,
+        { 2, "all-orders", "all blocks: the same in every order of threads", 1, { try_scan, AT_ORDERS, ALL },
           { "Between two launches everything is ordered, inside one only what a barrier orders, in its block." } },
-        { 2, "all-judge", "all blocks: no race, and nothing out of bounds", 3, check_all_judge,
+        { 2, "all-judge", "all blocks: no race, and nothing out of bounds", 3, { try_scan, AT_REPORTS, ALL },
           { "Blocks of one launch run in any order: who reads what another block writes races with it.",
             "room holds nothing at first; only the totals that were stored can be read." } },
     },
