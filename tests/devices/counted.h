@@ -3,8 +3,7 @@
 #ifndef TESTS_COUNTED_H
 #define TESTS_COUNTED_H
 
-#include "tests/mpi_cmocka.h"
-#include "emulated_devices/model/trainer.h"
+#include "tests/devices/session.h"
 
 struct counted { uint64_t sent[TRAFFIC_KIND_COUNT], peak[ARENA_TAG_COUNT]; };
 
@@ -19,20 +18,13 @@ static void count_fill(const void *context, int64_t step, int64_t first, int64_t
 /* Train one step. */
 static struct counted count(struct plan p)
 {
-    static struct trainer t;
+    static struct session s;
     struct counted n;
-    struct device device;
-    struct comm comm;
-    struct step_result result;
-    struct error why = { .text = "" };
-    ASSERT_ALL(plan_check(&p, &why) == OK, "%s", why.text);
-    assert_int_equal(device_open(&device, NULL, p.dtype, 0, &why), OK);
-    assert_int_equal(comm_open(&comm, &device, &why), OK);
-    ASSERT_ALL(trainer_open(&t, &p, &comm, (struct batch_source){ count_fill, &p }, &why) == OK, "%s", why.text);
-    ASSERT_ALL(trainer_gradients(&t, &result, &why) == OK && trainer_update(&t, &result, &why) == OK, "%s", why.text);
-    for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++) n.sent[k] = ledger_kind(&comm.counted, k).bytes_sent;
-    for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) n.peak[tag] = device.arena.peak.tag[tag];
-    trainer_close(&t), comm_close(&comm), device_close(&device);
+    session_open(&s, &p, (struct batch_source){ count_fill, &p });
+    session_step(&s);
+    for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++) n.sent[k] = ledger_kind(&s.comm.counted, k).bytes_sent;
+    for (int tag = 0; tag < ARENA_TAG_COUNT; tag++) n.peak[tag] = s.device.arena.peak.tag[tag];
+    session_close(&s);
     return n;
 }
 

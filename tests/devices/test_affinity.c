@@ -5,12 +5,11 @@
  * Rows sent to other devices are counted in a run, and once more from the one-device model's choices and the table.
  * That results do not depend on the table is in the cases of every layout: case_take_experts.
  */
-#include "emulated_devices/model/trainer.h"
 #include "emulated_devices/schemes/experts/cocluster.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/io/output.h"
 #include "ref/numeric/philox.h"
-#include "tests/mpi_cmocka.h"
+#include "tests/devices/session.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -261,21 +260,16 @@ static int64_t rows_by_choices(const struct plan *p, struct activations *seen)
 /* The same, of a run. */
 static int64_t rows_of_run(struct plan *p)
 {
-    struct device device;
-    struct comm comm;
-    struct trainer t;
-    struct step_result result;
+    struct session s;
     double rows = 0;
-    ASSERT_ALL(device_open(&device, NULL, p->dtype, 0, &err) == OK && comm_open(&comm, &device, &err) == OK, "%s",
-               err.text);
-    ASSERT_ALL(trainer_open(&t, p, &comm, (struct batch_source){ fill, p }, &err) == OK, "%s", err.text);
-    ASSERT_ALL(trainer_gradients(&t, &result, &err) == OK, "%s", err.text);
+    session_open(&s, p, (struct batch_source){ fill, p });
+    session_gradients(&s);
     for (int l = 0; l < p->model.L; l++) {
-        const struct expert_routing *r = &t.stage[0].micro[0].routing[l + 1];
+        const struct expert_routing *r = &s.trainer.stage[0].micro[0].routing[l + 1];
         for (int m = 0; m < test_size && r->hops > 0; m++) rows += m == test_rank ? 0 : (double)r->hop[0].sent[m];
     }
-    ASSERT_ALL(allreduce(&t.world, &rows, 1, F64, SUM, NULL, &err) == OK, "%s", err.text);
-    trainer_close(&t), comm_close(&comm), device_close(&device);
+    ASSERT_ALL(allreduce(&s.trainer.world, &rows, 1, F64, SUM, NULL, &err) == OK, "%s", err.text);
+    session_close(&s);
     return (int64_t)rows;
 }
 

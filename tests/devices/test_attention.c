@@ -6,13 +6,7 @@
  * peaks by formula.  The seven tokens of a sequence, its heads and the batch divide by nothing.
  */
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
 #include <string.h>
-
-static void check_if_it_fits(struct plan *p)
-{
-    if (plan_check(p, &err) == OK) check(p);
-}
 
 /* Below `make verify` a sixth, on more than 3 devices a twelfth: each scheme is on several numbers of devices, with one
  * of dp, tp and pp beside cp.  In `make verify` all on up to 4 devices.  On more each of the four tests has every mesh,
@@ -41,13 +35,13 @@ static void each(int test, void (*f)(struct plan))
             }
 }
 
-static void plain(struct plan p) { check_if_it_fits(&p); }
+static void plain(struct plan p) { check_if_taken(p); }
 static void test_every_mesh(void **state) { (void)state; each(0, plain); }
 
 static void llama(struct plan p)
 {
     case_take_llama(&p);
-    check_if_it_fits(&p);
+    check_if_taken(p);
 }
 static void test_grouped_queries(void **state) { (void)state; each(1, llama); }
 
@@ -55,10 +49,9 @@ static void test_grouped_queries(void **state) { (void)state; each(1, llama); }
  * what is dropped is computed again. */
 static void dropped(struct plan p)
 {
-    p.model.tied = false;
-    p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
+    case_take_dropout(&p);
     p.recompute = p.mesh.size[DP] > 1 ? "full" : "selective";
-    check_if_it_fits(&p);
+    check_if_taken(p);
 }
 static void test_dropout(void **state) { (void)state; each(2, dropped); }
 
@@ -67,7 +60,7 @@ static void packed(struct plan p)
 {
     p.packed = true;
     if (p.mesh.size[TP] > 1) case_take_llama(&p);
-    check_if_it_fits(&p);
+    check_if_taken(p);
 }
 static void test_packed_samples(void **state) { (void)state; each(3, packed); }
 
@@ -80,7 +73,7 @@ static void test_every_data_scheme(void **state)
         struct plan p = case_plan(test_size / 2, 1, 1);
         case_take_data(&p, data_scheme_at(i));
         case_take_context(&p, 2, "ulysses");
-        check_if_it_fits(&p);
+        check_if_taken(p);
     }
 }
 
@@ -92,14 +85,8 @@ static void test_every_tensor_scheme(void **state)
         struct plan p = case_plan(1, test_size / 2, 1);
         p.tensor = tensor_scheme_at(i)->head.name;
         case_take_context(&p, 2, "ulysses");
-        check_if_it_fits(&p);
+        check_if_taken(p);
     }
-}
-
-static void expect_refused(struct plan p, const char *words)
-{
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words,
-               err.text);
 }
 
 static void test_refusals(void **state)

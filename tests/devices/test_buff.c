@@ -8,7 +8,6 @@
 #include "ref/model/params.h"
 #include "tests/devices/counted.h"
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
 
 /* ---- the same model ---------------------------------------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/model/transformer.h"
 #include "ref/routers/router.h"
+#include "tests/devices/session.h"
 #include "tests/devices/trained.h"
 #include <stdlib.h>
 
@@ -66,23 +67,18 @@ static uint64_t bytes_by_choices(const struct plan *p, const int32_t *choices, i
 
 static void check_bytes(struct plan *p, const char *what)
 {
-    struct step_result result = { 0 };
-    struct device device;
-    struct trainer t;
-    struct comm comm;
+    struct session s;
     int64_t absent;
     int32_t *choices = choices_of_one(p);
     const uint64_t want = bytes_by_choices(p, choices, &absent);
     check(p);
-    ASSERT_ALL(device_open(&device, NULL, p->dtype, 0, &err) == OK && comm_open(&comm, &device, &err) == OK, "%s",
-               err.text);
-    ASSERT_ALL(trainer_open(&t, p, &comm, (struct batch_source){ fill, p }, &err) == OK, "%s", err.text);
-    ASSERT_ALL(trainer_gradients(&t, &result, &err) == OK, "%s", err.text);
-    const uint64_t sent = account_total(&comm.counted.of[TRAFFIC_EXPERTS]).bytes_sent;
+    session_open(&s, p, (struct batch_source){ fill, p });
+    session_gradients(&s);
+    const uint64_t sent = account_total(&s.comm.counted.of[TRAFFIC_EXPERTS]).bytes_sent;
     ASSERT_ALL(absent > 0, "%s: every choice is computed", what);
     ASSERT_ALL(sent == want, "%s: sent %llu bytes to experts; the choices that experts compute say %llu", what,
                (unsigned long long)sent, (unsigned long long)want);
-    trainer_close(&t), comm_close(&comm), device_close(&device), free(choices);
+    session_close(&s), free(choices);
 }
 
 static struct plan experts_everywhere(const char *rule)

@@ -3,12 +3,11 @@
  * ranks: 1 2 4
  * verify ranks: 3 6 8
  */
-#include "tests/mpi_cmocka.h"
+#include "tests/devices/session.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/hash.h"
 #include "ref/io/output.h"
 #include "ref/model/params.h"
-#include "ref/numeric/philox.h"
 #include <string.h>
 
 static struct error err;
@@ -46,18 +45,6 @@ static void see(void *context, const char *name, int layer, bool gradient, int m
     views_end(&v);
 }
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
-{
-    const struct plan *p = context;
-    (void)within;
-    for (int64_t i = 0; i < count * p->S; i++) {
-        const uint64_t at = (uint64_t)(first * p->S + i);
-        ids[i] = (int32_t)(random_uniform((uint64_t)step, 5, at) * (double)p->model.V);
-        labels[i] = (int32_t)(random_uniform((uint64_t)step, 6, at) * (double)p->model.V);
-    }
-}
-
 static enum error_code passes(struct trainer *t, struct inferred *r)
 {
     struct step_result result;
@@ -78,17 +65,11 @@ static enum error_code passes(struct trainer *t, struct inferred *r)
 
 static void infer(struct plan *p, struct inferred *r)
 {
-    struct device device;
-    struct comm comm;
-    struct trainer t;
-    *r = (struct inferred){ .seen = { .device = &device, .hash = HASH_START } };
-    ASSERT_ALL(plan_check(p, &err) == OK, "refused: %s", err.text);
-    assert_int_equal(device_open(&device, NULL, p->dtype, 0, &err), OK);
-    assert_int_equal(comm_open(&comm, &device, &err), OK);
-    enum error_code e = trainer_open(&t, p, &comm, (struct batch_source){ fill, p }, &err);
-    ASSERT_ALL(e == OK, "%s", err.text);
-    e = passes(&t, r);
-    trainer_close(&t), comm_close(&comm), device_close(&device);
+    struct session s;
+    *r = (struct inferred){ .seen = { .device = &s.device, .hash = HASH_START } };
+    session_open(&s, p, (struct batch_source){ fill_drawn, p });
+    const enum error_code e = passes(&s.trainer, r);
+    session_close(&s);
     ASSERT_ALL(e == OK, "%s", err.text);
     ASSERT_ALL(r->others == 0, "%llu bytes of gradients, states or copies of weights", (unsigned long long)r->others);
     ASSERT_ALL(memcmp(&r->moved, &r->predicted, sizeof r->moved) == 0, "counted %llu bytes in %llu reads, predicted "

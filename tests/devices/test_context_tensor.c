@@ -6,7 +6,6 @@
  */
 #include "tests/devices/counted.h"
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
 
 static const char *const tensors[] = { "1d-sp", "1d-sp-keep", "1d-sp-overlap" };
 

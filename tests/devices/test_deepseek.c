@@ -7,7 +7,6 @@
  * peaks by formula.  Values are narrower than keys, and the latents' widths are odd.
  */
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
 #include <string.h>
 
 static struct plan deepseek(int dp, int tp, int pp)
@@ -24,30 +23,21 @@ static struct plan deepseek_v3(int dp, int tp, int pp)
     return p;
 }
 
-static bool in_verify(void) { return tier_now() == TIER_VERIFY; }
-
 static void test_every_mesh(void **state)
 {
     (void)state;
-    for (int dp = 1; dp <= test_size; dp++)
-        for (int pp = 1; dp * pp <= test_size; pp++) {
-            if (test_size % (dp * pp) != 0) continue;
-            struct plan p = deepseek(dp, test_size / (dp * pp), pp);
-            if (plan_check(&p, &err) == OK) check(&p);
-        }
+    FOR_MESHES(dp, tp, pp) check_if_taken(deepseek(dp, tp, pp));
 }
 
 /* The same of a DeepSeek-V3, whose bias moves after each step; in the quick tests without meshes of two axes. */
 static void test_v3_on_every_mesh(void **state)
 {
     (void)state;
-    for (int dp = 1; dp <= test_size; dp++)
-        for (int pp = 1; dp * pp <= test_size; pp++) {
-            if (test_size % (dp * pp) != 0) continue;
-            struct plan p = deepseek_v3(dp, test_size / (dp * pp), pp);
-            if (dp > 1) case_take_experts(&p, dp, expert_scheme_at(0)->head.name);
-            if (plan_check(&p, &err) == OK) check(&p);
-        }
+    FOR_MESHES(dp, tp, pp) {
+        struct plan p = deepseek_v3(dp, tp, pp);
+        if (dp > 1) case_take_experts(&p, dp, expert_scheme_at(0)->head.name);
+        check_if_taken(p);
+    }
 }
 
 static void test_v3_with_shards(void **state)
@@ -70,7 +60,7 @@ static void test_along_tp(void **state)
         p.model.latent.q = r % 2 ? 7 : 0;
         p.model.tied = r == 1;
         if (r == 2) p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -94,7 +84,7 @@ static void test_every_dispatch(void **state)
     for (int i = 0; expert_scheme_at(i) && test_size > 1; i += in_verify() ? 1 : 7) {
         struct plan p = deepseek(test_size, 1, 1);
         case_take_experts(&p, test_size % 2 == 0 ? 2 : test_size, expert_scheme_at(i)->head.name);
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -104,7 +94,7 @@ static void test_every_data_scheme(void **state)
     for (int i = 0; data_scheme_at(i) && (test_size == 3 || in_verify()); i += in_verify() ? 1 : 7) {
         struct plan p = deepseek(test_size, 1, 1);
         case_take_data(&p, data_scheme_at(i));
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -115,7 +105,7 @@ static void test_every_attention_scheme(void **state)
         struct plan p = deepseek(1, 1, 1);
         p.model.mixture.sequence_coefficient = 0;
         case_take_context(&p, test_size, attention_scheme_at(i)->head.name);
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -130,7 +120,7 @@ static void test_recomputed_attention(void **state)
         struct plan p = deepseek(1, 1, 1);
         p.model.mixture.sequence_coefficient = 0, p.recompute = what[i % 3];
         if (test_size > 1 || i / 3 == 0) case_take_context(&p, test_size, schemes[i / 3]);
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 

@@ -9,7 +9,6 @@
  */
 #include "ref/model/kinds.h"
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
 #include <string.h>
 
 static const char *only;                /* the model on the command line; NULL: all, thinned */
@@ -44,12 +43,10 @@ static struct plan plan_of(const struct case_model *m, int dp, int tp, int pp)
 
 static void every_mesh(const struct case_model *m)
 {
-    for (int dp = 1; dp <= test_size; dp++)
-        for (int pp = 1; dp * pp <= test_size; pp++) {
-            if (test_size % (dp * pp) != 0) continue;
-            struct plan p = plan_of(m, dp, test_size / (dp * pp), pp);
-            try(&p);
-        }
+    FOR_MESHES(dp, tp, pp) {
+        struct plan p = plan_of(m, dp, tp, pp);
+        try(&p);
+    }
 }
 
 static const char *const recompute[] = { "none", "selective", "full", "selective++" };

@@ -2,28 +2,8 @@
  * ranks: 1 2 3 4
  * verify ranks: 5 6 8
  */
-#include "tests/mpi_cmocka.h"
-#include "tests/tier.h"
+#include "tests/devices/trained.h"
 #include "emulated_devices/schemes/experts/experts.h"
-#include "emulated_devices/verify/cases/case.h"
-#include <string.h>
-
-static struct error err;
-
-static struct outcome train(struct plan *p)
-{
-    struct outcome o = { 0 };
-    char what[160];
-    snprintf(what, sizeof what, "dp=%d tp=%d pp=%d cp=%d ep=%d etp=%d %s %s E=%lld", p->mesh.size[DP], p->mesh.size[TP],
-             p->mesh.size[PP], p->mesh.size[CP], p->ep, p->etp, p->dispatch, p->data.scheme,
-             (long long)p->model.mixture.E);
-    enum error_code e = plan_check(p, &err);
-    ASSERT_ALL(e == OK, "%s: refused: %s", what, err.text);
-    e = case_run(p, &o, &err);
-    ASSERT_ALL(e == OK, "%s: %s", what, err.text);
-    ASSERT_ALL(o.verdict.code == OK, "%s: %s", what, o.verdict.text);
-    return o;
-}
 
 /* The nth scheme that moves rows, beginning again after the last. */
 static const char *nth_scheme(int n)
@@ -58,7 +38,7 @@ static void test_folded_meshes(void **state)
                     if (plan_check(&p, &err) != OK) continue;
                     const int part = tier_now() == TIER_VERIFY ? (test_size > 4 ? 5 : 1) : test_size < 4 ? 3 : 17;
                     p.dispatch = nth_scheme(n / part);
-                    if (n++ % part == part - 1) train(&p);
+                    if (n++ % part == part - 1) check(&p);
                 }
 }
 
@@ -85,7 +65,7 @@ static void test_pipelines(void **state)
                 if (stages[i].dp > 1) p.data.scheme = "zero1";
                 const enum error_code e = case_take_schedule(&p, schedules[n++ % 5], &err);
                 ASSERT_ALL(e == OK, "%s: %s", schedules[(n - 1) % 5], err.text);
-                train(&p), trained++;
+                check(&p), trained++;
             }
     ASSERT_ALL(trained == (test_size == 4 ? 6 : test_size == 8 ? 15 : 0), "%d plans were trained", trained);
 }
@@ -103,7 +83,7 @@ static void test_every_data_scheme(void **state)
             p.dispatch = nth_scheme(i + m);
             if (m % 2 == 0) p.ep /= 2, p.etp = 2;
             if (data_scheme_at(i)->outer.every > 0 || plan_check(&p, &err) != OK) continue;
-            if (tier_now() == TIER_VERIFY || m == i % 4) train(&p);
+            if (tier_now() == TIER_VERIFY || m == i % 4) check(&p);
         }
 }
 
@@ -118,7 +98,7 @@ static void test_degrees(void **state)
         p.dispatch = "tutel", p.etp = form[i].etp, p.degree = form[i].degree;
         if (i == 1) p.data.scheme = "zero3";
         if (i == 2) p.recompute = "full";
-        train(&p);
+        check(&p);
     }
 }
 
@@ -132,13 +112,13 @@ static void test_few_experts(void **state)
         struct plan p = mixtral(test_size, 1, 1, 1, test_size);
         p.dispatch = expert_scheme_at(i)->head.name;
         p.model.mixture.E = 2;
-        if (tier_now() == TIER_VERIFY || test_size % 2 == 1) train(&p);
+        if (tier_now() == TIER_VERIFY || test_size % 2 == 1) check(&p);
         p = mixtral(1, test_size, 1, 1, test_size);
         p.dispatch = expert_scheme_at(i)->head.name;
         p.model.mixture.E = test_size, p.model.mixture.k = 1, p.model.mixture.router.normalized = false;
         case_take_dropout(&p);
         p.recompute = "full";
-        if (tier_now() == TIER_VERIFY || test_size % 2 == 0) train(&p);
+        if (tier_now() == TIER_VERIFY || test_size % 2 == 0) check(&p);
     }
 }
 
@@ -151,14 +131,8 @@ static void test_sixteen_bits(void **state)
         struct plan p = mixtral(test_size, 1, 1, 1, test_size);
         p.dispatch = expert_scheme_at(i)->head.name;
         p.dtype = i % 2 ? F16 : BF16;
-        train(&p);
+        check(&p);
     }
-}
-
-static void expect_refused(struct plan p, const char *words)
-{
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words,
-               err.text);
 }
 
 static void test_refusals(void **state)

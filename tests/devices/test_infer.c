@@ -5,7 +5,6 @@
  * Losses and activations in fp64 to 1e-12; messages, bytes and memory peaks by formula; weights do not change.
  */
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
 
 static struct plan inference(struct plan p)
 {
@@ -13,17 +12,10 @@ static struct plan inference(struct plan p)
     return p;
 }
 
-static bool in_verify(void) { return tier_now() == TIER_VERIFY; }
-
 static void test_every_mesh(void **state)
 {
     (void)state;
-    for (int dp = 1; dp <= test_size; dp++)
-        for (int pp = 1; dp * pp <= test_size; pp++) {
-            if (test_size % (dp * pp) != 0) continue;
-            struct plan p = inference(case_plan(dp, test_size / (dp * pp), pp));
-            if (plan_check(&p, &err) == OK) check(&p);
-        }
+    FOR_MESHES(dp, tp, pp) check_if_taken(inference(case_plan(dp, tp, pp)));
 }
 
 static void test_every_model(void **state)
@@ -33,7 +25,7 @@ static void test_every_model(void **state)
         if (!tier_takes(i + test_size, 3)) continue;
         struct plan p = inference(case_plan(test_size == 4 ? 2 : 1, test_size == 4 ? 2 : test_size, 1));
         case_model_at(i)->take(&p);
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -44,7 +36,7 @@ static void test_every_data_scheme(void **state)
         struct plan p = case_plan(test_size, 1, 1);
         case_take_data(&p, data_scheme_at(i));
         p = inference(p);
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 

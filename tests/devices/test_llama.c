@@ -8,8 +8,6 @@
  */
 #include "ref/model/kinds.h"
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
-#include <string.h>
 
 static struct plan llama(int dp, int tp, int pp, const char *tensor)
 {
@@ -22,12 +20,10 @@ static struct plan llama(int dp, int tp, int pp, const char *tensor)
 /* Every mesh of this many devices that a scheme takes. */
 static void each_mesh(const char *tensor, void (*f)(struct plan))
 {
-    for (int dp = 1; dp <= test_size; dp++)
-        for (int pp = 1; dp * pp <= test_size; pp++) {
-            if (test_size % (dp * pp) != 0) continue;
-            struct plan p = llama(dp, test_size / (dp * pp), pp, tensor);
-            if (plan_check(&p, &err) == OK) f(p);
-        }
+    FOR_MESHES(dp, tp, pp) {
+        struct plan p = llama(dp, tp, pp, tensor);
+        if (plan_check(&p, &err) == OK) f(p);
+    }
 }
 
 static void tied(struct plan p)
@@ -38,8 +34,7 @@ static void tied(struct plan p)
 static void untied_dropout(struct plan p)
 {
     if (p.mesh.size[PP] > 2 || p.mesh.size[DP] > 2) return;
-    p.model.tied = false;
-    p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
+    case_take_dropout(&p);
     p.recompute = "full";
     check(&p);
 }
@@ -68,7 +63,7 @@ static void test_every_scheme(void **state)
             if (in_sample() && !tier_takes(i + K / 2 + test_size, 2)) continue;
             p.recompute = "selective";
             p.model.K = K;
-            if (plan_check(&p, &err) == OK) check(&p);
+            check_if_taken(p);
         }
 }
 
@@ -109,7 +104,7 @@ static void test_every_data_scheme(void **state)
         if (!tier_takes(i, 2)) continue;
         p.model.K = 1;
         p.data.scheme = data_scheme_at(i)->head.name;
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -138,12 +133,6 @@ static void test_heads_are_dealt_out(void **state)
                 ASSERT_ALL(query == H && first_copies == K, "H=%d K=%d in %d parts: %lld and %lld are dealt out", H, K,
                            parts, (long long)query, (long long)first_copies);
             }
-}
-
-static void expect_refused(struct plan p, const char *words)
-{
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words,
-               err.text);
 }
 
 static void test_refusals(void **state)

@@ -6,11 +6,11 @@
  * and outer momentum of every device agree with one device's to 1e-12; messages, bytes, additions and memory equal
  * formulas.
  */
+#include "tests/devices/session.h"
 #include "tests/devices/trained.h"
 #include "emulated_devices/model/collect.h"
 #include "ref/model/local.h"
 #include "ref/model/params.h"
-#include "ref/numeric/philox.h"
 #include <math.h>
 
 /* ---- beside the reference ---------------------------------------------------------------------------------------- */
@@ -47,8 +47,7 @@ static void test_meshes(void **state)
         }
         if (test_size == 8) continue;
         p = apart_plan(mesh[i][0], mesh[i][1], mesh[i][2], "local-sgd");
-        p.model.tied = false;
-        p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
+        case_take_dropout(&p);
         check(&p);
     }
 }
@@ -67,46 +66,6 @@ static void test_replicas_of_several_devices(void **state)
 }
 
 /* ---- a trainer of one's own -------------------------------------------------------------------------------------- */
-
-struct session { struct plan plan; struct device device; struct comm comm; struct trainer trainer; };
-
-/* As many labels in every sequence. */
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
-{
-    (void)within;
-    const struct plan *p = context;
-    for (int64_t i = 0; i < count * p->S; i++) {
-        const uint64_t at = (uint64_t)(first * p->S + i);
-        ids[i] = (int32_t)(random_uniform((uint64_t)step, 1, at) * (double)p->model.V);
-        labels[i] = (int32_t)(random_uniform((uint64_t)step, 2, at) * (double)p->model.V);
-    }
-}
-
-static void begin(struct session *s, const struct plan *p)
-{
-    s->plan = *p;
-    ASSERT_ALL(plan_check(&s->plan, &err) == OK, "refused: %s", err.text);
-    ASSERT_ALL(device_open(&s->device, NULL, p->dtype, 0, &err) == OK && comm_open(&s->comm, &s->device, &err) == OK,
-               "%s", err.text);
-    ASSERT_ALL(trainer_open(&s->trainer, &s->plan, &s->comm, (struct batch_source){ fill, &s->plan }, &err) == OK, "%s",
-               err.text);
-}
-
-static struct step_result step(struct session *s)
-{
-    struct step_result r = { 0 };
-    ASSERT_ALL(trainer_gradients(&s->trainer, &r, &err) == OK && trainer_update(&s->trainer, &r, &err) == OK, "%s",
-               err.text);
-    return r;
-}
-
-static void end(struct session *s)
-{
-    trainer_close(&s->trainer);
-    comm_close(&s->comm);
-    device_close(&s->device);
-}
 
 /* Norm of a tensor's difference from a truth over the truth's; on rank 0. */
 static double apart_from(struct session *s, int replica, int i, enum tensor_kind kind, struct tensor truth)
@@ -133,10 +92,10 @@ static void follows_the_serial_rule(const char *scheme)
     p.hyper = p.optimizer->usual;
     p.hyper.warmup = 2, p.hyper.steps = 6, p.hyper.min_lr = p.hyper.lr / 7;
     p.hyper.clip = 0.3, p.hyper.eps = 1e-3;                     /* rounding noise is not blown up to a step */
-    begin(&s, &p);
-    const int R = plan_replicas(&s.plan);
+    session_open(&s, &p, (struct batch_source){ fill_drawn, &p });
+    const int R = plan_replicas(&s.trainer.plan);
     int64_t first[9];
-    for (int r = 0; r < R; r++) first[r] = plan_microbatch(&s.plan, r, 0).first;
+    for (int r = 0; r < R; r++) first[r] = plan_microbatch(&s.trainer.plan, r, 0).first;
     first[R] = p.B;
     int32_t *ids = malloc(2 * (size_t)(p.B * p.S) * sizeof *ids);
     assert_non_null(ids);
@@ -144,10 +103,10 @@ static void follows_the_serial_rule(const char *scheme)
                err.text);
     for (int64_t at = 0; at < CASE_STEPS_APART; at++) {
         double loss = 0, squares = 0;
-        fill(&s.plan, at, 0, p.B, ids, ids + p.B * p.S, NULL);
+        fill_drawn(&s.trainer.plan, at, 0, p.B, ids, ids + p.B * p.S, NULL);
         ASSERT_ALL(local_step(&l, ids, ids + p.B * p.S, first, p.S, dropout_seed(p.seed, at), &err) == OK, "%s",
                    err.text);
-        const struct step_result got = step(&s);
+        const struct step_result got = session_step(&s);
         for (int r = 0; r < R; r++)
             loss += l.replica[r].loss * (double)(first[r + 1] - first[r]) / (double)p.B,
                 squares += l.replica[r].norm * l.replica[r].norm / R;
@@ -169,7 +128,7 @@ static void follows_the_serial_rule(const char *scheme)
     }
     local_close(&l);
     free(ids);
-    end(&s);
+    session_close(&s);
 }
 
 /* The serial rules, which are held to PyTorch and released code. */
@@ -193,8 +152,8 @@ static void test_rounds_of_one_step_are_ddp(void **state)
     ddp.B = 2 * test_size;
     local = ddp;
     local.data.scheme = "local-sgd", local.data.outer.every = 1;
-    begin(&a, &ddp);
-    for (int i = 0; i < 4; i++) step(&a);
+    session_open(&a, &ddp, (struct batch_source){ fill_drawn, &ddp });
+    for (int i = 0; i < 4; i++) session_step(&a);
     struct tensor *truth = calloc((size_t)model_param_count(&ddp.model), sizeof *truth);
     for (int i = 0; i < model_param_count(&ddp.model); i++) {
         const struct param_spec s = model_param(&ddp.model, i);
@@ -202,9 +161,9 @@ static void test_rounds_of_one_step_are_ddp(void **state)
         truth[i].data = calloc(1, tensor_bytes(truth[i]));
         collect_whole(&a.trainer, i, KIND_WEIGHT, truth[i]);
     }
-    end(&a);
-    begin(&b, &local);
-    for (int i = 0; i < 4; i++) step(&b);
+    session_close(&a);
+    session_open(&b, &local, (struct batch_source){ fill_drawn, &local });
+    for (int i = 0; i < 4; i++) session_step(&b);
     for (int i = 0; i < model_param_count(&ddp.model); i++)
         for (int r = 0; r < test_size; r++) {
             const double off = apart_from(&b, r, i, KIND_WEIGHT, truth[i]);
@@ -212,7 +171,7 @@ static void test_rounds_of_one_step_are_ddp(void **state)
         }
     for (int i = 0; i < model_param_count(&ddp.model); i++) free(truth[i].data);
     free(truth);
-    end(&b);
+    session_close(&b);
 }
 
 /* ---- what is sent, and when -------------------------------------------------------------------------------------- */
@@ -237,14 +196,14 @@ static void test_sends_once_a_round(void **state)
     struct session s;
     p.data.outer.every = H;
     p.allreduce = "ring";
-    begin(&s, &p);
+    session_open(&s, &p, (struct batch_source){ fill_drawn, &p });
     int64_t n = 0;
     for (int i = 0; i < model_param_count(&p.model); i++) {
         const struct param_spec spec = model_param(&p.model, i);
         n += spec.dim[0] * (spec.ndim == 2 ? spec.dim[1] : 1);
     }
     for (int t = 1; t <= 2 * H; t++) {
-        step(&s);
+        session_step(&s);
         const double want = (double)(t / H) * 2 * (test_size - 1) * (double)n * 8, sent = sent_along_dp(&s.comm);
         ASSERT_ALL(sent == want, "after step %d, %.0f bytes were sent between replicas; of rounds of %d steps %.0f", t,
                    sent, H, want);
@@ -252,35 +211,29 @@ static void test_sends_once_a_round(void **state)
     const uint64_t optimizer = s.device.arena.peak.tag[OPTIMIZER];
     ASSERT_ALL(optimizer == (uint64_t)n * 8, "sgd keeps %llu bytes besides; the anchor has %lld",
                (unsigned long long)optimizer, (long long)n * 8);
-    end(&s);
+    session_close(&s);
 }
 
 /* ---- what does not fit ------------------------------------------------------------------------------------------- */
-
-static void refused(struct plan p, const char *why)
-{
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, why), "not refused because \"%s\": %s", why,
-               err.text);
-}
 
 static void test_refusals(void **state)
 {
     (void)state;
     if (test_size != 6) return;
     struct plan p = apart_plan(6, 1, 1, "diloco");
-    p.data.group = 6, refused(p, "--data-parallel diloco: all devices along --dp would be one replica");
-    p.data.group = 4, refused(p, "--shard-group 4: must divide --dp 6");
-    p = apart_plan(6, 1, 1, "diloco"), p.dtype = F16, refused(p, "--dtype fp16: needs a loss scale");
+    p.data.group = 6, expect_refused(p, "--data-parallel diloco: all devices along --dp would be one replica");
+    p.data.group = 4, expect_refused(p, "--shard-group 4: must divide --dp 6");
+    p = apart_plan(6, 1, 1, "diloco"), p.dtype = F16, expect_refused(p, "--dtype fp16: needs a loss scale");
     p = apart_plan(6, 1, 1, "diloco"), p.dtype = BF16, p.data.narrow_gradients = true,
-    refused(p, "--grad-dtype bf16: ");
+    expect_refused(p, "--grad-dtype bf16: ");
     p = apart_plan(3, 1, 2, "local-sgd"), p.allreduce = "auto",
-    refused(p, "--allreduce auto: may add in another order");
+    expect_refused(p, "--allreduce auto: may add in another order");
     p = apart_plan(3, 1, 2, "local-sgd"), p.schedule = "pipedream-2bw", p.micros = 4,
-    refused(p, "--schedule pipedream-2bw: steps the weights inside the schedule");
+    expect_refused(p, "--schedule pipedream-2bw: steps the weights inside the schedule");
     p = apart_plan(6, 1, 1, "local-sgd"), p.data.outer.momentum = 0.5,
-    refused(p, "--outer-momentum 0.5: --data-parallel local-sgd takes the mean of its copies");
+    expect_refused(p, "--outer-momentum 0.5: --data-parallel local-sgd takes the mean of its copies");
     p = apart_plan(6, 1, 1, "zero1"), p.data.outer.every = 2,
-    refused(p, "--local-steps 2: --data-parallel zero1 reduces gradients in every step");
+    expect_refused(p, "--local-steps 2: --data-parallel zero1 reduces gradients in every step");
 }
 
 int main(void)

@@ -224,31 +224,25 @@ static void test_codes_agree_with_one_device(void **state)
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
-static void refused(struct plan p, const char *words)
-{
-    const enum error_code e = plan_check(&p, &err);
-    ASSERT_ALL(e == ERR_PLAN && strstr(err.text, words) != NULL, "\"%s\" wanted: %s", words,
-               e ? err.text : "not refused");
-}
-
 static void test_what_does_not_fit_is_refused(void **state)
 {
     const struct plan fits = low_rank_plan(test_size, 1, "natural-galore");
     struct plan p = fits;
     (void)state;
-    p.hyper.rank = 0, refused(p, "--rank 0: must be 1 to 27,");
-    p.hyper.rank = 28, refused(p, "--rank 28: must be 1 to 27,");
+    p.hyper.rank = 0, expect_refused(p, "--rank 0: must be 1 to 27,");
+    p.hyper.rank = 28, expect_refused(p, "--rank 28: must be 1 to 27,");
     p.hyper.rank = 27;
     ASSERT_ALL(plan_check(&p, &err) == OK, "--rank 27, the shorter side itself: %s", err.text);
-    p = fits, p.hyper.refresh = 0, refused(p, "--refresh 0");
-    p = fits, p.hyper.history = 65, refused(p, "--history 65: must be 1 to 64");
-    p = fits, p.hyper.damping = 0, refused(p, "--damping 0");
-    p = fits, p.hyper.galore_scale = NAN, refused(p, "--galore-scale nan");
+    p = fits, p.hyper.refresh = 0, expect_refused(p, "--refresh 0");
+    p = fits, p.hyper.history = 65, expect_refused(p, "--history 65: must be 1 to 64");
+    p = fits, p.hyper.damping = 0, expect_refused(p, "--damping 0");
+    p = fits, p.hyper.galore_scale = NAN, expect_refused(p, "--galore-scale nan");
     if (test_size == 1) return;
-    p = fits, p.data.scheme = "zero1", refused(p, "--data-parallel zero1: cuts a layer between any two elements");
+    p = fits, p.data.scheme = "zero1";
+    expect_refused(p, "--data-parallel zero1: cuts a layer between any two elements");
     p = case_plan(1, test_size, 1);
     case_take_low_rank(&p, named("galore"));
-    refused(p, "cuts matrices");
+    expect_refused(p, "cuts matrices");
 }
 
 int main(void)

@@ -5,6 +5,7 @@
  * That losses, slope and weights agree with one device, and that messages, bytes, additions and memory equal their
  * formulas, is part of every case (verify/cases/case.h).
  */
+#include "tests/devices/session.h"
 #include "tests/devices/trained.h"
 #include "ref/model/mezo.h"
 #include "ref/model/params.h"
@@ -102,26 +103,10 @@ static void train_serial(struct transformer *m, const struct plan *p, int steps)
 
 /* ---- what is kept and sent --------------------------------------------------------------------------------------- */
 
-struct session { struct device device; struct comm comm; struct trainer trainer; };
-
 static void train_steps(struct session *s, struct plan *p, int steps)
 {
-    struct step_result result;
-    ASSERT_ALL(plan_check(p, &err) == OK, "%s", err.text);
-    ASSERT_ALL(device_open(&s->device, NULL, p->dtype, 0, &err) == OK, "%s", err.text);
-    ASSERT_ALL(comm_open(&s->comm, &s->device, &err) == OK, "%s", err.text);
-    ASSERT_ALL(trainer_open(&s->trainer, p, &s->comm, (struct batch_source){ fill, p }, &err) == OK, "%s", err.text);
-    for (int i = 0; i < steps; i++)
-        ASSERT_ALL(trainer_gradients(&s->trainer, &result, &err) == OK &&
-                       trainer_update(&s->trainer, &result, &err) == OK,
-                   "%s", err.text);
-}
-
-static void close_session(struct session *s)
-{
-    trainer_close(&s->trainer);
-    comm_close(&s->comm);
-    device_close(&s->device);
+    session_open(s, p, (struct batch_source){ fill, p });
+    for (int i = 0; i < steps; i++) session_step(s);
 }
 
 static uint64_t bytes_sent(const struct comm *c, enum traffic_kind kind)
@@ -157,7 +142,7 @@ static void test_two_sides_are_one_device(void **state)
         free(whole.data);
     }
     if (m.params) transformer_close(&m);
-    close_session(&s);
+    session_close(&s);
 }
 
 /* Of a model of two layers and of one of six: no gradients, no optimizer state, one part moved,
@@ -192,7 +177,7 @@ static void test_memory_and_traffic_without_gradients(void **state)
         const uint64_t shared = bytes_sent(&s.comm, TRAFFIC_RESULT);
         ASSERT_ALL(shared <= STEPS * (16 + 2 * 16) && (test_size > 2 || shared == STEPS * 16),
                    "L=%lld: %llu bytes sent to share losses", (long long)L, (unsigned long long)shared);
-        close_session(&s);
+        session_close(&s);
     }
 }
 
@@ -211,7 +196,7 @@ static void test_slices(void **state)
     const uint64_t P = (uint64_t)test_size, sent = bytes_sent(&s.comm, TRAFFIC_DATA);
     ASSERT_ALL(sent == padded / P * (P - 1) * 8, "%llu bytes sent; |B| (P-1)/P of all parts are %llu",
                (unsigned long long)sent, (unsigned long long)(padded / P * (P - 1) * 8));
-    close_session(&s);
+    session_close(&s);
 }
 
 int main(void)

@@ -9,8 +9,6 @@
  */
 #include "tests/devices/trained.h"
 #include "emulated_devices/schemes/experts/experts.h"
-#include "tests/tier.h"
-#include <string.h>
 
 static struct plan mixtral(int dp, int pp)
 {
@@ -25,7 +23,7 @@ static void test_every_mesh(void **state)
     for (int dp = 1; dp <= test_size; dp++) {
         if (test_size % dp != 0) continue;
         struct plan p = mixtral(dp, test_size / dp);
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -52,7 +50,7 @@ static void test_every_data_scheme(void **state)
     for (int i = 0; data_scheme_at(i) && in_sample(); i++) {
         struct plan p = mixtral(test_size, 1);
         case_take_data(&p, data_scheme_at(i));
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -111,7 +109,7 @@ static void test_every_schedule_scope_and_dispatch(void **state)
                 p.model.mixture.balance = rules[r];
                 if (!expert_scheme_at(d)->cuts_experts || n++ % step != 0 || e) continue;
                 case_take_experts(&p, copies, expert_scheme_at(d)->head.name);
-                if (plan_check(&p, &err) == OK) check(&p);
+                check_if_taken(p);
             }
 }
 
@@ -132,7 +130,7 @@ static void test_stages_left_out(void **state)
             const bool sampled = tier_takes(n++, 5) || (r == 4 && d == 0);
             if (s->cuts_experts == (copies == 1) || !sampled) continue;
             if (s->cuts_experts) case_take_experts(&p, copies, s->head.name);
-            if (plan_check(&p, &err) == OK) check(&p);
+            check_if_taken(p);
         }
 }
 
@@ -146,7 +144,7 @@ static void test_several_updates(void **state)
         p.schedule = "pipedream-2bw", p.micros = 5, p.update_every = 2, p.B = 5 * test_size / 2 + 1;
         p.model.mixture.balance = rules[r], p.model.mixture.sequence_coefficient = 0.25;
         if (r % 2 && test_size > 2) case_take_experts(&p, test_size / 2, "alltoall");
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -164,7 +162,7 @@ static void test_copies_apart(void **state)
                 p.data.group = own;
                 if (own == 2) case_take_experts(&p, 2, expert_scheme_at(1 + n % 6)->head.name);
                 if (!tier_takes(n++, 7)) continue;
-                if (plan_check(&p, &err) == OK) check(&p);
+                check_if_taken(p);
             }
 }
 
@@ -183,13 +181,7 @@ static void test_rules(void **state)
     check(&p);
     p = mixtral(1, test_size);
     p.model.mixture.balance_coefficient = 0, p.schedule = "zb-h1";
-    if (plan_check(&p, &err) == OK) check(&p);
-}
-
-static void expect_refused(struct plan p, const char *words)
-{
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words,
-               err.text);
+    check_if_taken(p);
 }
 
 static void test_refusals(void **state)

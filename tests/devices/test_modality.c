@@ -5,7 +5,6 @@
  * verify ranks: 1 3 5 6 8
  */
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
 #include <stdlib.h>
 
 static struct plan omni(int dp, int tp, int pp, int cp, enum encoder_placement placement)
@@ -16,8 +15,6 @@ static struct plan omni(int dp, int tp, int pp, int cp, enum encoder_placement p
     p.encoders = (struct encoder_request){ .kinds = MODALITIES, .placement = placement, .chunks = 2, .slack = 50 };
     return p;
 }
-
-static bool in_verify(void) { return tier_now() == TIER_VERIFY; }
 
 /* ---- clips ------------------------------------------------------------------------------------------------------- */
 
@@ -199,12 +196,6 @@ static void test_optimizers_and_schemes(void **state)
     case_take_experts(&p, test_size, "alltoall");
     p.recompute = "full";
     check(&p);
-}
-
-static void expect_refused(struct plan p, const char *words)
-{
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words,
-               err.text);
 }
 
 static void test_refusals(void **state)

@@ -8,8 +8,6 @@
  */
 #include "tests/devices/counted.h"
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
-#include <string.h>
 
 static struct plan parscale(int dp, int tp, int pp, int cp)
 {
@@ -18,8 +16,6 @@ static struct plan parscale(int dp, int tp, int pp, int cp)
     case_take_context(&p, cp, cp > 1 ? "streams" : "whole");
     return p;
 }
-
-static bool in_verify(void) { return tier_now() == TIER_VERIFY; }
 
 static void test_every_mesh(void **state)
 {
@@ -74,7 +70,7 @@ static void test_every_data_scheme(void **state)
         if (!tier_takes(i, 3)) continue;
         struct plan p = test_size == 2 ? parscale(1, 1, 1, 2) : parscale(2, 1, 1, 2);
         case_take_data(&p, data_scheme_at(i));
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -87,7 +83,7 @@ static void test_tiles_and_offload(void **state)
     p.data.offload = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER, p.data.offload_slice = 64;
     check(&p);
     p = parscale(test_size, 1, 1, 1), p.data.scheme = "zero3", p.data.tiles = 3;
-    if (plan_check(&p, &err) == OK) check(&p);
+    check_if_taken(p);
 }
 
 static void test_16_bits(void **state)
@@ -142,24 +138,18 @@ static void test_bytes(void **state)
 
 /* ---- refused ----------------------------------------------------------------------------------------------------- */
 
-static void refused(struct plan p, const char *why)
-{
-    const enum error_code e = plan_check(&p, &err);
-    ASSERT_ALL(e == ERR_PLAN && strstr(err.text, why), "not refused with \"%s\": %s", why, e ? err.text : "accepted");
-}
-
 static void test_refused(void **state)
 {
     (void)state;
     struct plan p = parscale(1, 1, 1, test_size);
-    if (test_size == 4) refused(p, "at most as many devices as parallel streams");
+    if (test_size == 4) expect_refused(p, "at most as many devices as parallel streams");
     if (test_size == 1) return;
     p = case_plan(1, 1, 1), case_take_qwen2(&p), case_take_context(&p, test_size, "streams");
-    refused(p, "needs a model with parallel streams");
+    expect_refused(p, "needs a model with parallel streams");
     p = parscale(1, 1, 1, test_size), p.attention = "ring";
-    refused(p, "prefixes");
+    expect_refused(p, "prefixes");
     p = parscale(1, test_size, 1, 1), p.tensor = "1d-sp";
-    refused(p, "--tensor 1d");
+    expect_refused(p, "--tensor 1d");
 }
 
 int main(void)

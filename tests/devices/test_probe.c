@@ -3,12 +3,11 @@
  * ranks: 1 4
  * verify ranks: 6
  */
-#include "tests/mpi_cmocka.h"
+#include "tests/devices/session.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/reference/replicas.h"
 #include "ref/model/params.h"
 #include "tests/tier.h"
-#include "ref/numeric/philox.h"
 #include <math.h>
 #include <string.h>
 
@@ -42,18 +41,6 @@ static void break_and_pass_on(void *context, const char *name, int layer, bool g
             tensor_set(seen, i, m->factor == 0 ? 0 : m->factor * tensor_get(seen, i));
     views_end(&v);
     b->probes->probe.see(b->probes->probe.context, name, layer, gradient, micro, t);
-}
-
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
-{
-    (void)within;
-    const struct plan *p = context;
-    for (int64_t i = 0; i < count * p->S; i++) {
-        const uint64_t at = (uint64_t)(first * p->S + i);
-        ids[i] = (int32_t)(random_uniform((uint64_t)step, 5, at) * (double)p->model.V);
-        labels[i] = (int32_t)(random_uniform((uint64_t)step, 6, at) * (double)p->model.V);
-    }
 }
 
 /* One number of what a device keeps, and what it is instead. */
@@ -144,23 +131,16 @@ static enum error_code one_step(struct trainer *t, struct reference *ref, const 
 static struct comparison run(struct plan *p, const struct mistake *mistake, bool isolate)
 {
     static struct comparison c;
-    struct device device;
-    struct comm comm;
-    struct trainer t;
+    struct session s;
     struct reference ref;
-    const struct batch_source source = { fill, p };
+    const struct batch_source source = { fill_drawn, p };
     c = (struct comparison){ 0 };
-    ASSERT_ALL(plan_check(p, &err) == OK, "%s", err.text);
-    ASSERT_ALL(device_open(&device, NULL, p->dtype, 0, &err) == OK, "%s", err.text);
-    ASSERT_ALL(comm_open(&comm, &device, &err) == OK, "%s", err.text);
-    ASSERT_ALL(trainer_open(&t, p, &comm, source, &err) == OK, "%s", err.text);
+    session_open(&s, p, source);
     ASSERT_ALL(test_rank != 0 || reference_open(&ref, p, source, &err) == OK, "%s", err.text);
-    const enum error_code e = one_step(&t, &ref, mistake, isolate, &c);
+    const enum error_code e = one_step(&s.trainer, &ref, mistake, isolate, &c);
     ASSERT_ALL(e == OK, "%s", err.text);
     if (test_rank == 0) reference_close(&ref);
-    trainer_close(&t);
-    comm_close(&comm);
-    device_close(&device);
+    session_close(&s);
     return c;
 }
 
@@ -371,32 +351,25 @@ static void test_close_twin_is_not_the_last(void **state)
 /* After a step without mistakes: one number is another in its last bit, on one device. */
 static enum error_code copies(struct plan *p, struct slip *slip, uint64_t *compared)
 {
-    struct device device;
-    struct comm comm;
-    struct trainer t;
+    struct session s;
     struct step_result result;
-    const struct batch_source source = { fill, p };
+    const struct batch_source source = { fill_drawn, p };
     const bool gradient = slip->kind == KIND_GRADIENT;
     struct interval kept;
     struct tensor own = tensor_none;
-    ASSERT_ALL(plan_check(p, &err) == OK, "%s", err.text);
-    ASSERT_ALL(device_open(&device, NULL, p->dtype, 0, &err) == OK, "%s", err.text);
-    ASSERT_ALL(comm_open(&comm, &device, &err) == OK, "%s", err.text);
-    ASSERT_ALL(trainer_open(&t, p, &comm, source, &err) == OK, "%s", err.text);
-    enum error_code e = trainer_gradients(&t, &result, &err);
-    if (!e && !gradient) e = trainer_update(&t, &result, &err);
+    session_open(&s, p, source);
+    enum error_code e = trainer_gradients(&s.trainer, &result, &err);
+    if (!e && !gradient) e = trainer_update(&s.trainer, &result, &err);
     if (!e)
-        e = collect_own(&t, parameter_find(&t.parameters, slip->index < 0 ? 0 : slip->index), slip->kind, &kept, &own,
-                        &err);
+        e = collect_own(&s.trainer, parameter_find(&s.trainer.parameters, slip->index < 0 ? 0 : slip->index),
+                        slip->kind, &kept, &own, &err);
     ASSERT_ALL(e == OK, "%s", err.text);
     if (kept.count > 0) slip->value = nextafter(tensor_get(own, slip->last ? kept.count - 1 : 0), INFINITY);
-    exchange_number(&t, slip);
+    exchange_number(&s.trainer, slip);
     *compared = 0;
-    e = replicas_check(&t, gradient ? BEFORE_OPTIMIZER : AFTER_OPTIMIZER, compared, &err);
+    e = replicas_check(&s.trainer, gradient ? BEFORE_OPTIMIZER : AFTER_OPTIMIZER, compared, &err);
     free(own.data);
-    trainer_close(&t);
-    comm_close(&comm);
-    device_close(&device);
+    session_close(&s);
     return e;
 }
 

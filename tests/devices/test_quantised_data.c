@@ -2,8 +2,7 @@
  * ranks: 4 6
  * verify ranks: 8
  */
-#include "tests/mpi_cmocka.h"
-#include "emulated_devices/verify/cases/case.h"
+#include "tests/devices/trained.h"
 #include "ref/model/families/families.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
@@ -14,8 +13,6 @@
     .link = { { .level = "node", .devices = n, .latency = 1000, .rate = 50000, .eager = ALWAYS_EAGER }, \
               { .level = "cluster", .latency = 10000, .rate = 5000, .eager = ALWAYS_EAGER } } }
 static const struct cluster pairs = NODES_OF(2), fours = NODES_OF(4);
-
-static struct error err;
 
 static const struct block_format int8 = { 8, 100 }, int4 = { 4, 50 }, none = { 0, 0 };
 
@@ -248,31 +245,25 @@ static void test_a_quarter_between_nodes(void **state)
 
 /* ---- what is refused, and what starts again ---------------------------------------------------------------------- */
 
-static void refused(struct plan p, const char *why)
-{
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, why), "want a refusal with \"%s\", got: %s", why,
-               err.text);
-}
-
 static void test_refusals(void **state)
 {
     (void)state;
-    refused(quantised_plan("ddp", 0, int8, none), "--quantize-weights int8: --data-parallel ddp");
-    refused(quantised_plan("ddp", 0, none, int4), "reduce-scatters no gradients");
-    refused(quantised_plan("zero3", 0, (struct block_format){ 5, 10 }, none), "int8 or int4");
-    refused(quantised_plan("zero3", 0, (struct block_format){ 8, 0 }, none), "at least 1");
+    expect_refused(quantised_plan("ddp", 0, int8, none), "--quantize-weights int8: --data-parallel ddp");
+    expect_refused(quantised_plan("ddp", 0, none, int4), "reduce-scatters no gradients");
+    expect_refused(quantised_plan("zero3", 0, (struct block_format){ 5, 10 }, none), "int8 or int4");
+    expect_refused(quantised_plan("zero3", 0, (struct block_format){ 8, 0 }, none), "at least 1");
     struct plan p = quantised_plan("zero3", 0, int8, int4), tp = case_plan(2, test_size / 2, 1),
                 stream = case_plan(test_size / 2, 1, 2);
     p.data.reduce_scatter = "direct";
-    refused(p, "all-to-alls");
+    expect_refused(p, "all-to-alls");
     tp.data = (struct data_request){ .scheme = "zero1", .bucket = 1, .quantise_gradients = int8 };
     int64_t batch;
     assert_int_equal(model_config_preset(&tp.model, &batch, "llama-small", &err), OK);
     tp.model.K = 1;
-    refused(tp, "a smaller --tp");
+    expect_refused(tp, "a smaller --tp");
     stream.schedule = "pipedream-2bw", stream.micros = 2, stream.hyper.clip = 0;
     stream.data = (struct data_request){ .scheme = "zero1", .bucket = 1, .quantise_weights = int8 };
-    refused(stream, "two versions");
+    expect_refused(stream, "two versions");
 }
 
 int main(void)

@@ -9,7 +9,6 @@
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
 #include <string.h>
 
 static struct plan qwen3_moe(int dp, int tp, int pp, const char *tensor)
@@ -19,8 +18,6 @@ static struct plan qwen3_moe(int dp, int tp, int pp, const char *tensor)
     p.tensor = tensor;
     return p;
 }
-
-static bool in_verify(void) { return tier_now() == TIER_VERIFY; }
 
 static void test_the_table_follows_the_layer(void **state)
 {
@@ -43,12 +40,7 @@ static void test_the_table_follows_the_layer(void **state)
 static void test_every_mesh(void **state)
 {
     (void)state;
-    for (int dp = 1; dp <= test_size; dp++)
-        for (int pp = 1; dp * pp <= test_size; pp++) {
-            if (test_size % (dp * pp) != 0) continue;
-            struct plan p = qwen3_moe(dp, test_size / (dp * pp), pp, "1d");
-            if (plan_check(&p, &err) == OK) check(&p);
-        }
+    FOR_MESHES(dp, tp, pp) check_if_taken(qwen3_moe(dp, tp, pp, "1d"));
 }
 
 static const char *const recompute[] = { "none", "selective", "full", "selective++" };
@@ -64,7 +56,7 @@ static void test_every_tensor_scheme(void **state)
             p.model.tied = r == 1;
             if (r == 2)
                 p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
-            if (plan_check(&p, &err) == OK) check(&p);
+            check_if_taken(p);
         }
 }
 
@@ -75,7 +67,7 @@ static void test_every_dispatch(void **state)
     for (int i = 0; expert_scheme_at(i) && test_size > 1; i += step) {
         struct plan p = qwen3_moe(test_size, 1, 1, "1d");
         case_take_experts(&p, test_size % 2 == 0 ? 2 : test_size, expert_scheme_at(i)->head.name);
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -85,7 +77,7 @@ static void test_every_data_scheme(void **state)
     for (int i = 0; data_scheme_at(i) && (test_size == 3 || in_verify()); i += in_verify() ? 1 : 3) {
         struct plan p = qwen3_moe(test_size, 1, 1, "1d");
         case_take_data(&p, data_scheme_at(i));
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -95,7 +87,7 @@ static void test_every_attention_scheme(void **state)
     for (int i = 0; attention_scheme_at(i) && (test_size == 3 || in_verify()); i += in_verify() ? 1 : 3) {
         struct plan p = qwen3_moe(1, 1, 1, "1d");
         case_take_context(&p, test_size, attention_scheme_at(i)->head.name);
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -107,7 +99,7 @@ static void test_a_biased_router(void **state)
         struct plan p = qwen3_moe(test_size, 1, 1, "1d");
         if (!routers[r]->rule.biased) continue;
         case_take_router(&p, routers[r]);
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 
@@ -118,7 +110,7 @@ static void test_16_bits(void **state)
     for (int i = 0; i < 3 && test_size <= 4 && in_verify(); i++) {
         struct plan p = qwen3_moe(1, test_size, 1, "1d-sp");
         p.dtype = formats[i], p.loss_scale = formats[i] == F16 ? 1024 : 0;
-        if (plan_check(&p, &err) == OK) check(&p);
+        check_if_taken(p);
     }
 }
 

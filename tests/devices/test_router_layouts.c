@@ -8,10 +8,9 @@
  */
 #include "emulated_devices/verify/reference/counts.h"
 #include "ref/model/config.h"
+#include "tests/devices/session.h"
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
 #include <math.h>
-#include <string.h>
 
 static struct plan routed(int dp, int tp, int pp, const struct router *r)
 {
@@ -108,28 +107,21 @@ static void spoil(struct trainer *t)
 /* Copies, stages, or parts of sequences on all devices. */
 static void test_the_first_row_that_is_lost(void **state)
 {
-    struct step_result result = { 0 };
-    struct device device;
-    struct comm comm;
-    struct trainer t;
+    struct session s;
     const int n = test_size;
     (void)state;
     for (int which = 0; which < (n > 1 ? 3 : 1); which++) {
         struct plan p = routed(which == 0 ? n : 1, which == 2 ? n : 1, which == 1 ? n : 1, routers[0]);
         if (which == 2) take_sequence_parallel(&p, "1d-sp");
-        ASSERT_ALL(plan_check(&p, &err) == OK, "%s", err.text);
-        ASSERT_ALL(device_open(&device, NULL, p.dtype, 0, &err) == OK && comm_open(&comm, &device, &err) == OK, "%s",
-                   err.text);
-        ASSERT_ALL(trainer_open(&t, &p, &comm, (struct batch_source){ fill, &p }, &err) == OK, "%s", err.text);
-        ASSERT_ALL(trainer_gradients(&t, &result, &err) == OK, "%s", err.text);
+        session_open(&s, &p, (struct batch_source){ fill, &p });
+        struct step_result result = session_step(&s);
         ASSERT_ALL(result.lost_layer == 0, "layer %d is lost before anything is", (int)result.lost_layer - 1);
-        ASSERT_ALL(trainer_update(&t, &result, &err) == OK, "%s", err.text);
-        spoil(&t);
-        ASSERT_ALL(trainer_gradients(&t, &result, &err) == OK, "%s", err.text);
+        spoil(&s.trainer);
+        result = session_gradients(&s);
         ASSERT_ALL(result.lost_layer == 1 && result.lost_row == (p.B - 1) * p.S, "layer %d, row %d instead of 0, %d",
                    (int)result.lost_layer - 1, (int)result.lost_row, (int)((p.B - 1) * p.S));
-        ASSERT_ALL(traffic_check(&t, 2, &err) == OK, "%s", err.text);
-        trainer_close(&t), comm_close(&comm), device_close(&device);
+        ASSERT_ALL(traffic_check(&s.trainer, 2, &err) == OK, "%s", err.text);
+        session_close(&s);
     }
 }
 

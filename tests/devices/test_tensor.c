@@ -47,8 +47,7 @@ static void untied_dropout(const struct tensor_scheme *s, struct plan p)
     if (p.mesh.size[PP] > 2 || p.mesh.size[DP] > 2) return;
     (void)s;
     if (!tier_takes(tried++ + test_size, 2)) return;
-    p.model.tied = false;
-    p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
+    case_take_dropout(&p);
     p.recompute = "full";
     p.micros = CASE_BATCH / p.mesh.size[DP] < 3 ? CASE_BATCH / p.mesh.size[DP] : 3;
     ASSERT_ALL(plan_check(&p, &err) == OK, "%s", err.text);

@@ -6,6 +6,7 @@
  * That each agrees with one device, and that messages, bytes, additions, the slow tier's traffic and memory equal their
  * formulas, is part of every case (verify/cases/case.h).
  */
+#include "tests/devices/session.h"
 #include "tests/devices/trained.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
@@ -185,8 +186,6 @@ static void test_moving_tiles_permutes(void **state)
 
 /* ---- memory and traffic ------------------------------------------------------------------------------------------ */
 
-struct session { struct device device; struct comm comm; struct trainer trainer; };
-
 static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
                  int32_t *within)
 {
@@ -200,19 +199,8 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
 
 static void train_a_step(struct session *s, struct plan *p)
 {
-    struct step_result result;
-    ASSERT_ALL(plan_check(p, &err) == OK && device_open(&s->device, NULL, p->dtype, 0, &err) == OK, "%s", err.text);
-    ASSERT_ALL(comm_open(&s->comm, &s->device, &err) == OK, "%s", err.text);
-    ASSERT_ALL(trainer_open(&s->trainer, p, &s->comm, (struct batch_source){ fill, p }, &err) == OK, "%s", err.text);
-    ASSERT_ALL(trainer_gradients(&s->trainer, &result, &err) == OK && trainer_update(&s->trainer, &result, &err) == OK,
-               "%s", err.text);
-}
-
-static void close_session(struct session *s)
-{
-    trainer_close(&s->trainer);
-    comm_close(&s->comm);
-    device_close(&s->device);
+    session_open(s, p, (struct batch_source){ fill, p });
+    session_step(s);
 }
 
 /* Elements of a layer of even_plan: its matrices; its norms and biases. */
@@ -239,7 +227,7 @@ static void test_what_is_whole_falls_with_the_tiles(void **state)
                    "%d tiles: %llu bytes of weights, %llu of gradients, want %llu and %llu", T,
                    (unsigned long long)peak[PARAMETERS], (unsigned long long)peak[GRADIENTS],
                    (unsigned long long)(weights * each), (unsigned long long)(gradients * each));
-        close_session(&s);
+        session_close(&s);
     }
 }
 
@@ -266,7 +254,7 @@ static void test_what_is_gathered_again(void **state)
         ASSERT_ALL(sent == elements / P * (P - 1) * dtype_size(F64),
                    "tiled %d, recomputing %d: %llu bytes sent, want %llu", tiled, again, (unsigned long long)sent,
                    (unsigned long long)(elements / P * (P - 1) * dtype_size(F64)));
-        close_session(&s);
+        session_close(&s);
     }
 }
 

@@ -7,8 +7,8 @@
  * every weight of every device after each of three SGD steps without clipping (Adam and clipping would hide a constant
  * factor) agree with ref/ to 1e-12, norm over norm; and messages, bytes and additions equal their formulas.
  */
+#include "tests/devices/session.h"
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
 #include "emulated_devices/verify/reference/counts.h"
 #include <string.h>
 
@@ -45,8 +45,7 @@ static void check_gpipe_untied_dropout(int dp, int tp, int pp)
 {
     struct plan p = case_plan(dp, tp, pp);
     p.schedule = "gpipe";
-    p.model.tied = false;
-    p.model.dropout_embedding = 0.1, p.model.dropout_residual = 0.2, p.model.dropout_attention = 0.3;
+    case_take_dropout(&p);
     p.micros = CASE_BATCH / dp < 3 ? CASE_BATCH / dp : 3;   /* of different numbers of sequences */
     check(&p);
 }
@@ -101,41 +100,34 @@ static void fill(const void *context, int64_t step, int64_t first, int64_t count
  * own, by operation and level.  A ledger that says something else is named by device, kind, operation and level. */
 static void test_kinds_over_the_same_devices(void **state)
 {
-    struct device device;
-    struct comm comm;
-    struct trainer t;
-    struct step_result result;
+    struct session s;
     struct plan p = case_plan(1, test_size, 1);
     char want[200];
     (void)state;
-    ASSERT_ALL(plan_check(&p, &err) == OK && device_open(&device, NULL, p.dtype, 0, &err) == OK, "%s", err.text);
-    ASSERT_ALL(comm_open(&comm, &device, &err) == OK, "%s", err.text);
-    ASSERT_ALL(trainer_open(&t, &p, &comm, (struct batch_source){ fill, &p }, &err) == OK, "%s", err.text);
-    ASSERT_ALL(trainer_gradients(&t, &result, &err) == OK && trainer_update(&t, &result, &err) == OK, "%s", err.text);
-    ASSERT_ALL(traffic_check(&t, 1, &err) == OK, "%s", err.text);
+    session_open(&s, &p, (struct batch_source){ fill, &p });
+    session_step(&s);
+    ASSERT_ALL(traffic_check(&s.trainer, 1, &err) == OK, "%s", err.text);
 
-    const struct traffic tensor = ledger_kind(&comm.counted, TRAFFIC_TENSOR),
-                         shared = ledger_kind(&comm.counted, TRAFFIC_RESULT);
-    ASSERT_ALL(memcmp(t.tp.member, t.result.along[0].member, sizeof(int) * (size_t)test_size) == 0,
+    const struct traffic tensor = ledger_kind(&s.comm.counted, TRAFFIC_TENSOR),
+                         shared = ledger_kind(&s.comm.counted, TRAFFIC_RESULT);
+    ASSERT_ALL(memcmp(s.trainer.tp.member, s.trainer.result.along[0].member, sizeof(int) * (size_t)test_size) == 0,
                "the groups have other members");
     ASSERT_ALL(test_size == 1 || (tensor.messages_sent > 0 && shared.messages_sent > 0), "a kind has sent nothing");
 
-    struct traffic *entered = &comm.expected.of[TRAFFIC_TENSOR].of[ALLREDUCE];
+    struct traffic *entered = &s.comm.expected.of[TRAFFIC_TENSOR].of[ALLREDUCE];
     entered->level[0].bytes++;
     snprintf(want, sizeof want, "device %d, tensor allreduce over links of level ", test_rank);
-    ASSERT_ALL(traffic_check(&t, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text,
+    ASSERT_ALL(traffic_check(&s.trainer, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text,
                "one byte more at a level: %s", err.text);
     entered->level[0].bytes--, entered->additions++;
     snprintf(want, sizeof want, "device %d, tensor allreduce: counted ", test_rank);
-    ASSERT_ALL(traffic_check(&t, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text, "one addition more: %s",
-               err.text);
-    entered->additions--, comm.counted.of[TRAFFIC_DATA].of[ALLGATHER].messages_sent++;
+    ASSERT_ALL(traffic_check(&s.trainer, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text,
+               "one addition more: %s", err.text);
+    entered->additions--, s.comm.counted.of[TRAFFIC_DATA].of[ALLGATHER].messages_sent++;
     snprintf(want, sizeof want, "device %d, data allgather: counted 1 messages", test_rank);
-    ASSERT_ALL(traffic_check(&t, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text,
+    ASSERT_ALL(traffic_check(&s.trainer, 1, &err) == ERR_CHECK && strstr(err.text, want) == err.text,
                "a message of another kind: %s", err.text);
-    trainer_close(&t);
-    comm_close(&comm);
-    device_close(&device);
+    session_close(&s);
 }
 
 int main(void)

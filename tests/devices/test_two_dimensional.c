@@ -4,9 +4,7 @@
  * verify ranks: 6 8
  */
 #include "tests/devices/trained.h"
-#include "tests/tier.h"
 #include "emulated_devices/model/trainer.h"
-#include <string.h>
 
 static struct plan plan_of(const char *attention, int cp, struct context_split split)
 {
@@ -165,12 +163,6 @@ static void test_windows_send_little_between_nodes(void **state)
 }
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
-
-static void expect_refused(struct plan p, const char *words)
-{
-    ASSERT_ALL(plan_check(&p, &err) == ERR_PLAN && strstr(err.text, words), "not refused with \"%s\": %s", words,
-               err.text);
-}
 
 static void test_refusals(void **state)
 {

@@ -9,7 +9,6 @@
 #include "tests/devices/trained.h"
 #include "emulated_devices/schemes/attention/positions.h"
 #include "emulated_devices/verify/cases/attention.h"
-#include "tests/tier.h"
 #include <string.h>
 
 static struct plan windowed(int dp, int tp, int pp, int64_t window)
@@ -20,16 +19,10 @@ static struct plan windowed(int dp, int tp, int pp, int64_t window)
     return p;
 }
 
-static bool in_verify(void) { return tier_now() == TIER_VERIFY; }
-
 static void test_every_mesh(void **state)
 {
     (void)state;
-    for (int dp = 1; dp <= test_size; dp++)
-        for (int pp = 1; dp * pp <= test_size; pp++) {
-            struct plan p = windowed(dp, test_size / (dp * pp), pp, 3);
-            if (test_size % (dp * pp) == 0 && plan_check(&p, &err) == OK) check(&p);
-        }
+    FOR_MESHES(dp, tp, pp) check_if_taken(windowed(dp, tp, pp, 3));
 }
 
 /* Of one key, of a few, of all but one, of more than there are. */
