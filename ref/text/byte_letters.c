@@ -1,5 +1,5 @@
-/* byte_letters.c -- writes bytes as letters, and letters as bytes.  The files byte_level.c of three rooms call it; its
- * only error is ERR_MEMORY. */
+/* byte_letters.c -- writes bytes as letters, and letters as bytes.  The files byte_level.c of four rooms call it.
+ * Errors: ERR_MEMORY, and ERR_FORMAT of flags. */
 #include "ref/text/byte_letters.h"
 #include <stdbool.h>
 
@@ -41,4 +41,14 @@ enum error_code byte_letters_add(struct text_buffer *text_buffer, const char *te
     }
     text_buffer->bytes = (size_t)(to - text_buffer->text);
     return OK;
+}
+
+enum error_code byte_letters_read(void **state, const struct step_reading *reading, const cJSON *object)
+{
+    static const char *const flags[] = { "add_prefix_space", "trim_offsets", "use_regex" };
+    bool flag;
+    (void)state;
+    enum error_code e = step_keys(reading, object, "add_prefix_space trim_offsets use_regex");
+    for (int i = 0; !e && i < 3; i++) e = step_flag(reading, object, flags[i], true, &flag);
+    return e;
 }

@@ -4,12 +4,12 @@
  * al., "Language models are unsupervised multitask learners", 2019).  Printable bytes of Latin-1 stand for themselves,
  * the others are U+0100 and so on, in their order.
  *
- * byte_level.c of normalizers/, splitters/ and decoders/ call this file.
+ * byte_level.c of each room calls this file.
  */
 #ifndef ORRERY_BYTE_LETTERS_H
 #define ORRERY_BYTE_LETTERS_H
 
-#include "ref/text/text_buffer.h"
+#include "ref/text/step.h"
 #include <stdint.h>
 
 /** The letter of a byte. */
@@ -20,5 +20,8 @@ int letter_byte(uint32_t letter);
 
 /** Add the letters of a text's bytes.  @return OK or ERR_MEMORY. */
 enum error_code byte_letters_add(struct text_buffer *, const char *text, size_t bytes, struct error *);
+
+/** The `read` of a ByteLevel step whose flags change nothing, as in decoders and processors. */
+enum error_code byte_letters_read(void **state, const struct step_reading *, const cJSON *object);
 
 #endif

@@ -74,6 +74,9 @@ enum error_code step_state(void **state, size_t bytes, const struct step_reading
 /** Refuse an object that has another key than these and "type".  @param keys  with blanks between them. */
 enum error_code step_keys(const struct step_reading *, const cJSON *object, const char *keys);
 
+/** The `read` of a kind without keys and state. */
+enum error_code step_read_nothing(void **state, const struct step_reading *, const cJSON *object);
+
 /** A text of the object, which owns it.  @param usual  where the key is missing or null; NULL: it must be there. */
 enum error_code step_text(const struct step_reading *, const cJSON *object, const char *key, const char *usual,
                           const char **out);

@@ -7,12 +7,6 @@
 #include "ref/text/utf8.h"
 #include <string.h>
 
-static enum error_code byte_fallback_read(void **state, const struct step_reading *reading, const cJSON *object)
-{
-    (void)state;
-    return step_keys(reading, object, "");
-}
-
 /* The digit's value; -1: it is no digit. */
 static int byte_fallback_digit(char c)
 {
@@ -62,5 +56,5 @@ static enum error_code byte_fallback_apply(void *state, const struct token_texts
     return e;
 }
 
-const struct decoder_kind decoder_byte_fallback = { { "ByteFallback", byte_fallback_read, NULL },
+const struct decoder_kind decoder_byte_fallback = { { "ByteFallback", step_read_nothing, NULL },
                                                     byte_fallback_apply };

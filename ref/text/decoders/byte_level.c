@@ -7,16 +7,6 @@
 #include "ref/text/byte_letters.h"
 #include "ref/text/utf8.h"
 
-static enum error_code level_decoder_read(void **state, const struct step_reading *reading, const cJSON *object)
-{
-    bool flag;
-    (void)state;
-    enum error_code e = step_keys(reading, object, "add_prefix_space trim_offsets use_regex");
-    if (!e) e = step_flag(reading, object, "add_prefix_space", true, &flag);
-    if (!e) e = step_flag(reading, object, "trim_offsets", true, &flag);
-    return e ? e : step_flag(reading, object, "use_regex", true, &flag);
-}
-
 static enum error_code level_decoder_add(struct text_buffer *bytes_out, const char *text, size_t bytes,
                                          struct error *err)
 {
@@ -49,4 +39,4 @@ static enum error_code level_decoder_apply(void *state, const struct token_texts
     return e ? e : token_texts_end(out, err);
 }
 
-const struct decoder_kind decoder_byte_level = { { "ByteLevel", level_decoder_read, NULL }, level_decoder_apply };
+const struct decoder_kind decoder_byte_level = { { "ByteLevel", byte_letters_read, NULL }, level_decoder_apply };

@@ -2,12 +2,6 @@
  * ERR_MEMORY. */
 #include "ref/text/decoders/decoder.h"
 
-static enum error_code fuse_read(void **state, const struct step_reading *reading, const cJSON *object)
-{
-    (void)state;
-    return step_keys(reading, object, "");
-}
-
 static enum error_code fuse_apply(void *state, const struct token_texts *in, struct token_texts *out,
                                   struct error *err)
 {
@@ -15,4 +9,4 @@ static enum error_code fuse_apply(void *state, const struct token_texts *in, str
     return token_texts_add(out, in->text.text, in->text.bytes, err);
 }
 
-const struct decoder_kind decoder_fuse = { { "Fuse", fuse_read, NULL }, fuse_apply };
+const struct decoder_kind decoder_fuse = { { "Fuse", step_read_nothing, NULL }, fuse_apply };

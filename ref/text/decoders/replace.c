@@ -3,18 +3,7 @@
  * kinds.def lists it.  Errors: ERR_FORMAT of a wrong file, and of an expression that takes too many steps; ERR_MEMORY.
  */
 #include "ref/text/decoders/decoder.h"
-#include <stdlib.h>
-
-struct replacement { struct pattern *pattern; char *content; };
-
-static enum error_code replace_read(void **state, const struct step_reading *reading, const cJSON *object)
-{
-    enum error_code e = step_state(state, sizeof(struct replacement), reading);
-    struct replacement *replacement = *state;
-    if (!e) e = step_keys(reading, object, "pattern content");
-    if (!e) e = step_pattern(reading, object, &replacement->pattern);
-    return e ? e : step_text_copy(reading, object, "content", NULL, &replacement->content);
-}
+#include "ref/text/replacement.h"
 
 static enum error_code replace_apply(void *state, const struct token_texts *in, struct token_texts *out,
                                      struct error *err)
@@ -30,12 +19,4 @@ static enum error_code replace_apply(void *state, const struct token_texts *in, 
     return e;
 }
 
-static void replace_close(void *state)
-{
-    struct replacement *replacement = state;
-    pattern_close(replacement->pattern);
-    free(replacement->content);
-    free(replacement);
-}
-
-const struct decoder_kind decoder_replace = { { "Replace", replace_read, replace_close }, replace_apply };
+const struct decoder_kind decoder_replace = { { "Replace", replacement_read, replacement_close }, replace_apply };

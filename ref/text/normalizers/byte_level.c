@@ -3,12 +3,6 @@
 #include "ref/text/normalizers/normalizer.h"
 #include "ref/text/byte_letters.h"
 
-static enum error_code level_normalizer_read(void **state, const struct step_reading *reading, const cJSON *object)
-{
-    (void)state;
-    return step_keys(reading, object, "");
-}
-
 static enum error_code level_normalizer_apply(void *state, const char *text, size_t bytes, struct text_buffer *out,
                                         struct error *err)
 {
@@ -16,5 +10,5 @@ static enum error_code level_normalizer_apply(void *state, const char *text, siz
     return byte_letters_add(out, text, bytes, err);
 }
 
-const struct normalizer_kind normalizer_byte_level = { { "ByteLevel", level_normalizer_read, NULL },
+const struct normalizer_kind normalizer_byte_level = { { "ByteLevel", step_read_nothing, NULL },
                                                        level_normalizer_apply, NULL };

@@ -23,12 +23,6 @@ enum error_code characters_lower(const char *text, size_t bytes, struct text_buf
     return e;
 }
 
-static enum error_code lowercase_read(void **state, const struct step_reading *reading, const cJSON *object)
-{
-    (void)state;
-    return step_keys(reading, object, "");
-}
-
 static enum error_code lowercase_apply(void *state, const char *text, size_t bytes, struct text_buffer *out,
                                        struct error *err)
 {
@@ -36,4 +30,4 @@ static enum error_code lowercase_apply(void *state, const char *text, size_t byt
     return characters_lower(text, bytes, out, err);
 }
 
-const struct normalizer_kind normalizer_lowercase = { { "Lowercase", lowercase_read, NULL }, lowercase_apply, NULL };
+const struct normalizer_kind normalizer_lowercase = { { "Lowercase", step_read_nothing, NULL }, lowercase_apply, NULL };

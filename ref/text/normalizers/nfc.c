@@ -5,12 +5,6 @@
 #include "ref/text/normalizers/normalizer.h"
 #include "ref/text/normalizers/unicode_form.h"
 
-static enum error_code nfc_read(void **state, const struct step_reading *reading, const cJSON *object)
-{
-    (void)state;
-    return step_keys(reading, object, "");
-}
-
 static enum error_code nfc_apply(void *state, const char *text, size_t bytes, struct text_buffer *out,
                                 struct error *err)
 {
@@ -18,4 +12,4 @@ static enum error_code nfc_apply(void *state, const char *text, size_t bytes, st
     return unicode_form_add((struct unicode_form){ .composed = true, .compatible = false }, text, bytes, out, err);
 }
 
-const struct normalizer_kind normalizer_nfc = { { "NFC", nfc_read, NULL }, nfc_apply, NULL };
+const struct normalizer_kind normalizer_nfc = { { "NFC", step_read_nothing, NULL }, nfc_apply, NULL };

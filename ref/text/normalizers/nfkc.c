@@ -5,12 +5,6 @@
 #include "ref/text/normalizers/normalizer.h"
 #include "ref/text/normalizers/unicode_form.h"
 
-static enum error_code nfkc_read(void **state, const struct step_reading *reading, const cJSON *object)
-{
-    (void)state;
-    return step_keys(reading, object, "");
-}
-
 static enum error_code nfkc_apply(void *state, const char *text, size_t bytes, struct text_buffer *out,
                                 struct error *err)
 {
@@ -18,4 +12,4 @@ static enum error_code nfkc_apply(void *state, const char *text, size_t bytes, s
     return unicode_form_add((struct unicode_form){ .composed = true, .compatible = true }, text, bytes, out, err);
 }
 
-const struct normalizer_kind normalizer_nfkc = { { "NFKC", nfkc_read, NULL }, nfkc_apply, NULL };
+const struct normalizer_kind normalizer_nfkc = { { "NFKC", step_read_nothing, NULL }, nfkc_apply, NULL };

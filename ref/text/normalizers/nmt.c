@@ -7,12 +7,6 @@
 #include "ref/text/normalizers/characters.h"
 #include "ref/text/normalizers/normalizer.h"
 
-static enum error_code nmt_read(void **state, const struct step_reading *reading, const cJSON *object)
-{
-    (void)state;
-    return step_keys(reading, object, "");
-}
-
 static bool nmt_removes(uint32_t c)
 {
     return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
@@ -37,4 +31,4 @@ static enum error_code nmt_apply(void *state, const char *text, size_t bytes, st
     return e;
 }
 
-const struct normalizer_kind normalizer_nmt = { { "Nmt", nmt_read, NULL }, nmt_apply, NULL };
+const struct normalizer_kind normalizer_nmt = { { "Nmt", step_read_nothing, NULL }, nmt_apply, NULL };

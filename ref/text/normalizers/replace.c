@@ -3,20 +3,14 @@
  * kinds.def lists it.  Errors: ERR_FORMAT of a wrong file, and of an expression that takes too many steps; ERR_MEMORY.
  */
 #include "ref/text/normalizers/normalizer.h"
-#include <stdlib.h>
+#include "ref/text/replacement.h"
 #include <string.h>
-
-struct replacement { struct pattern *pattern; char *content; };
 
 static enum error_code replace_read(void **state, const struct step_reading *reading, const cJSON *object)
 {
-    enum error_code e = step_state(state, sizeof(struct replacement), reading);
-    struct replacement *replacement = *state;
-    if (!e) e = step_keys(reading, object, "pattern content");
-    if (!e) e = step_pattern(reading, object, &replacement->pattern);
-    if (!e) e = step_text_copy(reading, object, "content", NULL, &replacement->content);
+    const enum error_code e = replacement_read(state, reading, object);
     /* The library repeats in later steps what such a match puts at the beginning, or it ends with a panic. */
-    return e || !pattern_matches_nothing(replacement->pattern) ? e
+    return e || !pattern_matches_nothing(((struct replacement *)*state)->pattern) ? e
            : step_refuse(reading, "pattern: an expression that matches where nothing stands");
 }
 
@@ -43,13 +37,5 @@ static enum error_code replace_first(void *state, const char *text, size_t bytes
     return e;
 }
 
-static void replace_close(void *state)
-{
-    struct replacement *replacement = state;
-    pattern_close(replacement->pattern);
-    free(replacement->content);
-    free(replacement);
-}
-
-const struct normalizer_kind normalizer_replace = { { "Replace", replace_read, replace_close }, replace_apply,
+const struct normalizer_kind normalizer_replace = { { "Replace", replace_read, replacement_close }, replace_apply,
                                                     replace_first };

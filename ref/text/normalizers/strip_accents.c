@@ -6,12 +6,6 @@
 #include "ref/text/normalizers/normalizer.h"
 #include "ref/text/utf8.h"
 
-static enum error_code strip_accents_read(void **state, const struct step_reading *reading, const cJSON *object)
-{
-    (void)state;
-    return step_keys(reading, object, "");
-}
-
 static enum error_code strip_accents_apply(void *state, const char *text, size_t bytes, struct text_buffer *out,
                                            struct error *err)
 {
@@ -26,5 +20,5 @@ static enum error_code strip_accents_apply(void *state, const char *text, size_t
     return e;
 }
 
-const struct normalizer_kind normalizer_strip_accents = { { "StripAccents", strip_accents_read, NULL },
+const struct normalizer_kind normalizer_strip_accents = { { "StripAccents", step_read_nothing, NULL },
                                                           strip_accents_apply, NULL };

@@ -6,12 +6,6 @@
 #include "ref/text/splitters/splitter.h"
 #include "ref/text/utf8.h"
 
-static enum error_code bert_read(void **state, const struct step_reading *reading, const cJSON *object)
-{
-    (void)state;
-    return step_keys(reading, object, "");
-}
-
 static enum error_code bert_apply(void *state, struct piece piece, struct piece_taker *next, struct error *err)
 {
     const struct character_class *white = class_named("s"), *punctuation = class_named("punctuation");
@@ -30,4 +24,4 @@ static enum error_code bert_apply(void *state, struct piece piece, struct piece_
     return piece_pass(next, piece_part(piece, begin, piece.bytes), err);
 }
 
-const struct splitter_kind splitter_bert = { { "BertPreTokenizer", bert_read, NULL }, bert_apply };
+const struct splitter_kind splitter_bert = { { "BertPreTokenizer", step_read_nothing, NULL }, bert_apply };
