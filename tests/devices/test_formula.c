@@ -1,7 +1,7 @@
 /* Formulas of warm-ups: operators as in C, the two meanings of a division, and what is refused.
  * tier: check
  */
-#include "emulated_devices/course/formula.h"
+#include "emulated_devices/course/warmups/formula.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

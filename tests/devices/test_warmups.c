@@ -1,7 +1,7 @@
 /* All warm-ups of the course, without a compiler and without a command: sizes, answers, what wrong answers are told,
  * and how answers may be typed.  `orrery course --prove` tries those that draw a picture, and lines of C.
  */
-#include "emulated_devices/course/warmup.h"
+#include "emulated_devices/course/warmups/warmup.h"
 #include "tests/tier.h"
 #include <setjmp.h>
 #include <stdarg.h>

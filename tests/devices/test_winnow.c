@@ -1,6 +1,6 @@
 /* Fingerprints of texts in C: every common sequence of 19 tokens is found, none shorter than 12, whatever names,
  * numbers, comments and blanks are; and any bytes can be read. */
-#include "emulated_devices/course/winnow.h"
+#include "emulated_devices/course/class/winnow.h"
 #include "ref/numeric/philox.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * tier: check
  */
 #include "emulated_devices/cli/course/course.h"
-#include "emulated_devices/course/warmup.h"
+#include "emulated_devices/course/warmups/warmup.h"
 #include "tests/fuzz/fuzz.h"
 
 static void look_at(const struct folder *f)

@@ -2,7 +2,7 @@
  * Tabs, line ends and NULs are no text; a formula that is refused leaves its result alone.
  * tier: check
  */
-#include "emulated_devices/course/warmup.h"
+#include "emulated_devices/course/warmups/warmup.h"
 #include "tests/fuzz/fuzz.h"
 #include <math.h>
 

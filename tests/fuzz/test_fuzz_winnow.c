@@ -3,7 +3,7 @@
  *
  * The first byte chooses the language.
  */
-#include "emulated_devices/course/winnow.h"
+#include "emulated_devices/course/class/winnow.h"
 #include "tests/fuzz/fuzz.h"
 
 static void hold(const struct winnowed *all)

@@ -1,7 +1,7 @@
 /* grade.c -- `orrery grade`: points for a submission or a class, and reports for other programs.  cli/main.c calls
  * command_grade().  Errors: ERR_USAGE of the words, ERR_FILE of the submission or of a report, ERR_MEMORY. */
 #include "emulated_devices/cli/course/course.h"
-#include "emulated_devices/course/class.h"
+#include "emulated_devices/course/class/class.h"
 #include "emulated_devices/course/grade.h"
 #include "ref/io/output.h"
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #define _DEFAULT_SOURCE                 /* TIOCGWINSZ */
 #include "emulated_devices/cli/course/warm.h"
 #include "emulated_devices/course/build.h"
-#include "emulated_devices/course/warmup.h"
+#include "emulated_devices/course/warmups/warmup.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
 #include <ctype.h>

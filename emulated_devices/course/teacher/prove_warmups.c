@@ -5,7 +5,7 @@
  * calls prove_warmups for each lesson.  What is not judged as it must be is told and counted; ERR_FORMAT is a warm-up
  * that cannot be asked, ERR_FILE and ERR_MEMORY are those of the machine. */
 #include "emulated_devices/course/teacher/teacher.h"
-#include "emulated_devices/course/warmup.h"
+#include "emulated_devices/course/warmups/warmup.h"
 #include "ref/io/output.h"
 #include <math.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@
 #define ORRERY_COURSE_WARMUP_H
 
 #include "emulated_devices/course/folder.h"
-#include "emulated_devices/course/formula.h"
+#include "emulated_devices/course/warmups/formula.h"
 
 enum { WARMUPS = 12, WARMUP_HINTS = 4, WARMUP_WRONG = 8, WARMUP_SIZES = 16, WARMUP_TEXT = 6000 };
 enum { ANSWER_MOST = 1000 };            /* bytes of an answer */

@@ -1,7 +1,7 @@
 /* winnow.c -- reads texts in C or Python as tokens, and chooses fingerprints of them (winnow.h).
  * similar.c calls winnow for each file.  Texts come from students: any bytes are read, and nothing but memory can be
  * missing. */
-#include "emulated_devices/course/winnow.h"
+#include "emulated_devices/course/class/winnow.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * of the lines `each`, the smallest first.  The answer is the same line as a formula (formula.h), so what should come
  * out is computed here.  cli/course/ and course/teacher/ call these functions.  Code that is wrong is told and is no
  * error; ERR_FORMAT is a mistake of the warm-up. */
-#include "emulated_devices/course/warmup.h"
+#include "emulated_devices/course/warmups/warmup.h"
 #include "ref/io/output.h"
 #include <ctype.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* formula.c -- reads a formula from left to right and computes it on the way.  The course's warm-ups call
  * formula_compute for their answers, and for what a student types.  A formula that is wrong is ERR_FORMAT, which names
  * the place; nothing is allocated. */
-#include "emulated_devices/course/formula.h"
+#include "emulated_devices/course/warmups/formula.h"
 #include "ref/io/output.h"
 #include "ref/numeric/float16.h"
 #include <ctype.h>

@@ -1,7 +1,7 @@
 /* warmup_answer.c -- reads the answer to a warm-up, and says what is wrong with it.  cli/course/ and course/teacher/
  * call these functions.  A student may type 48, 48 bytes, 0.5, 1/2, 2*3 or 2^-7, and 12, 21 or "all" for a word.  What
  * cannot be read is told, and is no error. */
-#include "emulated_devices/course/warmup.h"
+#include "emulated_devices/course/warmups/warmup.h"
 #include "ref/io/output.h"
 #include <ctype.h>
 #include <math.h>

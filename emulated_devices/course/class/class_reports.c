@@ -1,7 +1,7 @@
 /* class_reports.c -- a class's points as a table for spreadsheets, as JSON, and which checks fail most.
  * class.c and cli/course/grade.c call these functions.  Names come from students: a cell that a spreadsheet would
  * compute gets an apostrophe in front.  Errors are those of the files; ERR_MEMORY. */
-#include "emulated_devices/course/class.h"
+#include "emulated_devices/course/class/class.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include <stdio.h>

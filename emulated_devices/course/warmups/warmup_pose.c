@@ -1,7 +1,7 @@
 /* warmup_pose.c -- draws the sizes of a warm-up, computes its answer, and puts both into its texts.  cli/course/ and
  * course/teacher/ call these functions.  Sizes depend only on the variant, the lesson and the warm-up's name.
  * ERR_FORMAT is a mistake of the warm-up: a formula, or a drawing without the word that is asked for. */
-#include "emulated_devices/course/warmup.h"
+#include "emulated_devices/course/warmups/warmup.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/numeric/philox.h"

@@ -3,7 +3,7 @@
  * few levels deep, and numbers of entries have limits.  Errors: ERR_USAGE, ERR_FILE, ERR_FORMAT, ERR_MEMORY.
  */
 #define _DEFAULT_SOURCE                 /* scandir, strdup */
-#include "emulated_devices/course/submissions.h"
+#include "emulated_devices/course/class/submissions.h"
 #include "emulated_devices/course/python.h"
 #include "emulated_devices/course/build.h"
 #include "ref/io/output.h"

@@ -1,7 +1,7 @@
 /* warmup_picture.c -- what a command of this program prints, as a figure of a warm-up, with a word hidden or changed.
  * warmup_pose.c calls warmup_draw_picture.  The command is the lesson's, not a student's, so it needs no cage.
  * ERR_FILE: it cannot run; ERR_FORMAT: its output has not what the warm-up names; ERR_MEMORY. */
-#include "emulated_devices/course/warmup.h"
+#include "emulated_devices/course/warmups/warmup.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
 #include "ref/machine/system.h"

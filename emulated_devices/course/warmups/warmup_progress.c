@@ -1,6 +1,6 @@
 /* warmup_progress.c -- what a student's folder remembers of warm-ups, beside the points of lessons.  cli/course/
  * calls these functions.  An entry that is not valid counts as new; a file that cannot be written is ERR_FILE. */
-#include "emulated_devices/course/warmup.h"
+#include "emulated_devices/course/warmups/warmup.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 #include <string.h>

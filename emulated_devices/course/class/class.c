@@ -6,7 +6,7 @@
  * cli/course/grade.c calls class_grade.  Errors: ERR_USAGE, ERR_FILE, ERR_FORMAT, ERR_MEMORY.
  */
 #define _DEFAULT_SOURCE                 /* mkdtemp, setenv */
-#include "emulated_devices/course/class.h"
+#include "emulated_devices/course/class/class.h"
 #include "emulated_devices/course/build.h"
 #include "emulated_devices/course/cage.h"
 #include "emulated_devices/course/grade.h"

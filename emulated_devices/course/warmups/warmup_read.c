@@ -3,7 +3,7 @@
  * A line begins with a word, such as `ask`; its text goes on in the lines that begin with blanks.  Of these, a line
  * that begins with `|` is kept as it is: a figure.  `#` begins a comment.  warmup_pose.c takes what was read.
  * ERR_FORMAT names the file and the line; ERR_FILE: the file cannot be read; ERR_MEMORY. */
-#include "emulated_devices/course/warmup.h"
+#include "emulated_devices/course/warmups/warmup.h"
 #include "emulated_devices/course/build.h"
 #include "ref/io/output.h"
 #include <ctype.h>

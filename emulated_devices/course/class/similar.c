@@ -6,9 +6,9 @@
  * stands beside each share.  Everything that comes from students is escaped.  Errors: those of files, and ERR_MEMORY.
  */
 #include "emulated_devices/course/build.h"
-#include "emulated_devices/course/class.h"
+#include "emulated_devices/course/class/class.h"
 #include "emulated_devices/course/python.h"
-#include "emulated_devices/course/winnow.h"
+#include "emulated_devices/course/class/winnow.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include <errno.h>

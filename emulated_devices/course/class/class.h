@@ -4,7 +4,7 @@
 #ifndef ORRERY_COURSE_CLASS_H
 #define ORRERY_COURSE_CLASS_H
 
-#include "emulated_devices/course/submissions.h"
+#include "emulated_devices/course/class/submissions.h"
 #include "ref/io/sha256.h"
 
 /* The result of a student's file of a lesson. */
