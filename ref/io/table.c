@@ -1,6 +1,6 @@
 /* table.c -- keeps the rows of a table, chooses widths and units, and prints them.
  *
- * cli/bench/, cli/calibrate/, cli/tensors.c and draw/tensor.c call this file.  This file prints to the standard output
+ * cli/bench/, cli/calibrate/, cli/tensors.c and draw/tensor/ call this file.  This file prints to the standard output
  * and to the document of --json.  Rows without memory are lost, and the table is printed as far as it is there.  No
  * function returns an error code.
  */

@@ -1,6 +1,6 @@
 /* attention.c -- `orrery show attention`: reads which attention is drawn.  show.c calls show_attention().  ERR_USAGE
  * says which word does not fit; other errors are those of a drawing. */
-#include "emulated_devices/draw/attention.h"
+#include "emulated_devices/draw/attention/attention.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/show/pictures.h"
 

@@ -1,7 +1,7 @@
 /* collective.c -- `orrery show allreduce` and its likes: reads which call is drawn.  show.c calls show_collective().
  * ERR_USAGE names a collective that does not exist; other errors are those of a drawing. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/draw/collective.h"
+#include "emulated_devices/draw/collective/collective.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* dispatch.c -- `orrery show dispatch`: reads which call of an expert scheme is drawn.  show.c calls show_dispatch().
  * ERR_USAGE says which word does not fit; other errors are those of a drawing. */
-#include "emulated_devices/draw/dispatch.h"
+#include "emulated_devices/draw/dispatch/dispatch.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/show/pictures.h"
 

@@ -1,6 +1,6 @@
 /* tensor.c -- `orrery show tensor`: reads which layer is drawn.  show.c calls show_tensor().  ERR_USAGE says what a
  * scheme needs of --devices; other errors are those of a drawing. */
-#include "emulated_devices/draw/tensor.h"
+#include "emulated_devices/draw/tensor/tensor.h"
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/show/pictures.h"
 

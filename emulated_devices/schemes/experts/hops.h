@@ -3,7 +3,7 @@
  * A routing's hops run one after another.  Each picks some of the rows at hand, in an order, maybe a row several times,
  * and exchanges them.  The way back runs them in reverse: rows return to where they were picked, and are added there.
  *
- * dispatch.c and announce.c run the hops, schemes make them; draw/dispatch.c reads them.  model/run/run_mixture.c calls
+ * dispatch.c and announce.c run the hops, schemes make them; draw/dispatch/ reads them.  model/run/run_mixture.c calls
  * rows_trace.
  */
 #ifndef ORRERY_EXPERT_HOPS_H

@@ -1,5 +1,5 @@
 /* attention.c -- builds and runs one layer of attention under a context-parallel scheme, without the rest of a
- * model.  Callers are drawings (draw/attention.h), `orrery bench` and tests.  Errors are those of the plan and the
+ * model.  Callers are drawings (draw/attention/), `orrery bench` and tests.  Errors are those of the plan and the
  * scheme, and ERR_MEMORY. */
 #include "emulated_devices/verify/cases/attention.h"
 #include "emulated_devices/verify/cases/layer.h"

@@ -1,6 +1,6 @@
 /* attention.h -- attention of one layer over sequences that are cut, without a model: for drawings, measurements and
  * tests.  attention_layer_open also returns ERR_PLAN, if the plan's devices are not those of the comm.
- * bench/schemes/attention_device.c and draw/attention_symbols.c call these functions. */
+ * bench/schemes/attention_device.c and draw/attention/ call these functions. */
 #ifndef ORRERY_VERIFY_ATTENTION_H
 #define ORRERY_VERIFY_ATTENTION_H
 

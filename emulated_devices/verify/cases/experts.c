@@ -1,5 +1,5 @@
 /* experts.c -- runs one call of an expert scheme whose experts multiply by known numbers.  Callers are cli/bench,
- * draw/dispatch.h, drawn.c and tests.  Errors are the scheme's, ERR_PLAN and ERR_MEMORY. */
+ * draw/dispatch/, drawn.c and tests.  Errors are the scheme's, ERR_PLAN and ERR_MEMORY. */
 #include "emulated_devices/verify/cases/experts.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/model/kinds.h"

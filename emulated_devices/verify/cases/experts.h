@@ -2,7 +2,7 @@
  *
  * An expert multiplies by its number + 1, so each result is known.  Every device has equally many tokens, and all
  * experts get equally many if E divides tokens x k; or the load follows Zipf's law: the first expert gets most.
- * bench/schemes/dispatch_count.c, bench/schemes/dispatch_load.c, draw/dispatch.c and drawn.c call these functions.
+ * bench/schemes/dispatch_count.c, bench/schemes/dispatch_load.c, draw/dispatch/ and drawn.c call these functions.
  */
 #ifndef ORRERY_VERIFY_EXPERTS_H
 #define ORRERY_VERIFY_EXPERTS_H

@@ -1,6 +1,6 @@
-/* linear.c -- one linear layer's matrices on P devices under a tensor-parallel scheme.  Callers are draw/tensor.h,
- * which shows the pieces, and tests with exact sums.  Errors are ERR_USAGE, ERR_PLAN and ERR_MEMORY.
- * cli/show/tensor.c, draw/tensor.c and draw/tensor_symbols.c call these functions. */
+/* linear.c -- one linear layer's matrices on P devices under a tensor-parallel scheme.  Callers are
+ * cli/show/tensor.c, draw/tensor/, which shows the pieces, and tests with exact sums.  Errors are ERR_USAGE, ERR_PLAN
+ * and ERR_MEMORY. */
 #include "emulated_devices/verify/cases/linear.h"
 #include "ref/io/options.h"
 #include <string.h>

@@ -1,6 +1,6 @@
 /* linear.h -- one linear layer under a tensor-parallel scheme, without a model: each device's pieces of its matrices,
- * for drawings and for tests with numbers whose sums are exact.  There is no bias.  cli/show/tensor.c, draw/tensor.c
- * and draw/tensor_symbols.c call these functions. */
+ * for drawings and for tests with numbers whose sums are exact.  There is no bias.  cli/show/tensor.c and draw/tensor/
+ * call these functions. */
 #ifndef ORRERY_VERIFY_LINEAR_H
 #define ORRERY_VERIFY_LINEAR_H
 

@@ -5,7 +5,7 @@
  * devices; outputs are text, a file if one is asked for, and the command's document.  ERR_CHECK names the device with
  * a wrong element or wrong messages; ERR_FILE is the file's.
  */
-#include "emulated_devices/draw/tensor_blocks.h"
+#include "emulated_devices/draw/tensor/tensor_blocks.h"
 #include "emulated_devices/draw/svg.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

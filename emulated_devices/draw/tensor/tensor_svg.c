@@ -3,7 +3,7 @@
  *
  * tensor.c passes tensor_svg to svg_file.  The only error is ERR_FILE, from svg_end.
  */
-#include "emulated_devices/draw/tensor_blocks.h"
+#include "emulated_devices/draw/tensor/tensor_blocks.h"
 #include "emulated_devices/draw/svg.h"
 #include <string.h>
 

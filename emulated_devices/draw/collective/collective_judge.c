@@ -1,7 +1,7 @@
 /* collective_judge.c -- checks every device's result and messages at the end of a collective.  collective_show.c
  * calls these functions.  ERR_CHECK names the devices whose result or messages are wrong; other errors are those of a
  * drawing. */
-#include "emulated_devices/draw/collective.h"
+#include "emulated_devices/draw/collective/collective.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
 

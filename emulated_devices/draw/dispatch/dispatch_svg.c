@@ -3,7 +3,7 @@
  *
  * dispatch.c passes dispatch_svg to svg_file.  The only error is ERR_FILE, from svg_end.
  */
-#include "emulated_devices/draw/dispatch_trace.h"
+#include "emulated_devices/draw/dispatch/dispatch_trace.h"
 #include "emulated_devices/draw/svg.h"
 #include <math.h>
 

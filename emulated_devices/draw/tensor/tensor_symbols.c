@@ -3,7 +3,7 @@
  * cli/show/tensor.c calls symbols_compute on every device before the passes.  A product that is wrong becomes NaN;
  * nothing returns an error.
  */
-#include "emulated_devices/draw/tensor.h"
+#include "emulated_devices/draw/tensor/tensor.h"
 #include "ref/model/families/families.h"
 #include <math.h>
 #include <stdlib.h>

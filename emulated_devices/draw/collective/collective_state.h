@@ -7,7 +7,7 @@
 #ifndef ORRERY_DRAW_COLLECTIVE_STATE_H
 #define ORRERY_DRAW_COLLECTIVE_STATE_H
 
-#include "emulated_devices/draw/collective.h"
+#include "emulated_devices/draw/collective/collective.h"
 #include "ref/io/figures.h"
 
 enum { COLLECTIVE_TEXT = 200 };         /* bytes of the text of a message or cell */

@@ -4,7 +4,7 @@
  * tensor.c calls tensor_page.  The three passes follow each other; a tick is one message or one product.  Errors:
  * ERR_FILE and ERR_MEMORY, from the page.
  */
-#include "emulated_devices/draw/tensor_blocks.h"
+#include "emulated_devices/draw/tensor/tensor_blocks.h"
 #include "emulated_devices/draw/page/page_html.h"
 #include <math.h>
 

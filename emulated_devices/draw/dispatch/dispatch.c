@@ -4,7 +4,7 @@
  * device's letter and their number.  Errors: ERR_USAGE for flags that do not fit, ERR_CHECK for a token or result
  * that is wrong, ERR_MEMORY, ERR_FILE of the file to draw to.
  */
-#include "emulated_devices/draw/dispatch_trace.h"
+#include "emulated_devices/draw/dispatch/dispatch_trace.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/draw/svg.h"
 #include "emulated_devices/schemes/experts/hops.h"

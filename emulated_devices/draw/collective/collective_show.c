@@ -1,7 +1,7 @@
 /* collective_show.c -- runs a collective on symbols, on all devices, and collects the events on rank 0.
  * cli/show/collective.c starts collective_show on every device.  ERR_USAGE says what the algorithm needs of devices
  * or root; ERR_MEMORY; other errors are those of messages. */
-#include "emulated_devices/draw/collective.h"
+#include "emulated_devices/draw/collective/collective.h"
 #include "emulated_devices/draw/record.h"
 #include "emulated_devices/device/trace.h"
 #include "emulated_devices/draw/page/page_html.h"

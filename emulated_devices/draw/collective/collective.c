@@ -3,7 +3,7 @@
  * collective_show.c calls show_draw on rank 0 with the events of all devices.  The picture follows the events: an
  * algorithm that goes wrong is drawn as it went.  The only error is ERR_MEMORY.
  */
-#include "emulated_devices/draw/collective_state.h"
+#include "emulated_devices/draw/collective/collective_state.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"

@@ -5,7 +5,7 @@
  * stripe for each device whose numbers are in it, so a whole sum has all stripes and a dark edge.  The only errors are
  * ERR_FILE, from svg_end, and ERR_MEMORY.
  */
-#include "emulated_devices/draw/collective_state.h"
+#include "emulated_devices/draw/collective/collective_state.h"
 #include "emulated_devices/draw/svg.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef ORRERY_DRAW_DISPATCH_TRACE_H
 #define ORRERY_DRAW_DISPATCH_TRACE_H
 
-#include "emulated_devices/draw/dispatch.h"
+#include "emulated_devices/draw/dispatch/dispatch.h"
 #include <stdio.h>
 
 /** The letter of a device: its tokens are a0, a1 and so on. */

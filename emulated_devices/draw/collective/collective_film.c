@@ -4,7 +4,7 @@
  * collective_show.c calls collective_film on rank 0.  Times are those of the run on the shown cluster: a message begins
  * where its sender's port begins with it, and ends at its arrival.  The only error is ERR_MEMORY.
  */
-#include "emulated_devices/draw/collective_state.h"
+#include "emulated_devices/draw/collective/collective_state.h"
 #include "emulated_devices/draw/page/film.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * A wrong result goes into the device's outcome, the first time only; ERR_USAGE is for a backend that computes
  * nothing.
  */
-#include "emulated_devices/draw/attention.h"
+#include "emulated_devices/draw/attention/attention.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

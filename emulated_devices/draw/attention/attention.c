@@ -5,7 +5,7 @@
  * of all devices; the output is text, a file if one is asked for, and the command's document if one is open.
  * ERR_CHECK names the device or head with a wrong pair, result or message; ERR_MEMORY; ERR_FILE of the file.
  */
-#include "emulated_devices/draw/attention_drawing.h"
+#include "emulated_devices/draw/attention/attention_drawing.h"
 #include "emulated_devices/draw/svg.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"

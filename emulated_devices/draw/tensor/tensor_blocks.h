@@ -6,7 +6,7 @@
 #ifndef ORRERY_DRAW_TENSOR_BLOCKS_H
 #define ORRERY_DRAW_TENSOR_BLOCKS_H
 
-#include "emulated_devices/draw/tensor.h"
+#include "emulated_devices/draw/tensor/tensor.h"
 #include <stdio.h>
 
 enum { TENSOR_TEXT = 160, TENSOR_MOST_BLOCKS = 16 };

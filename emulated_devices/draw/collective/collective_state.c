@@ -3,7 +3,7 @@
  * collective.c, collective_svg.c and collective_film.c replay the events of a run with these functions, so a text, a
  * drawing and a film of one run agree.  The only error is ERR_MEMORY, from collective_state_open.
  */
-#include "emulated_devices/draw/collective_state.h"
+#include "emulated_devices/draw/collective/collective_state.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  *
  * attention.c passes attention_svg to svg_file.  The only error is ERR_FILE, from svg_end.
  */
-#include "emulated_devices/draw/attention_drawing.h"
+#include "emulated_devices/draw/attention/attention_drawing.h"
 #include "emulated_devices/draw/svg.h"
 
 /* Numbers are pixels: the width of the drawing and its margin; the strip of holders; the text above a panel; space

@@ -6,7 +6,7 @@
 #ifndef ORRERY_DRAW_ATTENTION_DRAWING_H
 #define ORRERY_DRAW_ATTENTION_DRAWING_H
 
-#include "emulated_devices/draw/attention.h"
+#include "emulated_devices/draw/attention/attention.h"
 #include <stdio.h>
 
 /* A panel is one picture: heads of a device that compute the same pairs at the same steps. */

@@ -4,7 +4,7 @@
  * attention.c calls attention_page.  Times are rounds: a message or a computation with one block of keys takes one.
  * Errors: ERR_FILE and ERR_MEMORY, from the page.
  */
-#include "emulated_devices/draw/attention_drawing.h"
+#include "emulated_devices/draw/attention/attention_drawing.h"
 #include "emulated_devices/draw/page/page_html.h"
 #include <math.h>
 #include <string.h>

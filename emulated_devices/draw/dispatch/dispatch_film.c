@@ -3,7 +3,7 @@
  * dispatch.c calls dispatch_page.  The records have no times: a hop is drawn as HOP ticks, a token of an expert as one,
  * so that a device with more tokens ends later.  Errors: ERR_FILE and ERR_MEMORY, from the page.
  */
-#include "emulated_devices/draw/dispatch_trace.h"
+#include "emulated_devices/draw/dispatch/dispatch_trace.h"
 #include "emulated_devices/draw/page/page_html.h"
 #include <math.h>
 #include <string.h>
