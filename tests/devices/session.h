@@ -1,11 +1,10 @@
-/* session.h -- a trainer of a plan on the devices of a test: opened, stepped and closed; and batches of drawn tokens.
- * Tests in tests/devices/ that look inside a trainer include this file.  An error fails the test on all devices. */
+/* session.h -- a trainer of a plan on the devices of a test: opened, stepped and closed.  Tests in tests/devices/ that
+ * look inside a trainer include this file.  An error fails the test on all devices. */
 #ifndef TESTS_SESSION_H
 #define TESTS_SESSION_H
 
 #include "tests/mpi_cmocka.h"
-#include "emulated_devices/model/trainer.h"
-#include "ref/numeric/philox.h"
+#include "tests/devices/batches.h"
 
 struct session { struct device device; struct comm comm; struct trainer trainer; };
 
@@ -39,19 +38,6 @@ static inline struct step_result session_step(struct session *s)
 static inline void session_close(struct session *s)
 {
     trainer_close(&s->trainer), comm_close(&s->comm), device_close(&s->device);
-}
-
-/* Each token and each label is drawn by its place in the batch; every token has a label. */
-static inline void fill_drawn(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids,
-                              int32_t *labels, int32_t *within)
-{
-    const struct plan *p = context;
-    (void)within;
-    for (int64_t i = 0; i < count * p->S; i++) {
-        const uint64_t at = (uint64_t)(first * p->S + i);
-        ids[i] = (int32_t)(random_uniform((uint64_t)step, 5, at) * (double)p->model.V);
-        labels[i] = (int32_t)(random_uniform((uint64_t)step, 6, at) * (double)p->model.V);
-    }
 }
 
 #endif

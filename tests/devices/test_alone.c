@@ -1,6 +1,6 @@
 /* The virtual time of one device for a plan's batch, computed without numbers: that of a real run on one device. */
 #include "emulated_devices/train/dry_run/alone.h"
-#include "emulated_devices/model/trainer.h"
+#include "tests/devices/batches.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/model/params.h"
 #include <setjmp.h>
@@ -12,15 +12,6 @@
 static struct error err;
 #define MUST(call) do { if ((call) != OK) fail_msg("%s", err.text); } while (0)
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
-{
-    const struct plan *p = context;
-    (void)within;
-    for (int64_t i = 0; i < count * p->S; i++)
-        ids[i] = labels[i] = (int32_t)((first * p->S + i + step) % p->model.V);
-}
-
 /* The clock of one device that computes with numbers, after the step of a plan. */
 static picoseconds run(struct plan p)
 {
@@ -31,7 +22,7 @@ static picoseconds run(struct plan p)
     MUST(plan_check(&p, &err));
     MUST(device_open(&device, backend_find("cpu"), p.dtype, 0, &err));
     MUST(comm_alone(&comm, &device, &err));
-    MUST(trainer_open(&t, &p, &comm, (struct batch_source){ fill, &p }, &err));
+    MUST(trainer_open(&t, &p, &comm, (struct batch_source){ fill_counting, &p }, &err));
     clock_restart(&device.clock, p.cluster, p.dtype);
     MUST(trainer_gradients(&t, &result, &err));
     MUST(trainer_update(&t, &result, &err));

@@ -13,7 +13,7 @@
 #undef fail                             /* cmocka's macro; ref/error.h has a function of that name */
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/reference/reference.h"
-#include "ref/numeric/philox.h"
+#include "tests/devices/batches.h"
 
 static struct error err;
 
@@ -23,21 +23,9 @@ static void must(enum error_code e)
     assert_int_equal(e, OK);
 }
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
-{
-    const struct plan *p = context;
-    (void)within;
-    for (int64_t i = 0; i < count * p->S; i++) {
-        const uint64_t at = (uint64_t)(first * p->S + i);
-        ids[i] = (int32_t)(random_uniform((uint64_t)step, 5, at) * (double)p->model.V);
-        labels[i] = (int32_t)(random_uniform((uint64_t)step, 6, at) * (double)p->model.V);
-    }
-}
-
 static void open(struct reference *ref, struct plan *p)
 {
-    const struct batch_source source = { fill, p };
+    const struct batch_source source = { fill_drawn, p };
     must(plan_check(p, &err));
     must(reference_open(ref, p, source, &err));
     must(reference_gradients(ref, &err));

@@ -4,24 +4,14 @@
  */
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/check/report/checked_kinds.h"
-#include "ref/golden/golden.h"
 #include "ref/io/output.h"
-
+#include "tests/devices/golden_dump.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static const char golden_path[] = "golden/gpt2-tied.safetensors";
-static struct golden golden;
-static char folder[512];
-static struct error err;
 
 /* ---- writing what somebody might --------------------------------------------------------------------------------- */
 
@@ -36,14 +26,6 @@ static void add(struct dump *d, const char *name, int64_t rows, int64_t cols, do
     d->data[d->count++] = data;
 }
 
-static double *values(const char *name)
-{
-    const struct safetensors_entry *e = safetensors_find(&golden.file, name);
-    double *out = malloc((size_t)e->count * sizeof *out);
-    assert_int_equal(golden_read(&golden, name, F64, e->count, out, &err), OK);
-    return out;
-}
-
 /* A part of a golden matrix: these columns of these rows. */
 static double *cut(const char *name, int64_t rows, int64_t cols, int64_t row, int64_t height, int64_t col,
                    int64_t width)
@@ -56,22 +38,9 @@ static double *cut(const char *name, int64_t rows, int64_t cols, int64_t row, in
     return out;
 }
 
-static char *place(const char *name)
-{
-    static char path[1024];
-    snprintf(path, sizeof path, "%s/%.400s", folder, name);
-    return path;
-}
-
 static void write_dump(struct dump *d, const char *name)
 {
-    struct safetensors_writer w;
-    assert_int_equal(safetensors_create(&w, place(name), d->entry, d->count, NULL, 0, &err), OK);
-    for (int i = 0; i < d->count; i++) {
-        assert_int_equal(safetensors_write(&w, i, d->data[i], &err), OK);
-        free(d->data[i]);
-    }
-    assert_int_equal(safetensors_commit(&w, &err), OK);
+    write_tensors(name, d->entry, d->data, d->count, NULL, 0);
     *d = (struct dump){ 0 };
 }
 

@@ -4,7 +4,7 @@
  * verify ranks: 3 5 8
  */
 #include "tests/devices/on_crew.h"
-#include "emulated_devices/model/trainer.h"
+#include "tests/devices/batches.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "emulated_devices/verify/cases/collectives.h"
 #include "tests/mpi_cmocka.h"
@@ -125,21 +125,12 @@ static void test_collectives(void **state)
 struct deeds { picoseconds time; struct traffic sent[TRAFFIC_KIND_COUNT]; struct arena_use peak; };
 struct training { const struct plan *plan; struct deeds *of; };         /* [devices] */
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
-{
-    const struct plan *p = context;
-    (void)within;
-    for (int64_t i = 0; i < count * p->S; i++)
-        ids[i] = labels[i] = (int32_t)((first * p->S + i + step) % p->model.V);
-}
-
 static enum error_code train(struct comm *c, void *asked, struct error *e)
 {
     const struct training *a = asked;
     struct trainer t;
     struct step_result result;
-    enum error_code code = trainer_open(&t, a->plan, c, (struct batch_source){ fill, a->plan }, e);
+    enum error_code code = trainer_open(&t, a->plan, c, (struct batch_source){ fill_counting, a->plan }, e);
     if (code) return code;
     clock_restart(&c->device->clock, a->plan->cluster, a->plan->dtype);
     arena_reset_peak(&c->device->arena);

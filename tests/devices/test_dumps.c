@@ -4,22 +4,11 @@
  */
 #include "emulated_devices/check/report/checker.h"
 #include "emulated_devices/check/report/singles.h"
-#include "ref/golden/golden.h"
 #include "ref/io/output.h"
-
+#include "tests/devices/golden_dump.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
-
-static struct golden golden;
-static char folder[512];
-static struct error err;
 
 enum { N = 21, D = 21, V = 61, S = 7, MOST = 32 };
 static const char QKV[] = "act/h.0.attn.qkv", FUSED[] = "act/h.1.attn.qkv", MID[] = "act/h.0.mid",
@@ -67,34 +56,13 @@ static void add(struct file *f, const char *key, int64_t rows, int64_t cols, dou
     snprintf(f->layout + used, sizeof f->layout - used, "%s\"%s\": %s", used ? ", " : "", key, entry);
 }
 
-static char *place(const char *name)
-{
-    static char path[1024];
-    snprintf(path, sizeof path, "%s/%.400s", folder, name);
-    return path;
-}
-
 static void put(struct file *f, const char *name)
 {
-    struct safetensors_writer w;
     char layout[sizeof f->layout + 8];
     for (int i = 0; i < f->count; i++) f->entry[i].name = f->key[i];
     snprintf(layout, sizeof layout, "{%s}", f->layout);
     if (f->layout[0]) say(f, "layout", layout);
-    assert_int_equal(safetensors_create(&w, place(name), f->entry, f->count, f->pair, f->pairs, &err), OK);
-    for (int i = 0; i < f->count; i++) {
-        assert_int_equal(safetensors_write(&w, i, f->data[i], &err), OK);
-        free(f->data[i]);
-    }
-    assert_int_equal(safetensors_commit(&w, &err), OK);
-}
-
-static double *values(const char *name)
-{
-    const struct safetensors_entry *e = safetensors_find(&golden.file, name);
-    double *out = malloc((size_t)e->count * sizeof *out);
-    assert_int_equal(golden_read(&golden, name, F64, e->count, out, &err), OK);
-    return out;
+    write_tensors(name, f->entry, f->data, f->count, f->pair, f->pairs);
 }
 
 /* These columns of these rows, times a factor. */

@@ -3,6 +3,7 @@
  * ranks: 1 2 3
  * verify ranks: 6
  */
+#include "tests/devices/batches.h"
 #include "tests/devices/trained.h"
 #include "emulated_devices/verify/reference/replicas.h"
 #include "ref/model/params.h"
@@ -118,17 +119,6 @@ static struct sizes sizes_of(const struct plan *p)
 
 struct counted { int steps; struct collective_cost sent; uint64_t optimizer; bool equal; };
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
-{
-    (void)within;
-    const struct plan *p = context;
-    for (int64_t i = 0; i < count * p->S; i++) {
-        ids[i] = (int32_t)((i + first * p->S) * (step + 3) % p->model.V);
-        labels[i] = (int32_t)((i * i + step) % p->model.V);
-    }
-}
-
 static enum error_code train(const struct plan *p, struct counted *out)
 {
     struct device device;
@@ -139,7 +129,7 @@ static enum error_code train(const struct plan *p, struct counted *out)
     enum error_code e = device_open(&device, NULL, p->dtype, 0, &err);
     if (e) return e;
     e = comm_open(&comm, &device, &err);
-    if (!e) e = trainer_open(&t, p, &comm, (struct batch_source){ fill, p }, &err);
+    if (!e) e = trainer_open(&t, p, &comm, (struct batch_source){ fill_strided, p }, &err);
     for (int i = 0; i < out->steps && !e; i++) {
         e = trainer_gradients(&t, &result, &err);
         if (!e) e = replicas_check(&t, BEFORE_OPTIMIZER, &compared, &err);

@@ -85,17 +85,6 @@ static void test_fp32_within_measured_bound(void **state)
                "fp32 on several devices equals the reference to the last bit: is it compared at all?");
 }
 
-static void fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                 int32_t *within)
-{
-    (void)within;
-    const struct plan *p = context;
-    for (int64_t i = 0; i < count * p->S; i++) {
-        ids[i] = (int32_t)((i + first * p->S) * (step + 3) % p->model.V);
-        labels[i] = (int32_t)((i * i + step) % p->model.V);
-    }
-}
-
 /* With dp = pp = 1 the tensor scheme and the sharing of losses talk over the same devices: each has a ledger of its
  * own, by operation and level.  A ledger that says something else is named by device, kind, operation and level. */
 static void test_kinds_over_the_same_devices(void **state)
@@ -104,7 +93,7 @@ static void test_kinds_over_the_same_devices(void **state)
     struct plan p = case_plan(1, test_size, 1);
     char want[200];
     (void)state;
-    session_open(&s, &p, (struct batch_source){ fill, &p });
+    session_open(&s, &p, (struct batch_source){ fill_strided, &p });
     session_step(&s);
     ASSERT_ALL(traffic_check(&s.trainer, 1, &err) == OK, "%s", err.text);
 

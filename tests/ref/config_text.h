@@ -5,6 +5,7 @@
 
 #include "ref/model/config.h"
 #include "tests/ref/scratch.h"
+#include <stdlib.h>
 
 static inline enum error_code parse(struct model_config *c, const char *start, const char *more, struct error *err)
 {
@@ -20,6 +21,18 @@ static inline struct model_config parsed(const char *start, const char *more)
     struct error err;
     if (parse(&c, start, more, &err) != OK) fail_msg("%s: %s", more, err.text);
     return c;
+}
+
+/* What is written of a config reads back the same. */
+static inline struct model_config read_back(const struct model_config *c)
+{
+    struct model_config r;
+    struct error err;
+    char *text;
+    assert_int_equal(model_config_text(c, &text, &err), OK);
+    if (model_config_parse(&r, text, "written", &err) != OK) fail_msg("%s: %s", text, err.text);
+    free(text);
+    return r;
 }
 
 #endif

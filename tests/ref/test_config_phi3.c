@@ -6,7 +6,7 @@
 #include "ref/model/families/families.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
-#include "tests/ref/scratch.h"
+#include "tests/ref/config_text.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
              "\"num_hidden_layers\": 2, \"num_attention_heads\": 3, \"max_position_embeddings\": 36"
 #define LISTS "\"short_factor\": [1.1, 1.2, 1.3, 1.4], \"long_factor\": [2, 3, 4, 5]"
 
-static struct model_config parsed(const char *more)
+static struct model_config phi3(const char *more)
 {
     struct model_config c;
     struct error err;
@@ -24,27 +24,15 @@ static struct model_config parsed(const char *more)
     return c;
 }
 
-/* What is written reads back the same. */
-static struct model_config again(const struct model_config *c)
-{
-    struct model_config r;
-    struct error err;
-    char *text;
-    assert_int_equal(model_config_text(c, &text, &err), OK);
-    if (model_config_parse(&r, text, "written", &err) != OK) fail_msg("%s: %s", text, err.text);
-    free(text);
-    return r;
-}
-
 static void defaults_are_the_class_s(void **state)
 {
     (void)state;
-    const struct model_config c = parsed(""), r = again(&c);
+    const struct model_config c = phi3(""), r = read_back(&c);
     assert_ptr_equal(c.family, &family_phi3);
     assert_ptr_equal(r.family, &family_phi3);
     assert_true(c.K == 3 && c.A == 8 && c.eps == 1e-5 && c.windows.size == 0 && c.padding == 32001);
     assert_true(c.rotary.scaling == SCALING_NONE && c.rotary.turned == 0 && c.rotary.theta == 10000);
-    assert_true(r.padding == 32001 && parsed(", \"pad_token_id\": null").padding == 0);
+    assert_true(r.padding == 32001 && phi3(", \"pad_token_id\": null").padding == 0);
     const struct param_spec qkv = model_param(&c, param_of_block(&c, 1, QKV_W)),
                             up = model_param(&c, param_of_block(&c, 1, UP_W));
     assert_true(qkv.parts <= 1 && up.parts <= 1 && qkv.dim[0] == 72 && up.dim[0] == 74);
@@ -64,7 +52,7 @@ static void parts_of_heads_are_turned(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        const struct model_config c = parsed(good[i].more), r = again(&c);
+        const struct model_config c = phi3(good[i].more), r = read_back(&c);
         if (c.rotary.turned != good[i].turned || r.rotary.turned != good[i].turned)
             fail_msg("%s: %d numbers are turned, written again %d", good[i].more, (int)c.rotary.turned,
                      (int)r.rotary.turned);
@@ -79,23 +67,23 @@ static void long_positions_are_read(void **state)
         char more[400];
         snprintf(more, sizeof more, ", \"original_max_position_embeddings\": 9, \"rope_scaling\": {\"type\": \"%s\", "
                  LISTS "}", names[i]);
-        const struct model_config c = parsed(more), r = again(&c);
+        const struct model_config c = phi3(more), r = read_back(&c);
         assert_true(c.rotary.scaling == SCALING_LONG && c.rotary.original_positions == 9);
         assert_true(c.rotary.shorter[3] == 1.4 && c.rotary.longer[3] == 5 && c.rotary.longer[4] == 0);
         assert_true(c.rotary.enlarged == sqrt(1 + log(4) / log(9)));
         assert_int_equal(memcmp(&c.rotary, &r.rotary, sizeof c.rotary), 0);
         assert_true(!rotary_by_length(&c.rotary, 9) && rotary_by_length(&c.rotary, 10));
     }
-    struct model_config c = parsed(", \"rope_scaling\": {\"type\": \"longrope\", " LISTS "}");
+    struct model_config c = phi3(", \"rope_scaling\": {\"type\": \"longrope\", " LISTS "}");
     assert_true(c.rotary.original_positions == 4096 && c.rotary.enlarged == 1);
-    c = parsed(", \"rope_parameters\": {\"rope_type\": \"longrope\", \"original_max_position_embeddings\": 9, "
+    c = phi3(", \"rope_parameters\": {\"rope_type\": \"longrope\", \"original_max_position_embeddings\": 9, "
                LISTS "}");
-    assert_true(c.rotary.original_positions == 4096 && again(&c).rotary.original_positions == 4096);
-    c = parsed(", \"original_max_position_embeddings\": 9, \"rope_scaling\": {\"rope_type\": \"longrope\", "
+    assert_true(c.rotary.original_positions == 4096 && read_back(&c).rotary.original_positions == 4096);
+    c = phi3(", \"original_max_position_embeddings\": 9, \"rope_scaling\": {\"rope_type\": \"longrope\", "
                "\"attention_factor\": 1.7, " LISTS "}");
-    const struct model_config r = again(&c);
+    const struct model_config r = read_back(&c);
     assert_true(c.rotary.enlarged == 1.7 && r.rotary.enlarged == 1.7);
-    c = parsed(", \"original_max_position_embeddings\": 9, \"rope_scaling\": {\"rope_type\": \"longrope\", "
+    c = phi3(", \"original_max_position_embeddings\": 9, \"rope_scaling\": {\"rope_type\": \"longrope\", "
                "\"factor\": 16, " LISTS "}");
     assert_true(c.rotary.enlarged == sqrt(1 + log(16) / log(9)));
 }

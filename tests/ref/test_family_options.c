@@ -24,18 +24,6 @@ static void expect_refused(const char *start, const char *more, const char *says
     if (strstr(err.text, says) == NULL) fail_msg("%s: %s; it must say %s", more, err.text, says);
 }
 
-/* A config that is written reads back the same. */
-static struct model_config again(const struct model_config *c)
-{
-    struct model_config r;
-    struct error err;
-    char *text;
-    assert_int_equal(model_config_text(c, &text, &err), OK);
-    if (model_config_parse(&r, text, "written", &err) != OK) fail_msg("%s: %s", text, err.text);
-    free(text);
-    return r;
-}
-
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
 static void add_sinks(struct model_config *c) { c->sinks = true; }
@@ -117,7 +105,7 @@ static void every_family_is_whole(void **state)
 static void olmoe(void **state)
 {
     (void)state;
-    const struct model_config c = parsed(FILE_OF("olmoe"), ""), r = again(&c);
+    const struct model_config c = parsed(FILE_OF("olmoe"), ""), r = read_back(&c);
     assert_true(c.family == &family_olmoe && r.family == &family_olmoe && c.padding == 2 && r.padding == 2);
     assert_true(c.mixture.E == 64 && c.mixture.k == 8 && c.K == 6 && c.F == 37 && c.normed_together && c.eps == 1e-5);
     assert_true(!c.mixture.router.normalized && !r.mixture.router.normalized && c.rotary.theta == 10000);
@@ -128,8 +116,8 @@ static void olmoe(void **state)
 static void qwen2_moe(void **state)
 {
     (void)state;
-    const struct model_config c = parsed(SPARSE("qwen2_moe"), "\"mlp_only_layers\": [1]"), r = again(&c),
-                              plain = parsed(SPARSE("qwen2_moe"), "\"qkv_bias\": false"), p = again(&plain);
+    const struct model_config c = parsed(SPARSE("qwen2_moe"), "\"mlp_only_layers\": [1]"), r = read_back(&c),
+                              plain = parsed(SPARSE("qwen2_moe"), "\"qkv_bias\": false"), p = read_back(&plain);
     assert_true(c.family == &family_qwen2_moe && c.mixture.E == 60 && c.mixture.k == 4 && c.mixture.shared == 5632);
     assert_true(c.biases == HAS_BIAS(ROLE_QKV) && r.biases == c.biases && plain.biases == 0 && p.biases == 0);
     assert_true(c.mixture.shared_gate && r.mixture.shared == 5632 && r.mixture.shared_gate);
@@ -141,10 +129,10 @@ static void qwen2_moe(void **state)
 static void glm4_moe(void **state)
 {
     (void)state;
-    const struct model_config c = parsed(SPARSE("glm4_moe"), "\"head_dim\": 8"), r = again(&c),
+    const struct model_config c = parsed(SPARSE("glm4_moe"), "\"head_dim\": 8"), r = read_back(&c),
                               whole = parsed(SPARSE("glm4_moe"), "\"rope_parameters\": {\"rope_type\": \"default\", "
                                              "\"partial_rotary_factor\": 1.0, \"rope_theta\": 50.0}, "
-                                             "\"use_qk_norm\": true, \"attention_bias\": true"), w = again(&whole);
+                                             "\"use_qk_norm\": true, \"attention_bias\": true"), w = read_back(&whole);
     const struct router_rule *rule = &c.mixture.router;
     assert_true(c.family == &family_glm4_moe && c.mixture.E == 128 && c.mixture.k == 8 && c.mixture.shared == 13);
     assert_true(c.rotary.turned == 4 && r.rotary.turned == 4 && whole.rotary.turned == 0 && w.rotary.turned == 0);
@@ -165,11 +153,11 @@ static void glm4_moe(void **state)
 static void olmo3(void **state)
 {
     (void)state;
-    const struct model_config c = parsed(FILE_OF("olmo3"), ""), r = again(&c),
+    const struct model_config c = parsed(FILE_OF("olmo3"), ""), r = read_back(&c),
                               two = parsed(FILE_OF("olmo3"), "\"rope_parameters\": {\"full_attention\": {"
                                            "\"rope_type\": \"linear\", \"factor\": 4.0, \"rope_theta\": 50.0}, "
                                            "\"sliding_attention\": {\"rope_type\": \"default\", "
-                                           "\"rope_theta\": 20.0}}"), t = again(&two),
+                                           "\"rope_theta\": 20.0}}"), t = read_back(&two),
                               old = parsed(FILE_OF("olmo3"), "\"rope_theta\": 70.0");
     assert_true(c.family == &family_olmo3 && c.windows.size == 4096 && model_windowed_layers(&c) == 3);
     assert_true(model_window(&c, 3) == 0 && model_windowed_layers(&r) == 3 && r.windows.size == 4096);
@@ -183,11 +171,11 @@ static void olmo3(void **state)
 static void granite(void **state)
 {
     (void)state;
-    const struct model_config c = parsed(FILE_OF("granite"), ""), r = again(&c),
+    const struct model_config c = parsed(FILE_OF("granite"), ""), r = read_back(&c),
                               own = parsed(FILE_OF("granite"), "\"embedding_multiplier\": 12.0, "
                                            "\"residual_multiplier\": 0.22, \"attention_multiplier\": 0.015625, "
                                            "\"logits_scaling\": 16.0, \"attention_bias\": true, \"head_dim\": 8"),
-                              o = again(&own);
+                              o = read_back(&own);
     /* GraniteConfig's attention_multiplier is 1: scores are not divided by a root. */
     const struct multipliers none = { 1, 1, 1, 1 }, all = { 12, 0.22, 0.015625, 16 };
     assert_true(c.family == &family_granite && c.K == 6 && !c.tied && c.eps == 1e-6);
@@ -198,7 +186,7 @@ static void granite(void **state)
     assert_true(o.biases == BIASES_ATTENTION && o.A == 8);
     struct model_config half = own;
     half.multipliers = (struct multipliers){ .residual = 0.5 };
-    const struct model_config h = again(&half);
+    const struct model_config h = read_back(&half);
     assert_true(h.multipliers.residual == 0.5 && h.multipliers.embedding == 1 && h.multipliers.logit_divisor == 1);
     assert_true(h.multipliers.scores == 1 / sqrt(8));
     expect_refused(FILE_OF("granite"), "\"logits_scaling\": 0", "logits_scaling is 0; it must be above 0");
@@ -212,9 +200,9 @@ static void smollm3(void **state)
     const char *const windows = "\"use_sliding_window\": true, \"sliding_window\": 12";
     char listed[200];
     snprintf(listed, sizeof listed, "%s, \"no_rope_layers\": [1, 0, 0, 1]", windows);
-    const struct model_config c = parsed(SMOLLM3, ""), r = again(&c),
+    const struct model_config c = parsed(SMOLLM3, ""), r = read_back(&c),
                               every = parsed(SMOLLM3, "\"no_rope_layer_interval\": 2"),
-                              own = parsed(SMOLLM3, listed), o = again(&own);
+                              own = parsed(SMOLLM3, listed), o = read_back(&own);
     assert_true(c.family == &family_smollm3 && c.K == 2 && c.tied && c.rotary.theta == 2e6 && c.padding == 128005);
     assert_true(c.unturned.bits[0] == 8 && r.unturned.bits[0] == 8 && every.unturned.bits[0] == 10);
     assert_true(c.windows.size == 0 && r.windows.size == 0 && r.padding == c.padding);
@@ -232,11 +220,11 @@ static void smollm3(void **state)
 static void starcoder2(void **state)
 {
     (void)state;
-    const struct model_config c = parsed(FILE_OF("starcoder2"), ""), r = again(&c),
+    const struct model_config c = parsed(FILE_OF("starcoder2"), ""), r = read_back(&c),
                               own = parsed(FILE_OF("starcoder2"), "\"use_bias\": false, \"sliding_window\": 12, "
                                            "\"residual_dropout\": 0.1, \"embedding_dropout\": 0.2, "
                                            "\"norm_epsilon\": 0.001, \"tie_word_embeddings\": false"),
-                              o = again(&own);
+                              o = read_back(&own);
     assert_true(c.family == &family_starcoder2 && c.K == 2 && c.tied && c.norm == NORM_LAYER && c.mlp == MLP_GELU);
     assert_true(c.biases == BIASES_BLOCK && r.biases == BIASES_BLOCK && c.init_std == 0.018042 && c.windows.size == 0);
     assert_true(own.biases == BIASES_NONE && o.biases == BIASES_NONE && o.eps == 0.001 && !o.tied);
@@ -249,9 +237,9 @@ static void starcoder2(void **state)
 static void nemotron(void **state)
 {
     (void)state;
-    const struct model_config c = parsed(FILE_OF("nemotron"), ""), r = again(&c),
+    const struct model_config c = parsed(FILE_OF("nemotron"), ""), r = read_back(&c),
                               own = parsed(FILE_OF("nemotron"), "\"partial_rotary_factor\": 1.0, \"head_dim\": 8, "
-                                           "\"norm_eps\": 0.001, \"mlp_bias\": true"), o = again(&own);
+                                           "\"norm_eps\": 0.001, \"mlp_bias\": true"), o = read_back(&own);
     assert_true(c.family == &family_nemotron && c.K == 6 && !c.tied && c.norms_from_one && r.norms_from_one);
     assert_true(c.activation == ACTIVATION_SQUARED_RELU && r.activation == ACTIVATION_SQUARED_RELU);
     assert_true(c.rotary.turned == 2 && r.rotary.turned == 2 && c.init_std == 0.0134);
@@ -264,10 +252,10 @@ static void nemotron(void **state)
 static void gpt_neox(void **state)
 {
     (void)state;
-    const struct model_config c = parsed(FILE_OF("gpt_neox"), "\"rotary_pct\": 0.5"), r = again(&c),
+    const struct model_config c = parsed(FILE_OF("gpt_neox"), "\"rotary_pct\": 0.5"), r = read_back(&c),
                               own = parsed(FILE_OF("gpt_neox"), "\"rotary_pct\": 0.5, \"rotary_emb_base\": 500, "
                                            "\"use_parallel_residual\": false, \"attention_bias\": false, "
-                                           "\"hidden_dropout\": 0.1, \"layer_norm_eps\": 0.001"), o = again(&own);
+                                           "\"hidden_dropout\": 0.1, \"layer_norm_eps\": 0.001"), o = read_back(&own);
     char *text;
     struct error err;
     assert_int_equal(model_config_text(&own, &text, &err), OK);
@@ -299,9 +287,9 @@ static void nanogpt(void **state)
     (void)state;
     static const char file[] = "{\"model_type\": \"nanogpt\", \"vocab_size\": 61, \"block_size\": 48, "
                                "\"n_layer\": 2, \"n_head\": 3, \"n_embd\": 21, \"dropout\": 0.25";
-    const struct model_config c = parsed(file, "\"bias\": true"), r = again(&c),
+    const struct model_config c = parsed(file, "\"bias\": true"), r = read_back(&c),
                               own = parsed(file, "\"bias\": false, \"n_inner\": 37, \"initializer_range\": 0.3"),
-                              o = again(&own);
+                              o = read_back(&own);
     assert_true(c.family == &family_nanogpt && c.F == 84 && r.F == 84 && c.tied && r.tied && c.A == 7 && c.S == 48);
     assert_true(c.activation == ACTIVATION_EXACT_GELU && c.biases == BIASES_BLOCK && !r.norms_unbiased);
     assert_true(r.dropout_embedding == 0.25 && r.dropout_residual == 0.25 && r.dropout_attention == 0.25);
