@@ -52,13 +52,8 @@ static void open_engine(struct data_request q)
     assert_int_equal(group_world(&world, &comm, &err), OK);
     assert_int_equal(group_of(&lonely, &comm, &comm.rank, 1, TRAFFIC_EXPERTS, 0, &err), OK);
     list_parameters();
-    dp = (struct data_parallel){ .request = q,
-                                 .config = &even,
-                                 .device = &device,
-                                 .group = &world,
-                                 .experts = own_experts ? &lonely : NULL,
-                                 .parameters = &parameters,
-                                 .hyper = &hyper,
+    dp = (struct data_parallel){ .request = q, .config = &even, .device = &device, .group = &world,
+                                 .experts = own_experts ? &lonely : NULL, .parameters = &parameters, .hyper = &hyper,
                                  .versions = 1 };
     ASSERT_ALL(data_scheme_find(&dp.scheme, q.scheme, &err) == OK, "%s", err.text);
     assert_int_equal(optimizer_find(&dp.optimizer, "adamw", NULL), OK);

@@ -19,24 +19,15 @@ static const struct model_config gpt2 = {
     .S = 8, .D = 12, .H = 3, .K = 3, .A = 4, .F = 48, .L = 2, .V = 20, .family = &family_gpt2,
     .biases = BIASES_BLOCK, .tied = true
 };
-static const struct model_config llama = { .family = &family_llama,
-                                           .S = 8,
-                                           .D = 12,
-                                           .H = 3,
-                                           .K = 1,
-                                           .A = 4,
-                                           .F = 20,
-                                           .L = 2,
-                                           .V = 20,
-                                           .norm = NORM_RMS,
-                                           .positions = POSITIONS_ROTARY,
+static const struct model_config llama = { .family = &family_llama, .S = 8, .D = 12, .H = 3, .K = 1, .A = 4, .F = 20,
+                                           .L = 2, .V = 20, .norm = NORM_RMS, .positions = POSITIONS_ROTARY,
                                            .mlp = MLP_SWIGLU };
 
 /* Attention and feed-forward side by side, after one norm. */
 static const struct model_config gptj = { .S = 8, .D = 12, .H = 3, .K = 3, .A = 4, .F = 48, .L = 2, .V = 20,
                                           .positions = POSITIONS_ROTARY,
-                                          .rotary = { .theta = 100, .turned = 2, .neighbours = true },
-                                          .parallel = true, .family = &family_gptj,
+                                          .rotary = { .theta = 100, .turned = 2, .neighbours = true }, .parallel = true,
+                                          .family = &family_gptj,
                                           .biases = BIASES_FEED | HAS_BIAS(ROLE_HEAD) };
 
 static struct linked l;

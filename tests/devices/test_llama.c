@@ -75,12 +75,8 @@ static void test_heads_that_do_not_divide(void **state)
     for (int i = 0; i < 4 && in_sample(); i++) {
         struct plan p = llama(1, test_size, 1, "1d");
         p.model.H = shape[i].H, p.model.K = shape[i].K, p.model.D = shape[i].H * p.model.A;
-        p.model.rotary = (struct rotary){ .theta = 100,
-                                          .scaling = SCALING_LLAMA3,
-                                          .factor = 4,
-                                          .low_frequency = 1,
-                                          .high_frequency = 4,
-                                          .original_positions = 64 };
+        p.model.rotary = (struct rotary){ .theta = 100, .scaling = SCALING_LLAMA3, .factor = 4, .low_frequency = 1,
+                                          .high_frequency = 4, .original_positions = 64 };
         check(&p);
     }
 }

@@ -16,16 +16,8 @@
 
 enum { B = 8 };
 static const struct model_config even = { .name = "even",
-                                          .S = 9,
-                                          .D = 72,
-                                          .H = 72,
-                                          .K = 72,
-                                          .A = 1,
-                                          .F = 288,
-                                          .L = 1,
-                                          .V = 72,
-                                          .family = &family_gpt2, .biases = BIASES_BLOCK,
-                                          .eps = 1e-5,
+                                          .S = 9, .D = 72, .H = 72, .K = 72, .A = 1, .F = 288, .L = 1, .V = 72,
+                                          .family = &family_gpt2, .biases = BIASES_BLOCK, .eps = 1e-5,
                                           .init_std = 0.02 };
 static struct error err;
 

@@ -203,14 +203,7 @@ static void what_is_written_reads_back(void **state)
 {
     (void)state;
     const struct model_config odd = { .name = "odd",
-                                      .S = 11,
-                                      .D = 21,
-                                      .H = 3,
-                                      .K = 3,
-                                      .A = 7,
-                                      .F = 37,
-                                      .L = 2,
-                                      .V = 61,
+                                      .S = 11, .D = 21, .H = 3, .K = 3, .A = 7, .F = 37, .L = 2, .V = 61,
                                       .family = &family_gpt2, .biases = BIASES_BLOCK,
                                       .eps = 1.0 / 3e5,
                                       .init_std = 0.1,
@@ -287,17 +280,8 @@ static void every_parameter_once(void **state)
         "ln_f.weight", "ln_f.bias", "lm_head.weight",
     };
     const struct model_config c = { .name = "odd",
-                                    .S = 11,
-                                    .D = 21,
-                                    .H = 3,
-                                    .K = 3,
-                                    .A = 7,
-                                    .F = 37,
-                                    .L = 1,
-                                    .V = 61,
-                                    .family = &family_gpt2, .biases = BIASES_BLOCK,
-                                    .eps = 1e-5,
-                                    .init_std = 0.02 };
+                                    .S = 11, .D = 21, .H = 3, .K = 3, .A = 7, .F = 37, .L = 1, .V = 61,
+                                    .family = &family_gpt2, .biases = BIASES_BLOCK, .eps = 1e-5, .init_std = 0.02 };
     const int n = sizeof want / sizeof *want;
     assert_int_equal(model_param_count(&c), n);
     for (int i = 0; i < n; i++) {

@@ -153,17 +153,8 @@ static void three_steps_are_pytorchs(void **state)
 enum { B = 3, S = 7, N = B * S };
 
 static const struct model_config shape = { .name = "small and odd",
-                                           .S = S,
-                                           .D = 21,
-                                           .H = 3,
-                                           .K = 3,
-                                           .A = 7,
-                                           .F = 37,
-                                           .L = 2,
-                                           .V = 61,
-                                           .tied = true,
-                                           .family = &family_gpt2, .biases = BIASES_BLOCK,
-                                           .eps = 1e-5,
+                                           .S = S, .D = 21, .H = 3, .K = 3, .A = 7, .F = 37, .L = 2, .V = 61,
+                                           .tied = true, .family = &family_gpt2, .biases = BIASES_BLOCK, .eps = 1e-5,
                                            .init_std = 0.2 };
 
 static void make_batch(int32_t ids[N], int32_t labels[N])

@@ -24,17 +24,8 @@
 enum { B = 3, S = 13, N = B * S, SEED = 7 };
 
 static const struct model_config shape = { .name = "small and odd",
-                                           .S = S,
-                                           .D = 42,
-                                           .H = 3,
-                                           .K = 3,
-                                           .A = 14,
-                                           .F = 71,
-                                           .L = 3,
-                                           .V = 61,
-                                           .tied = true,
-                                           .family = &family_gpt2, .biases = BIASES_BLOCK,
-                                           .eps = 1e-5,
+                                           .S = S, .D = 42, .H = 3, .K = 3, .A = 14, .F = 71, .L = 3, .V = 61,
+                                           .tied = true, .family = &family_gpt2, .biases = BIASES_BLOCK, .eps = 1e-5,
                                            .init_std = 0.15 };
 
 static int32_t ids[N], labels[N];

@@ -25,20 +25,9 @@ static int32_t ids[ALL], labels[ALL];
 static struct model_config shape(bool tied, double dropout)
 {
     return (struct model_config){ .name = "nut",
-                                  .S = 6,
-                                  .D = 6,
-                                  .H = 2,
-                                  .K = 2,
-                                  .A = 3,
-                                  .F = 10,
-                                  .L = 2,
-                                  .V = VOCABULARY,
-                                  .family = &family_gpt2, .biases = BIASES_BLOCK,
-                                  .tied = tied,
-                                  .eps = 1e-5,
-                                  .init_std = 0.3,
-                                  .dropout_embedding = dropout,
-                                  .dropout_residual = dropout,
+                                  .S = 6, .D = 6, .H = 2, .K = 2, .A = 3, .F = 10, .L = 2, .V = VOCABULARY,
+                                  .family = &family_gpt2, .biases = BIASES_BLOCK, .tied = tied, .eps = 1e-5,
+                                  .init_std = 0.3, .dropout_embedding = dropout, .dropout_residual = dropout,
                                   .dropout_attention = dropout };
 }
 
@@ -47,25 +36,10 @@ static struct model_config shape(bool tied, double dropout)
 static struct model_config llama_shape(bool tied, double dropout)
 {
     return (struct model_config){ .name = "llama",
-                                  .family = &family_llama,
-                                  .S = 6,
-                                  .D = 12,
-                                  .H = 3,
-                                  .K = 1,
-                                  .A = 4,
-                                  .F = 10,
-                                  .L = 2,
-                                  .V = VOCABULARY,
-                                  .norm = NORM_RMS,
-                                  .positions = POSITIONS_ROTARY,
-                                  .mlp = MLP_SWIGLU,
-                                  .tied = tied,
-                                  .eps = 1e-5,
-                                  .init_std = 0.3,
-                                  .rotary = { .theta = 100,
-                                              .scaling = SCALING_LLAMA3,
-                                              .factor = 8,
-                                              .low_frequency = 1,
+                                  .family = &family_llama, .S = 6, .D = 12, .H = 3, .K = 1, .A = 4, .F = 10, .L = 2,
+                                  .V = VOCABULARY, .norm = NORM_RMS, .positions = POSITIONS_ROTARY, .mlp = MLP_SWIGLU,
+                                  .tied = tied, .eps = 1e-5, .init_std = 0.3,
+                                  .rotary = { .theta = 100, .scaling = SCALING_LLAMA3, .factor = 8, .low_frequency = 1,
                                               .high_frequency = 4,
                                               .original_positions = 32 },
                                   .dropout_attention = dropout };

@@ -9,20 +9,9 @@
 #include "tests/ref/scratch.h"
 
 static const struct model_config llama = { .name = "llama",
-                                           .family = &family_llama,
-                                           .S = 5,
-                                           .D = 12,
-                                           .H = 3,
-                                           .K = 1,
-                                           .A = 4,
-                                           .F = 7,
-                                           .L = 2,
-                                           .V = 11,
-                                           .norm = NORM_RMS,
-                                           .positions = POSITIONS_ROTARY,
-                                           .mlp = MLP_SWIGLU,
-                                           .rotary = { .theta = 100 },
-                                           .eps = 1e-5,
+                                           .family = &family_llama, .S = 5, .D = 12, .H = 3, .K = 1, .A = 4, .F = 7,
+                                           .L = 2, .V = 11, .norm = NORM_RMS, .positions = POSITIONS_ROTARY,
+                                           .mlp = MLP_SWIGLU, .rotary = { .theta = 100 }, .eps = 1e-5,
                                            .init_std = 0.3 };
 
 static struct model_config mixtral(void)
@@ -36,17 +25,8 @@ static struct model_config mixtral(void)
 static struct model_config gpt2(void)
 {
     return (struct model_config){ .name = "gpt2",
-                                  .S = 5,
-                                  .D = 12,
-                                  .H = 3,
-                                  .K = 3,
-                                  .A = 4,
-                                  .F = 7,
-                                  .L = 2,
-                                  .V = 11,
-                                  .family = &family_gpt2, .biases = BIASES_BLOCK,
-                                  .eps = 1e-5,
-                                  .init_std = 0.3 };
+                                  .S = 5, .D = 12, .H = 3, .K = 3, .A = 4, .F = 7, .L = 2, .V = 11,
+                                  .family = &family_gpt2, .biases = BIASES_BLOCK, .eps = 1e-5, .init_std = 0.3 };
 }
 
 static struct model_config gptj(void)
