@@ -266,7 +266,7 @@ build/kernels/judge.o build/kernels/judge-openmp.o:
 	$(make_ready)
 build/kernels/%.o: tutorials/%/calls.cu $(wildcard tutorials/*/*.h) $(wildcard $(CUDA_DIR)/kernels/*.h $(CUDA_DIR)/kernels/*.cuh) ref/numeric/float16.h
 	$(call make_ready,'$(CURDIR)/$<')
-# What is the same in all workers of lessons in C.  The key says of what compiler, options and texts (emulated_devices/course/build.c).
+# What is the same in all workers of lessons in C.  The key says of what compiler, options and texts (emulated_devices/course/compile).
 WORKER    := tutorials/worker/worker.c tutorials/worker/cage.h tutorials/worker/calls.h tutorials/worker/protocol.h tutorials/worker/streams.h tutorials/course.h
 WORKER_BY := $(CC) -std=c11 -O2 -g -ffp-contract=off -fno-stack-protector -fno-lto -O1 -g0
 build/course/worker.o: $(WORKER) Makefile
@@ -470,7 +470,7 @@ $(B)/ref/%.o: ref/%.c $(ALSO)
 $(B)/%.o: %.c $(ALSO)
 	$(call compile,$(MPICC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
 
-$(B)/emulated_devices/course/plugin.o $(B)/emulated_devices/course/build.o $(B)/emulated_devices/course/workshop.o: override CFLAGS += $(PLUGINS)
+$(B)/emulated_devices/course/compile/plugin.o $(B)/emulated_devices/course/compile/build.o $(B)/emulated_devices/course/compile/workshop.o: override CFLAGS += $(PLUGINS)
 
 # $(call texts,HEADER,ARRAY,FILES): the texts of some files as strings of the program, so that an installed one has them.
 texts = { echo '\#include "$1"'; echo 'const char *const $2[] = {'; \

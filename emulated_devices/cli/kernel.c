@@ -2,7 +2,7 @@
  * calls command_kernel().  ERR_USAGE is for a file without such an operation; other errors are those of trying a
  * kernel. */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/course/kernel_file.h"
+#include "emulated_devices/course/compile/kernel_file.h"
 #include "emulated_devices/verify/conformance/conformance.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"

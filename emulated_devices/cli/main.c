@@ -2,7 +2,7 @@
  * cli/manual/ reads the table of commands.  An error is one line, and its kind sets the exit status (ref/error.h). */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/comm/comm.h"
-#include "emulated_devices/course/plugin.h"
+#include "emulated_devices/course/compile/plugin.h"
 #include "ref/io/document.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"

@@ -3,7 +3,7 @@
 #ifndef ORRERY_COURSE_COMMAND_SERVE_H
 #define ORRERY_COURSE_COMMAND_SERVE_H
 
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/build.h"
 #include "emulated_devices/course/command.h"
 
 /**

@@ -2,8 +2,8 @@
  * cli/course/grade.c reads words and prints.  Errors: ERR_USAGE without a cage or a lesson's name, ERR_FILE of the
  * submission or a report, ERR_MEMORY. */
 #include "emulated_devices/course/grade.h"
-#include "emulated_devices/course/build.h"
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/compile/build.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "emulated_devices/course/folder.h"
 #include "emulated_devices/course/python.h"
 #include "ref/io/output.h"

@@ -2,8 +2,8 @@
  * points up.  emulated_devices/cli/course/ and course/teacher/ call judge_file; the outcomes are in a struct score.  A
  * check that fails is an outcome; ERR_FILE and ERR_MEMORY mean that the machine cannot judge. */
 #include "emulated_devices/course/judge.h"
-#include "emulated_devices/course/build.h"
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/compile/build.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "emulated_devices/course/command_serve.h"
 #include "emulated_devices/course/kept.h"
 #include "emulated_devices/course/python.h"

@@ -2,7 +2,7 @@
  * kernel_fails.  A program that crashes, hangs or asks the system for something fails the check. */
 #define _DEFAULT_SOURCE
 #include "emulated_devices/course/kernel.h"
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "ref/io/child.h"
 #include <ctype.h>
 #include <errno.h>

@@ -11,7 +11,7 @@
 #ifndef ORRERY_COURSE_PYTHON_H
 #define ORRERY_COURSE_PYTHON_H
 
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/build.h"
 #include "emulated_devices/course/judge.h"
 #include "emulated_devices/course/trial.h"
 

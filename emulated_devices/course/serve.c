@@ -13,12 +13,12 @@
 #include "emulated_devices/course/serve.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/comm/crew.h"
-#include "emulated_devices/course/build.h"
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/compile/build.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "emulated_devices/course/desk.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/python.h"
-#include "emulated_devices/course/sanitized.h"
+#include "emulated_devices/course/compile/sanitized.h"
 #include "ref/machine/system.h"
 #include <errno.h>
 #include <fcntl.h>

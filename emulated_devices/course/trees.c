@@ -3,7 +3,7 @@
  * the folder, ERR_USAGE for a number of variants that is too large, ERR_MEMORY. */
 #include "emulated_devices/course/folder.h"
 #include "emulated_devices/course/annotated.h"
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/build.h"
 #include "emulated_devices/course/python.h"
 #include "ref/io/output.h"
 #include <ctype.h>

@@ -3,7 +3,7 @@
  * need no copies.  A wrong result fails the check, and the check goes on. */
 #include "emulated_devices/course/trial.h"
 #include "emulated_devices/course/alike.h"
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "emulated_devices/course/kept.h"
 #include "emulated_devices/course/lesson.h"
 #include "emulated_devices/course/mistake.h"

@@ -1,6 +1,6 @@
 /* plugin.c -- loads a shared object, and adds its variants to the registries.
  *
- * course/plugin.c compiles a plug-in and calls plugin_load.  Errors are ERR_FILE and ERR_FORMAT.  After an error the
+ * course/compile/ compiles a plug-in and calls plugin_load.  Errors are ERR_FILE and ERR_FORMAT.  After an error the
  * variants before the faulty variant stay in the registries.
  */
 #include "emulated_devices/schemes/plugin.h"

@@ -4,7 +4,7 @@
  *
  *     PLUGIN(PLUGIN_ALGORITHM(allreduce_mine), PLUGIN_SCHEME(attention_scheme_mine));
  *
- * `orrery COMMAND --plugin FILE.c` compiles and loads it (course/plugin.c).  From then on its variants are in the
+ * `orrery COMMAND --plugin FILE.c` compiles and loads it (course/compile/).  From then on its variants are in the
  * registries: listed, chosen by name, verified, held to their costs and measured like all others.
  * See docs/authors/plugins.md.
  *

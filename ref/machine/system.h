@@ -2,7 +2,7 @@
  *
  * system_linux.c has Linux's way, system_portable.c what POSIX has.  The second is for macOS and others; it can do
  * less, and each function says what a caller then gets.  `make PORTABLE=1` takes it on Linux, too, so that tests can
- * try it.  Cages of lessons are the other room of Linux (emulated_devices/course/cage.h).
+ * try it.  Cages of lessons are the other room of Linux (emulated_devices/course/cage/cage.h).
  *
  * ref/io, launch/, comm/, device/ and course/ call these functions.  No function returns an error code.
  */

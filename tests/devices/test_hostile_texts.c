@@ -3,8 +3,8 @@
  * by Landlock; and the judge goes on.
  */
 #define _GNU_SOURCE                     /* setresuid, syscall numbers */
-#include "emulated_devices/course/build.h"
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/compile/build.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "emulated_devices/course/command.h"
 #include "emulated_devices/course/judge.h"
 #include "ref/io/output.h"

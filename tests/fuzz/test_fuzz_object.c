@@ -1,7 +1,7 @@
 /* An object file from anybody: it is fine, or what must be changed is said in whole lines that a terminal can show.
  * tier: check
  */
-#include "emulated_devices/course/object.h"
+#include "emulated_devices/course/compile/object.h"
 #include "tests/fuzz/fuzz.h"
 #include <ctype.h>
 

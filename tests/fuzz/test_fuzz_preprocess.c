@@ -4,7 +4,7 @@
  * needs must not be fine for the reader.
  */
 #define _GNU_SOURCE
-#include "emulated_devices/course/source.h"
+#include "emulated_devices/course/compile/source.h"
 #include "tests/fuzz/fuzz.h"
 #include <ctype.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* A text of C from anybody: nothing is found in it, or one line with its number says what.
  * tier: check
  */
-#include "emulated_devices/course/source.h"
+#include "emulated_devices/course/compile/source.h"
 #include "tests/fuzz/fuzz.h"
 #include <ctype.h>
 

@@ -60,7 +60,7 @@ foreign_paths() {
 # What only Linux, or only the GNU C library, has.  ref/machine/system.h has a function for it, with what other systems have in its place; the cage of
 # lessons is Linux's altogether, and so is the emulator of GPUs with its judge, which reads ELF.
 only_linux='/proc/|<sys/(prctl|syscall|eventfd|epoll|inotify|signalfd|timerfd|sendfile)\.h>|<linux/|<malloc\.h>|<semaphore\.h>|\b(prctl|memfd_create|pipe2|accept4|eventfd|sched_[gs]etaffinity|sem_init|sem_timedwait|process_vm_[a-z]+|getrandom|qsort_r|posix_fallocate|clock_nanosleep|clock_getcpuclockid|mallopt|malloc_trim|unshare|setns|shm_open|shm_unlink)\(|\bpthread_(barrier|setaffinity)|\b(SOCK_CLOEXEC|SOCK_NONBLOCK|O_TMPFILE|MAP_POPULATE|MSG_NOSIGNAL|SO_PEERCRED|PR_SET_[A-Z]+|__linux__|__APPLE__)\b|\bst_[acm]tim(espec)?\b'
-rooms_of_systems='^(ref/machine/(system(_linux|_portable)?|cgroup)\.[ch]|emulated_devices/course/cage(_calls|_files|_portable)?\.[ch]|tutorials/worker/cage\.h|emulated_devices/device/cuda/.*):'
+rooms_of_systems='^(ref/machine/(system(_linux|_portable)?|cgroup)\.[ch]|emulated_devices/course/cage/cage(_calls|_files|_portable)?\.[ch]|tutorials/worker/cage\.h|emulated_devices/device/cuda/.*):'
 system_outside_its_room() {
     (cd "$tree" && grep -nE "$only_linux" $(sources ref emulated_devices tutorials)) | grep -vE "$rooms_of_systems|^[^:]*:[0-9]*: \* " | report 'only ref/machine/system.h asks which system it is'
 }

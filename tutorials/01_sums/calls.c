@@ -1,6 +1,6 @@
 /* calls.c -- how the judge of lesson 01 reaches the functions sum_forward, sum_pairs, sum_parts, sum_bound and
  * sum_careful.  Each call takes its arguments from struct call.  tutorials/worker/worker.c finds a function in
- * `callables` by name and runs it.  emulated_devices/course/build.c compiles this file with the student's file.  No
+ * `callables` by name and runs it.  course/compile/build.c compiles this file with the student's file.  No
  * function returns an error code. */
 #include "sums.h"
 #include "worker/calls.h"

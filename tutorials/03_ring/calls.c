@@ -1,6 +1,6 @@
 /* calls.c -- how the judge of lesson 03 reaches the functions ring_reduce_scatter, ring_all_gather and
  * ring_all_reduce.  Each call takes its arguments from struct call.  tutorials/worker/worker.c finds a function in
- * `callables` by name and runs it.  emulated_devices/course/build.c compiles this file with the student's file.  No
+ * `callables` by name and runs it.  course/compile/build.c compiles this file with the student's file.  No
  * function returns an error code. */
 #include "ring.h"
 #include "worker/calls.h"

@@ -1,6 +1,6 @@
 /* calls.c -- how the judge of lesson 05 reaches the functions make_buckets, data_gradients and data_train.  Each
  * call takes its arguments from struct call.  tutorials/worker/worker.c finds a function in `callables` by name and
- * runs it.  emulated_devices/course/build.c compiles this file with the student's file.  No function returns an
+ * runs it.  course/compile/build.c compiles this file with the student's file.  No function returns an
  * error code. */
 #include "data.h"
 #include "worker/calls.h"

@@ -1,6 +1,6 @@
 /* calls.c -- how the judge of lesson 06 reaches the functions mean_loss, batch_gradient and clip.  Each call takes
  * its arguments from struct call.  tutorials/worker/worker.c finds a function in `callables` by name and runs it.
- * emulated_devices/course/build.c compiles this file with the student's file.  No function returns an error code. */
+ * course/compile/build.c compiles this file with the student's file.  No function returns an error code. */
 #include "accumulation.h"
 #include "worker/calls.h"
 

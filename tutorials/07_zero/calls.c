@@ -1,6 +1,6 @@
 /* calls.c -- how the judge of lesson 07 reaches the functions zero_memory, zero1_step and zero3_step.  Each call
  * takes its arguments from struct call.  tutorials/worker/worker.c finds a function in `callables` by name and runs
- * it.  emulated_devices/course/build.c compiles this file with the student's file.  No function returns an error
+ * it.  course/compile/build.c compiles this file with the student's file.  No function returns an error
  * code. */
 #include "zero.h"
 #include "worker/calls.h"

@@ -1,6 +1,6 @@
 /* calls.c -- how the judge of lesson 08 reaches the functions cut_columns, cut_rows, cut_heads, mlp_forward and
  * mlp_backward.  Each call takes its arguments from struct call.  tutorials/worker/worker.c finds a function in
- * `callables` by name and runs it.  emulated_devices/course/build.c compiles this file with the student's file.  No
+ * `callables` by name and runs it.  course/compile/build.c compiles this file with the student's file.  No
  * function returns an error code. */
 #include "tensor.h"
 #include "worker/calls.h"

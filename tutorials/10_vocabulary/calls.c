@@ -1,6 +1,6 @@
 /* calls.c -- how the judge of lesson 10 reaches the functions vocabulary_max and vocabulary_loss.  Each call takes
  * its arguments from struct call.  tutorials/worker/worker.c finds a function in `callables` by name and runs it.
- * emulated_devices/course/build.c compiles this file with the student's file.  No function returns an error code. */
+ * course/compile/build.c compiles this file with the student's file.  No function returns an error code. */
 #include "vocabulary.h"
 #include "worker/calls.h"
 

@@ -1,6 +1,6 @@
 /* calls.c -- how the judge of lesson 12 reaches the functions tokens_of, token_of, attend, ring_attention and
  * ulysses_attention.  Each call takes its arguments from struct call.  tutorials/worker/worker.c finds a function in
- * `callables` by name and runs it.  emulated_devices/course/build.c compiles this file with the student's file.  No
+ * `callables` by name and runs it.  course/compile/build.c compiles this file with the student's file.  No
  * function returns an error code. */
 #include "context.h"
 #include "worker/calls.h"

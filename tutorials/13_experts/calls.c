@@ -1,6 +1,6 @@
 /* calls.c -- how the judge of lesson 13 reaches the functions route, plan_trip, experts_forward and
  * experts_backward.  Each call takes its arguments from struct call.  tutorials/worker/worker.c finds a function in
- * `callables` by name and runs it.  emulated_devices/course/build.c compiles this file with the student's file.  No
+ * `callables` by name and runs it.  course/compile/build.c compiles this file with the student's file.  No
  * function returns an error code. */
 #include "experts.h"
 #include "worker/calls.h"

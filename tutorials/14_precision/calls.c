@@ -1,6 +1,6 @@
 /* calls.c -- how the judge of lesson 14 reaches the functions narrow_bf16, narrow_fp16, half_all_reduce and
  * mixed_step.  Each call takes its arguments from struct call.  tutorials/worker/worker.c finds a function in
- * `callables` by name and runs it.  emulated_devices/course/build.c compiles this file with the student's file.  No
+ * `callables` by name and runs it.  course/compile/build.c compiles this file with the student's file.  No
  * function returns an error code. */
 #include "precision.h"
 #include "worker/calls.h"

@@ -1,6 +1,6 @@
 /* calls.c -- how the judge of lesson 15 reaches the functions shard_number, file_count, plan_reads, save_checkpoint
  * and shard_count.  Each call takes its arguments from struct call.  tutorials/worker/worker.c finds a function in
- * `callables` by name and runs it.  emulated_devices/course/build.c compiles this file with the student's file.  No
+ * `callables` by name and runs it.  course/compile/build.c compiles this file with the student's file.  No
  * function returns an error code. */
 #include "checkpoints.h"
 #include "worker/calls.h"

@@ -82,7 +82,7 @@ static inline int cage_lock(const int *calls, int count)
 #else
 #include <unistd.h>
 
-/* Other systems cannot lock a process in: emulated_devices/course/cage_portable.c lets only own code run there. */
+/* Other systems cannot lock a process in: emulated_devices/course/cage/cage_portable.c lets only own code run there. */
 #define CAGE_WORKER_CALLS 0
 #define CAGE_KERNEL_CALLS 0
 static inline void cage_exit(int status) { _exit(status); }

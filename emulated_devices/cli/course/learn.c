@@ -3,7 +3,7 @@
  * ERR_MEMORY. */
 #include "emulated_devices/cli/course/course.h"
 #include "emulated_devices/cli/course/warm.h"
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/build.h"
 #include "emulated_devices/course/python.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"

@@ -3,7 +3,7 @@
  * exist, ERR_FILE and ERR_FORMAT are those of the folder and of the lessons' texts. */
 #define _DEFAULT_SOURCE                 /* TIOCGWINSZ */
 #include "emulated_devices/cli/course/warm.h"
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/build.h"
 #include "emulated_devices/course/warmups/warmup.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"

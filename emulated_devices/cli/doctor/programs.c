@@ -2,7 +2,7 @@
  * doctor.c has a line for each check.  No function fails. */
 #include "emulated_devices/cli/doctor/doctor.h"
 #include "emulated_devices/comm/comm.h"
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "emulated_devices/course/python.h"
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/launch/launch.h"

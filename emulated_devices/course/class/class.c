@@ -7,8 +7,8 @@
  */
 #define _DEFAULT_SOURCE                 /* mkdtemp, setenv */
 #include "emulated_devices/course/class/class.h"
-#include "emulated_devices/course/build.h"
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/compile/build.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "emulated_devices/course/grade.h"
 #include "ref/io/child.h"
 #include "ref/io/json.h"

@@ -5,7 +5,7 @@
  * that the other file has, too.  Short right solutions are alike by themselves: the median of all pairs of a lesson
  * stands beside each share.  Everything that comes from students is escaped.  Errors: those of files, and ERR_MEMORY.
  */
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/build.h"
 #include "emulated_devices/course/class/class.h"
 #include "emulated_devices/course/python.h"
 #include "emulated_devices/course/class/winnow.h"

@@ -5,7 +5,7 @@
 #define _DEFAULT_SOURCE                 /* scandir, strdup */
 #include "emulated_devices/course/class/submissions.h"
 #include "emulated_devices/course/python.h"
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/build.h"
 #include "ref/io/output.h"
 #include <ctype.h>
 #include <dirent.h>

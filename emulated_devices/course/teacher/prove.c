@@ -17,7 +17,7 @@
 #define _DEFAULT_SOURCE                 /* mkstemps */
 #include "emulated_devices/course/teacher/teacher.h"
 #include "emulated_devices/course/annotated.h"
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/build.h"
 #include "emulated_devices/course/python.h"
 #include "ref/io/output.h"
 #include <ctype.h>

@@ -2,7 +2,7 @@
  * functions.  ERR_FILE means that a folder or file cannot be written, ERR_MEMORY that there is no memory for a text. */
 #include "emulated_devices/course/teacher/teacher.h"
 #include "emulated_devices/course/annotated.h"
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/build.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

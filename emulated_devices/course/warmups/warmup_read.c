@@ -4,7 +4,7 @@
  * that begins with `|` is kept as it is: a figure.  `#` begins a comment.  warmup_pose.c takes what was read.
  * ERR_FORMAT names the file and the line; ERR_FILE: the file cannot be read; ERR_MEMORY. */
 #include "emulated_devices/course/warmups/warmup.h"
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/build.h"
 #include "ref/io/output.h"
 #include <ctype.h>
 #include <stdio.h>

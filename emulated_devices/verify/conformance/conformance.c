@@ -1,5 +1,5 @@
 /* conformance.c -- tries one row of the table of operations on a backend, in all formats and sizes.  Callers are
- * `orrery kernel` (course/kernel_file.c) and test_conformance.c.  Differences are counted and told line by line; only
+ * `orrery kernel` (course/compile/) and test_conformance.c.  Differences are counted and told line by line; only
  * ERR_DEVICE and ERR_MEMORY are errors. */
 #include "emulated_devices/verify/conformance/conformance.h"
 #include "emulated_devices/verify/conformance/operations.h"

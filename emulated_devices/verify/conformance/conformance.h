@@ -6,7 +6,7 @@
  *
  * Bound, norm over norm: 10 sqrt(n) u + 2 u16.  n is the length of the longest sum, u the unit of the format of sums,
  * u16 that of 16-bit storage, 0 for a result in fp32: docs/checking/checking.md, "What is allowed".  A backend without
- * numbers must have the same costs.  cli/kernel.c and course/kernel_file.c call these functions.
+ * numbers must have the same costs.  cli/kernel.c and course/compile/kernel_file.c call these functions.
  */
 #ifndef ORRERY_CONFORMANCE_H
 #define ORRERY_CONFORMANCE_H

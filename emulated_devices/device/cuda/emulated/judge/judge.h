@@ -4,7 +4,7 @@
  * calls one where an address is not aligned, even if the compiler reads only parts of what is there.  The functions
  * are ours (hooks.cpp), and the sanitizers' own libraries are not linked.  Blocks run one after the other.
  * hooks.cpp and shadow.cpp call the functions of the other files, in the order of the kernel's events.
- * course/kernel_file.c, tutorials/worker/kernel.h and tests/devices/cuda/test_judge.c read the reports.
+ * course/compile/kernel_file.c, tutorials/worker/kernel.h and tests/devices/cuda/test_judge.c read the reports.
  * What is wrong in a kernel becomes a report; no function returns an error.
  *
  *   places.cpp   what an address is: an allocation, a shared array, a stack, nothing of the device's

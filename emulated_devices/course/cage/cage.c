@@ -3,7 +3,7 @@
  * namespaces are not allowed it is Landlock, or limits alone.  Errors are ERR_FILE with what could not be made; a
  * wrong --user is ERR_USAGE. */
 #define _GNU_SOURCE                     /* unshare, clone flags, syscall */
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "ref/machine/system.h"
 #if defined(SYSTEM_LINUX)
 #include "ref/io/child.h"

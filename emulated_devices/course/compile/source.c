@@ -6,7 +6,7 @@
  * build.c asks it for words that help a student; the text decides nothing.  A word of a comment or of quotes is not
  * looked at.  No function returns an error code.
  */
-#include "emulated_devices/course/source.h"
+#include "emulated_devices/course/compile/source.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

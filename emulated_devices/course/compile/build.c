@@ -3,9 +3,9 @@
  * the student's mistake, in `why`, without an error; ERR_FILE means that nothing can be compiled here.  Callers
  * remove the folder with build_remove.  Without memory the code is ERR_MEMORY. */
 #define _DEFAULT_SOURCE                 /* mkstemp */
-#include "emulated_devices/course/build.h"
-#include "emulated_devices/course/object.h"
-#include "emulated_devices/course/source.h"
+#include "emulated_devices/course/compile/build.h"
+#include "emulated_devices/course/compile/object.h"
+#include "emulated_devices/course/compile/source.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
 #include "ref/machine/system.h"

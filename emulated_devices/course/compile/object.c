@@ -1,7 +1,7 @@
 /* object.c -- looks at the object file of a student: sections, symbols, and what it uses.  build.c calls
  * object_is_fine before it links anything.  Every offset is checked, because a student's text may have put anything
  * into the file.  A file that cannot be read is not fine, and `why` says so. */
-#include "emulated_devices/course/object.h"
+#include "emulated_devices/course/compile/object.h"
 #if defined(__ELF__)
 #include "ref/io/output.h"
 #include <elf.h>

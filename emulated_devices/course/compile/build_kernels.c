@@ -3,7 +3,7 @@
  * tree, KERNEL_BUILD, compiles everything, and its exit status says what is missing.  ERR_FILE means that nothing can
  * be compiled here; a text that does not compile is no error. */
 #define _DEFAULT_SOURCE                 /* chmod */
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/build.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

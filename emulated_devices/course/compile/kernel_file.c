@@ -7,8 +7,8 @@
  * ERR_DEVICE, ERR_MEMORY.
  */
 #define _DEFAULT_SOURCE                 /* realpath */
-#include "emulated_devices/course/kernel_file.h"
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/kernel_file.h"
+#include "emulated_devices/course/compile/build.h"
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/verify/conformance/conformance.h"
 #include "ref/io/child.h"

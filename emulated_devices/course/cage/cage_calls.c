@@ -2,7 +2,7 @@
  * cage.c calls cage_refuse_calls when a process gives up its rights.  Refused calls return EPERM; another machine's
  * instruction set ends the process.  On machines that this file does not know it does nothing. */
 #define _GNU_SOURCE                     /* clone flags, syscall numbers */
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "ref/machine/system.h"
 #if defined(SYSTEM_LINUX)
 #include "tutorials/worker/cage.h"

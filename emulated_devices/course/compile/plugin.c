@@ -1,8 +1,8 @@
 /* plugin.c -- --plugin FILE: compiles plug-ins, and loads them in every process of a job.  cli/main.c calls
  * load_plugins().  Errors: ERR_FILE or ERR_USAGE of the path, ERR_FORMAT if it does not compile or load;
  * ERR_MEMORY. */
-#include "emulated_devices/course/plugin.h"
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/plugin.h"
+#include "emulated_devices/course/compile/build.h"
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/schemes/plugin.h"
 #include "ref/io/output.h"

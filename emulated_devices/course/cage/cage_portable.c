@@ -1,6 +1,6 @@
 /* cage_portable.c -- a cage where the system has none: time, files and sizes have limits, but nothing is hidden.
  * Callers and errors are those of cage.h.  `orrery grade` therefore asks for --own-code here. */
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "ref/io/child.h"
 #include "ref/io/output.h"
 #include "ref/machine/system.h"

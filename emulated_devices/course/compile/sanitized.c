@@ -9,7 +9,7 @@
  *         [32, 48) 'bad' (line 38) <== Memory access at offset 48 overflows this variable
  * serve.c hands it what a worker's sanitizer said.  A report that it does not know gives an empty text.
  */
-#include "emulated_devices/course/sanitized.h"
+#include "emulated_devices/course/compile/sanitized.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef ORRERY_COURSE_BUILD_H
 #define ORRERY_COURSE_BUILD_H
 
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "emulated_devices/course/judge.h"
 #include <limits.h>
 

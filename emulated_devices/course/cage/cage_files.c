@@ -3,7 +3,7 @@
  * outside of a cage.  A path that does not exist, or that is a folder of everybody's, is not shown.  command_serve.c
  * and workshop.c call these functions.  No function returns an error code. */
 #define _DEFAULT_SOURCE                 /* realpath */
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "ref/machine/system.h"
 #if defined(SYSTEM_LINUX)
 #include "ref/io/child.h"

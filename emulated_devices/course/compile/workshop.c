@@ -6,7 +6,7 @@
  * not start, is an error; a text that does not compile is not.
  */
 #define _DEFAULT_SOURCE                 /* chown, O_NOFOLLOW */
-#include "emulated_devices/course/build.h"
+#include "emulated_devices/course/compile/build.h"
 #include "ref/io/output.h"
 #include <ctype.h>
 #include <dirent.h>

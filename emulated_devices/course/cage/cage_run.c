@@ -2,7 +2,7 @@
  * workshop.c runs compilers with it, command_serve.c the commands of a text.  A command that is over a limit is
  * ended, and end->over says which limit.  ERR_MEMORY and ERR_FILE mean that the command did not start. */
 #define _DEFAULT_SOURCE                 /* DT_REG */
-#include "emulated_devices/course/cage.h"
+#include "emulated_devices/course/cage/cage.h"
 #include "ref/io/child.h"
 #include "ref/machine/system.h"
 #include <dirent.h>
