@@ -245,8 +245,8 @@ static void judge_attack(const struct attack *a, int number)
     char file[300], name[40];
     snprintf(name, sizeof name, "attack %d", number);
     const struct lesson l = { .folder = "01_text", .title = "A text", .file = "text.txt",
-                              .check = { { 1, "it", "it", 2, a->run, { NULL } },
-                                         { 2, "next", "the next", 1, reads_files, { NULL } } } };
+                              .check = { { 1, "it", "it", 2, { a->run } },
+                                         { 2, "next", "the next", 1, { reads_files } } } };
     const struct judging how = { .seed = 1 };
     snprintf(file, sizeof file, "%s/text.txt", place);
     const enum error_code e = judge_file(&s, &l, file, &how, &err);
