@@ -211,6 +211,31 @@ static const struct clash clashes[] = {
     { HAS_reduced_by_nodes, HAS_apart_in_two_stages,
       "may add in another order on another pipeline stage, and @ needs the same order on both stages of a tied "
       "weight", "--allreduce ring" },
+
+    { HAS_exact, HAS_fp64, "products of numbers of @ have more bits than fp64 adds exactly",
+      "--dtype fp32, bf16 or fp16" },
+    { HAS_exact, HAS_adds_by_layout, "@ rounds partial sums before they are finished", "--tensor 1d" },
+    { HAS_exact, HAS_cuts_attention, "@ merges results of a query that are rounded before", "--dp, --tp or --pp" },
+    { HAS_exact, HAS_tp_copies_keys, "with @ several devices have parts of the gradient of a key", "a smaller --tp" },
+    { HAS_exact, HAS_mixture, "routers and experts of @ have no exact sums", "a model without experts" },
+    { HAS_exact, HAS_latent, "the latents of @ have no exact sums", "a model without latent attention" },
+    { HAS_exact, HAS_streams, "the mean of the streams of @ has no exact sum", "--streams 1" },
+    { HAS_exact, HAS_sinks, "the gradient of the sinks of @ has no exact sum", "a model without sinks" },
+    { HAS_exact, HAS_loss_by_rule, "@ has no exact sum", "the usual mean over labels" },
+    { HAS_exact, HAS_encoders, "the encoders of @ have no exact sums", "a model of text" },
+    { HAS_exact, HAS_low_rank, "@ projects gradients, in sums that round", "--optimizer sgd, momentum or adamw" },
+    { HAS_exact, HAS_draws, "@ adds losses of both sides, in sums that round", "optimizers with gradients" },
+    { HAS_exact, HAS_tiles, "tiles of @ round each on its own", "--tiles 1" },
+    { HAS_exact, HAS_narrow_gradients, "@ rounds gradients before they are added", "--grad-dtype fp32" },
+    { HAS_exact, HAS_quantized_weights, "@ rounds weights by blocks, which lie in other places on other meshes",
+      "weights that are not quantised" },
+    { HAS_exact, HAS_quantized_gradients, "@ rounds gradients before they are added",
+      "gradients that are not quantised" },
+    { HAS_exact, HAS_apart, "@ trains its replicas apart, which is another function on another --dp",
+      "schemes without an outer step" },
+    { HAS_exact, HAS_skips_stages, "@ is another function with another --pp", "schedules that run every stage" },
+    { HAS_exact, HAS_mid_stream, "@ is another function with another --pp",
+      "schedules with one version and one step" },
 };
 enum { CLASHES = sizeof clashes / sizeof *clashes };
 

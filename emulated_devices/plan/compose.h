@@ -108,7 +108,14 @@ struct facts {
     X(packed,                  "--pack FILE")                                                       \
     X(experts_predicted,       "--dispatch speculative")                                           \
     X(experts_here,            "--dispatch here")                                                  \
-    X(experts_apart,           "--dispatch alltoall")
+    X(experts_apart,           "--dispatch alltoall")                                               \
+    X(exact,                   "--arithmetic exact")                                                \
+    X(adds_by_layout,          "--tensor 1d-sp, 2d, 2.5d or 3d")                                    \
+    X(cuts_attention,          "--attention ring")                                                  \
+    X(latent,                  "a model with latent attention")                                     \
+    X(loss_by_rule,            "--as with a loss of its own")                                       \
+    X(encoders,                "--modalities")                                                      \
+    X(fp64,                    "--dtype fp64")
 
 enum feature {
 #define X(id, name) HAS_##id,

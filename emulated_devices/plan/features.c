@@ -5,6 +5,7 @@
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "ref/model/kinds.h"
+#include "ref/model/loss_rule.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -643,6 +644,47 @@ static bool by_sequence(const struct facts *facts, struct typed *typed)
     const struct mixture_config *m = &facts->plan->model.mixture;
     return facts->plan->model.mlp == MLP_MIXTURE && (m->sequence_coefficient > 0 || m->capacity_factor > 0) &&
            say_model(facts, typed);
+}
+
+/* ---- exact sums --------------------------------------------------------------------------------- */
+
+static bool exact(const struct facts *facts, struct typed *typed)
+{
+    return facts->plan->model.exact && features_say(typed, "--arithmetic exact");
+}
+
+/* Such a scheme rounds partial sums before they are added. */
+static bool adds_by_layout(const struct facts *facts, struct typed *typed)
+{
+    const struct tensor_scheme *s;
+    return tp(facts, NULL) && !tensor_scheme_find(&s, facts->plan->tensor, NULL) && !s->exact &&
+           features_say(typed, "--tensor %s", facts->plan->tensor);
+}
+
+/* Results of a query are merged from several devices. */
+static bool cuts_attention(const struct facts *facts, struct typed *typed)
+{
+    return cp(facts, NULL) && features_say(typed, "--attention %s", facts->plan->attention);
+}
+
+static bool latent(const struct facts *facts, struct typed *typed)
+{
+    return LATENT(&facts->plan->model) && say_model(facts, typed);
+}
+
+static bool loss_by_rule(const struct facts *facts, struct typed *typed)
+{
+    return !loss_rule_is_usual(&facts->plan->model.loss) && features_say(typed, "the loss of --as");
+}
+
+static bool encoders(const struct facts *facts, struct typed *typed)
+{
+    return facts->plan->encoders.kinds > 0 && features_say(typed, "--modalities");
+}
+
+static bool fp64(const struct facts *facts, struct typed *typed)
+{
+    return facts->plan->dtype == F64 && say_dtype(facts, typed);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */

@@ -219,7 +219,8 @@ static bool make_ends(struct transformer *model, int64_t M, int64_t N, int64_t t
                && transformer_make(&model->lnf_rstd, few, M, 0) &&
            transformer_make(&model->lnf, t, M, c->D) && transformer_make(&model->logits, t, N, c->V)
                && transformer_make(&model->top, few, N, 0) &&
-           transformer_make(&model->total, few, N, 0) && transformer_make(&model->hit, few, N, 0)
+           transformer_make(&model->total, model->config.exact ? F64 : few, N, 0) &&
+           transformer_make(&model->hit, model->config.exact ? F64 : few, N, 0)
                && transformer_make(&model->branch, t, M, c->D);
 }
 
@@ -274,9 +275,10 @@ enum error_code transformer_open(struct transformer *model, const struct model_c
     enum error_code e = model_config_check(config, err);
     if (e) return e;
     const int n = model_param_count(config);
-    *model = (struct transformer){ .config = *config, .ops = ops_for(dtype), .params = n, .seed = seed,
+    *model = (struct transformer){ .config = *config, .ops = ops_of(dtype, config->exact), .params = n, .seed = seed,
                                   .loss_scale = 1 };
-    if (model->ops == NULL) return fail(err, ERR_USAGE, "no operations for %s", dtype_name(dtype));
+    if (model->ops == NULL) return fail(err, ERR_USAGE, "no operations for %s%s", dtype_name(dtype),
+                                         config->exact ? " with exact sums" : "");
     model->spec = calloc((size_t)n, sizeof *model->spec);
     model->w = calloc((size_t)n, sizeof *model->w);
     model->g = calloc((size_t)n, sizeof *model->g);
@@ -288,7 +290,7 @@ enum error_code transformer_open(struct transformer *model, const struct model_c
     for (int i = 0; ok && i < n; i++) {
         struct param_spec s = model->spec[i] = model_param(config, i);
         ok = transformer_make(&model->w[i], dtype, s.dim[0], s.dim[1])
-            && transformer_make(&model->g[i], dtype, s.dim[0], s.dim[1]);
+            && transformer_make(&model->g[i], config->exact ? EXACT : dtype, s.dim[0], s.dim[1]);
         if (ok) param_init(&s, seed, dtype, 0, tensor_count(model->w[i]), model->w[i].data);
     }
     if (!ok) {

@@ -214,7 +214,7 @@ static inline struct group *experts_row_group(const struct expert_parallel *ep, 
 static inline enum dtype expert_format(const struct expert_parallel *ep, bool gradient)
 {
     const enum dtype own = ep->tp->device->dtype;
-    return gradient && ep->tp->wide_gradients ? dtype_wide(own) : own;
+    return gradient && ep->tp->wide_gradients ? ep->tp->device->sums : own;
 }
 
 /* The rows of the stream at hand that this device sends to experts: all, or its share of those that others have too. */
