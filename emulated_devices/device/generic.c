@@ -144,6 +144,7 @@ OPTIONAL_ENTRIES(X)
 #define VIEW_OUT(x, ...) view_write(&seen, x)
 #define VIEW_INOUT VIEW_OUT
 #define VIEW_IN(x, ...) view_read(&seen, x)
+#define VIEW_SUM_OUT VIEW_OUT
 #define VIEW_STAT_OUT VIEW_OUT
 #define VIEW_STAT_INOUT VIEW_OUT
 #define VIEW_STAT_IN VIEW_IN

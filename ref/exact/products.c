@@ -115,7 +115,7 @@ struct exact_product {
     const double *b;
     bool transposed;
     const real *bias;                           /* [n], or NULL */
-    struct tensor to;                           /* the result: fp32, or EXACT */
+    struct tensor to;                           /* the result, in any format */
     int64_t first, ld;                          /* its first column here, and the distance of its rows */
     bool add;                                   /* to what is there */
 };
@@ -129,18 +129,17 @@ static void put_element(const struct exact_product *p, int64_t row, int64_t colu
         : integer == 0 ? 0 : fixed_scaled(integer, a + b);
     if (p->bias != NULL) sum = fixed_add(sum, fixed_of((double)p->bias[column]));
     if (p->to.dtype == EXACT) fixed_put(p->to.data, at, p->add ? fixed_add(sum, fixed_at(p->to.data, at)) : sum);
-    else {
-        if (p->add) sum = fixed_add(sum, fixed_of((double)DATA(p->to)[at]));
-        DATA(p->to)[at] = (float)fixed_to_odd(sum);
-    }
+    else tensor_set(p->to, at, fixed_to_odd(p->add ? fixed_add(sum, fixed_of(tensor_get(p->to, at))) : sum));
 }
 
-/* A row of the result without bias in fp32: fp64 holds the integer and the scaled sum, so one conversion rounds. */
+/* A row of the result without bias: fp64 holds the integer and the scaled sum, so one conversion rounds. */
 static void put_row_quickly(const struct exact_product *p, int64_t row, const double *c, const double *scale)
 {
-    real *const y = DATA(p->to) + row * p->ld + p->first;
     const double unit = ldexp(1, p->row_grid[row]);
-    for (int64_t j = 0; j < p->n; j++) y[j] = (float)(c[j] * (unit * scale[j]));
+    const int64_t at = row * p->ld + p->first;
+    if (p->to.dtype == REAL_DTYPE)
+        for (int64_t j = 0; j < p->n; j++) DATA(p->to)[at + j] = (float)(c[j] * (unit * scale[j]));
+    else for (int64_t j = 0; j < p->n; j++) tensor_set(p->to, at + j, c[j] * (unit * scale[j]));
 }
 
 /* Whether put_row_quickly gives the bits of put_element: the row has a grid, and no sum can reach the end of the

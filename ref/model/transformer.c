@@ -5,6 +5,7 @@
 #include "ref/model/params.h"
 #include "ref/model/rotary.h"
 #include "ref/model/transformer_parts.h"
+#include "ref/numeric/exact_sum.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
@@ -337,6 +338,12 @@ void transformer_zero_gradients(struct transformer *model)
 double transformer_gradient_norm(const struct transformer *model)
 {
     double sum = 0;
+    if (model->config.exact) {
+        /* As on devices, the sum of squares of exact sums is exact, too. */
+        struct exact_sum squares = { .infinite = 0 };
+        for (int i = 0; i < model->params; i++) exact_add_squares(&squares, model->g[i]);
+        return sqrt(exact_value(&squares));
+    }
     for (int i = 0; i < model->params; i++) sum += ops_squares(model->ops, model->g[i]);
     return sqrt(sum);
 }

@@ -122,6 +122,7 @@ enum { IGNORE_LABEL = -1 };             /* label of tokens without loss and grad
 #define PARAMETER_OUT(x, ...) struct tensor x
 #define PARAMETER_INOUT PARAMETER_OUT
 #define PARAMETER_IN PARAMETER_OUT
+#define PARAMETER_SUM_OUT PARAMETER_OUT
 #define PARAMETER_STAT_OUT PARAMETER_OUT
 #define PARAMETER_STAT_INOUT PARAMETER_OUT
 #define PARAMETER_STAT_IN PARAMETER_OUT
@@ -136,6 +137,7 @@ enum { IGNORE_LABEL = -1 };             /* label of tokens without loss and grad
 #define ARGUMENT_OUT(x, ...) x
 #define ARGUMENT_INOUT ARGUMENT_OUT
 #define ARGUMENT_IN ARGUMENT_OUT
+#define ARGUMENT_SUM_OUT ARGUMENT_OUT
 #define ARGUMENT_STAT_OUT ARGUMENT_OUT
 #define ARGUMENT_STAT_INOUT ARGUMENT_OUT
 #define ARGUMENT_STAT_IN ARGUMENT_OUT

@@ -156,6 +156,11 @@ static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
 
 #define WIDEN(item) WIDEN_##item
 #define WIDEN_OUT(x, ...) x = room(&s, x);
+#ifdef STORES_SUMS
+#define WIDEN_SUM_OUT(x, ...)
+#else
+#define WIDEN_SUM_OUT WIDEN_OUT
+#endif
 #define WIDEN_INOUT(x, ...) x = changed(&s, x);
 #define WIDEN_IN(x, ...) x = wide(&s, x);
 #define WIDEN_STAT_OUT(x, ...) x = fp32_already(x);
