@@ -111,6 +111,7 @@ struct facts {
     X(experts_apart,           "--dispatch alltoall")                                               \
     X(exact,                   "--arithmetic exact")                                                \
     X(adds_by_layout,          "--tensor 1d-sp, 2d, 2.5d or 3d")                                    \
+    X(cuts_heads_norm,         "--tp with norms of all heads together")                              \
     X(cuts_attention,          "--attention ring")                                                  \
     X(latent,                  "a model with latent attention")                                     \
     X(loss_by_rule,            "--as with a loss of its own")                                       \

@@ -661,6 +661,13 @@ static bool adds_by_layout(const struct facts *facts, struct typed *typed)
            features_say(typed, "--tensor %s", facts->plan->tensor);
 }
 
+/* Devices along tp add up squares of their heads. */
+static bool cuts_heads_norm(const struct facts *facts, struct typed *typed)
+{
+    return tp(facts, NULL) && facts->plan->model.head_norms && facts->plan->model.normed_together &&
+           say_model(facts, typed);
+}
+
 /* Results of a query are merged from several devices. */
 static bool cuts_attention(const struct facts *facts, struct typed *typed)
 {
