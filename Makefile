@@ -190,6 +190,7 @@ test verify faults: export HOW_JUDGE = $(CXX) $(CXXFLAGS)
 test verify faults: export HOW_JUDGED = $(OBJECTS_judge) $(TEST_KERNELS:%=$(B)/cuda-judge/%.o) $(HALVES)
 test verify faults: export HOW_TWICE = $(OPS_SRC)
 test verify faults: export HOW_FORMATS = $(FORMATS)
+test verify faults: export HOW_EXACT = $(EXACT_SRC)
 
 ## make fuzz       let clang's libFuzzer attack every reader of files for a while (SECONDS=60 each, NAMES='json schedule')
 fuzz: fuzz-programs
