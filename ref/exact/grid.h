@@ -1,7 +1,7 @@
 /* grid.h -- numbers as integers on grids of powers of two, so that products and sums of them are exact in fp64.
  *
- * products.c quantises the operands of matrix products by these functions; docs/exact.md has the rule.  No function
- * can fail.
+ * products.c quantises the operands of matrix products by these functions; docs/checking/exact.md has the rule.  No
+ * function can fail.
  */
 #ifndef ORRERY_EXACT_GRID_H
 #define ORRERY_EXACT_GRID_H

@@ -1,6 +1,6 @@
 /* loss.c -- cross-entropy whose sums do not depend on how the vocabulary and the tokens are cut.
  *
- * Source    the formulas of ref/ops/cross_entropy.c; sums: docs/exact.md
+ * Source    the formulas of ref/ops/cross_entropy.c; sums: docs/checking/exact.md
  * Shapes    as there; total and hit are fp64
  * Forward   each exp(logit - top), at most 1, is an integer times 2^-34: total is exact in fp64 up to 2^19 entries
  *           each token's loss is an integer times 2^-28: their sum is exact in fp64 up to 2^20 tokens of loss 32

@@ -1,7 +1,7 @@
 /* products.c -- matrix products whose sums are exact: the bits do not depend on how rows, columns or terms are cut.
  *
  * Source    K. Ozaki, T. Ogita, S. Oishi, S. M. Rump, "Error-free transformations of matrix multiplication",
- *           doi:10.1007/s11075-011-9478-1, with one slice; the rule, bit by bit: docs/exact.md
+ *           doi:10.1007/s11075-011-9478-1, with one slice; the rule, bit by bit: docs/checking/exact.md
  * Shapes    as ref/ops/linear.c;  tops [N] of rows, [I] or [O] of columns
  * Forward   Y = X W^T + b:    each row of X and of W becomes integers of GRID_BITS bits on a grid of its own
  * Backward  dX = dY W:        rows of dY, columns of W
@@ -20,6 +20,7 @@
 #include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #undef I
 
 enum { ROWS_AT_ONCE = 128 };            /* of a result: what lies between two passes stays in the cache */
@@ -33,11 +34,12 @@ static void *products_take(int64_t count, size_t size)
 
 /* ---- tops -------------------------------------------------------------------------------------------------------- */
 
-/* A NaN is larger than any number. */
-static inline float larger(float top, float x)
+/* Without their signs, numbers have the order of their bits, and NaNs are the largest: the loops take integers. */
+static inline uint32_t size_bits(const float *x)
 {
-    const float size = fabsf(x);
-    return size > top || size != size ? size : top;
+    uint32_t bits;
+    memcpy(&bits, x, sizeof bits);
+    return bits & 0x7fffffff;
 }
 
 void FN(row_tops)(struct tensor top, struct tensor X)
@@ -45,21 +47,26 @@ void FN(row_tops)(struct tensor top, struct tensor X)
     const int64_t N = tensor_count(top), D = tensor_cols(X);
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
-        float most = 0;
-        for (int64_t d = 0; d < D; d++) most = larger(most, CONST_DATA(X)[n * D + d]);
-        DATA(top)[n] = most;
+        const real *const x = CONST_DATA(X) + n * D;
+        uint32_t most = 0;
+        for (int64_t d = 0; d < D; d++) most = size_bits(x + d) > most ? size_bits(x + d) : most;
+        memcpy(DATA(top) + n, &most, sizeof most);
     }
 }
 
 void FN(column_tops)(struct tensor top, struct tensor X)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X);
-    for (int64_t d = 0; d < D; d++) DATA(top)[d] = 0;
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
-    for (int64_t d0 = 0; d0 < D; d0 += COLUMN_BLOCK)
-        for (int64_t n = 0; n < N; n++)
-            for (int64_t d = d0; d < D && d < d0 + COLUMN_BLOCK; d++)
-                DATA(top)[d] = larger(DATA(top)[d], CONST_DATA(X)[n * D + d]);
+    for (int64_t d0 = 0; d0 < D; d0 += COLUMN_BLOCK) {
+        const int64_t width = D - d0 < COLUMN_BLOCK ? D - d0 : COLUMN_BLOCK;
+        uint32_t most[COLUMN_BLOCK] = { 0 };
+        for (int64_t n = 0; n < N; n++) {
+            const real *const x = CONST_DATA(X) + n * D + d0;
+            for (int64_t d = 0; d < width; d++) most[d] = size_bits(x + d) > most[d] ? size_bits(x + d) : most[d];
+        }
+        memcpy(DATA(top) + d0, most, (size_t)width * sizeof *most);
+    }
 }
 
 /* ---- operands as integers ---------------------------------------------------------------------------------------- */
@@ -80,7 +87,7 @@ static int *products_grids(struct tensor X, struct tensor whole, bool columns, i
     return grid;
 }
 
-static inline double unit_of(int grid) { return grid == GRID_ZERO || grid == GRID_NONE ? 0 : ldexp(1, -grid); }
+static inline double unit_of(int grid) { return grid == GRID_ZERO || grid == GRID_NONE ? 0 : fixed_power(-grid); }
 
 /* q [rows, D] = X / grid of each row, rounded; rows without a grid become 0. */
 static void quantise_rows(double *q, const real *x, int64_t rows, int64_t D, const int *grid)
@@ -135,7 +142,7 @@ static void put_element(const struct exact_product *p, int64_t row, int64_t colu
 /* A row of the result without bias: fp64 holds the integer and the scaled sum, so one conversion rounds. */
 static void put_row_quickly(const struct exact_product *p, int64_t row, const double *c, const double *scale)
 {
-    const double unit = ldexp(1, p->row_grid[row]);
+    const double unit = fixed_power(p->row_grid[row]);
     const int64_t at = row * p->ld + p->first;
     if (p->to.dtype == REAL_DTYPE)
         for (int64_t j = 0; j < p->n; j++) DATA(p->to)[at + j] = (float)(c[j] * (unit * scale[j]));
@@ -166,7 +173,7 @@ static void exact_product_run(const struct exact_product *p)
     int64_t *const sum = products_take(p->k > GRID_TERMS ? ROWS_AT_ONCE * p->n : 0, sizeof *sum);
     const int widest = widest_of(p->column_grid, p->n);
     for (int64_t j = 0; j < p->n; j++)
-        scale[j] = p->column_grid[j] == GRID_ZERO || p->column_grid[j] == GRID_NONE ? 0 : ldexp(1, p->column_grid[j]);
+        scale[j] = p->column_grid[j] == GRID_ZERO || p->column_grid[j] == GRID_NONE ? 0 : fixed_power(p->column_grid[j]);
 
     for (int64_t first = 0; first < p->m; first += ROWS_AT_ONCE) {
         const int64_t rows = p->m - first < ROWS_AT_ONCE ? p->m - first : ROWS_AT_ONCE;

@@ -59,6 +59,15 @@ static inline fixed_sum fixed_of(double x)
     return exponent >= FIXED_UNIT ? fixed_scaled(fraction, exponent) : (fixed_sum)(int64_t)rint(x * 0x1p100);
 }
 
+/* 2^exponent, of a normal number. */
+static inline double fixed_power(int exponent)
+{
+    const uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 /* A double whose last bit is 1 where bits below it are lost: rounding it to fewer bits rounds the sum itself once. */
 static inline double fixed_to_odd(fixed_sum sum)
 {
@@ -70,7 +79,7 @@ static inline double fixed_to_odd(fixed_sum sum)
     const int bits = high ? 128 - __builtin_clzll(high) : 64 - __builtin_clzll(low), lost = bits > 53 ? bits - 53 : 0;
     uint64_t kept = (uint64_t)(size >> lost);
     kept |= ((fixed_bits)kept << lost) != size;
-    const double x = ldexp((double)kept, lost + FIXED_UNIT);
+    const double x = (double)(int64_t)kept * fixed_power(lost + FIXED_UNIT);
     return negative ? -x : x;
 }
 

@@ -47,7 +47,7 @@ static struct tensor cut(struct tensor x, int64_t row, int64_t rows, int64_t col
     return matrix(to, rows, cols);
 }
 
-/* ---- the rule, written again: docs/checking/exact.md -------------------------------------------------------------- */
+/* ---- the rule, written again: docs/checking/exact.md ------------------------------------------------------------- */
 
 enum { NO_GRID = 9999 };
 
@@ -191,7 +191,8 @@ static void test_numbers_that_are_none(void **state)
 {
     const struct ops *op = ops_exact(F32);
     const struct tensor X = matrix(numbers(N * D, 31, 4), N, D), W = matrix(numbers(O * D, 33, 4), O, D),
-                        dY = matrix(numbers(N * O, 35, 4), N, O), Y = matrix(malloc(N * O * 4), N, O), dW = sums_of(O, D);
+                        dY = matrix(numbers(N * O, 35, 4), N, O), Y = matrix(malloc(N * O * 4), N, O), dW = sums_of(O,
+                                                                                                                    D);
     (void)state;
     ((float *)X.data)[5 * D + 2] = NAN, ((float *)X.data)[6 * D] = INFINITY;
     op->linear_forward(Y, X, W, tensor_none);
@@ -243,7 +244,8 @@ static void test_error(void **state)
         const struct tensor X = matrix(bells(rows * K, 41), rows, K), W = matrix(bells(cols * K, 43), cols, K),
                             exact = matrix(malloc(120), rows, cols), plain = matrix(malloc(120), rows, cols);
         double error[2] = { 0, 0 };
-        ops_exact(F32)->linear_forward(exact, X, W, tensor_none), ops_for(F32)->linear_forward(plain, X, W, tensor_none);
+        ops_exact(F32)->linear_forward(exact, X, W, tensor_none), ops_for(F32)->linear_forward(plain, X, W,
+                                                                                               tensor_none);
         for (int64_t i = 0; i < rows * cols; i++) {
             double truth = 0;
             for (int64_t j = 0; j < K; j++) truth += tensor_get(X, i / cols * K + j) * tensor_get(W, i % cols * K + j);

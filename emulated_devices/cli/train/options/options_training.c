@@ -38,7 +38,7 @@ void training_options(struct option_list *to, struct train_options *options, str
                   "own; default: fp32" },
         { "--arithmetic", "NAME", OPTION_CHOICE, &words->arithmetic, .choices = arithmetics,
           .help = "exact: sums round once, when they are finished, so that every layout has the same bits "
-                  "(docs/exact.md); default: ordinary" },
+                  "(docs/checking/exact.md); default: ordinary" },
         { "--loss-scale", "S", OPTION_DOUBLE, &options->plan.loss_scale, .min = 0, .max = 0x1p127,
           .help = "fp16: initial loss scale, a power of two; default: 65536" },
         { "--dropout", "P", OPTION_DOUBLE, &words->dropout, .min = 0, .max = 0.999,
