@@ -638,6 +638,11 @@ static bool balance_of_sequence(const struct facts *facts, struct typed *typed)
     return balances_over(facts, OVER_SEQUENCE) && features_say(typed, "--balance-over sequence");
 }
 
+static bool balance_of_microbatch(const struct facts *facts, struct typed *typed)
+{
+    return balances_over(facts, OVER_MICROBATCH) && features_say(typed, "--balance-over microbatch");
+}
+
 /* A loss or a capacity counts the choices of a whole sequence. */
 static bool by_sequence(const struct facts *facts, struct typed *typed)
 {
@@ -668,10 +673,29 @@ static bool cuts_heads_norm(const struct facts *facts, struct typed *typed)
            say_model(facts, typed);
 }
 
-/* Results of a query are merged from several devices. */
+/* Devices have slices of the same experts, and add up their results. */
+static bool cuts_experts(const struct facts *facts, struct typed *typed)
+{
+    const struct plan *const p = facts->plan;
+    if (p->model.mlp != MLP_MIXTURE || (p->etp <= 1 && (p->mesh.size[TP] == 1 || plan_cuts_experts(p)))) return false;
+    return p->etp > 1 ? features_say(typed, "--etp %d", p->etp) : tp(facts, typed);
+}
+
+/* Such a scheme returns rows of several choices of a token as their sum. */
+static bool adds_choices(const struct facts *facts, struct typed *typed)
+{
+    const struct expert_scheme *s;
+    return plan_cuts_experts(facts->plan) && !expert_scheme_find(&s, facts->plan->dispatch, NULL) && !s->exact &&
+           features_say(typed, "--dispatch %s", facts->plan->dispatch);
+}
+
+/* Results of a query are merged from several devices, or gradients of a copied key. */
 static bool cuts_attention(const struct facts *facts, struct typed *typed)
 {
-    return cp(facts, NULL) && features_say(typed, "--attention %s", facts->plan->attention);
+    const struct attention_scheme *s;
+    const int *const size = facts->plan->mesh.size;
+    return cp(facts, NULL) && !attention_scheme_find(&s, facts->plan->attention, NULL) &&
+           (s->head.equality != PERMUTES || size[CP] * size[TP] > facts->plan->model.K) && features_say(typed, "--attention %s", facts->plan->attention);
 }
 
 static bool latent(const struct facts *facts, struct typed *typed)
