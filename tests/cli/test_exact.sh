@@ -36,6 +36,20 @@ test_layouts_of_llama() {
     same "$one" --model llama-tiny --dtype bf16 --dropout 0.1 --pp 3 --micro 3
 }
 
+test_layouts_of_experts() {
+    local model='--model mixtral-tiny --balance-over batch'
+    # shellcheck disable=SC2086
+    { print_of $model; local one=$print
+      same "$one" $model --dp 2 --ep 2
+      same "$one" $model --dp 2 --tp 2 --ep 2
+      same "$one" $model --dp 5 --zero 3; }
+}
+
+test_heads_exchanged() {
+    print_of --model llama-tiny; local one=$print
+    same "$one" --model llama-tiny --cp 2 --attention ulysses --tp 2
+}
+
 # The one-device run has the same bits, sums before they round included.
 test_check_has_no_bounds() {
     # shellcheck disable=SC2086
@@ -59,7 +73,9 @@ test_said() {
 test_refused() {
     refuse() { run train --arithmetic exact "$@"; expect_status 2; }
     refuse --model tiny --dtype fp64;                   expect_error 'fp64'
-    refuse --model mixtral-tiny;                        expect_error 'routers and experts of --model mixtral-tiny'
+    refuse --model mixtral-tiny;                        expect_error '--balance-over batch or sequence'
+    refuse --model mixtral-tiny --balance-over batch --tp 2;    expect_error '--tp 2'
+    refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch allgather;    expect_error 'allgather'
     refuse --model deepseek-v2-tiny;                    expect_error 'deepseek-v2-tiny'
     refuse --model tiny --cp 2;                         expect_error 'merges results of a query'
     refuse --model tiny --tp 2 --tensor 1d-sp;          expect_error '--tensor 1d-sp'
@@ -70,4 +86,4 @@ test_refused() {
     run train --arithmetic exactly;                     expect_status 2; expect_error 'exact'
 }
 
-run_tests test_layouts_of_gpt test_layouts_of_llama test_check_has_no_bounds test_said test_refused
+run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_heads_exchanged test_check_has_no_bounds test_said test_refused
