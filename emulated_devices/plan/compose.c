@@ -214,7 +214,7 @@ static const struct clash clashes[] = {
 
     { HAS_exact, HAS_fp64, "products of numbers of @ have more bits than fp64 adds exactly",
       "--dtype fp32, bf16 or fp16" },
-    { HAS_exact, HAS_adds_by_layout, "@ rounds partial sums before they are finished", "--tensor 1d" },
+    { HAS_exact, HAS_adds_by_layout, "@ rounds partial sums before they are finished", "--tensor 1d or 1d-sp" },
     { HAS_exact, HAS_cuts_heads_norm, "with --tp devices add squares of the heads of @, rounded before", "--tp 1" },
     { HAS_exact, HAS_cuts_attention, "@ merges results of a query that are rounded before", "--dp, --tp or --pp" },
     { HAS_exact, HAS_tp_copies_keys, "with @ several devices have parts of the gradient of a key", "a smaller --tp" },

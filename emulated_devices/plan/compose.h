@@ -111,7 +111,7 @@ struct facts {
     X(experts_here,            "--dispatch here")                                                  \
     X(experts_apart,           "--dispatch alltoall")                                               \
     X(exact,                   "--arithmetic exact")                                                \
-    X(adds_by_layout,          "--tensor 1d-sp, 2d, 2.5d or 3d")                                    \
+    X(adds_by_layout,          "--tensor 2d, 2.5d or 3d")                                           \
     X(cuts_heads_norm,         "--tp with norms of all heads together")                              \
     X(cuts_experts,            "--tp P of a mixture, or --etp P")                                   \
     X(adds_choices,            "--dispatch two-step")                                               \

@@ -25,6 +25,8 @@ test_layouts_of_gpt() {
     same "$one" --model tiny --dp 2 --micro 2
     same "$one" --model tiny --dp 5 --zero 3
     same "$one" --model tiny --tp 3
+    same "$one" --model tiny --tp 3 --tensor 1d-sp
+    same "$one" --model tiny --tp 2 --dp 2 --tensor 1d-sp-keep --micro 2
     same "$one" --model tiny --pp 2 --micro 5 --schedule zb-h1
     same "$one" --model tiny --dp 2 --tp 2 --pp 2 --micro 2 --allreduce tree
     same "$one" --model tiny --threads 2
@@ -78,7 +80,7 @@ test_refused() {
     refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch allgather;    expect_error 'allgather'
     refuse --model deepseek-v2-tiny;                    expect_error 'deepseek-v2-tiny'
     refuse --model tiny --cp 2;                         expect_error 'merges results of a query'
-    refuse --model tiny --tp 2 --tensor 1d-sp;          expect_error '--tensor 1d-sp'
+    refuse --model tiny --tp 4 --tensor 2d;             expect_error '--tensor 2d'
     refuse --model olmo2-tiny --tp 2;                   expect_error 'olmo2-tiny'
     refuse --model tiny --optimizer galore;             expect_error 'galore'
     refuse --model tiny --dp 2 --data-parallel diloco;  expect_error 'diloco'

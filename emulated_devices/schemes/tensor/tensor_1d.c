@@ -58,7 +58,7 @@ static enum error_code tensor_1d_linear_forward(struct tensor_parallel *tp, enum
     const bool inside = leads_inside(role);
     (void)N;
     if (tp->device->exact && !inside)
-        return terms_forward(tp, ALL, Y, X, W, tp->rank == 0 ? b : tensor_none, err);
+        return terms_forward(tp, ALL, NULL, Y, X, W, tp->rank == 0 ? b : tensor_none, err);
     /* Column-parallel: Y has this device's columns. Row-parallel: Y is a partial sum, to which one device adds the
      * bias. */
     const enum error_code e = local_forward(tp, Y, X, W, inside || tp->rank == 0 ? b : tensor_none, err);
@@ -70,7 +70,7 @@ static enum error_code tensor_1d_linear_backward_input(struct tensor_parallel *t
                                                        struct error *err)
 {
     (void)N;
-    if (tp->device->exact && leads_inside(role)) return terms_backward_input(tp, ALL, dX, dY, W, err);
+    if (tp->device->exact && leads_inside(role)) return terms_backward_input(tp, ALL, NULL, dX, dY, W, err);
     /* Row-parallel: dX has this device's columns. Column-parallel: dX is a partial sum over columns. */
     const enum error_code e = local_backward_input(tp, dX, dY, W, err);
     return e || !leads_inside(role) ? e : sum_over_group(tp, dX, err);
@@ -105,8 +105,8 @@ static void matrix_cost(struct forecast *forecast, enum param_role role, enum te
     const int64_t width = tensor_width(forecast->tp, role, !leads_inside(role), 0, 1);
     if (forecast->tp->device->exact && role != ROLE_TOKENS) {
         /* Exact sums: maxima of rows of both operands, then the sum; for the weight maxima of one operand. */
-        if (pass == WEIGHT_PASS) forecast_terms(forecast, ALL, N, 0, 0);
-        else if (pass == (forward ? FORWARD_PASS : INPUT_PASS)) forecast_terms(forecast, ALL, N, width, width);
+        if (pass == WEIGHT_PASS) forecast_terms(forecast, ALL, N, 0, NULL, 0);
+        else if (pass == (forward ? FORWARD_PASS : INPUT_PASS)) forecast_terms(forecast, ALL, N, width, NULL, width);
         return;
     }
     if (pass == (forward ? FORWARD_PASS : INPUT_PASS))
