@@ -220,6 +220,8 @@ static const struct clash clashes[] = {
     { HAS_exact, HAS_tp_copies_keys, "with @ several devices have parts of the gradient of a key", "a smaller --tp" },
     { HAS_exact, HAS_cuts_experts, "with @ devices add results of the same experts, rounded before",
       "--ep, with --tp 1" },
+    { HAS_exact, HAS_returning_experts, "experts without computation of @ add their gradients apart from the others",
+      "a router whose experts all compute" },
     { HAS_exact, HAS_adds_choices, "@ adds results of experts of several devices, rounded before",
       "--dispatch alltoall" },
     { HAS_exact, HAS_balance_of_microbatch, "@ is another loss with another --micro or --dp",

@@ -115,6 +115,7 @@ struct facts {
     X(cuts_heads_norm,         "--tp with norms of all heads together")                              \
     X(cuts_experts,            "--tp P of a mixture, or --etp P")                                   \
     X(adds_choices,            "--dispatch two-step")                                               \
+    X(returning_experts,       "--zero-experts Z")                                                 \
     X(cuts_attention,          "--attention ring")                                                  \
     X(latent,                  "a model with latent attention")                                     \
     X(loss_by_rule,            "--as with a loss of its own")                                       \
