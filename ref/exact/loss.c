@@ -42,7 +42,7 @@ void FN(cross_entropy_loss)(double *loss, struct tensor total, struct tensor top
     double sum = 0;
     for (int64_t n = 0; n < N; n++)
         if (label[n] != ignore)
-            sum += grid_round((log(((const double *)total.data)[n]) + (double)CONST_DATA(top)[n]
+            sum += grid_round((exact_log(((const double *)total.data)[n]) + (double)CONST_DATA(top)[n]
                                - ((const double *)hit.data)[n]) * LOSS_GRID);
     *loss = sum * (1 / LOSS_GRID);
 }

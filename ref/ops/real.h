@@ -32,13 +32,17 @@
 #define FN(name) name##_x32
 #define ONCE(...)
 #define SUMS_EXACTLY            /* ref/exact/ has the operations that add over rows */
+#define REAL_FN(name) name##_x32
+#include "ref/exact/functions.h"
 #endif
 
 #if REAL_CAT(REAL_IS_, REAL) != REAL_IS_F64
 typedef float real;
 #define REAL_DTYPE F32
 #define R(x) x##f
+#ifndef REAL_FN
 #define REAL_FN(name) name##f
+#endif
 #define BLAS(name) cblas_s##name
 #else
 typedef double real;
