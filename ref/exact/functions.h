@@ -56,7 +56,7 @@ static inline double exact_erfc_above(double x)
         for (int n = 40; n > 0; n--) sum = 2 * s / (2 * n + 1) * (1 + sum);
         return 1 - two_over_root_pi * exact_exp(-s) * x * (1 + sum);
     }
-    for (int n = 60; n > 0; n--) sum = (double)n / (2 * s) / (1 + sum);
+    for (int n = 120; n > 0; n--) sum = (double)n / (2 * s) / (1 + sum);
     return two_over_root_pi / 2 * exact_exp(-s) / (x * (1 + sum));
 }
 
