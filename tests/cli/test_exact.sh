@@ -52,6 +52,17 @@ test_heads_exchanged() {
     same "$one" --model llama-tiny --cp 2 --attention ulysses --tp 2
 }
 
+# Kernels of a BLAS add in orders of their own, which integers do not show.
+test_kernels_of_a_blas() {
+    local kernel one
+    print_of --model llama-tiny; one=$print
+    for kernel in Prescott Haswell; do
+        export OPENBLAS_CORETYPE=$kernel
+        same "$one" --model llama-tiny --dp 2
+    done
+    unset OPENBLAS_CORETYPE
+}
+
 # The one-device run has the same bits, sums before they round included.
 test_check_has_no_bounds() {
     # shellcheck disable=SC2086
@@ -88,4 +99,4 @@ test_refused() {
     run train --arithmetic exactly;                     expect_status 2; expect_error 'exact'
 }
 
-run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_heads_exchanged test_check_has_no_bounds test_said test_refused
+run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_heads_exchanged test_kernels_of_a_blas test_check_has_no_bounds test_said test_refused
