@@ -14,6 +14,7 @@ struct bench_step {
     const char *model, *backend, *beside, *dtype, *json;        /* beside: another backend, or NULL */
     int runs, rounds, devices;          /* devices: the most of a mesh */
     int threads, steal;                 /* of the one device; cores that others keep busy meanwhile */
+    bool exact;                         /* sums do not round (ref/exact/): a step in ordinary arithmetic is beside it */
     double seconds, limit;              /* what all rounds may take, and one run */
     int64_t batch;                      /* sequences; 0: the preset's, but at least 8 */
 };
@@ -29,13 +30,15 @@ struct step_calls { bool counted; double of[STEP_CALLS]; };
 
 /* Seconds in each round: of the backend's matrix product, also of a processor, of a step on one device, also on one
  * thread of it, and on each mesh; and the ratios to one device and to the mesh before.  Processor time of a step on
- * each mesh, by another backend, too, and their ratio.  rounds: that were measured, of a mesh and of the one device. */
+ * each mesh, by another backend, too, and their ratio.  plain, dearer: with exact sums, a step on one device without
+ * them, and how many times as long theirs takes.  rounds: that were measured, of a mesh and of the one device. */
 struct step_pace {
     char model[64];                     /* its name */
     double flops, tokens;               /* of a step */
     bool taken[STEP_MESHES];            /* meshes that fit the model, the batch and the devices */
     int rounds[STEP_MESHES], rounds_alone;
     double gemm[STEP_MOST_ROUNDS], gemm_processor[STEP_MOST_ROUNDS];
+    double plain[STEP_MOST_ROUNDS], dearer[STEP_MOST_ROUNDS];
     double step[STEP_MOST_ROUNDS], single[STEP_MOST_ROUNDS], slower[STEP_MOST_ROUNDS];
     double meshed[STEP_MESHES][STEP_MOST_ROUNDS], ratio[STEP_MESHES][STEP_MOST_ROUNDS];
     double beside[STEP_MESHES][STEP_MOST_ROUNDS], processor[STEP_MESHES][STEP_MOST_ROUNDS];

@@ -93,6 +93,7 @@ struct serial {
     int32_t *ids;
     int64_t batch, steps;               /* sequences; steps done so far */
     int threads;
+    struct serial *plain;               /* of a model with exact sums: the same in ordinary arithmetic; else NULL */
 };
 
 static enum error_code open_serial(struct serial *serial, const struct model_config *config, struct error *err)
@@ -158,10 +159,25 @@ static enum error_code time_training(struct timed *timed, const char *program, c
         program, "train", "--model", step->model, "--dp", words[0], "--tp", words[1], "--pp", words[2], "--steps",
         words[3], "--batch", words[4], "--tensor", step_mesh->tensor, "--data-parallel", step_mesh->data
             ? step_mesh->data : "ddp", "--backend",
-        backend, "--dtype", step->dtype, "--json", path, NULL
+        backend, "--dtype", step->dtype, "--arithmetic", step->exact ? "exact" : "ordinary", "--json", path, NULL
     };
     const enum error_code e = run_aside(call, step->limit, err);
     return e ? e : read_timed(timed, path, err);
+}
+
+static double next_step(struct serial *serial)
+{
+    return serial_step(&serial->model, serial->state, serial->ids, serial->ids + 1, serial->batch, ++serial->steps);
+}
+
+/* The one device, and with exact sums the same without them, in turn. */
+static void measure_plain(struct serial *serial, int runs, struct step_pace *step_pace, int round)
+{
+    double plain[STEP_MOST_RUNS];
+    for (int i = 0; i < runs && serial->plain; i++) plain[i] = next_step(serial->plain);
+    if (serial->plain == NULL) return;
+    step_pace->plain[round] = measure_median(plain, runs);
+    step_pace->dearer[round] = step_pace->step[round] / step_pace->plain[round];
 }
 
 static void measure_serial(struct serial *serial, struct gemm *g, int runs, struct step_pace *step_pace, int round)
@@ -171,11 +187,9 @@ static void measure_serial(struct serial *serial, struct gemm *g, int runs, stru
         const double used = measure_processor();
         gemm[i] = gemm_seconds(g);
         processor[i] = measure_processor() - used;
-        step[i] = serial_step(&serial->model, serial->state, serial->ids, serial->ids + 1, serial->batch,
-                              ++serial->steps);
+        step[i] = next_step(serial);
         threads_set(1);
-        single[i] = serial_step(&serial->model, serial->state, serial->ids, serial->ids + 1, serial->batch,
-                                ++serial->steps);
+        single[i] = next_step(serial);
         threads_set(serial->threads);
     }
     step_pace->gemm[round] = measure_median(gemm, runs);
@@ -183,6 +197,7 @@ static void measure_serial(struct serial *serial, struct gemm *g, int runs, stru
     step_pace->step[round] = measure_median(step, runs);
     step_pace->single[round] = measure_median(single, runs);
     step_pace->slower[round] = step_pace->single[round] / step_pace->step[round];
+    measure_plain(serial, runs, step_pace, round);
 }
 
 struct step_noise step_noise(const struct step_pace *step_pace, int threads)
@@ -206,7 +221,7 @@ static bool step_takes(const struct bench_step *step, const struct model_config 
     const struct step_mesh *m = &step_meshes[i];
     const struct tensor_scheme *s;
     return m->dp * m->tp * m->pp <= step->devices && m->pp <= config->L && step->batch >= m->dp &&
-           tensor_scheme_find(&s, m->tensor, NULL) == OK && tensor_check(s, config, m->tp, NULL) == OK;
+           tensor_scheme_find(&s, m->tensor, NULL) == OK && (s->exact || m->tp == 1 || !step->exact) && tensor_check(s, config, m->tp, NULL) == OK;
 }
 
 static enum error_code measure_mesh(const struct bench_step *step, const char *program,
@@ -258,8 +273,9 @@ static enum error_code step_measure_measure(const struct bench_step *step, const
     enum error_code e = steal_cores(&thieves, step->steal, err);
     if (e) return e;
     listener->begins(listener->context, step, step_pace);
-    serial_step(&serial->model, serial->state, serial->ids, serial->ids + 1, serial->batch, ++serial->steps);
-    gemm_seconds(gemm);                    /* both warm up */
+    next_step(serial);
+    if (serial->plain) next_step(serial->plain);
+    gemm_seconds(gemm);                    /* all warm up */
     e = measure_rounds(step, program, serial, gemm, listener, step_pace, err);
     steal_end(&thieves);
     return e;
@@ -271,7 +287,7 @@ enum error_code step_measure(struct bench_step *step, const char *program, const
     struct model_config c;
     int64_t usual;
     static struct gemm g;               /* its device stays where it is */
-    struct serial serial = { .state = NULL };
+    struct serial plain = { .state = NULL }, serial = { .state = NULL, .plain = step->exact ? &plain : NULL };
     step->threads = threads_use(cores_usable());
     enum error_code e = model_config_preset(&c, &usual, step->model, err);
     if (e) return e;
@@ -279,11 +295,13 @@ enum error_code step_measure(struct bench_step *step, const char *program, const
     snprintf(pace->model, sizeof pace->model, "%s", c.name);
     pace->flops = model_step_flops(&c, step->batch, c.S), pace->tokens = (double)(step->batch * c.S);
     for (int i = 0; i < STEP_MESHES; i++) pace->taken[i] = step_takes(step, &c, i);
-    serial.batch = step->batch, serial.threads = step->threads;
-    e = open_serial(&serial, &c, err);
+    serial.batch = plain.batch = step->batch, serial.threads = step->threads;
+    if (step->exact) e = open_serial(&plain, &c, err);
+    c.exact = step->exact;
+    if (!e) e = open_serial(&serial, &c, err);
     if (!e) e = gemm_open(&g, backend_find(step->backend), dtype_by_name(step->dtype), err);
     if (!e) e = step_measure_measure(step, program, &serial, &g, listener, pace, err);
     gemm_close(&g);
-    close_serial(&serial);
+    close_serial(&serial), close_serial(&plain);
     return e;
 }

@@ -10,7 +10,8 @@
 struct watched {
     int slot, peer;                     /* peer: rank in the group */
     struct exchange exchange;
-    bool sends, poisoned, gone;         /* poisoned: its buffer is poison until its wait; gone: it was freed */
+    bool sends, judged, poisoned, gone; /* judged: a send whose bytes must stay; poisoned: its buffer is poison until
+                                         * its wait; gone: it was freed */
     enum stream stream;                 /* that sends */
     const char *data;
     uint64_t bytes, hash;               /* hash: of what is sent, at the start */
@@ -158,7 +159,9 @@ void watch_begin(struct comm *comm, int slot, const struct exchange *exchange, i
                           .bytes = bytes,
                            .poisoned = !sends && exchange->operation != CONTROL && d->backend->has_numbers,
                            .stream = d->clock.current, .started = d->arena.doing };
-    if (sends) m->hash = flight_hash_sent(d->clock.flight, m->stream, data, bytes);
+    /* A device that another one stands in for has no flight: its sends are not judged. */
+    m->judged = sends && d->clock.flight != NULL;
+    if (m->judged) m->hash = flight_hash_sent(d->clock.flight, m->stream, data, bytes);
     widen(&w->watch, data, bytes);
 }
 
@@ -168,7 +171,7 @@ static void watch_judge(struct message_watch *watch, const struct watched *watch
     const struct device *const d = watch_device_of(watch);
     char does[96];
     if (watched->gone) return;
-    if (watched->sends && flight_hash_sent(d->clock.flight, watched->stream, watched->data, watched->bytes)
+    if (watched->judged && flight_hash_sent(d->clock.flight, watched->stream, watched->data, watched->bytes)
         != watched->hash) {
         snprintf(does, sizeof does, "changes them before message_wait%s%s", watched->by ? ": " : "",
                  watched->by ? watched->by : "");

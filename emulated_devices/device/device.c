@@ -35,7 +35,7 @@ enum error_code device_open(struct device *device, const struct backend *backend
     if (!e) e = cluster_find(&usual, CLUSTER_USUAL, err);
     if (e) return e;
     /* Without numbers `ops` is NULL, so that operations are only charged. */
-    *device = (struct device){ .backend = backend, .dtype = dtype, .ops = backend->has_numbers ? ops : NULL };
+    *device = (struct device){ .backend = backend, .dtype = dtype, .sums = dtype_wide(dtype), .ops = backend->has_numbers ? ops : NULL };
     /* The backend opens before the arena, which allocates from it. */
     if (backend->open != NULL && (e = backend->open(device, err)) != OK) return e;
     arena_open(&device->arena, device, budget);
@@ -43,6 +43,21 @@ enum error_code device_open(struct device *device, const struct backend *backend
     device->streams.when = FLIGHT_RANDOM;
 #endif
     clock_open(&device->clock, &usual, dtype);
+    return OK;
+}
+
+/* Backends of the host share ops_for; a GPU's operations add in its own order. */
+enum error_code device_compute_exactly(struct device *device, struct error *err)
+{
+    const struct ops *const ops = ops_exact(device->dtype);
+    if (ops == NULL)
+        return fail(err, ERR_USAGE, "--arithmetic exact: there are no exact sums in %s: use fp32, bf16 or fp16",
+                    dtype_name(device->dtype));
+    if (device->backend->has_numbers && device->backend->ops != ops_for)
+        return fail(err, ERR_USAGE, "--arithmetic exact: the backend %s adds in an order of its own: use --backend cpu",
+                    device->backend->name);
+    device->exact = true, device->sums = EXACT;
+    if (device->backend->has_numbers) device->ops = ops;
     return OK;
 }
 

@@ -29,7 +29,9 @@ struct device {
     struct clock clock;                 /* virtual time of this device */
     struct flight_mode streams;         /* whether what is in flight can be seen; looked at by comm_open */
     struct watch *watch;                /* NULL: nobody is told */
-    enum dtype dtype;                   /* of weights, activations and gradients */
+    enum dtype dtype;                   /* of weights and activations */
+    enum dtype sums;                    /* of partial sums and gradients, unless a plan keeps gradients in dtype */
+    bool exact;                         /* sums do not round before they are finished: sums is EXACT */
     uint64_t operations;                /* charged so far, and what they came to */
     struct op_cost done;                /* operations and bytes charged so far */
     const struct ops *ops;   /* the backend's for that format, called through compute.h only; NULL: it has no numbers */
@@ -58,6 +60,12 @@ static inline bool device_used(const struct device *device, enum memory_use use,
 enum error_code device_open(struct device *device, const struct backend *backend, enum dtype, uint64_t budget,
                             struct error *);
 void device_close(struct device *);
+
+/**
+ * From now on sums do not round before they are finished (ref/exact/).  The backend must compute with the host's
+ * operations.  @return OK, or ERR_USAGE: it does not, or not in this format; the device computes as before.
+ */
+enum error_code device_compute_exactly(struct device *, struct error *);
 
 /* Tensors from the device's arena, in its format.  .data is an address for the backend (backend.h),
  * NULL if it has no memory. */

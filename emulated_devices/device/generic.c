@@ -144,6 +144,7 @@ OPTIONAL_ENTRIES(X)
 #define VIEW_OUT(x, ...) view_write(&seen, x)
 #define VIEW_INOUT VIEW_OUT
 #define VIEW_IN(x, ...) view_read(&seen, x)
+#define VIEW_SUM_OUT VIEW_OUT
 #define VIEW_STAT_OUT VIEW_OUT
 #define VIEW_STAT_INOUT VIEW_OUT
 #define VIEW_STAT_IN VIEW_IN
@@ -159,7 +160,7 @@ OPTIONAL_ENTRIES(X)
     void generic_##name(struct device *d, LIST_OF(PARAMETER, operands))                                                \
     {                                                                                                                  \
         struct views seen = views_of(d);                                                                               \
-        ops_for(d->dtype)->name(LIST_OF(VIEW, operands));                                                              \
+        ops_of(d->dtype, d->exact)->name(LIST_OF(VIEW, operands));                                                              \
         views_end(&seen);                                                                                              \
     }
 #define OPERATION(name, need, operands, cost) GENERIC_##need(name, operands)

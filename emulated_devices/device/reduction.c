@@ -4,6 +4,7 @@
  * here can fail.
  */
 #include "emulated_devices/device/reduction.h"
+#include "ref/numeric/fixed_sum.h"
 #include "ref/numeric/float16.h"
 #include <stdbool.h>
 #include <string.h>
@@ -68,6 +69,28 @@ REDUCE(i32, int32_t, uint32_t, SAME, (int32_t))
 REDUCE(i64, int64_t, uint64_t, SAME, (int64_t))
 REDUCE(u8, uint8_t, unsigned, SAME, (uint8_t))
 
+/* Sums that do not round are only added; a sum that does not exist stays so.  Messages may end at any byte, so nothing
+ * here needs an aligned address. */
+static void reduce_exact(enum reduction how, void *into, const void *from, int64_t n)
+{
+    const bool adds = how == SUM || how == AVERAGE;
+    EACH fixed_put(into, i, adds ? fixed_add(fixed_at(into, i), fixed_at(from, i)) : FIXED_NONE);
+}
+
+static void add_exact(void *into, const void *const *part, int more, int64_t n)
+{
+    EACH {
+        fixed_sum sum = fixed_at(part[0], i);
+        for (int k = 1; k <= more; k++) sum = fixed_add(sum, fixed_at(part[k], i));
+        fixed_put(into, i, sum);
+    }
+}
+
+static void divide_exact(void *x, int64_t n, int by)
+{
+    EACH fixed_put(x, i, fixed_at(x, i) == FIXED_NONE ? FIXED_NONE : fixed_at(x, i) / by);
+}
+
 /* into[i] = into[i] (op) from[i], rounded to the format after each pair. */
 void reduction_apply(enum reduction how, enum dtype dtype, void *into, const void *from, int64_t n)
 {
@@ -79,6 +102,7 @@ void reduction_apply(enum reduction how, enum dtype dtype, void *into, const voi
     case I32: reduce_i32(how, into, from, n); break;
     case I64: reduce_i64(how, into, from, n); break;
     case U8:  reduce_u8(how, into, from, n); break;
+    case EXACT: reduce_exact(how, into, from, n); break;
     case DTYPE_COUNT: break;
     }
 }
@@ -96,6 +120,7 @@ static void reduction_add(enum dtype dtype, void *into, const void *const *part,
     case I32: add_i32(into, part, more, n); break;
     case I64: add_i64(into, part, more, n); break;
     case U8:  add_u8(into, part, more, n); break;
+    case EXACT: add_exact(into, part, more, n); break;
     case DTYPE_COUNT: break;
     }
 }
@@ -128,6 +153,7 @@ void reduction_divide(enum dtype dtype, void *x, int64_t n, int by)
     case I32: divide_i32(x, n, by); break;
     case I64: divide_i64(x, n, by); break;
     case U8:  divide_u8(x, n, by); break;
+    case EXACT: divide_exact(x, n, by); break;
     case DTYPE_COUNT: break;
     }
 }

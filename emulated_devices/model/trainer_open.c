@@ -130,6 +130,8 @@ static enum error_code make_schemes(struct trainer *trainer, struct error *err)
     if (!e) e = plan_schedule(p, &trainer->schedule, err);
     if (e) return e;
     if (forward_only(trainer)) schedule_keep_forwards(&trainer->schedule);
+    if (p->model.exact) e = device_compute_exactly(trainer->device, err);
+    if (e) return e;
     trainer->tensor.config = &trainer->plan.model;
     trainer->tensor.device = trainer->device;
     trainer->tensor.allreduce = p->allreduce;

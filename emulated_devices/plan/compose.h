@@ -103,12 +103,24 @@ struct facts {
     X(no_mixture,              "a model without experts")                                           \
     X(balance_of_batch,        "--balance-over batch")                                              \
     X(balance_of_sequence,     "--balance-over sequence")                                           \
+    X(balance_of_microbatch,   "--balance-over microbatch")                                         \
     X(by_sequence,             "a capacity or a balance loss of each sequence")                                   \
     X(streams,                 "--streams P")                                                       \
     X(packed,                  "--pack FILE")                                                       \
     X(experts_predicted,       "--dispatch speculative")                                           \
     X(experts_here,            "--dispatch here")                                                  \
-    X(experts_apart,           "--dispatch alltoall")
+    X(experts_apart,           "--dispatch alltoall")                                               \
+    X(exact,                   "--arithmetic exact")                                                \
+    X(adds_by_layout,          "--tensor 2d, 2.5d or 3d")                                           \
+    X(cuts_heads_norm,         "--tp with norms of all heads together")                              \
+    X(cuts_experts,            "--tp P of a mixture, or --etp P")                                   \
+    X(adds_choices,            "--dispatch two-step")                                               \
+    X(returning_experts,       "--zero-experts Z")                                                 \
+    X(cuts_attention,          "--attention ring")                                                  \
+    X(latent,                  "a model with latent attention")                                     \
+    X(loss_by_rule,            "--as with a loss of its own")                                       \
+    X(encoders,                "--modalities")                                                      \
+    X(fp64,                    "--dtype fp64")
 
 enum feature {
 #define X(id, name) HAS_##id,

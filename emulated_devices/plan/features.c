@@ -5,6 +5,7 @@
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "ref/model/kinds.h"
+#include "ref/model/loss_rule.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -637,12 +638,91 @@ static bool balance_of_sequence(const struct facts *facts, struct typed *typed)
     return balances_over(facts, OVER_SEQUENCE) && features_say(typed, "--balance-over sequence");
 }
 
+static bool balance_of_microbatch(const struct facts *facts, struct typed *typed)
+{
+    return balances_over(facts, OVER_MICROBATCH) && features_say(typed, "--balance-over microbatch");
+}
+
 /* A loss or a capacity counts the choices of a whole sequence. */
 static bool by_sequence(const struct facts *facts, struct typed *typed)
 {
     const struct mixture_config *m = &facts->plan->model.mixture;
     return facts->plan->model.mlp == MLP_MIXTURE && (m->sequence_coefficient > 0 || m->capacity_factor > 0) &&
            say_model(facts, typed);
+}
+
+/* ---- exact sums --------------------------------------------------------------------------------- */
+
+static bool exact(const struct facts *facts, struct typed *typed)
+{
+    return facts->plan->model.exact && features_say(typed, "--arithmetic exact");
+}
+
+/* Such a scheme rounds partial sums before they are added. */
+static bool adds_by_layout(const struct facts *facts, struct typed *typed)
+{
+    const struct tensor_scheme *s;
+    return tp(facts, NULL) && !tensor_scheme_find(&s, facts->plan->tensor, NULL) && !s->exact &&
+           features_say(typed, "--tensor %s", facts->plan->tensor);
+}
+
+/* Devices along tp add up squares of their heads. */
+static bool cuts_heads_norm(const struct facts *facts, struct typed *typed)
+{
+    return tp(facts, NULL) && facts->plan->model.head_norms && facts->plan->model.normed_together &&
+           say_model(facts, typed);
+}
+
+/* Devices have slices of the same experts, and add up their results. */
+static bool cuts_experts(const struct facts *facts, struct typed *typed)
+{
+    const struct plan *const p = facts->plan;
+    if (p->model.mlp != MLP_MIXTURE || (p->etp <= 1 && (p->mesh.size[TP] == 1 || plan_cuts_experts(p)))) return false;
+    return p->etp > 1 ? features_say(typed, "--etp %d", p->etp) : tp(facts, typed);
+}
+
+/* Such a scheme returns rows of several choices of a token as their sum. */
+static bool adds_choices(const struct facts *facts, struct typed *typed)
+{
+    const struct expert_scheme *s;
+    return plan_cuts_experts(facts->plan) && !expert_scheme_find(&s, facts->plan->dispatch, NULL) && !s->exact &&
+           features_say(typed, "--dispatch %s", facts->plan->dispatch);
+}
+
+/* Experts without computation return what they get. */
+static bool returning_experts(const struct facts *facts, struct typed *typed)
+{
+    const struct mixture_config *const m = &facts->plan->model.mixture;
+    return facts->plan->model.mlp == MLP_MIXTURE && m->zero > 0 && !m->zero_is_null && say_model(facts, typed);
+}
+
+/* Results of a query are merged from several devices, or gradients of a copied key. */
+static bool cuts_attention(const struct facts *facts, struct typed *typed)
+{
+    const struct attention_scheme *s;
+    const int *const size = facts->plan->mesh.size;
+    return cp(facts, NULL) && !attention_scheme_find(&s, facts->plan->attention, NULL) &&
+           (s->head.equality != PERMUTES || size[CP] * size[TP] > facts->plan->model.K) && features_say(typed, "--attention %s", facts->plan->attention);
+}
+
+static bool latent(const struct facts *facts, struct typed *typed)
+{
+    return LATENT(&facts->plan->model) && say_model(facts, typed);
+}
+
+static bool loss_by_rule(const struct facts *facts, struct typed *typed)
+{
+    return !loss_rule_is_usual(&facts->plan->model.loss) && features_say(typed, "the loss of --as");
+}
+
+static bool encoders(const struct facts *facts, struct typed *typed)
+{
+    return facts->plan->encoders.kinds > 0 && features_say(typed, "--modalities");
+}
+
+static bool fp64(const struct facts *facts, struct typed *typed)
+{
+    return facts->plan->dtype == F64 && say_dtype(facts, typed);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */

@@ -4,9 +4,9 @@
 #include "emulated_devices/verify/reference/counts.h"
 #include "ref/machine/system.h"
 
-struct device_report report_of_device(const struct trainer *trainer, int64_t steps)
+struct device_report report_of_device(struct trainer *trainer, int64_t steps)
 {
-    struct device_report r = { .rank = trainer->comm->rank, .peak = trainer->device->arena.peak,
+    struct device_report r = { .fingerprint = data_fingerprint_part(&trainer->data), .rank = trainer->comm->rank, .peak = trainer->device->arena.peak,
                               .resident = system_resident(),
                                .virtual_time = trainer->device->clock.now,
                                    .computing = trainer->device->clock.computing,
@@ -29,4 +29,11 @@ enum error_code collect_reports(struct trainer *trainer, int64_t steps, struct d
 {
     const struct device_report own = report_of_device(trainer, steps);
     return comm_bring(trainer->comm, &own, sizeof own, all, err);
+}
+
+uint64_t train_fingerprint(const struct train_record *record)
+{
+    uint64_t sum = 0;
+    for (int n = 0; n < folding_lives(&record->folded.folding); n++) sum += record->device[n].fingerprint;
+    return sum;
 }

@@ -117,6 +117,7 @@ struct device_report {
     uint64_t parameters;                /* elements held */
     struct arena_use peak;              /* largest use of each tag and of the total, in bytes */
     struct ledger counted;              /* sent and added up */
+    uint64_t fingerprint;               /* this device's part of that of all weights (data.h) */
     uint64_t resident;                  /* bytes of the process; 0 if the system does not tell */
     picoseconds virtual_time, computing;        /* all of it; what its operations took */
     picoseconds held;                   /* that its compute stream has waited for the host to start kernels */
@@ -198,7 +199,10 @@ void find_divergence(struct train_record *);
 enum error_code fail_diverged(const struct train_record *, struct error *);
 
 /** This device's report.  Local. */
-struct device_report report_of_device(const struct trainer *, int64_t steps);
+struct device_report report_of_device(struct trainer *, int64_t steps);
+
+/** The fingerprint of all weights: of the devices' parts together. */
+uint64_t train_fingerprint(const struct train_record *);
 
 /** Collect every device's report on rank 0.  Collective. */
 enum error_code collect_reports(struct trainer *, int64_t steps, struct device_report *all, struct error *);

@@ -245,12 +245,12 @@ static void two_norms_backward(struct transformer *model, int layer)
     struct block_activations *a = &model->block[layer];
     const struct tensor d = model->d_stream, step = model->d_step;
 
-    norm_backward(model, step, model->d_norm, a->in, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W),
-                  param_of_block(c, layer, LN2_B));
-    model->ops->add(d, d, step);
     computed_gradient(model, "ln_1", layer, model->d_branch, qkv_width(c));
     norm_backward(model, step, model->d_branch, a->in, a->ln1_mean, a->ln1_rstd, param_of_block(c, layer, LN1_W),
                   param_of_block(c, layer, LN1_B));
+    model->ops->add(d, d, step);
+    norm_backward(model, step, model->d_norm, a->in, a->ln2_mean, a->ln2_rstd, param_of_block(c, layer, LN2_W),
+                  param_of_block(c, layer, LN2_B));
     model->ops->add(d, d, step);
 }
 

@@ -5,6 +5,7 @@
 #include "ref/model/params.h"
 #include "ref/model/rotary.h"
 #include "ref/model/transformer_parts.h"
+#include "ref/numeric/exact_sum.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
@@ -219,7 +220,8 @@ static bool make_ends(struct transformer *model, int64_t M, int64_t N, int64_t t
                && transformer_make(&model->lnf_rstd, few, M, 0) &&
            transformer_make(&model->lnf, t, M, c->D) && transformer_make(&model->logits, t, N, c->V)
                && transformer_make(&model->top, few, N, 0) &&
-           transformer_make(&model->total, few, N, 0) && transformer_make(&model->hit, few, N, 0)
+           transformer_make(&model->total, model->config.exact ? F64 : few, N, 0) &&
+           transformer_make(&model->hit, model->config.exact ? F64 : few, N, 0)
                && transformer_make(&model->branch, t, M, c->D);
 }
 
@@ -274,9 +276,10 @@ enum error_code transformer_open(struct transformer *model, const struct model_c
     enum error_code e = model_config_check(config, err);
     if (e) return e;
     const int n = model_param_count(config);
-    *model = (struct transformer){ .config = *config, .ops = ops_for(dtype), .params = n, .seed = seed,
+    *model = (struct transformer){ .config = *config, .ops = ops_of(dtype, config->exact), .params = n, .seed = seed,
                                   .loss_scale = 1 };
-    if (model->ops == NULL) return fail(err, ERR_USAGE, "no operations for %s", dtype_name(dtype));
+    if (model->ops == NULL) return fail(err, ERR_USAGE, "no operations for %s%s", dtype_name(dtype),
+                                         config->exact ? " with exact sums" : "");
     model->spec = calloc((size_t)n, sizeof *model->spec);
     model->w = calloc((size_t)n, sizeof *model->w);
     model->g = calloc((size_t)n, sizeof *model->g);
@@ -288,7 +291,7 @@ enum error_code transformer_open(struct transformer *model, const struct model_c
     for (int i = 0; ok && i < n; i++) {
         struct param_spec s = model->spec[i] = model_param(config, i);
         ok = transformer_make(&model->w[i], dtype, s.dim[0], s.dim[1])
-            && transformer_make(&model->g[i], dtype, s.dim[0], s.dim[1]);
+            && transformer_make(&model->g[i], config->exact ? EXACT : dtype, s.dim[0], s.dim[1]);
         if (ok) param_init(&s, seed, dtype, 0, tensor_count(model->w[i]), model->w[i].data);
     }
     if (!ok) {
@@ -335,6 +338,12 @@ void transformer_zero_gradients(struct transformer *model)
 double transformer_gradient_norm(const struct transformer *model)
 {
     double sum = 0;
+    if (model->config.exact) {
+        /* As on devices, the sum of squares of exact sums is exact, too. */
+        struct exact_sum squares = { .infinite = 0 };
+        for (int i = 0; i < model->params; i++) exact_add_squares(&squares, model->g[i]);
+        return sqrt(exact_value(&squares));
+    }
     for (int i = 0; i < model->params; i++) sum += ops_squares(model->ops, model->g[i]);
     return sqrt(sum);
 }

@@ -1,4 +1,4 @@
-/* convert.c -- loops that convert arrays between the four floating-point formats.
+/* convert.c -- loops that convert arrays between the floating-point formats, and sums that do not round.
  *
  * Tensors, samples and messages are converted here, by the model and by devices.  No function here can fail; integers
  * are a mistake of the caller.
@@ -37,11 +37,41 @@ LOOP(fp16_from_f32, uint16_t, uint32_t, fp16_narrow(x[i]))
 LOOP(fp16_from_f64, uint16_t, double, fp16_lane_from_double(x[i]))
 LOOP(fp16_from_bf16, uint16_t, uint16_t, fp16_narrow(bf16_widen(x[i])))
 
+
+/* Sums that do not round round once here; they need no aligned address. */
+#define ROUND(name, to_type, expression)                                                        \
+static void name(void *to, const void *from, int64_t n)                                         \
+{                                                                                               \
+    to_type *restrict y = to;                                                                   \
+    _Pragma("omp parallel for schedule(static) if (n > PARALLEL_FROM)")                         \
+    for (int64_t i = 0; i < n; i++) {                                                           \
+        const fixed_sum sum = fixed_at(from, i);                                                \
+        y[i] = expression;                                                                      \
+    }                                                                                           \
+}
+ROUND(f32_from_exact, float, (float)fixed_to_odd(sum))
+ROUND(f64_from_exact, double, fixed_to_double(sum))
+ROUND(bf16_from_exact, uint16_t, bf16_from_double(fixed_to_odd(sum)))
+ROUND(fp16_from_exact, uint16_t, fp16_from_double(fixed_to_odd(sum)))
+
+#define BEGIN(name, from_type, expression)                                                      \
+static void name(void *to, const void *from, int64_t n)                                         \
+{                                                                                               \
+    const from_type *restrict x = from;                                                         \
+    _Pragma("omp parallel for schedule(static) if (n > PARALLEL_FROM)")                         \
+    for (int64_t i = 0; i < n; i++) fixed_put(to, i, fixed_of(expression));                     \
+}
+BEGIN(exact_from_f32, float, x[i])
+BEGIN(exact_from_f64, double, x[i])
+BEGIN(exact_from_bf16, uint16_t, bf16_to_double(x[i]))
+BEGIN(exact_from_fp16, uint16_t, fp16_to_double(x[i]))
+
 static void (*const loop[DTYPE_COUNT][DTYPE_COUNT])(void *to, const void *from, int64_t n) = {
-    [F32] = { [F64] = f32_from_f64, [BF16] = f32_from_bf16, [F16] = f32_from_fp16 },
-    [F64] = { [F32] = f64_from_f32, [BF16] = f64_from_bf16, [F16] = f64_from_fp16 },
-    [BF16] = { [F32] = bf16_from_f32, [F64] = bf16_from_f64, [F16] = bf16_from_fp16 },
-    [F16] = { [F32] = fp16_from_f32, [F64] = fp16_from_f64, [BF16] = fp16_from_bf16 },
+    [F32] = { [F64] = f32_from_f64, [BF16] = f32_from_bf16, [F16] = f32_from_fp16, [EXACT] = f32_from_exact },
+    [F64] = { [F32] = f64_from_f32, [BF16] = f64_from_bf16, [F16] = f64_from_fp16, [EXACT] = f64_from_exact },
+    [BF16] = { [F32] = bf16_from_f32, [F64] = bf16_from_f64, [F16] = bf16_from_fp16, [EXACT] = bf16_from_exact },
+    [F16] = { [F32] = fp16_from_f32, [F64] = fp16_from_f64, [BF16] = fp16_from_bf16, [EXACT] = fp16_from_exact },
+    [EXACT] = { [F32] = exact_from_f32, [F64] = exact_from_f64, [BF16] = exact_from_bf16, [F16] = exact_from_fp16 },
 };
 
 /* The arrays must not overlap. */

@@ -17,7 +17,8 @@
     X(F16, "fp16",  "F16", 2, 0x1p-11, 0x1p-24)      \
     X(I32, "int32", "I32", 4, 0.0, 0.0)              \
     X(I64, "int64", "I64", 8, 0.0, 0.0)              \
-    X(U8,  "bytes", "U8",  1, 0.0, 0.0)
+    X(U8,  "bytes", "U8",  1, 0.0, 0.0)                \
+    X(EXACT, "exact sums", "exact sums", 16, 0x1p-53, 0x1p-100)     /* partial sums: fixed_sum.h */
 
 enum dtype {
 #define X(id, name, file_name, bytes, unit, step) id,

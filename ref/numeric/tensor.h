@@ -8,6 +8,7 @@
 #define ORRERY_TENSOR_H
 
 #include "ref/numeric/dtype.h"
+#include "ref/numeric/fixed_sum.h"
 #include "ref/numeric/float16.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -74,6 +75,7 @@ static inline double tensor_get(struct tensor t, int64_t i)
     case F32:  return ((const float *)t.data)[i];
     case BF16: return bf16_to_double(((const uint16_t *)t.data)[i]);
     case F16:  return fp16_to_double(((const uint16_t *)t.data)[i]);
+    case EXACT: return fixed_get(t.data, i);
     default:   return ((const double *)t.data)[i];
     }
 }
@@ -83,6 +85,7 @@ static inline void tensor_set(struct tensor t, int64_t i, double x)
     case F32:  ((float *)t.data)[i] = (float)x; break;
     case BF16: ((uint16_t *)t.data)[i] = bf16_from_double(x); break;
     case F16:  ((uint16_t *)t.data)[i] = fp16_from_double(x); break;
+    case EXACT: fixed_set(t.data, i, x); break;
     default:   ((double *)t.data)[i] = x; break;
     }
 }

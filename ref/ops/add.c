@@ -12,6 +12,7 @@
 #include "ref/ops/table.h"
 #include "ref/ops/reduce.h"
 
+#ifndef SUMS_EXACTLY
 /* simd: Y may be X or Z; the pragma tells the compiler that this is safe. */
 void FN(add)(struct tensor Y, struct tensor X, struct tensor Z)
 {
@@ -23,3 +24,4 @@ void FN(add)(struct tensor Y, struct tensor X, struct tensor Z)
     #pragma omp parallel for simd schedule(static) if (count > PARALLEL_FROM)
     for (int64_t i = 0; i < count; i++) y[i] = x[i] + z[i];
 }
+#endif

@@ -20,7 +20,7 @@
 #include "ref/ops/real.h"
 #include <string.h>
 
-#if REAL_CAT(REAL_IS_, REAL) == REAL_IS_F32
+#if REAL_CAT(REAL_IS_, REAL) != REAL_IS_F64
 typedef uint32_t real_bits;
 #define EXP_LOWEST (-104.0f)            /* e^x rounds to 0 from here down */
 #define EXP_HIGHEST 89.0f               /* and overflows from here up */
@@ -53,7 +53,7 @@ static inline real FN(fast_exp)(real x)
     const real shifted = x * R(0x1.71547652b82fep+0) + round, k = shifted - round;
     const real high = x - k * EXP_LN2_HIGH, low = k * EXP_LN2_LOW, r = high - low;
 
-#if REAL_CAT(REAL_IS_, REAL) == REAL_IS_F32
+#if REAL_CAT(REAL_IS_, REAL) != REAL_IS_F64
     real p = R(1.0) / 40320;
 #else
     real p = R(1.0) / 6227020800;

@@ -5,6 +5,10 @@
 #define ORRERY_GEMM_H
 
 #include "ref/ops/real.h"
+
+#ifdef SUMS_EXACTLY
+#include "ref/exact/gemm_in_order.h"
+#else
 #include <cblas.h>
 #include <limits.h>
 #undef I                        /* OpenBLAS brings <complex.h>; here I is a width */
@@ -21,5 +25,7 @@ static inline void FN(gemm)(int op_a, int op_b, int64_t m, int64_t n, int64_t k,
     BLAS(gemm)(CblasRowMajor, op_a, op_b, (int)m, (int)n, (int)k, (real)alpha, A, lda > 0 ? (int)lda : 1,
                B, ldb > 0 ? (int)ldb : 1, (real)beta, C, (int)ldc);
 }
+
+#endif
 
 #endif

@@ -79,6 +79,7 @@ void FN(head_norm_backward_input)(struct tensor dX, struct tensor dY, struct ten
     }
 }
 
+#ifndef SUMS_EXACTLY
 /* Threads split the columns, so that every column's sum runs over the rows in order. */
 void FN(head_norm_backward_weight)(struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd,
                                    struct attention a)
@@ -100,3 +101,4 @@ void FN(head_norm_backward_weight)(struct tensor dw, struct tensor dY, struct te
         DATA(dw)[i] += sum;
     }
 }
+#endif

@@ -101,3 +101,49 @@ void FN(linear_backward_weight)(struct tensor dW, struct tensor db, struct tenso
     FN(linear_backward_weight_columns)(dW, dY, 0, X);
     if (tensor_present(db)) FN(column_sums)(db, dY);
 }
+
+/* ---- parts of products: ordinary arithmetic needs no tops -------------------------------------------------------- */
+
+static real FN(larger)(real top, real x)
+{
+    const real size = REAL_FN(fabs)(x);
+    return size > top || size != size ? size : top;
+}
+
+void FN(row_tops)(struct tensor top, struct tensor X)
+{
+    const int64_t N = tensor_count(top), D = tensor_cols(X);
+    for (int64_t n = 0; n < N; n++) {
+        DATA(top)[n] = 0;
+        for (int64_t d = 0; d < D; d++) DATA(top)[n] = FN(larger)(DATA(top)[n], CONST_DATA(X)[n * D + d]);
+    }
+}
+
+void FN(column_tops)(struct tensor top, struct tensor X)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    for (int64_t d = 0; d < D; d++) DATA(top)[d] = 0;
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t d = 0; d < D; d++) DATA(top)[d] = FN(larger)(DATA(top)[d], CONST_DATA(X)[n * D + d]);
+}
+
+void FN(linear_forward_part)(struct tensor Y, struct tensor X, struct tensor x_top, struct tensor W,
+                             struct tensor w_top, struct tensor b)
+{
+    (void)x_top, (void)w_top;
+    FN(linear_forward)(Y, X, W, b);
+}
+
+void FN(linear_backward_input_part)(struct tensor dX, struct tensor dY, struct tensor dy_top, struct tensor W,
+                                    struct tensor w_top)
+{
+    (void)dy_top, (void)w_top;
+    FN(linear_backward_input)(dX, dY, W);
+}
+
+void FN(linear_backward_weight_part)(struct tensor dW, struct tensor db, struct tensor dY, struct tensor dy_top,
+                                     struct tensor X, struct tensor x_top)
+{
+    (void)dy_top, (void)x_top;
+    FN(linear_backward_weight)(dW, db, dY, X);
+}

@@ -2,12 +2,20 @@
  * table; predictions ask for costs.  No function returns an error code. */
 #include "ref/ops/ops.h"
 
-extern const struct ops ops_f32, ops_f64, ops_bf16, ops_f16;
+extern const struct ops ops_f32, ops_f64, ops_bf16, ops_f16, ops_x32, ops_exact_bf16, ops_exact_f16;
 
 const struct ops *ops_for(enum dtype dtype)
 {
     static const struct ops *const table[DTYPE_COUNT] = {
         [F32] = &ops_f32, [F64] = &ops_f64, [BF16] = &ops_bf16, [F16] = &ops_f16
+    };
+    return (unsigned)dtype < DTYPE_COUNT ? table[dtype] : NULL;
+}
+
+const struct ops *ops_exact(enum dtype dtype)
+{
+    static const struct ops *const table[DTYPE_COUNT] = {
+        [F32] = &ops_x32, [BF16] = &ops_exact_bf16, [F16] = &ops_exact_f16
     };
     return (unsigned)dtype < DTYPE_COUNT ? table[dtype] : NULL;
 }

@@ -122,6 +122,7 @@ enum { IGNORE_LABEL = -1 };             /* label of tokens without loss and grad
 #define PARAMETER_OUT(x, ...) struct tensor x
 #define PARAMETER_INOUT PARAMETER_OUT
 #define PARAMETER_IN PARAMETER_OUT
+#define PARAMETER_SUM_OUT PARAMETER_OUT
 #define PARAMETER_STAT_OUT PARAMETER_OUT
 #define PARAMETER_STAT_INOUT PARAMETER_OUT
 #define PARAMETER_STAT_IN PARAMETER_OUT
@@ -136,6 +137,7 @@ enum { IGNORE_LABEL = -1 };             /* label of tokens without loss and grad
 #define ARGUMENT_OUT(x, ...) x
 #define ARGUMENT_INOUT ARGUMENT_OUT
 #define ARGUMENT_IN ARGUMENT_OUT
+#define ARGUMENT_SUM_OUT ARGUMENT_OUT
 #define ARGUMENT_STAT_OUT ARGUMENT_OUT
 #define ARGUMENT_STAT_INOUT ARGUMENT_OUT
 #define ARGUMENT_STAT_IN ARGUMENT_OUT
@@ -149,6 +151,7 @@ enum { IGNORE_LABEL = -1 };             /* label of tokens without loss and grad
 /* The operations of a format: an entry for each row of ops.def, which says what it computes. */
 struct ops {
     enum dtype dtype;
+    enum dtype sums;            /* format of partial sums, and of gradients of weights that no plan stores narrower */
 #define OPERATION(name, need, operands, cost) void (*name)(LIST_OF(PARAMETER, operands));
 #include "ref/ops/ops.def"
 };
@@ -181,6 +184,15 @@ static inline double ops_squares(const struct ops *ops, struct tensor X)
 
 /** The operations of a floating-point format, or NULL if there are none. */
 const struct ops *ops_for(enum dtype);
+
+/** Those with exact sums (ref/exact/), or NULL if there are none in this format. */
+const struct ops *ops_exact(enum dtype);
+
+/** One of both tables. */
+static inline const struct ops *ops_of(enum dtype dtype, bool exact)
+{
+    return exact ? ops_exact(dtype) : ops_for(dtype);
+}
 
 /* Costs of operations: floating-point operations, and bytes read or written once.  A multiply-add counts as two;
  * attention counts only the pairs of a query and a key that it sees. */

@@ -1,8 +1,9 @@
-/* real.h -- included by every source of an operation.  The Makefile compiles who includes it twice: with -DREAL=F32 and
- * with -DREAL=F64.
+/* real.h -- included by every source of an operation.  The Makefile compiles who includes it with -DREAL=F32 and with
+ * -DREAL=F64; and ref/ops once more with -DREAL=X32, for the arithmetic of ref/exact/: numbers are fp32, and no product
+ * is fused with a sum.
  *
  *   real          the C type               R(2.5)        a constant of that type
- *   FN(name)      name_f32 or name_f64     REAL_FN(exp)  expf or exp
+ *   FN(name)      name_f32, _f64 or _x32   REAL_FN(exp)  expf or exp
  *   BLAS(gemm)    cblas_sgemm or dgemm     DATA(X)       X.data as real *
  *   ONCE(text)    text, in the compilation for F32 alone: what a file defines for both formats
  *
@@ -17,6 +18,7 @@
 
 #define REAL_IS_F32 1
 #define REAL_IS_F64 2
+#define REAL_IS_X32 3
 #define REAL_CAT_(a, b) a##b
 #define REAL_CAT(a, b) REAL_CAT_(a, b)
 #ifndef REAL
@@ -24,14 +26,27 @@
 #endif
 
 #if REAL_CAT(REAL_IS_, REAL) == REAL_IS_F32
-typedef float real;
 #define FN(name) name##_f32
-#define R(x) x##f
-#define REAL_FN(name) name##f
-#define BLAS(name) cblas_s##name
 #define ONCE(...) __VA_ARGS__
+#elif REAL_CAT(REAL_IS_, REAL) == REAL_IS_X32
+#define FN(name) name##_x32
+#define ONCE(...)
+#define SUMS_EXACTLY            /* ref/exact/ has the operations that add over rows */
+#define REAL_FN(name) name##_x32
+#include "ref/exact/functions.h"
+#endif
+
+#if REAL_CAT(REAL_IS_, REAL) != REAL_IS_F64
+typedef float real;
+#define REAL_DTYPE F32
+#define R(x) x##f
+#ifndef REAL_FN
+#define REAL_FN(name) name##f
+#endif
+#define BLAS(name) cblas_s##name
 #else
 typedef double real;
+#define REAL_DTYPE F64
 #define FN(name) name##_f64
 #define R(x) x
 #define REAL_FN(name) name

@@ -18,6 +18,17 @@
 #include "ref/ops/table.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"
+#ifdef SUMS_EXACTLY
+#include "ref/exact/grid.h"
+#endif
+
+/* What a row adds to a sum over rows.  With exact sums a multiple of 2^-26: then sums over rows are exact in fp64, in
+ * any order, up to 2^27 in all. */
+#ifdef SUMS_EXACTLY
+static double FN(of_row)(double x) { return grid_round(x * 0x1p26) * 0x1p-26; }
+#else
+static double FN(of_row)(double x) { return x; }
+#endif
 
 static real FN(row_total)(const real *x, int64_t E, real top)
 {
@@ -33,8 +44,8 @@ void FN(router_losses_forward)(double *sums, struct tensor logits, struct tensor
     for (int64_t n = 0; n < N; n++) {
         const real *x = CONST_DATA(logits) + n * E, top = FN(max)(x, E), total = FN(row_total)(x, E, top);
         const real lse = top + REAL_FN(log)(total);
-        for (int64_t e = 0; e < E; e++) sums[e] += FN(fast_exp)(x[e] - top) / total;
-        sums[2 * E] += (double)lse * (double)lse;
+        for (int64_t e = 0; e < E; e++) sums[e] += FN(of_row)(FN(fast_exp)(x[e] - top) / total);
+        sums[2 * E] += FN(of_row)((double)lse * (double)lse);
     }
     for (int64_t i = 0; i < N * k; i++)
         if (expert[i] != CHOICE_NONE && i % k < counted) sums[E + choice_made(expert[i])] += 1;

@@ -19,6 +19,14 @@
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"
 
+/* What a sequence adds to the sum.  With exact sums a multiple of 2^-26, as in router_losses.c. */
+#ifdef SUMS_EXACTLY
+#include "ref/exact/grid.h"
+static double FN(of_sequence)(double x) { return grid_round(x * 0x1p26) * 0x1p-26; }
+#else
+static double FN(of_sequence)(double x) { return x; }
+#endif
+
 /* Return what a row's scores need. */
 struct FN(scores) {
     const real *x;
@@ -79,7 +87,7 @@ void FN(sequence_balance_forward)(double *sum, struct tensor logits, struct tens
                 const struct FN(scores) s = FN(scores_of)(CONST_DATA(logits) + n * E, E, expert + n * k, k, rule);
                 P += FN(part)(&s, e) / s.total;
             }
-            *sum += one * FN(choices_of)(all + b * S * k, S * k, e) * (P / (double)S);
+            *sum += FN(of_sequence)(one * FN(choices_of)(all + b * S * k, S * k, e) * (P / (double)S));
         }
 }
 

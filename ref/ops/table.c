@@ -4,7 +4,12 @@
 #include "ref/ops/table.h"
 
 const struct ops FN(ops) = {
-    .dtype = REAL,
+    .dtype = REAL_DTYPE,
+#ifdef SUMS_EXACTLY
+    .sums = EXACT,
+#else
+    .sums = REAL_DTYPE,
+#endif
 #define OPERATION(name, need, operands, cost) .name = FN(name),
 #include "ref/ops/ops.def"
 };

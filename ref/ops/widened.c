@@ -18,7 +18,13 @@
 
 #define T struct tensor
 
-extern const struct ops ops_f32;
+/* ref/exact/widened.c includes this file for the operations with exact sums, which leave such sums as they are. */
+#ifndef NARROW
+#define WIDE_OPS ops_f32
+#define WIDE_SUMS F32
+#define NARROW(format) ops_##format
+#endif
+extern const struct ops WIDE_OPS;
 
 /* The fp32 copies of a call; of those that are results, also where they are stored. */
 struct scratch { int used; struct { void *data; T stored; } copy[12]; };
@@ -97,7 +103,7 @@ static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
             convert_numbers((float *)looked_up.data + n * D, F32,
                     (const char *)W.data + (size_t)(row * D) * dtype_size(W.dtype), W.dtype, D);
     }
-    ops_f32.embedding_forward(accumulate ? changed(&s, Y) : room(&s, Y), here, looked_up, 0, accumulate);
+    WIDE_OPS.embedding_forward(accumulate ? changed(&s, Y) : room(&s, Y), here, looked_up, 0, accumulate);
     widened_finish(&s);
 }
 
@@ -126,7 +132,7 @@ static void linear_forward_columns(T Y, int64_t first, T X, T W, T b)
 {
     struct scratch s = { 0 };
     const T y = wide_columns(&s, Y, first, tensor_rows(W), false);
-    ops_f32.linear_forward(y, wide(&s, X), wide(&s, W), wide(&s, b));
+    WIDE_OPS.linear_forward(y, wide(&s, X), wide(&s, W), wide(&s, b));
     store_columns(Y, first, y), widened_finish(&s);
 }
 
@@ -134,7 +140,7 @@ static void linear_backward_input_columns(T dX, T dY, int64_t first, T W, bool a
 {
     struct scratch s = { 0 };
     const T dy = wide_columns(&s, dY, first, tensor_rows(W), true);
-    ops_f32.linear_backward_input_columns(accumulate ? changed(&s, dX) : room(&s, dX), dy, 0, wide(&s, W), accumulate);
+    WIDE_OPS.linear_backward_input_columns(accumulate ? changed(&s, dX) : room(&s, dX), dy, 0, wide(&s, W), accumulate);
     widened_finish(&s);
 }
 
@@ -142,7 +148,7 @@ static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
 {
     struct scratch s = { 0 };
     const T dy = wide_columns(&s, dY, first, tensor_rows(dW), true);
-    ops_f32.linear_backward_weight_columns(changed(&s, dW), dy, 0, wide(&s, X));
+    WIDE_OPS.linear_backward_weight_columns(changed(&s, dW), dy, 0, wide(&s, X));
     widened_finish(&s);
 }
 
@@ -150,6 +156,11 @@ static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
 
 #define WIDEN(item) WIDEN_##item
 #define WIDEN_OUT(x, ...) x = room(&s, x);
+#ifdef STORES_SUMS
+#define WIDEN_SUM_OUT(x, ...)
+#else
+#define WIDEN_SUM_OUT WIDEN_OUT
+#endif
 #define WIDEN_INOUT(x, ...) x = changed(&s, x);
 #define WIDEN_IN(x, ...) x = wide(&s, x);
 #define WIDEN_STAT_OUT(x, ...) x = fp32_already(x);
@@ -167,7 +178,7 @@ static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
     {                                                                                                                  \
         struct scratch s = { 0 };                                                                                      \
         EACH_OF(WIDEN, operands)                                                                                       \
-        ops_f32.name(LIST_OF(ARGUMENT, operands));                                                                     \
+        WIDE_OPS.name(LIST_OF(ARGUMENT, operands));                                                                     \
         widened_finish(&s);                                                                                            \
     }
 #define OPERATION_BY_HAND(name, need, operands, cost)
@@ -176,13 +187,13 @@ static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
 /* ---- the tables -------------------------------------------------------------------------------------------------- */
 
 #define OPERATION(name, need, operands, cost) .name = name,
-const struct ops ops_bf16 = {
-    .dtype = BF16,
+const struct ops NARROW(bf16) = {
+    .dtype = BF16, .sums = WIDE_SUMS,
 #include "ref/ops/ops.def"
 };
 
 #define OPERATION(name, need, operands, cost) .name = name,
-const struct ops ops_f16 = {
-    .dtype = F16,
+const struct ops NARROW(f16) = {
+    .dtype = F16, .sums = WIDE_SUMS,
 #include "ref/ops/ops.def"
 };

@@ -70,7 +70,9 @@ test_mixture_steps() {
 test_copies_of_keys() {
     dump_and_check llama-single 50 39 --dtype fp64 --tp 3
     run train --check "$top/golden/llama-single.safetensors" --dtype fp64 --tp 4 --dump one.safetensors;    expect_status 0; expect_silent
-    run check "$top/golden/llama-single.safetensors" one.safetensors;   expect_status 0; expect_silent; expect_out '^ +50  holds$'; expect_out '^ +39  right$'
+    run check "$top/golden/llama-single.safetensors" one.safetensors;   expect_status 0; expect_silent; expect_out '^ +50  holds$'
+    # Without optimization a compiler may store what it keeps in registers elsewhere: both are right.
+    (( $(sed -nE 's/^ +([0-9]+)  right( if .*)?$/\1/p' <<<"$out" | paste -sd+) == 39 )) || complain 'not all 39 operations are right'
     [ "$TIER" = verify ] || return 0
     dump_and_check llama-single 50 39 --dtype fp16 --tp 4 --dp 2
     dump_and_check llama-single 50 39 --dtype bf16 --tp 4

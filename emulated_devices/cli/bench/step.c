@@ -102,6 +102,15 @@ static void show_beside(const struct bench_step *step, const struct step_pace *s
     }
 }
 
+/* Exact sums take longer: this line says how much, on one device. */
+static void show_dearer(const struct bench_step *step, const struct step_pace *step_pace)
+{
+    const int n = step_pace->rounds_alone;
+    if (step->exact)
+        say(stdout, 0, "exact sums on one device, ref/: %.2f times the ordinary step, at least %.2f",
+            measure_median_of(step_pace->dearer, n), step_least(step_pace->dearer, n));
+}
+
 /* Rounds that the time was too short for. */
 static void show_what_is_missing(const struct shown *shown)
 {
@@ -163,6 +172,8 @@ static enum error_code step_write_json(const struct shown *shown, struct error *
     const struct step_noise noise = step_noise(shown->p, threads_of_product(shown->b));
     json_add(cJSON_AddObjectToObject(root, "noise"), "noisy %hhd spread %g share %g", noise.noisy, noise.spread,
              noise.share);
+    if (shown->b->exact)
+        json_add(root, "exact_over_ordinary %g", measure_median_of(shown->p->dearer, shown->p->rounds_alone));
     cJSON *rows = cJSON_AddArrayToObject(root, "rows");
     step_json_row(rows, "one device, ref/", shown->p->step, shown->p->rounds_alone, NULL);
     if (shown->b->threads > 1)
@@ -187,6 +198,7 @@ static enum error_code bench_step_show(const struct bench_step *step, const stru
             step->backend, 1e3 * gemm, 1e3 * step_least(step_pace->gemm, step_pace->rounds_alone), w.rate / 1e9);
         show_noise(&w);
         show_table(&w);
+        show_dearer(step, step_pace);
         show_calls(step_pace);
         show_beside(step, step_pace);
         show_what_is_missing(&w);
@@ -236,6 +248,8 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
 {
     struct bench_step b = { .model = "11m", .backend = "cpu", .dtype = "fp32", .runs = 2, .rounds = 9,
                             .devices = 8, .seconds = 50, .limit = 300 };
+    static const char *const arithmetics[] = { "ordinary", "exact", NULL };
+    const char *arithmetic = arithmetics[0];
     int batch = 0;
     bool help;
     (void)status;
@@ -258,6 +272,8 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
           .help = "another backend for the same meshes, in each round: processor time of both, and their ratio" },
         { "--dtype", "NAME", OPTION_CHOICE, &b.dtype, .choices = number_formats,
           .help = "format of their weights and activations; the one device of ref/ computes in fp32" },
+        { "--arithmetic", "NAME", OPTION_CHOICE, &arithmetic, .choices = arithmetics,
+          .help = "exact: sums round once (docs/checking/exact.md), beside a step of one device without them" },
         { "--steal", "N", OPTION_INT, &b.steal, .max = STEAL_MOST,
           .help = "busy processes beside all that is measured, each on a core of its own: a noisy neighbour" },
         THREADS_OPTION,
@@ -270,6 +286,6 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
     if (!e && !help) e = check_backend("--backend", b.backend, err);
     if (!e && !help && b.beside) e = check_backend("--beside", b.beside, err);
     if (e || help) return e;
-    b.batch = batch;
+    b.batch = batch, b.exact = strcmp(arithmetic, "exact") == 0;
     return bench_step(&b, argv[0], err);
 }

@@ -4,6 +4,7 @@
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/device/backend.h"
 #include "ref/model/config.h"
+#include "ref/ops/ops.h"
 #include "ref/optim/conventions.h"
 #include "ref/optim/loss_scale.h"
 #include "ref/optim/optimizer.h"
@@ -77,7 +78,7 @@ void list_profiles(void)
 void list_dtypes(void)
 {
     for (int t = 0; t < DTYPE_COUNT; t++) {
-        if (dtype_unit(t) == 0) continue;
+        if (ops_for(t) == NULL) continue;
         char text[80];
         snprintf(text, sizeof text, "%zu bytes, unit roundoff %.3g", dtype_size(t), dtype_unit(t));
         list_entry(dtype_name(t), text);

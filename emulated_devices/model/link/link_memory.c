@@ -65,7 +65,7 @@ struct tensor buffer_shape(const struct buffer *buffer, const struct seams *seam
     case EXPERTS_KEPT:  return seams->ep.scheme->kept(&seams->ep, buffer->slot, rows);
     case EXPERTS_LEFT:  return seams->ep.scheme->left(&seams->ep, buffer->slot, rows);
     case INNER_HEADS:    return tensor_1d(NULL, wide, rows * normed_heads_of(tp));
-    case TWO_INNER_ROWS: return tensor_1d(NULL, wide, 2 * rows);
+    case TWO_INNER_ROWS: return tensor_1d(NULL, tp->device->exact ? F64 : wide, 2 * rows);
     case ATTENTION_KEPT: return seams->cp.scheme->kept(&seams->cp, buffer->slot, rows);
     default:            return tensor_1d(NULL, wide, rows);
     }

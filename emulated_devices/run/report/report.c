@@ -34,8 +34,8 @@ void report_shape(const struct train_record *record)
     say(record->out, 8, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %s parameters, %s%s", p->model.name,
             (long long)p->model.L, (long long)p->model.H, (long long)p->model.D, (long long)p->model.F,
             (long long)p->model.V, count_format((double)model_elements(&p->model)).text, dtype_name(p->dtype),
-            !dtype_is_narrow(p->dtype) ? "" : p->data.narrow_gradients       ? " with gradients, fp32 masters"
-                                             : " with fp32 gradients and masters");
+            p->model.exact ? ", exact sums" : !dtype_is_narrow(p->dtype) ? ""
+                : p->data.narrow_gradients ? " with gradients, fp32 masters" : " with fp32 gradients and masters");
     fprintf(record->out, "mesh    %s, %d device%s", mesh, p->mesh.devices, plural(p->mesh.devices));
     if (threads > 0) fprintf(record->out, ", %d thread%s each", threads, plural(threads));
     fprintf(record->out, "\n");

@@ -88,6 +88,16 @@ void report_copies(const struct train_record *record)
             (unsigned long long)record->copies);
 }
 
+/* Only sums that do not round have the same bits on another layout. */
+static void report_fingerprint(const struct train_record *record)
+{
+    const struct plan *const p = &record->options->plan;
+    if (!record->has_numbers || record->options->infers) return;
+    say(record->out, 8, "bits    weights have the fingerprint %016llx%s",
+        (unsigned long long)train_fingerprint(record),
+        p->model.exact ? ", on every layout" : ": this layout, kernel and thread count only");
+}
+
 void report_end(const struct train_record *record)
 {
     const struct plan *p = &record->options->plan;
@@ -114,6 +124,7 @@ void report_end(const struct train_record *record)
         "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device",
         all_exact(record, true) ? "equal" : "DIFFER FROM");
     report_copies(record);
+    report_fingerprint(record);
     if (record->options->check) report_check(record);
     fflush(record->out);
 }

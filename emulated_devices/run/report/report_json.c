@@ -35,11 +35,12 @@ static void add_plan(cJSON *root, const struct train_options *options)
     if (data_outer(&p->data).every > 0) json_add(root, "local_steps %g", (double)data_outer(&p->data).every);
 }
 
-static void add_arithmetic(cJSON *root, const struct arithmetic *arithmetic)
+static void add_arithmetic(cJSON *root, const struct arithmetic *arithmetic, bool exact)
 {
     cJSON *o = arithmetic->threads > 0 ? cJSON_AddObjectToObject(root, "arithmetic") : NULL;
     if (o == NULL) return;
-    json_add(o, "threads %d kernel %s blas %s", arithmetic->threads, arithmetic->kernel, arithmetic->blas);
+    json_add(o, "threads %d kernel %s blas %s sums %s", arithmetic->threads, arithmetic->kernel, arithmetic->blas,
+             exact ? "exact" : "ordinary");
 }
 
 static void add_sent(cJSON *to, uint64_t messages, uint64_t bytes)
@@ -134,7 +135,7 @@ cJSON *report_object(const struct train_record *record, const char *format, bool
         return NULL;
     }
     add_plan(root, record->options);
-    add_arithmetic(root, &record->arithmetic);
+    add_arithmetic(root, &record->arithmetic, record->options->plan.model.exact);
     if (steps) add_steps(root, record);
     if (record->profile) cJSON_AddItemToObject(root, "profile", cJSON_Duplicate(record->profile, true));
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");
@@ -146,6 +147,11 @@ cJSON *report_object(const struct train_record *record, const char *format, bool
     if (record->divergence.what) add_divergence(root, &record->divergence);
     else if (record->has_numbers && !record->options->infers)
         json_add(root, "validation_loss %g", record->validation);
+    if (record->has_numbers && !record->options->infers) {
+        char print[24];
+        snprintf(print, sizeof print, "%016llx", (unsigned long long)train_fingerprint(record));
+        json_add(root, "fingerprint %s", print);
+    }
     json_add(root, "median_step_seconds %g", report_median(record, record->seconds));
     if (record->processor) json_add(root, "median_step_processor_seconds %g", report_median(record, record->processor));
     if (record->calls.launches > 0) add_calls(root, &record->calls);

@@ -33,5 +33,5 @@ const struct expert_scheme expert_scheme_alltoall = {
               .volume = "2 k n D (P-1)/P elements a layer forward if the load is even, for n tokens; backward as many",
               .memory = "k rows of D for each token; for each row that comes: 2 D, up and F wide",
               .needs = "P a divisor of dp x cp x tp" },
-    DISPATCH_SCHEME, .turns = true, .refuses = alltoall_refuses, .hops = 1, .hop = dispatch_hop,
+    DISPATCH_SCHEME, .turns = true, .exact = true, .refuses = alltoall_refuses, .hops = 1, .hop = dispatch_hop,
 };

@@ -79,5 +79,5 @@ const struct expert_scheme expert_scheme_alltoall_2dh = {
               .volume = "2 k n D ((m-1)/m + 1 - m/P) elements a layer forward on nodes of m, if the load is even",
               .memory = "k rows of D for each token; for each row that comes: 2 D, up and F wide",
               .needs = "P a divisor of dp x cp x tp; as many devices of a group on every node" },
-    DISPATCH_SCHEME, .refuses = nodes_refuse, .open = nodes_open, .hops = 2, .hop = alltoall_2dh_hop,
+    DISPATCH_SCHEME, .exact = true, .refuses = nodes_refuse, .open = nodes_open, .hops = 2, .hop = alltoall_2dh_hop,
 };

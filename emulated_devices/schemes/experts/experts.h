@@ -136,6 +136,8 @@ struct mixture_call {
 
 struct expert_scheme {
     struct scheme head;                 /* name, description, source; first, for casts */
+    bool exact;                         /* each row returns to its token's device as it is, and is added there: the same
+                                         * bits as without messages */
     bool cuts_experts;                  /* a device has some experts, whole; else all of them, cut over tp */
     bool turns;                         /* with as many rows for each expert on every device, and as many experts on
                                          * each, member r does to member q what r + 1 does to q + 1 (comm/folding.h) */
@@ -214,7 +216,7 @@ static inline struct group *experts_row_group(const struct expert_parallel *ep, 
 static inline enum dtype expert_format(const struct expert_parallel *ep, bool gradient)
 {
     const enum dtype own = ep->tp->device->dtype;
-    return gradient && ep->tp->wide_gradients ? dtype_wide(own) : own;
+    return gradient && ep->tp->wide_gradients ? ep->tp->device->sums : own;
 }
 
 /* The rows of the stream at hand that this device sends to experts: all, or its share of those that others have too. */

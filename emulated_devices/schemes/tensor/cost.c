@@ -150,5 +150,10 @@ void forecast_cross_entropy(struct forecast *forecast, enum tensor_pass pass, in
     /* Forward sends n maxima, then n sums and n hits together.  The backward pass sends nothing. */
     const unsigned columns = forecast->tp->scheme->logits.columns;
     const int64_t n = tensor_rows_at(forecast->tp, AT_LOGITS, N).count;
-    if (pass == FORWARD_PASS) forecast_statistics(forecast, columns, n), forecast_statistics(forecast, columns, 2 * n);
+    if (pass != FORWARD_PASS) return;
+    forecast_statistics(forecast, columns, n);
+    if (forecast->tp->device->exact)
+        cost_enter(forecast, ALLREDUCE, columns, forecast->tp->allreduce,
+                   (struct collective){ .count = 2 * n, .dtype = F64 });
+    else forecast_statistics(forecast, columns, 2 * n);
 }

@@ -25,7 +25,7 @@ enum error_code tensor_buffer(struct tensor_parallel *tp, struct tensor *tensor,
 /* Gradients of 16-bit weights are summed in fp32 where the plan asks for wide gradients. */
 enum dtype tensor_gradient_format(const struct tensor_parallel *tp)
 {
-    return tp->wide_gradients ? dtype_wide(tp->device->dtype) : tp->device->dtype;
+    return tp->wide_gradients ? tp->device->sums : tp->device->dtype;
 }
 
 enum error_code tensor_gradient_buffer(struct tensor_parallel *tp, struct tensor *tensor, int64_t rows, int64_t cols,

@@ -157,6 +157,7 @@ struct tensor_scheme {
     bool cuts_tokens;                           /* rows are cut also inside sequences */
     bool cuts_vectors;                          /* devices with the same columns each hold a part of biases and norms */
     bool keeps_inputs, keeps_gradients;         /* INPUT, GRADIENT have room for all rows */
+    bool exact;                                 /* adds partial sums by terms.c where a device computes exactly */
     bool takes_tiles;                           /* calls local.c once per product, with the device's own piece */
 
     /* role: which matrix.  Y = X W^T + b;  dX = dY W;  dW += dY^T X, db += sum_rows(dY).
@@ -273,6 +274,21 @@ enum error_code local_embedding_forward(struct tensor_parallel *, struct tensor 
                                         struct error *);
 enum error_code local_embedding_backward_weight(struct tensor_parallel *, struct tensor dW, struct tensor dY,
                                                 struct tensor ids, struct error *);
+
+/* ---- terms.c: partial sums that do not round ------------------------------------------------------------------ */
+
+/* As local_forward and so on, with terms on the devices along `axes`.  Y and dX are finished sums, on each of them;
+ * or of the rows that each has: rows, of all members, in their order.  cuts_dY: the columns of dY are cut, else those
+ * of X. */
+enum error_code terms_forward(struct tensor_parallel *, unsigned axes, const int64_t rows[], struct tensor Y,
+                              struct tensor X, struct tensor W, struct tensor b, struct error *);
+enum error_code terms_backward_input(struct tensor_parallel *, unsigned axes, const int64_t rows[], struct tensor dX,
+                                     struct tensor dY, struct tensor W, struct error *);
+enum error_code terms_backward_weight(struct tensor_parallel *, unsigned axes, bool cuts_dY, struct tensor dW,
+                                      struct tensor db, struct tensor dY, struct tensor X, struct error *);
+
+/** What one of them sends: maxima of N rows and of others, then sums [N, width]; width 0: none. */
+void forecast_terms(struct forecast *, unsigned axes, int64_t N, int64_t others, const int64_t rows[], int64_t width);
 
 /* ---- heads.c: grouped-query attention ---------------------------------------------------------------------------- */
 

@@ -57,6 +57,8 @@ static enum error_code tensor_1d_linear_forward(struct tensor_parallel *tp, enum
 {
     const bool inside = leads_inside(role);
     (void)N;
+    if (tp->device->exact && !inside)
+        return terms_forward(tp, ALL, NULL, Y, X, W, tp->rank == 0 ? b : tensor_none, err);
     /* Column-parallel: Y has this device's columns. Row-parallel: Y is a partial sum, to which one device adds the
      * bias. */
     const enum error_code e = local_forward(tp, Y, X, W, inside || tp->rank == 0 ? b : tensor_none, err);
@@ -68,18 +70,20 @@ static enum error_code tensor_1d_linear_backward_input(struct tensor_parallel *t
                                                        struct error *err)
 {
     (void)N;
+    if (tp->device->exact && leads_inside(role)) return terms_backward_input(tp, ALL, NULL, dX, dY, W, err);
     /* Row-parallel: dX has this device's columns. Column-parallel: dX is a partial sum over columns. */
     const enum error_code e = local_backward_input(tp, dX, dY, W, err);
     return e || !leads_inside(role) ? e : sum_over_group(tp, dX, err);
 }
 
-/* dW and db need this device's columns only, so nothing is sent. */
+/* dW and db need this device's columns only, so nothing is sent but the maxima of exact sums. */
 static enum error_code tensor_1d_linear_backward_weight(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                         struct tensor dW, struct tensor db, struct tensor dY,
                                                         struct tensor X,
                                                         struct error *err)
 {
-    (void)role, (void)N;
+    (void)N;
+    if (tp->device->exact) return terms_backward_weight(tp, ALL, leads_inside(role), dW, db, dY, X, err);
     return local_backward_weight(tp, dW, db, dY, X, err);
 }
 
@@ -99,6 +103,12 @@ static void matrix_cost(struct forecast *forecast, enum param_role role, enum te
     (void)has_bias;
     /* The width is that of the stream, or of a latent. */
     const int64_t width = tensor_width(forecast->tp, role, !leads_inside(role), 0, 1);
+    if (forecast->tp->device->exact && role != ROLE_TOKENS) {
+        /* Exact sums: maxima of rows of both operands, then the sum; for the weight maxima of one operand. */
+        if (pass == WEIGHT_PASS) forecast_terms(forecast, ALL, N, 0, NULL, 0);
+        else if (pass == (forward ? FORWARD_PASS : INPUT_PASS)) forecast_terms(forecast, ALL, N, width, NULL, width);
+        return;
+    }
     if (pass == (forward ? FORWARD_PASS : INPUT_PASS))
         forecast_allreduce(forecast, ALL, N * (role == ROLE_TOKENS ? forecast->tp->config->D : width));
 }
@@ -109,7 +119,7 @@ const struct tensor_scheme tensor_scheme_1d = {
               .source = "Megatron-LM, arXiv:1909.08053", .volume = "8 N D (P-1)/P elements a layer and microbatch",
               .memory = "weights 1/P (norms, positions and biases of width D whole); a layer keeps 4 N D + (4 D + 2 F "
                         "+ H) N/P + 4 N" },
-    .takes_tiles = true, .mesh = tensor_1d_mesh, INNER_CUT({ .columns = ALL }), .weight = tensor_1d_weight,
+    .takes_tiles = true, .exact = true, .mesh = tensor_1d_mesh, INNER_CUT({ .columns = ALL }), .weight = tensor_1d_weight,
     .linear_forward = tensor_1d_linear_forward,
     .linear_backward_input = tensor_1d_linear_backward_input,
         .linear_backward_weight = tensor_1d_linear_backward_weight,

@@ -91,6 +91,11 @@ static enum error_code tensor_1d_sp_linear_forward(struct tensor_parallel *tp, e
         tensor_1d_sp_release(tp, all, X);
         return e;
     }
+    if (tp->device->exact) {
+        int64_t rows[MESH_MOST_LISTED];
+        tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, rows);
+        return terms_forward(tp, SEQUENCE, rows, Y, X, W, tp->rank == 0 ? b : tensor_none, err);
+    }
     /* A row-parallel matrix makes partial sums of all rows; a reduce-scatter leaves each device its own. */
     e = tensor_buffer(tp, &all, N, tensor_cols(Y), err);
     if (e) return e;
@@ -114,6 +119,11 @@ static enum error_code tensor_1d_sp_linear_backward_input(struct tensor_parallel
         tensor_1d_sp_release(tp, all, dY);
         return e;
     }
+    if (tp->device->exact) {
+        int64_t rows[MESH_MOST_LISTED];
+        tensor_row_counts(tp, SEQUENCE, SEQUENCE, N, rows);
+        return terms_backward_input(tp, SEQUENCE, rows, dX, dY, W, err);
+    }
     e = tensor_buffer(tp, &all, N, tensor_cols(dX), err);
     if (e) return e;
     e = local_backward_input(tp, all, dY, W, err);
@@ -132,7 +142,8 @@ static enum error_code tensor_1d_sp_linear_backward_weight(struct tensor_paralle
     struct tensor all = X;
     enum error_code e = OK;
     if (leads_inside(role) && !tp->scheme->keeps_inputs) e = all_rows(tp, N, &all, X, false, err);
-    if (!e) e = local_backward_weight(tp, dW, db, dY, all, err);
+    if (!e) e = tp->device->exact ? terms_backward_weight(tp, SEQUENCE, leads_inside(role), dW, db, dY, all, err)
+                                  : local_backward_weight(tp, dW, db, dY, all, err);
     tensor_1d_sp_release(tp, all, X);
     return e;
 }
@@ -170,8 +181,11 @@ void sequence_cost(struct forecast *forecast, enum param_role role, enum tensor_
     tensor_row_counts(forecast->tp, SEQUENCE, SEQUENCE, N, rows);
     if (role == ROLE_TOKENS && pass == WEIGHT_PASS) forecast_allgather(forecast, SEQUENCE, rows, D);
     else if (pass == WEIGHT_PASS) {
+        if (forecast->tp->device->exact) forecast_terms(forecast, SEQUENCE, N, 0, NULL, 0);
         if (inside && !forecast->tp->scheme->keeps_inputs) forecast_allgather(forecast, SEQUENCE, rows, D);
     } else if (inside == (pass == FORWARD_PASS)) forecast_allgather(forecast, SEQUENCE, rows, D);
+    else if (forecast->tp->device->exact && role != ROLE_TOKENS)
+        forecast_terms(forecast, SEQUENCE, N, D, rows, D);
     else forecast_reduce_scatter(forecast, SEQUENCE, rows, D);
 }
 
@@ -190,7 +204,7 @@ const struct tensor_scheme tensor_scheme_1d_sp = {
               .volume = "8 N D (P-1)/P as 1d, and 2 N D (P-1)/P to gather inputs again, a layer and microbatch; 4 D "
                         "of norm gradients",
               .memory = "weights as 1d; a layer keeps (8 D + 2 F + H + 4) N/P" },
-    .takes_tiles = true, SEQUENCE_SCHEME, PRODUCTS
+    .takes_tiles = true, .exact = true, SEQUENCE_SCHEME, PRODUCTS
 };
 
 const struct tensor_scheme tensor_scheme_1d_sp_keep = {
@@ -201,5 +215,5 @@ const struct tensor_scheme tensor_scheme_1d_sp_keep = {
               .source = "Korthikanti et al., arXiv:2205.05198",
               .volume = "8 N D (P-1)/P elements a layer and microbatch, as 1d; 4 D of norm gradients",
               .memory = "weights as 1d; a layer keeps 2 N D + (6 D + 2 F + H + 4) N/P" },
-    .takes_tiles = true, .keeps_inputs = true, SEQUENCE_SCHEME, PRODUCTS
+    .takes_tiles = true, .exact = true, .keeps_inputs = true, SEQUENCE_SCHEME, PRODUCTS
 };

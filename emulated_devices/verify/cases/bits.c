@@ -100,6 +100,13 @@ enum error_code case_bits_key(const struct plan *plan, uint64_t *key, struct err
     if (!e) e = plan_schedule(plan, &s, err);
     if (e) return e;
     *key = HASH_START;
+    /* Sums that do not round have the bits of one device, wherever their terms lie. */
+    if (plan->model.exact) {
+        add_text(key, "exact"), add_text(key, plan->optimizer->name);
+        ADD(*key, plan->hyper), add_model(key, plan);
+        schedule_free(&s);
+        return OK;
+    }
     /* No slots and one slot are the same, so both are hashed as 1. */
     const int slots = plan->copying.slots + !plan->copying.slots;
     ADD(*key, plan->mesh.size), ADD(*key, plan->ep), ADD(*key, plan->etp), ADD(*key, plan->degree),

@@ -368,15 +368,18 @@ static void take_profile(struct plan *plan, int value)
 
 /* bf16 cases have fp32 gradients; fp16 cases have fp16 gradients if possible.  So both kinds of gradients are
  * tested. */
-static const enum dtype formats[] = { F64, F32, BF16, F16 };
-static const char *format_word(int value) { return dtype_name(formats[value]); }
+static const struct { const char *name; enum dtype dtype; bool exact; } formats[] = {
+    { "fp64", F64, false }, { "fp32", F32, false }, { "bf16", BF16, false }, { "fp16", F16, false },
+    { "fp32 exact", F32, true }, { "bf16 exact", BF16, true }, { "fp16 exact", F16, true },
+};
+static const char *format_word(int value) { return formats[value].name; }
 static void take_format(struct plan *plan, int value)
 {
     const bool projects = plan->optimizer->low_rank, none = plan->optimizer->forward_only;
-    plan->dtype = formats[value];
+    plan->dtype = formats[value].dtype, plan->model.exact = formats[value].exact;
     if (plan->dtype != F16 || none) return;
     plan->loss_scale = 1024;
-    plan->data.narrow_gradients = !projects;
+    plan->data.narrow_gradients = !projects && !plan->model.exact;
 }
 
 static const char *const recomputes[] = { "none", "full", "selective", "selective++" };
@@ -573,7 +576,7 @@ enum error_code space_check(const void *context, const struct choice *choice, st
         if (own ? !splits && s->devices > 1 : !splits && of_kind[k] && choice->value[of_kind[k]] != 0)
             return fail(err, ERR_USAGE, "%s is 1", k == EXPERT_SCHEME ? "ep" : axis_name(axis_of[k]));
     }
-    const bool narrow = dtype_size(formats[choice->value[DIM_FORMAT]]) == 2;
+    const bool narrow = dtype_size(formats[choice->value[DIM_FORMAT]].dtype) == 2;
     if (narrow && (s->devices > MOST_IN_16_BITS || s->kind == PIPELINE_SCHEME))
         return fail(err, ERR_USAGE, "16 bits on fewer devices, and where a format can matter");
     /* The checks below refuse combinations that would repeat another case, or that have nothing to compare. */

@@ -64,6 +64,7 @@ static double numbers[2 * E + 1];        /* that an operation returns to the hos
 #define SHAPE_OUT(x, ...) { .rows = __VA_ARGS__ },
 #define SHAPE_INOUT SHAPE_OUT
 #define SHAPE_IN SHAPE_OUT
+#define SHAPE_SUM_OUT SHAPE_OUT
 #define SHAPE_STAT_OUT(x, ...) { .statistic = true, .rows = __VA_ARGS__ },
 #define SHAPE_STAT_INOUT SHAPE_STAT_OUT
 #define SHAPE_STAT_IN SHAPE_STAT_OUT
@@ -79,6 +80,7 @@ static double numbers[2 * E + 1];        /* that an operation returns to the hos
 #define TAKE_OUT(x, ...) const struct tensor x = *t++;
 #define TAKE_INOUT TAKE_OUT
 #define TAKE_IN TAKE_OUT
+#define TAKE_SUM_OUT TAKE_OUT
 #define TAKE_STAT_OUT TAKE_OUT
 #define TAKE_STAT_INOUT TAKE_OUT
 #define TAKE_STAT_IN TAKE_OUT
@@ -93,6 +95,7 @@ static double numbers[2 * E + 1];        /* that an operation returns to the hos
 #define GIVE_OUT(x, ...) x
 #define GIVE_INOUT GIVE_OUT
 #define GIVE_IN GIVE_OUT
+#define GIVE_SUM_OUT GIVE_OUT
 #define GIVE_STAT_OUT GIVE_OUT
 #define GIVE_STAT_INOUT GIVE_OUT
 #define GIVE_STAT_IN GIVE_OUT

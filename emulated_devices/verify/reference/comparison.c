@@ -52,7 +52,7 @@ void comparison_step(struct comparison *comparison, bool scaled)
 static bool diverges(struct comparison *comparison, const char *kind, const struct worst *found, double size)
 {
     if (comparison->diverged) return true;
-    if (isfinite(size) && (size == 0 || isfinite(found->bound))) return false;
+    if (isfinite(size) && (size == 0 || comparison->exact || isfinite(found->bound))) return false;
     comparison_enter(comparison, kind, found);
     comparison->diverged = true;
     comparison->divergence = comparison->current;
@@ -108,6 +108,7 @@ static void comparison_note(struct comparison *comparison, struct worst *of, con
         comparison->largest = found;
         snprintf(comparison->largest_kind, sizeof comparison->largest_kind, "%s", kind);
     }
+    if (comparison->exact && !(comparison->loss_rounds && of == &comparison->loss)) found.bound = 0, found.absolute = true;
     /* An error of 0 is right even where its bound is 0: 0 / 0 would be NaN. */
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
     const enum judgement judgement = found.absolute ? (found.ratio <= 1 ? JUDGED_RIGHT : JUDGED_WRONG)

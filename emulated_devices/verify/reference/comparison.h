@@ -31,6 +31,8 @@ struct spread {
 };
 
 struct comparison {
+    bool exact;                         /* sums do not round: any difference is wrong */
+    bool loss_rounds;                   /* but not of the loss, whose routers' part is added in fp64, device by device */
     struct worst loss, activation, activation_gradient, gradient, quantised, norm, weight, state;
     struct worst choice;                /* of a mixture: error is a difference of two logits (routing.h) */
     int64_t choices, choices_differ;    /* tokens whose experts were compared, in all layers and steps; which differ */

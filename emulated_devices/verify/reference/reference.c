@@ -71,7 +71,7 @@ static enum error_code serial_open(struct serial_run *run, const struct plan *pl
 {
     enum error_code e = transformer_open(&run->model, &plan->model, plan->dtype, plan->seed, err);
     if (!e && is_mixed(plan) && !plan->data.narrow_gradients)
-        e = transformer_keep_gradients_in(&run->model, dtype_wide(plan->dtype), err);
+        e = transformer_keep_gradients_in(&run->model, run->model.ops->sums, err);
     if (e) return e;
     run->model.passes_by = rule->passes_by;
     run->older = calloc((size_t)run->model.params, sizeof *run->older);

@@ -6,6 +6,7 @@
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include "emulated_devices/device/compute.h"
 #include "ref/optim/galore.h"
+#include <string.h>
 
 /* ---- what is kept ------------------------------------------------------------------------------------------------ */
 
@@ -80,7 +81,7 @@ enum dtype data_format(const struct data_parallel *dp, enum tensor_kind kind)
     /* Weights have the model's format.  Gradients have this format only if asked for; everything else is wide. */
     const bool narrow =
         kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT || (kind == KIND_GRADIENT && dp->request.narrow_gradients);
-    return narrow ? weights : dtype_wide(weights);
+    return narrow ? weights : kind == KIND_GRADIENT ? dp->device->sums : dtype_wide(weights);
 }
 
 /* ---- the norm ---------------------------------------------------------------------------------------------------- */
@@ -160,4 +161,57 @@ void data_norm_part(struct data_parallel *dp, struct exact_sum *sum)
         else list_unit(&n, u, data_own_gradient(u));
     }
     add_listed(&n);
+}
+
+/* ---- the fingerprint --------------------------------------------------------------------------------------------- */
+
+/* Spread the bits of a number over all 64 (S. Vigna's splitmix64, https://prng.di.unimi.it/splitmix64.c). */
+static uint64_t spread(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+}
+
+struct print { struct tensor w; uint64_t parameter, *sum; };
+
+/* Each element adds a number that its parameter, its place there and its bits decide. */
+static void print_run(void *context, struct run run)
+{
+    const struct print *const p = context;
+    const size_t size = dtype_size(p->w.dtype);
+    for (int64_t i = 0; i < run.length; i++) {
+        uint64_t bits = 0;
+        memcpy(&bits, (const char *)p->w.data + (size_t)(run.piece + i) * size, size);
+        *p->sum += spread(spread(p->parameter + (uint64_t)(run.whole + i)) ^ bits);
+    }
+}
+
+struct printing { struct data_parallel *dp; const struct unit *unit; int64_t first; uint64_t sum; };
+
+/* As for the norm, of the elements that others have, too, one device counts each. */
+static void print_portion(void *context, struct portion portion)
+{
+    struct printing *const p = context;
+    const int64_t left = portion.parameter->counted - portion.piece, length = left < portion.length ? left
+        : portion.length;
+    if (length <= 0) return;
+    const struct interval here = { portion.row - p->first, length };
+    struct views v = views_of(p->dp->device);
+    struct print one = { .w = view_read(&v, slice(stepped_weights(p->unit), here)), .sum = &p->sum,
+                         .parameter = spread((uint64_t)portion.parameter->index) };
+    layout_each_run_within(&portion.parameter->layout, portion.piece, length, print_run, &one);
+    views_end(&v);
+}
+
+uint64_t data_fingerprint_part(struct data_parallel *dp)
+{
+    struct printing p = { .dp = dp };
+    for (int i = 0; i < dp->units && dp->device->backend->has_numbers; i++) {
+        p.unit = &dp->unit[i];
+        p.first = shards_range(&p.unit->over->shards, BY_OPTIMIZER, p.unit->padded).first;
+        unit_each_stretch(p.unit, counted_here(p.unit), print_portion, &p);
+    }
+    return p.sum;
 }

@@ -1,0 +1,133 @@
+/* terms.c -- products whose terms lie on several devices, with sums that do not round (ref/exact/).
+ *
+ * The devices first agree on the largest size of each row of both operands, by a maximum: the grids on which numbers
+ * become integers then do not depend on the cut.  Each device's partial sum is EXACT; the finished sum rounds once.
+ *
+ * Sends    forward          an all-reduce: maxima of the rows of X and of W, [N + O]; then [N, O] of 16 bytes
+ *          backward input   maxima of the rows of dY and the columns of W, [N + I]; then [N, I] of 16 bytes
+ *          backward weight  maxima of the rows of the operand whose columns are cut, [N]
+ *          a partial sum is all-reduced, or reduce-scattered where each device has rows of its own
+ *
+ * tensor_1d.c and tensor_1d_sp.c multiply through this file where the device computes exactly.  All calls are collective over the
+ * devices along `axes`.  Errors: ERR_MEMORY, ERR_COMM.
+ */
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/tensor/tensor.h"
+
+/* The tops of two operands lie side by side, so that one all-reduce agrees on both. */
+struct tops { struct tensor both, rows, others; };
+
+static enum error_code tops_make(struct tensor_parallel *tp, struct tops *tops, int64_t rows, int64_t others,
+                                 struct error *err)
+{
+    const struct tensor both = device_statistics(tp->device, BUFFERS, rows + others, 0);
+    *tops = (struct tops){ both, tensor_1d(both.data, both.dtype, rows),
+                           tensor_1d((char *)both.data + (size_t)rows * dtype_size(both.dtype), both.dtype, others) };
+    return both.data ? OK : fail(err, ERR_MEMORY, "no memory for the largest sizes of %lld rows",
+                                 (long long)(rows + others));
+}
+
+static enum error_code tops_agree(struct tensor_parallel *tp, unsigned axes, const struct tops *tops, struct error *err)
+{
+    return allreduce(&tp->along[axes], tops->both.data, tensor_count(tops->both), tops->both.dtype, MAX, tp->allreduce,
+                     err);
+}
+
+/* Memory for sums of a number of rows of Y. */
+static enum error_code terms_make(struct tensor_parallel *tp, int64_t rows, int64_t cols, struct tensor *sum,
+                                  struct error *err)
+{
+    *sum = device_tensor_in(tp->device, BUFFERS, EXACT, rows * cols);
+    *sum = tensor_2d(sum->data, EXACT, rows, cols);
+    return sum->data ? OK : fail(err, ERR_MEMORY, "no memory for a partial sum of %lld x %lld elements",
+                                 (long long)rows, (long long)cols);
+}
+
+/* Y = the sum of all devices, rounded once: all rows, or this device's. */
+static enum error_code terms_finish(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor Y,
+                                    struct tensor sum, struct error *err)
+{
+    struct tensor own = sum;
+    enum error_code e;
+    if (rows == NULL)
+        e = allreduce(&tp->along[axes], sum.data, tensor_count(sum), EXACT, SUM, tp->allreduce, err);
+    else {
+        e = terms_make(tp, tensor_rows(Y), tensor_cols(Y), &own, err);
+        if (!e) e = scatter_rows(tp, axes, rows, own, sum, err);
+    }
+    if (!e) dev_round(tp->device, Y, own);
+    if (own.data != sum.data) device_free(tp->device, own);
+    return e;
+}
+
+static void terms_drop(struct tensor_parallel *tp, struct tops *tops, struct tensor sum)
+{
+    if (sum.data) device_free(tp->device, sum);
+    if (tops->both.data) device_free(tp->device, tops->both);
+}
+
+enum error_code terms_forward(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor Y,
+                              struct tensor X, struct tensor W, struct tensor b, struct error *err)
+{
+    struct tops t;
+    struct tensor sum = tensor_none;
+    enum error_code e = tops_make(tp, &t, tensor_rows(X), tensor_rows(W), err);
+    if (!e) {
+        dev_row_tops(tp->device, t.rows, X), dev_row_tops(tp->device, t.others, W);
+        e = tops_agree(tp, axes, &t, err);
+    }
+    if (!e) e = terms_make(tp, tensor_rows(X), tensor_cols(Y), &sum, err);
+    /* sum [N, O] = the terms of this device's columns of X and W. */
+    if (!e) dev_linear_forward_part(tp->device, sum, X, t.rows, W, t.others, b);
+    if (!e) e = terms_finish(tp, axes, rows, Y, sum, err);
+    terms_drop(tp, &t, sum);
+    return e;
+}
+
+enum error_code terms_backward_input(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor dX,
+                                     struct tensor dY, struct tensor W, struct error *err)
+{
+    struct tops t;
+    struct tensor sum = tensor_none;
+    enum error_code e = tops_make(tp, &t, tensor_rows(dY), tensor_cols(W), err);
+    if (!e) {
+        dev_row_tops(tp->device, t.rows, dY), dev_column_tops(tp->device, t.others, W);
+        e = tops_agree(tp, axes, &t, err);
+    }
+    if (!e) e = terms_make(tp, tensor_rows(dY), tensor_cols(dX), &sum, err);
+    /* sum [N, I] = the terms of this device's columns of dY and rows of W. */
+    if (!e) dev_linear_backward_input_part(tp->device, sum, dY, t.rows, W, t.others);
+    if (!e) e = terms_finish(tp, axes, rows, dX, sum, err);
+    terms_drop(tp, &t, sum);
+    return e;
+}
+
+enum error_code terms_backward_weight(struct tensor_parallel *tp, unsigned axes, bool cuts_dY, struct tensor dW,
+                                      struct tensor db, struct tensor dY, struct tensor X, struct error *err)
+{
+    struct tops t;
+    enum error_code e = tops_make(tp, &t, tensor_rows(X), 0, err);
+    if (!e) {
+        dev_row_tops(tp->device, t.rows, cuts_dY ? dY : X);
+        e = tops_agree(tp, axes, &t, err);
+    }
+    if (!e) dev_linear_backward_weight_part(tp->device, dW, db, dY, cuts_dY ? t.rows : tensor_none, X,
+                                            cuts_dY ? tensor_none : t.rows);
+    terms_drop(tp, &t, tensor_none);
+    return e;
+}
+
+void forecast_terms(struct forecast *forecast, unsigned axes, int64_t N, int64_t others, const int64_t rows[],
+                    int64_t width)
+{
+    const struct tensor_parallel *const tp = forecast->tp;
+    const struct group *const group = &tp->along[axes];
+    int64_t counts[MESH_MOST_LISTED];
+    forecast_statistics(forecast, axes, N + others);
+    for (int i = 0; i < group->size && rows; i++) counts[i] = rows[i] * width;
+    if (width > 0 && rows)
+        forecast_on(forecast, group, REDUCE_SCATTER, NULL, (struct collective){ .counts = counts, .dtype = EXACT });
+    else if (width > 0)
+        forecast_on(forecast, group, ALLREDUCE, tp->allreduce,
+                    (struct collective){ .count = N * width, .dtype = EXACT });
+}

@@ -1,0 +1,45 @@
+/* grid.h -- numbers as integers on grids of powers of two, so that products and sums of them are exact in fp64.
+ *
+ * products.c quantises the operands of matrix products by these functions; docs/checking/exact.md has the rule.  No
+ * function can fail.
+ */
+#ifndef ORRERY_EXACT_GRID_H
+#define ORRERY_EXACT_GRID_H
+
+#include "ref/numeric/fixed_sum.h"
+#include <math.h>
+
+/* Integers of a product whose terms belong to one token, and how many terms fp64 adds without rounding:
+ * 2 GRID_BITS + log2(GRID_TERMS) = 53. */
+enum { GRID_BITS = 22, GRID_TERMS = 512 };
+
+/* Integers of a sum over tokens.  A bin is TOKEN_BIN exponents wide, whose integers have up to TOKEN_BIN - 1 bits more:
+ * 2 TOKEN_BITS + TOKEN_BIN - 1 + log2(TOKEN_TERMS) = 53. */
+enum { TOKEN_BITS = 21, TOKEN_BIN = 4, TOKEN_TERMS = 256 };
+
+/* The finest grids of both operands; their products lie on the grid of fixed_sum.h.  Forward both have the same;
+ * backward gradients may be much smaller than weights and activations. */
+enum { GRID_FORWARD = -50, GRID_GRADIENT = -64, GRID_BESIDE_GRADIENT = -36 };
+
+/* A row without numbers other than 0, and one with an infinity or a NaN, have no grid. */
+enum { GRID_ZERO = INT32_MIN, GRID_NONE = INT32_MAX };
+
+/* The exponent of the grid for numbers of which `top` is the largest size: top < 2^(grid + bits), or finer grids are
+ * cut off at `finest`. */
+static inline int grid_of(double top, int bits, int finest)
+{
+    int exponent;
+    if (!(top < (double)INFINITY)) return GRID_NONE;
+    if (top == 0) return GRID_ZERO;
+    (void)frexp(top, &exponent);
+    return exponent - bits > finest ? exponent - bits : finest;
+}
+
+/* The nearest integer, ties to even, of |x| < 2^51: adding 1.5 2^52 leaves no bits for the fraction. */
+static inline double grid_round(double x)
+{
+    const double shift = 0x1.8p52;
+    return (x + shift) - shift;
+}
+
+#endif

@@ -1,0 +1,396 @@
+/* products.c -- matrix products whose sums are exact: the bits do not depend on how rows, columns or terms are cut.
+ *
+ * Source    K. Ozaki, T. Ogita, S. Oishi, S. M. Rump, "Error-free transformations of matrix multiplication",
+ *           doi:10.1007/s11075-011-9478-1, with one slice; the rule, bit by bit: docs/checking/exact.md
+ * Shapes    as ref/ops/linear.c;  tops [N] of rows, [I] or [O] of columns
+ * Forward   Y = X W^T + b:    each row of X and of W becomes integers of GRID_BITS bits on a grid of its own
+ * Backward  dX = dY W:        rows of dY, columns of W
+ *           dW += dY^T X:     rows of dY and X, one grid for each token; tokens whose grids lie within TOKEN_BIN
+ *                             exponents are multiplied together; dW, db are EXACT
+ * Rounding  operands once, to their grids; then nothing until the sum is finished: it rounds once to the format of Y
+ *           or dX, or stays EXACT
+ * Called    ref/ops/ops.def lists the operations; ops_exact returns them.  If there is no memory for the integers, the
+ *           program is aborted, as in the BLAS.
+ */
+#include "ref/exact/grid.h"
+#include "ref/numeric/convert.h"
+#include "ref/ops/real.h"
+#include "ref/ops/reduce.h"
+#include "ref/ops/table.h"
+#include <cblas.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#undef I
+
+enum { ROWS_AT_ONCE = 128 };            /* of a result: what lies between two passes stays in the cache */
+
+static void *products_take(int64_t count, size_t size)
+{
+    void *p = malloc((size_t)(count > 0 ? count : 1) * size);
+    if (p == NULL) fprintf(stderr, "orrery: no memory for %lld integers of a product\n", (long long)count), abort();
+    return p;
+}
+
+/* ---- tops -------------------------------------------------------------------------------------------------------- */
+
+/* Without their signs, numbers have the order of their bits, and NaNs are the largest: the loops take integers. */
+static inline uint32_t size_bits(const float *x)
+{
+    uint32_t bits;
+    memcpy(&bits, x, sizeof bits);
+    return bits & 0x7fffffff;
+}
+
+void FN(row_tops)(struct tensor top, struct tensor X)
+{
+    const int64_t N = tensor_count(top), D = tensor_cols(X);
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < N; n++) {
+        const real *const x = CONST_DATA(X) + n * D;
+        uint32_t most = 0;
+        for (int64_t d = 0; d < D; d++) most = size_bits(x + d) > most ? size_bits(x + d) : most;
+        memcpy(DATA(top) + n, &most, sizeof most);
+    }
+}
+
+void FN(column_tops)(struct tensor top, struct tensor X)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X);
+    #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
+    for (int64_t d0 = 0; d0 < D; d0 += COLUMN_BLOCK) {
+        const int64_t width = D - d0 < COLUMN_BLOCK ? D - d0 : COLUMN_BLOCK;
+        uint32_t most[COLUMN_BLOCK] = { 0 };
+        for (int64_t n = 0; n < N; n++) {
+            const real *const x = CONST_DATA(X) + n * D + d0;
+            for (int64_t d = 0; d < width; d++) most[d] = size_bits(x + d) > most[d] ? size_bits(x + d) : most[d];
+        }
+        memcpy(DATA(top) + d0, most, (size_t)width * sizeof *most);
+    }
+}
+
+/* ---- operands as integers ---------------------------------------------------------------------------------------- */
+
+/* The grids of an operand's rows, or of its columns: by the tops of the whole, or by its own. */
+static int *products_grids(struct tensor X, struct tensor whole, bool columns, int bits, int finest)
+{
+    const int64_t count = columns ? tensor_cols(X) : tensor_rows(X);
+    int *const grid = products_take(count, sizeof *grid);
+    struct tensor top = whole;
+    if (!tensor_present(whole)) {
+        top = tensor_1d(products_take(count, sizeof(real)), REAL_DTYPE, count);
+        if (columns) FN(column_tops)(top, X);
+        else FN(row_tops)(top, X);
+    }
+    for (int64_t i = 0; i < count; i++) grid[i] = grid_of((double)CONST_DATA(top)[i], bits, finest);
+    if (!tensor_present(whole)) free(top.data);
+    return grid;
+}
+
+static inline double unit_of(int grid) { return grid == GRID_ZERO || grid == GRID_NONE ? 0 : fixed_power(-grid); }
+
+/* q [rows, D] = X / grid of each row, rounded; rows without a grid become 0. */
+static void quantise_rows(double *q, const real *x, int64_t rows, int64_t D, const int *grid)
+{
+    #pragma omp parallel for schedule(static) if (rows * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < rows; n++) {
+        const double unit = unit_of(grid[n]);
+        for (int64_t d = 0; d < D; d++)
+            q[n * D + d] = unit > 0 ? grid_round((double)x[n * D + d] * unit) : 0;
+    }
+}
+
+/* q [rows, D] = X / grid of each column. */
+static void quantise_columns(double *q, const real *x, int64_t rows, int64_t D, const int *grid)
+{
+    double *const unit = products_take(D, sizeof *unit);
+    for (int64_t d = 0; d < D; d++) unit[d] = unit_of(grid[d]);
+    #pragma omp parallel for schedule(static) if (rows * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < rows; n++)
+        for (int64_t d = 0; d < D; d++)
+            q[n * D + d] = unit[d] > 0 ? grid_round((double)x[n * D + d] * unit[d]) : 0;
+    free(unit);
+}
+
+/* ---- products whose rows belong to one token: Y = X W^T + b, dX = dY W ------------------------------------------- */
+
+/* The operands of one call.  B has its integers: rows [n,k] where it is transposed, else [k,n]. */
+struct exact_product {
+    const real *a;
+    int64_t m, n, k;
+    const int *row_grid, *column_grid;          /* of a [m]; of the result's columns, from B [n] */
+    const double *b;
+    bool transposed;
+    const real *bias;                           /* [n], or NULL */
+    struct tensor to;                           /* the result, in any format */
+    int64_t first, ld;                          /* its first column here, and the distance of its rows */
+    bool add;                                   /* to what is there */
+};
+
+/* An element: the integer times both grids, plus the bias and what is there, rounded once. */
+static void put_element(const struct exact_product *p, int64_t row, int64_t column, int64_t integer)
+{
+    const int a = p->row_grid[row], b = p->column_grid[column];
+    const int64_t at = row * p->ld + p->first + column;
+    fixed_sum sum = a == GRID_NONE || b == GRID_NONE ? FIXED_NONE
+        : integer == 0 ? 0 : fixed_scaled(integer, a + b);
+    if (p->bias != NULL) sum = fixed_add(sum, fixed_of((double)p->bias[column]));
+    if (p->to.dtype == EXACT) fixed_put(p->to.data, at, p->add ? fixed_add(sum, fixed_at(p->to.data, at)) : sum);
+    else tensor_set(p->to, at, fixed_to_odd(p->add ? fixed_add(sum, fixed_of(tensor_get(p->to, at))) : sum));
+}
+
+/* A row of the result without bias: fp64 holds the integer and the scaled sum, so one conversion rounds. */
+static void put_row_quickly(const struct exact_product *p, int64_t row, const double *c, const double *scale)
+{
+    const double unit = fixed_power(p->row_grid[row]);
+    const int64_t at = row * p->ld + p->first;
+    if (p->to.dtype == REAL_DTYPE)
+        for (int64_t j = 0; j < p->n; j++) DATA(p->to)[at + j] = (float)(c[j] * (unit * scale[j]));
+    else for (int64_t j = 0; j < p->n; j++) tensor_set(p->to, at + j, c[j] * (unit * scale[j]));
+}
+
+/* Whether put_row_quickly gives the bits of put_element: the row has a grid, and no sum can reach the end of the
+ * window of fixed_sum.h. */
+static bool row_is_quick(const struct exact_product *p, int64_t row, int widest)
+{
+    const int grid = p->row_grid[row];
+    return p->bias == NULL && p->to.dtype != EXACT && !p->add && p->k <= GRID_TERMS && grid != GRID_NONE &&
+           grid != GRID_ZERO && widest != GRID_NONE && grid + widest + 53 < 27;
+}
+
+static int widest_of(const int *grid, int64_t n)
+{
+    int widest = GRID_ZERO;
+    for (int64_t j = 0; j < n; j++) widest = grid[j] > widest ? grid[j] : widest;
+    return widest;
+}
+
+static void exact_product_run(const struct exact_product *p)
+{
+    double *const a = products_take(ROWS_AT_ONCE * p->k, sizeof *a), *const c = products_take(ROWS_AT_ONCE * p->n,
+                                                                                             sizeof *c),
+           *const scale = products_take(p->n, sizeof *scale);
+    int64_t *const sum = products_take(p->k > GRID_TERMS ? ROWS_AT_ONCE * p->n : 0, sizeof *sum);
+    const int widest = widest_of(p->column_grid, p->n);
+    for (int64_t j = 0; j < p->n; j++)
+        scale[j] = p->column_grid[j] == GRID_ZERO || p->column_grid[j] == GRID_NONE ? 0 : fixed_power(p->column_grid[j]);
+
+    for (int64_t first = 0; first < p->m; first += ROWS_AT_ONCE) {
+        const int64_t rows = p->m - first < ROWS_AT_ONCE ? p->m - first : ROWS_AT_ONCE;
+        quantise_rows(a, p->a + first * p->k, rows, p->k, p->row_grid + first);
+        /* c [rows, n] = the integers of up to GRID_TERMS terms; sum: of all terms before. */
+        for (int64_t k0 = 0; k0 < p->k || k0 == 0; k0 += GRID_TERMS) {
+            const int64_t k = p->k - k0 < GRID_TERMS ? p->k - k0 : GRID_TERMS;
+            if (k > 0)
+                cblas_dgemm(CblasRowMajor, CblasNoTrans, p->transposed ? CblasTrans : CblasNoTrans, (int)rows,
+                            (int)p->n, (int)k, 1, a + k0, (int)p->k, p->transposed ? p->b + k0 : p->b + k0 * p->n,
+                            (int)(p->transposed ? p->k : p->n), 0, c, (int)p->n);
+            else for (int64_t i = 0; i < rows * p->n; i++) c[i] = 0;
+            if (p->k <= GRID_TERMS) break;
+            #pragma omp parallel for schedule(static) if (rows * p->n > PARALLEL_FROM)
+            for (int64_t i = 0; i < rows * p->n; i++) sum[i] = (k0 == 0 ? 0 : sum[i]) + (int64_t)c[i];
+        }
+        #pragma omp parallel for schedule(static) if (rows * p->n > PARALLEL_FROM)
+        for (int64_t i = 0; i < rows; i++) {
+            if (row_is_quick(p, first + i, widest)) put_row_quickly(p, first + i, c + i * p->n, scale);
+            else for (int64_t j = 0; j < p->n; j++)
+                put_element(p, first + i, j, p->k > GRID_TERMS ? sum[i * p->n + j] : (int64_t)c[i * p->n + j]);
+        }
+    }
+    free(a), free(c), free(scale), free(sum);
+}
+
+static void forward(struct tensor Y, int64_t first, struct tensor X, struct tensor x_top, struct tensor W,
+                    struct tensor w_top, struct tensor b, bool add)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X), O = tensor_rows(W);
+    if (N == 0 || O == 0) return;
+    int *const rows = products_grids(X, x_top, false, GRID_BITS, GRID_FORWARD),
+        *const columns = products_grids(W, w_top, false, GRID_BITS, GRID_FORWARD);
+    double *const q = products_take(O * D, sizeof *q);
+    quantise_rows(q, CONST_DATA(W), O, D, columns);
+    exact_product_run(&(struct exact_product){ .a = CONST_DATA(X), .m = N, .n = O, .k = D, .row_grid = rows,
+                                               .column_grid = columns, .b = q, .transposed = true,
+                                               .bias = tensor_present(b) ? CONST_DATA(b) : NULL, .to = Y,
+                                               .first = first, .ld = tensor_cols(Y), .add = add });
+    free(q), free(rows), free(columns);
+}
+
+void FN(linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
+{
+    forward(Y, 0, X, tensor_none, W, tensor_none, b, false);
+}
+
+void FN(linear_forward_add)(struct tensor Y, struct tensor X, struct tensor W)
+{
+    forward(Y, 0, X, tensor_none, W, tensor_none, tensor_none, true);
+}
+
+void FN(linear_forward_columns)(struct tensor Y, int64_t first, struct tensor X, struct tensor W, struct tensor b)
+{
+    forward(Y, first, X, tensor_none, W, tensor_none, b, false);
+}
+
+void FN(linear_forward_part)(struct tensor Y, struct tensor X, struct tensor x_top, struct tensor W,
+                             struct tensor w_top, struct tensor b)
+{
+    forward(Y, 0, X, x_top, W, w_top, b, false);
+}
+
+void FN(linear_backward_input_part)(struct tensor dX, struct tensor dY, struct tensor dy_top, struct tensor W,
+                                    struct tensor w_top)
+{
+    const int64_t N = tensor_rows(dY), O = tensor_cols(dY), D = tensor_cols(W);
+    if (N == 0 || D == 0) return;
+    int *const rows = products_grids(dY, dy_top, false, GRID_BITS, GRID_GRADIENT),
+        *const columns = products_grids(W, w_top, true, GRID_BITS, GRID_BESIDE_GRADIENT);
+    double *const q = products_take(O * D, sizeof *q);
+    quantise_columns(q, CONST_DATA(W), O, D, columns);
+    exact_product_run(&(struct exact_product){ .a = CONST_DATA(dY), .m = N, .n = D, .k = O, .row_grid = rows,
+                                               .column_grid = columns, .b = q, .to = dX, .ld = D });
+    free(q), free(rows), free(columns);
+}
+
+void FN(linear_backward_input)(struct tensor dX, struct tensor dY, struct tensor W)
+{
+    FN(linear_backward_input_part)(dX, dY, tensor_none, W, tensor_none);
+}
+
+/* ---- products that add over tokens: dW += dY^T X ----------------------------------------------------------------- */
+
+/* Tokens with both of their grids, sorted by bin: bin b has the exponents b TOKEN_BIN .. b TOKEN_BIN + TOKEN_BIN - 1 of
+ * both grids together. */
+struct token { int64_t n; int bin, up; };
+
+static int by_bin(const void *a, const void *b)
+{
+    const struct token *x = a, *y = b;
+    return x->bin != y->bin ? (x->bin < y->bin ? -1 : 1) : (x->n > y->n) - (x->n < y->n);
+}
+
+/* A token whose dY or X is 0 adds nothing, and is left out.  @return how many are left; -1: one is not finite. */
+static int64_t list_tokens(struct token *token, int64_t N, const int *dy, const int *x)
+{
+    int64_t count = 0;
+    for (int64_t n = 0; n < N; n++) {
+        if (dy[n] == GRID_NONE || x[n] == GRID_NONE) return -1;
+        if (dy[n] == GRID_ZERO || x[n] == GRID_ZERO) continue;
+        const int exponent = dy[n] + x[n] - FIXED_UNIT;                 /* >= 0: the finest grids are those */
+        token[count++] = (struct token){ n, exponent / TOKEN_BIN, exponent % TOKEN_BIN };
+    }
+    qsort(token, (size_t)count, sizeof *token, by_bin);
+    return count;
+}
+
+/* q [tokens, D] = rows of these tokens on their grids, times 2^up. */
+static void quantise_tokens(double *q, struct tensor X, const int *grid, const struct token *token, int64_t tokens,
+                            bool raised)
+{
+    const int64_t D = tensor_cols(X);
+    #pragma omp parallel for schedule(static) if (tokens * D > PARALLEL_FROM)
+    for (int64_t t = 0; t < tokens; t++) {
+        const double unit = unit_of(grid[token[t].n]), up = raised ? (double)(1 << token[t].up) : 1;
+        const real *const x = CONST_DATA(X) + token[t].n * D;
+        for (int64_t d = 0; d < D; d++) q[t * D + d] = grid_round((double)x[d] * unit) * up;
+    }
+}
+
+/* dW [O, D] += the integers of up to TOKEN_TERMS tokens of one bin, times 2^exponent. */
+static void add_tokens(struct tensor dW, const double *dy, int64_t O, const double *x, int64_t D, int64_t tokens,
+                       int exponent, double *c)
+{
+    for (int64_t first = 0; first < O; first += ROWS_AT_ONCE) {
+        const int64_t rows = O - first < ROWS_AT_ONCE ? O - first : ROWS_AT_ONCE;
+        cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)rows, (int)D, (int)tokens, 1, dy + first, (int)O, x,
+                    (int)D, 0, c, (int)D);
+        #pragma omp parallel for schedule(static) if (rows * D > PARALLEL_FROM)
+        for (int64_t i = 0; i < rows * D; i++) {
+            const int64_t at = first * D + i;
+            fixed_put(dW.data, at, fixed_add(fixed_at(dW.data, at), fixed_scaled((int64_t)c[i], exponent)));
+        }
+    }
+}
+
+static void products_spoil(struct tensor dW)
+{
+    for (int64_t i = 0; i < tensor_count(dW); i++) fixed_put(dW.data, i, FIXED_NONE);
+}
+
+static void backward_weight(struct tensor dW, struct tensor dY, struct tensor dy_top, struct tensor X,
+                            struct tensor x_top)
+{
+    const int64_t N = tensor_rows(X), D = tensor_cols(X), O = tensor_cols(dY);
+    assert(dW.dtype == EXACT && tensor_rows(dW) == O && tensor_cols(dW) == D);
+    if (N == 0 || O == 0 || D == 0) return;
+    int *const dy_grid = products_grids(dY, dy_top, false, TOKEN_BITS, GRID_GRADIENT),
+        *const x_grid = products_grids(X, x_top, false, TOKEN_BITS, GRID_BESIDE_GRADIENT);
+    struct token *const token = products_take(N, sizeof *token);
+    const int64_t count = list_tokens(token, N, dy_grid, x_grid);
+    double *const dy = products_take(TOKEN_TERMS * O, sizeof *dy), *const x = products_take(TOKEN_TERMS * D, sizeof *x),
+           *const c = products_take(ROWS_AT_ONCE * D, sizeof *c);
+    if (count < 0) products_spoil(dW);
+    for (int64_t first = 0, tokens; first < count; first += tokens) {
+        tokens = 1;
+        while (tokens < TOKEN_TERMS && first + tokens < count && token[first + tokens].bin == token[first].bin)
+            tokens++;
+        quantise_tokens(dy, dY, dy_grid, token + first, tokens, true);
+        quantise_tokens(x, X, x_grid, token + first, tokens, false);
+        add_tokens(dW, dy, O, x, D, tokens, token[first].bin * TOKEN_BIN + FIXED_UNIT, c);
+    }
+    free(dy), free(x), free(c), free(token), free(dy_grid), free(x_grid);
+}
+
+/* Threads split the columns. */
+void FN(column_sums)(struct tensor db, struct tensor dY)
+{
+    const int64_t N = tensor_rows(dY), O = tensor_cols(dY);
+    assert(db.dtype == EXACT && tensor_count(db) == O);
+
+    #pragma omp parallel for schedule(static) if (N * O > PARALLEL_FROM)
+    for (int64_t o = 0; o < O; o++) {
+        fixed_sum sum = fixed_at(db.data, o);
+        for (int64_t n = 0; n < N; n++) sum = fixed_add(sum, fixed_of((double)CONST_DATA(dY)[n * O + o]));
+        fixed_put(db.data, o, sum);
+    }
+}
+
+void FN(linear_backward_weight_part)(struct tensor dW, struct tensor db, struct tensor dY, struct tensor dy_top,
+                                     struct tensor X, struct tensor x_top)
+{
+    backward_weight(dW, dY, dy_top, X, x_top);
+    if (tensor_present(db)) FN(column_sums)(db, dY);
+}
+
+void FN(linear_backward_weight)(struct tensor dW, struct tensor db, struct tensor dY, struct tensor X)
+{
+    FN(linear_backward_weight_part)(dW, db, dY, tensor_none, X, tensor_none);
+}
+
+/* ---- tiles of a matrix: no plan uses them with exact sums -------------------------------------------------------- */
+
+void FN(linear_backward_input_columns)(struct tensor dX, struct tensor dY, int64_t first, struct tensor W,
+                                       bool accumulate)
+{
+    const int64_t N = tensor_rows(dY), O = tensor_cols(dY), D = tensor_cols(W), width = tensor_rows(W);
+    const struct tensor part = tensor_2d(products_take(N * width, sizeof(real)), REAL_DTYPE, N, width),
+                        sums = tensor_2d(products_take(N * D, sizeof(fixed_sum)), EXACT, N, D);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t o = 0; o < width; o++) DATA(part)[n * width + o] = CONST_DATA(dY)[n * O + first + o];
+    FN(linear_backward_input_part)(sums, part, tensor_none, W, tensor_none);
+    for (int64_t i = 0; i < N * D; i++) {
+        const fixed_sum sum = accumulate ? fixed_add(fixed_at(sums.data, i), fixed_of((double)DATA(dX)[i]))
+                                         : fixed_at(sums.data, i);
+        DATA(dX)[i] = (float)fixed_to_odd(sum);
+    }
+    free(part.data), free(sums.data);
+}
+
+void FN(linear_backward_weight_columns)(struct tensor dW, struct tensor dY, int64_t first, struct tensor X)
+{
+    const int64_t N = tensor_rows(dY), O = tensor_cols(dY), width = tensor_rows(dW);
+    const struct tensor part = tensor_2d(products_take(N * width, sizeof(real)), REAL_DTYPE, N, width);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t o = 0; o < width; o++) DATA(part)[n * width + o] = CONST_DATA(dY)[n * O + first + o];
+    backward_weight(dW, part, tensor_none, X, tensor_none);
+    free(part.data);
+}

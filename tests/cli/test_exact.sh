@@ -1,0 +1,102 @@
+# `--arithmetic exact`: every layout ends with the bits of one device; what cannot take part is refused by name.
+# tier: check
+. "$(dirname "$0")/lib.sh"
+
+exact='--arithmetic exact --seq 20 --batch 5 --steps 3 --seed 7'
+
+# The fingerprint of the weights after a run; nothing if it failed.
+print_of() {
+    # shellcheck disable=SC2086
+    run train $exact "$@"
+    expect_status 0
+    expect_out 'bits    weights have the fingerprint [0-9a-f]{16}, on every layout$'
+    print=$(sed -nE 's/^bits .* ([0-9a-f]{16}), on every layout$/\1/p' <<<"$out")
+}
+
+# same_as ONE MODEL.. -- LAYOUT: a layout has the fingerprint of one device.
+same() {
+    local one=$1; shift
+    print_of "$@"
+    [ "$print" = "$one" ] || complain "orrery train $exact $*: $print is not one device's $one"
+}
+
+test_layouts_of_gpt() {
+    print_of --model tiny; local one=$print
+    same "$one" --model tiny --dp 2 --micro 2
+    same "$one" --model tiny --dp 5 --zero 3
+    same "$one" --model tiny --tp 3
+    same "$one" --model tiny --tp 3 --tensor 1d-sp
+    same "$one" --model tiny --tp 2 --dp 2 --tensor 1d-sp-keep --micro 2
+    same "$one" --model tiny --pp 2 --micro 5 --schedule zb-h1
+    same "$one" --model tiny --dp 2 --tp 2 --pp 2 --micro 2 --allreduce tree
+    same "$one" --model tiny --threads 2
+}
+
+test_layouts_of_llama() {
+    print_of --model llama-tiny --dtype bf16 --dropout 0.1; local one=$print
+    same "$one" --model llama-tiny --dtype bf16 --dropout 0.1 --tp 2 --dp 3 --zero 2
+    same "$one" --model llama-tiny --dtype bf16 --dropout 0.1 --pp 3 --micro 3
+}
+
+test_layouts_of_experts() {
+    local model='--model mixtral-tiny --balance-over batch'
+    # shellcheck disable=SC2086
+    { print_of $model; local one=$print
+      same "$one" $model --dp 2 --ep 2
+      same "$one" $model --dp 2 --tp 2 --ep 2
+      same "$one" $model --dp 5 --zero 3; }
+}
+
+test_heads_exchanged() {
+    print_of --model llama-tiny; local one=$print
+    same "$one" --model llama-tiny --cp 2 --attention ulysses --tp 2
+}
+
+# Kernels of a BLAS add in orders of their own, which integers do not show.
+test_kernels_of_a_blas() {
+    local kernel one
+    print_of --model llama-tiny; one=$print
+    for kernel in Prescott Haswell; do
+        export OPENBLAS_CORETYPE=$kernel
+        same "$one" --model llama-tiny --dp 2
+    done
+    unset OPENBLAS_CORETYPE
+}
+
+# The one-device run has the same bits, sums before they round included.
+test_check_has_no_bounds() {
+    # shellcheck disable=SC2086
+    run train $exact --model qwen3-tiny --tp 2 --dp 2 --check ref
+    expect_status 0
+    expect_out '^OK: every activation, gradient, weight and loss'
+    expect_out '^  gradients +[0-9]+ +[0-9]+ +0.0e\+00  0.0e\+00'
+}
+
+# Ordinary sums say what their bits hang on, and a plan of exact sums has larger gradients.
+test_said() {
+    run train --model tiny --seq 20 --batch 5 --steps 1 --json j
+    expect_status 0; expect_out 'fingerprint [0-9a-f]{16}: this layout, kernel and thread count only$'
+    grep -q '"sums":	"ordinary"' j || complain 'j does not say which sums'
+    grep -Eq '"fingerprint":	"[0-9a-f]{16}"' j || complain 'j has no fingerprint'
+    # shellcheck disable=SC2086
+    run plan --arithmetic exact --seq 20 --batch 6 --model tiny --dp 2 --tp 3
+    expect_status 0
+}
+
+test_refused() {
+    refuse() { run train --arithmetic exact "$@"; expect_status 2; }
+    refuse --model tiny --dtype fp64;                   expect_error 'fp64'
+    refuse --model mixtral-tiny;                        expect_error '--balance-over batch or sequence'
+    refuse --model mixtral-tiny --balance-over batch --tp 2;    expect_error '--tp 2'
+    refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch allgather;    expect_error 'allgather'
+    refuse --model deepseek-v2-tiny;                    expect_error 'deepseek-v2-tiny'
+    refuse --model tiny --cp 2;                         expect_error 'merges results of a query'
+    refuse --model tiny --tp 4 --tensor 2d;             expect_error '--tensor 2d'
+    refuse --model olmo2-tiny --tp 2;                   expect_error 'olmo2-tiny'
+    refuse --model tiny --optimizer galore;             expect_error 'galore'
+    refuse --model tiny --dp 2 --data-parallel diloco;  expect_error 'diloco'
+    refuse --model tiny --dtype bf16 --grad-dtype bf16; expect_error '--grad-dtype bf16'
+    run train --arithmetic exactly;                     expect_status 2; expect_error 'exact'
+}
+
+run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_heads_exchanged test_kernels_of_a_blas test_check_has_no_bounds test_said test_refused
