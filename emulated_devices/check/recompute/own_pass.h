@@ -26,9 +26,9 @@ struct own_factor {
     int64_t in;                         /* columns of the weight */
 };
 
-/* What a result has along ours, beyond ours: <x - ours, ours> / |ours|^2.  It is -1 of a result that has nothing to do
- * with ours, such as zeros, and -0.5 of its half.  Roundings that go in all directions move it by much less than the
- * whole. */
+/* A result x has a part along ours that ours does not have: <x - ours, ours> / |ours|^2.  This is -1 of a result that
+ * has nothing to do with ours, such as zeros, and -0.5 of its half.  Roundings that go in all directions move the share
+ * by much less than the whole. */
 struct own_share {
     double off;                         /* of ACTUAL's, without its sign */
     double bound, spread;               /* as of the whole */

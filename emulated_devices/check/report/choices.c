@@ -26,8 +26,8 @@ struct choices {
 
 /* A sum of P stored parts has 2 P - 1 roundings, but they are not all as large as the sum, nor all to one side.  The
  * terms of a product are a random walk: each part has 1 / P of the sum's square, a sum of k parts k / P.  All together
- * are (P + 3) / 2 - 1 / P of what a single part is, and the root of that is how much further off a clean run is.  A twin
- * of one part is disturbed as if it had BOUND_PARTS (ref/golden/bounds.h); so is that of P, times this root. */
+ * are (P + 3) / 2 - 1 / P of what a single part is, and the root of that is how much further off a clean run is.  A
+ * twin of one part is disturbed as if it had BOUND_PARTS (ref/golden/bounds.h); so is that of P, times this root. */
 static int choices_parts(int parts)
 {
     const double walk = BOUND_PARTS * sqrt((parts + 3) / 2.0 - 1.0 / parts);

@@ -108,8 +108,8 @@ static void passes_begin_bounds(const struct later *later, struct own_pass *pass
     }
 }
 
-/* What is off by so many times the bound that so many twins have measured is wrong, however many more there were: a
- * right program is off by a quarter of a twin.  tests/devices/test_passes.c computes how seldom it gets there. */
+/* A result is wrong, whatever more twins measure, if it is off by so many times the bound of so many twins: a right
+ * program is off by a quarter of a twin.  tests/devices/test_passes.c computes how seldom it gets there. */
 static const struct { int twins; double times; } enough_twins[] = { { 8, 5 }, { 16, 1.75 }, { 36, 1 } };
 
 bool passes_is_settled(double off, double bound, int twins)
@@ -163,9 +163,9 @@ static enum error_code passes_measure(const struct later *later, struct own_pass
     return e;
 }
 
-/* What the share of a result says that the whole does not.  The whole of a gradient that is nearly zero may move by more
- * than itself, in all directions: zeros would be within its bound.  Its share tells whether it is one like ours.
- * @return 0: nothing. */
+/* This bound follows from the share where the whole says less.  The whole of a gradient that is nearly zero may move by
+ * more than itself, in all directions: zeros would be within its bound.  Its share tells whether it is one like ours.
+ * @return 0: the share says nothing. */
 static double share_bound(const struct own_result *result)
 {
     const struct own_share *const s = &result->share;
