@@ -11,7 +11,7 @@ enum { CHECK_SPEED_MOST_RANKS = 64 };
  *  wrong: a tensor of the golden file of which one number is off, NULL: none. */
 struct check_speed { const char *model, *wrong; int sequences, repeat, tokens, ranks; };
 
-/** What one run of `orrery check` has taken: seconds, seconds of all processors, and MB, 10^6 bytes. */
+/** This is what a run of `orrery check` has taken: seconds, seconds of all processors, and MB, 10^6 bytes. */
 struct check_speed_run { double seconds, processor, memory; };
 
 /** Files are in MB.  right: the same dump without the wrong number, if there is one; else zeros. */

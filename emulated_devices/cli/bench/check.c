@@ -18,7 +18,8 @@ static enum error_code check_parse(struct asked *asked, int argc, char **argv, s
         { "--repeat", "N", OPTION_INT, &asked->measures.repeat, .min = 1, .max = 1 << 10,
           .help = "how often the batch has them: a large dump is made with the time and memory of a small one" },
         { "--wrong", "TENSOR", OPTION_STRING, &asked->measures.wrong,
-          .help = "the dump has a wrong number in this tensor, such as act/h.3.mlp.up; the right one is measured, too" },
+          .help = "the dump has a wrong number in this tensor, such as act/h.3.mlp.up; the right dump is measured, "
+                  "too" },
         { "--tokens", "N", OPTION_INT, &asked->measures.tokens, .min = 1, .max = 1 << 20,
          .help = "tokens in a sequence" },
         { "--ranks", "N", OPTION_INT, &asked->measures.ranks, .min = 1, .max = CHECK_SPEED_MOST_RANKS,
