@@ -235,7 +235,8 @@ static double megabytes(const char *path)
 }
 
 /* Make the files in a process of its own: what a process has ever had in memory counts for the one it starts. */
-static enum error_code make_files(const struct check_speed *speed, const struct place *place, struct error *err)
+static enum error_code make_files(const struct check_speed *speed, const struct place *place, bool goldens,
+                                  struct error *err)
 {
     int ends[2];
     struct child_end end = { 0 };
@@ -245,7 +246,7 @@ static enum error_code make_files(const struct check_speed *speed, const struct 
     if (maker == 0) {
         struct error own = { 0 };
         close(place->alive);
-        enum error_code e = make_goldens(speed, place, &own);
+        enum error_code e = goldens ? make_goldens(speed, place, &own) : OK;
         if (!e) e = write_dump(speed, place, &own);
         _exit(e && write(ends[1], &own, sizeof own) < 0 ? 1 : (int)e);
     }
@@ -273,7 +274,7 @@ static pid_t start_check(const struct place *place)
 }
 
 /* A wrong dump must be found wrong, a right one right. */
-static enum error_code run_check(const struct place *place, bool wrong, struct check_speed_found *found,
+static enum error_code run_check(const struct place *place, bool wrong, struct check_speed_run *run,
                                  struct error *err)
 {
     enum { HOLDS_NOT = 3 };             /* the exit status of a check that does not hold */
@@ -286,10 +287,10 @@ static enum error_code run_check(const struct place *place, bool wrong, struct c
     if (status != (wrong ? HOLDS_NOT : 0))
         return fail(err, status == 0 || status == HOLDS_NOT ? ERR_CHECK : ERR_FILE, "`orrery check` of the dump has %s",
                     status == 0 ? "not found the wrong number" : "not ended well");
-    found->seconds = check_speed_now() - begin;
-    found->processor = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+    run->seconds = check_speed_now() - begin;
+    run->processor = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                    1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
-    found->memory = 1.024e-3 * (double)used.ru_maxrss;
+    run->memory = 1.024e-3 * (double)used.ru_maxrss;
     return OK;
 }
 
@@ -297,13 +298,19 @@ static enum error_code check_speed_measure_in(const struct check_speed *speed, c
                                               struct check_speed_found *found, struct error *err)
 {
     char name[700];
-    enum error_code e = make_files(speed, place, err);
+    struct check_speed right = *speed;
+    enum error_code e = make_files(speed, place, true, err);
     *found = (struct check_speed_found){ .golden = megabytes(place->golden) };
     for (int r = 0; r < speed->ranks; r++) {
         snprintf(name, sizeof name, "%s/rank%d.safetensors", place->dump, r);
         found->dump += megabytes(name);
     }
-    return e ? e : run_check(place, speed->wrong != NULL, found, err);
+    if (!e) e = run_check(place, speed->wrong != NULL, &found->run, err);
+    if (e || speed->wrong == NULL) return e;
+    /* The right dump takes the place of the wrong one, so that both are read from the same disk. */
+    right.wrong = NULL;
+    e = make_files(&right, place, false, err);
+    return e ? e : run_check(place, false, &found->right, err);
 }
 
 enum error_code check_speed_measure(const struct check_speed *speed, struct check_speed_found *found, struct error *err)

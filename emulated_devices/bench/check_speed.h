@@ -11,8 +11,11 @@ enum { CHECK_SPEED_MOST_RANKS = 64 };
  *  wrong: a tensor of the golden file of which one number is off, NULL: none. */
 struct check_speed { const char *model, *wrong; int sequences, repeat, tokens, ranks; };
 
-/** Memory and files are in MB, 10^6 bytes; processor: seconds of all processors. */
-struct check_speed_found { double seconds, processor, dump, golden, memory; };
+/** This is what a run of `orrery check` has taken: seconds, seconds of all processors, and MB, 10^6 bytes. */
+struct check_speed_run { double seconds, processor, memory; };
+
+/** Files are in MB.  right: the same dump without the wrong number, if there is one; else zeros. */
+struct check_speed_found { double dump, golden; struct check_speed_run run, right; };
 
 /** Make the files, and run `orrery check` as a process of its own, whose time and memory the system counts.
  *  @return OK; ERR_USAGE naming --model, --tokens, --repeat or --wrong; ERR_FILE, ERR_MEMORY; ERR_CHECK: the

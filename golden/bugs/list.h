@@ -270,6 +270,7 @@ BUG(LABELS_LATER, "labels-turn-later", "gpt2", "dp 3 cut strided from 2 bug labe
 BUG(GRADIENT_STALE, "gradient-stale", "llama", "", "3bh", "", "OPT/2/grad/", "stale: it is that of step 1", "the second step has the gradients of the first")
 BUG(GRADIENT_HALF_LATER, "gradient-half-later", "gpt2", "", "3bh", "", "OPT/2/grad/", "expected times 0.5", "all gradients but the first step's are halved")
 BUG(GRADIENT_ZERO_LATER, "gradient-zero-later", "moe", "", "3bh", "", "OPT/2/grad/model.layers.0.input_layernorm.weight", "zero", "the gradients of the first layer's matrices are zero from the second step on")
+BUG(HEAD_NORMS_NEGATED, "head-norms-negated", "moe", "parts 20 store steps from 3", "3bh", "--parts 60 --stored-norms", "OPT/3/grad/model.layers.1.self_attn.qk_norm.weight", "expected times -", "in the third step the gradient of the last layer's norms of heads has the other sign; products have many stored parts")
 BUG(GRADIENT_HALF_OF_ONE, "gradient-half-of-one", "llama", "tp 3", "3bh", "", "OPT/2/grad/model.layers.0.self_attn.o_proj.weight", "expected times 0.", "from the second step on the gradient of one matrix of the first layer is halved")
 BUG(GRADIENT_ADDED_TO_OLD, "gradient-not-zeroed", "gpt2", "", "3bh", "", "OPT/2/grad/", "that of step 1 has been added to it", "gradients of the step before are not cleared")
 

@@ -172,7 +172,9 @@ static void stale_gradients(int t)
             for (int r = 0; r < ranks; r++)
                 for (size_t i = 0; i < n / sizeof(float); i++) rank[r].dw[p][i] /= 2;
         const bool first_layer = param[p].name != NULL && strstr(param[p].name, ".layers.0.") != NULL;
+        const bool last_heads = param[p].name != NULL && strstr(param[p].name, ".layers.1.self_attn.qk_norm") != NULL;
         const float share = IS(GRADIENT_ZERO_LATER) && first_layer ? 0
+                          : IS(HEAD_NORMS_NEGATED) && last_heads ? -1
                           : IS(GRADIENT_HALF_OF_ONE) && first_layer && strstr(param[p].name, "o_proj") ? 0.5f : 1;
         if (share != 1 && t > 1)
             for (int r = 0; r < ranks; r++)
@@ -262,7 +264,7 @@ void train(void)
         if (IS(CLIP_OF_COPY) || IS(NORM_OF_COPY)) clip_before_sum((float)by.clip);
         gradients_join(), stale_gradients(t);
         if (IS(GRADIENT_STALE) || IS(GRADIENT_ADDED_TO_OLD) || IS(GRADIENT_HALF_LATER) ||
-            IS(GRADIENT_ZERO_LATER) || IS(GRADIENT_HALF_OF_ONE)) gradients_join();
+            IS(GRADIENT_ZERO_LATER) || IS(GRADIENT_HALF_OF_ONE) || IS(HEAD_NORMS_NEGATED)) gradients_join();
         losses[t - 1] = (float)loss_now, norms[t - 1] = IS(NORM_OF_COPY) ? norm_of_copy() : norm_of_all();
         snprintf(name, sizeof name, "%s/%d/grad", set.optimizer, t), dump_gradients(t == begins + 1 ? "grad" : name);
         if (t == 1) number_now = IS(LOSS_OF_COPIES_NARROW) ? stored(losses[0]) : losses[0], dump_numbers("loss", &number_now, 1), dump_numbers("norm", &norms[0], 1);

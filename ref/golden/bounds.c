@@ -51,7 +51,7 @@ static enum error_code furthest(const struct replay *plain, enum dtype dtype, st
     if (e) return e;
     for (int seed = 1; seed <= bound_twins(dtype) && !e; seed++) {
         disturb.seed = (uint64_t)seed;
-        e = replay_twin_run(&twin, &disturb, apart, err);
+        e = replay_twin_run(&twin, &disturb, apart, NULL, err);
         for (int i = 0; i < plain->records && !e; i++) {
             const int64_t count = tensor_count(plain->record[i].values);
             const double d = relative_when_stored(sqrt(apart[i]), size[i], count, dtype);

@@ -24,6 +24,7 @@ static void keep_distance(struct replay *replay, struct tensor t, double scale)
 {
     const struct record *k = &replay->follow->record[replay->records];
     assert(replay->records < replay->follow->records && tensor_count(t) == tensor_count(k->values));
+    if (replay->size) replay->size[replay->records] = squared_distance_of_quotient(t, scale, tensor_none);
     replay->apart[replay->records++] = replay->route == k->route
         ? squared_distance_of_quotient(t, scale, k->values) : INFINITY;
 }
@@ -518,9 +519,9 @@ enum error_code replay_twin_open(struct replay *replay, const struct replay *oth
 }
 
 enum error_code replay_twin_run(struct replay *replay, const struct perturbation *disturb, double apart[],
-                                struct error *err)
+                                double size[], struct error *err)
 {
-    replay->apart = apart;
+    replay->apart = apart, replay->size = size;
     return run_from_start(replay, disturb, err);
 }
 

@@ -46,6 +46,7 @@ struct replay {
     int64_t idle;                       /* experts of a layer that no token of a whole batch chose, in all passes */
     const struct replay *follow;        /* run whose choices the recorded pass uses; NULL: its own */
     double *apart;                      /* not NULL: of each record only its distance from that of `follow` is kept */
+    double *size;                       /* with `apart`: and its squared norm; NULL: that is not asked for */
     enum error_code failed;             /* first failure to record a tensor */
 };
 
@@ -95,9 +96,11 @@ enum error_code replay_twin_open(struct replay *, const struct replay *other, en
  * Run it from the start.
  * @param[out] apart  [other->records] the squared distance of each record from the other run's; infinite if the tokens
  *                    went to other experts.
+ * @param[out] size   [other->records] the squared norm of each record; or NULL.
  * @return as replay_run; after a failure replay_free is still due.
  */
-enum error_code replay_twin_run(struct replay *, const struct perturbation *, double apart[], struct error *);
+enum error_code replay_twin_run(struct replay *, const struct perturbation *, double apart[], double size[],
+                                struct error *);
 
 void replay_free(struct replay *);
 

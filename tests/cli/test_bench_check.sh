@@ -31,6 +31,16 @@ test_batches_that_repeat() {
     run bench check --model tiny --tokens 16 --sequences 2 --repeat 3 --ranks 3 --wrong act/h.3.mlp.up;    expect_status 0; expect_out '^  wrong +act/h.3.mlp.up$'
 }
 
+# A wrong gradient of a weight is explained by passes of our model: they run sequence by sequence.
+test_wrong_gradients() {
+    local right wrong
+    run bench check --model tiny --tokens 32 --sequences 4 --repeat 12 --wrong grad/h.1.mlp.c_proj.weight --json j;     expect_status 0
+    expect_out '^  right dump +[0-9.]+ s, [0-9.]+ s of processors; [0-9]+ MB at most$'
+    wrong=$(awk -F '[:,]' '/"memory_mb/ { print int($2) }' j) right=$(awk -F '[:,]' '/right_memory_mb/ { print int($2) }' j)
+    [[ ${BUILD:-build} == *-san ]] || [ $((wrong - right)) -lt 24 ] ||
+        complain "a right dump of 48 sequences takes $right MB, one with a wrong gradient $wrong MB"
+}
+
 test_refusals() {
     run bench check --model tiny --tokens 64;           expect_status 2; expect_error '--tokens 64: tiny has 32 positions'
     run bench check --model tiny --tokens 16 --wrong act/h.9.ln_1;      expect_status 2; expect_error '--wrong act/h.9.ln_1: the dump has no such tensor'
@@ -38,4 +48,4 @@ test_refusals() {
     run bench check --model nothing;                    expect_status 2; expect_error '--model nothing'
 }
 
-run_tests test_files test_batches_that_repeat test_refusals
+run_tests test_files test_batches_that_repeat test_wrong_gradients test_refusals

@@ -246,7 +246,8 @@ static void test_twins_are_runs(void **state)
         struct perturbation p = bound_twin(formats[f]);
         if (replay_twin_open(&twin, &truth, formats[f], &err) != OK) fail_msg("%s", err.text);
         for (p.seed = 1; p.seed <= 2; p.seed++) {
-            if (replay_twin_run(&twin, &p, apart, &err) != OK || replay_following(&run, &truth, formats[f], &p, &err))
+            if (replay_twin_run(&twin, &p, apart, NULL, &err) != OK ||
+                replay_following(&run, &truth, formats[f], &p, &err))
                 fail_msg("%s", err.text);
             int moved = 0;
             assert_true(twin.records == truth.records && run.records == truth.records);

@@ -2,6 +2,7 @@
  * opens the copies for the ranks along dp, and mistakes/ asks for them by name.  Only ERR_MEMORY is an error: a
  * copy that cannot be run is not found. */
 #include "emulated_devices/check/mistakes/model_copies.h"
+#include "emulated_devices/check/mistakes/own_model.h"
 #include "ref/model/operands.h"
 #include "ref/model/params.h"
 #include "ref/model/transformer.h"
@@ -67,7 +68,6 @@ static enum error_code model_copies_compute(struct model_copies *copies, int k, 
 {
     const struct golden *g = copies->golden;
     struct transformer m;
-    double loss;
     int32_t *labels = malloc((size_t)(g->B * g->S) * sizeof *labels + 1);
     if (labels == NULL) return fail(err, ERR_MEMORY, "no memory for the labels of a copy");
     copies->share[k] = labels_of(g, copies->cut, k, labels);
@@ -75,10 +75,9 @@ static enum error_code model_copies_compute(struct model_copies *copies, int k, 
     enum error_code e = copies->share[k] > 0 ? transformer_open(&m, &g->config, F64, g->seed, err) : ERR_CHECK;
     if (!e) {
         e = model_copies_start(&m, g, err);
-        m.packed = golden_positions(g, 0, 0);
-        if (!e) e = transformer_forward(&m, g->ids, labels, g->B, g->S, &loss, err);
+        const struct own_batch batch = { g->ids, labels, golden_positions(g, 0, 0), g->B, 0 };
+        if (!e) e = own_model_batch(&m, &batch, g->S, err);
         if (!e) {
-            transformer_backward(&m);
             copies->grad[k] = gradients_of(&m, copies->share[k]);
             if (copies->grad[k] == NULL) e = fail(err, ERR_MEMORY, "no memory for the gradients of a copy");
         }

@@ -4,12 +4,21 @@
 #include "emulated_devices/check/mistakes/own_model.h"
 #include "emulated_devices/check/recompute/own_pass.h"
 #include "ref/model/kinds.h"
+#include "ref/model/loss_rule.h"
 #include "ref/model/operands.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/convert.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Losses of routers are of the batch: the gradient is then no sum over sequences. */
+static bool has_balance(const struct model_config *config)
+{
+    const struct mixture_config *const m = &config->mixture;
+    return config->mlp == MLP_MIXTURE
+           && (m->balance_coefficient != 0 || m->z_coefficient != 0 || m->sequence_coefficient != 0);
+}
 
 /* Set the weights after so many steps. */
 static enum error_code own_model_weights(const struct own_program *program, struct transformer *model, int steps,
@@ -78,22 +87,67 @@ void own_model_close(struct transformer *model)
     free(model);
 }
 
+/* ---- one sequence after the other -------------------------------------------------------------------------------- */
+
+static int64_t count_labels(const int32_t *labels, int64_t n)
+{
+    int64_t counted = 0;
+    for (int64_t i = 0; i < n; i++) counted += labels[i] >= 0;
+    return counted;
+}
+
+/* Run the sequences that have labels.  divisors: of the rows of the batch; NULL: each label counts as one of `labels`,
+ * and the model divides by the sequence's own. */
+static enum error_code run_sequences(struct transformer *model, const struct own_batch *batch, int64_t S,
+                                     double *divisors, int64_t labels, struct error *err)
+{
+    enum error_code e = OK;
+    for (int64_t s = 0; s < batch->B && !e; s++) {
+        const int64_t own = count_labels(batch->labels + s * S, S);
+        double loss;
+        if (own == 0) continue;
+        model->packed = batch->positions ? batch->positions + s * S : NULL, model->first = batch->first + s;
+        model->divisors = divisors ? divisors + s * S : NULL;
+        model->loss_scale = divisors ? 1 : (double)own / (double)labels;
+        e = transformer_forward(model, batch->ids + s * S, batch->labels + s * S, 1, S, &loss, err);
+        if (!e) transformer_backward(model);
+    }
+    model->packed = NULL, model->divisors = NULL, model->first = 0, model->loss_scale = 1;
+    return e;
+}
+
+enum error_code own_model_batch(struct transformer *model, const struct own_batch *batch, int64_t S, struct error *err)
+{
+    const struct model_config *c = &model->config;
+    double loss;
+    transformer_zero_gradients(model);
+    if (has_balance(c)) {
+        model->packed = batch->positions, model->first = batch->first;
+        const enum error_code e = transformer_forward(model, batch->ids, batch->labels, batch->B, S, &loss, err);
+        if (!e) transformer_backward(model);
+        model->packed = NULL, model->first = 0;
+        return e;
+    }
+    double *divisors = NULL;
+    if (!loss_rule_is_usual(&c->loss)) {
+        divisors = malloc((size_t)(batch->B * S) * sizeof *divisors + 1);
+        if (divisors == NULL) return fail(err, ERR_MEMORY, "no memory for the divisors of a batch");
+        loss_divisors(&c->loss, batch->labels, batch->B, S, divisors);
+    }
+    const enum error_code e = run_sequences(model, batch, S, divisors, count_labels(batch->labels, batch->B * S), err);
+    free(divisors);
+    return e;
+}
+
 bool own_model_run(const struct own_program *program, struct transformer *model, const struct own_batch *batch,
                    int step)
 {
     struct error ignored;
-    transformer_zero_gradients(model);
-    if (own_model_forward(program, model, batch, step, &ignored) != OK) return false;
-    transformer_backward(model);
-    return true;
+    model->seed = dropout_seed(program->golden->seed, step);
+    return own_model_batch(model, batch, program->golden->S, &ignored) == OK;
 }
 
-bool own_model_is_balanced(const struct golden *golden)
-{
-    const struct mixture_config *m = &golden->config.mixture;
-    return golden->config.mlp == MLP_MIXTURE
-           && (m->balance_coefficient != 0 || m->z_coefficient != 0 || m->sequence_coefficient != 0);
-}
+bool own_model_is_balanced(const struct golden *golden) { return has_balance(&golden->config); }
 
 bool own_model_has(const struct golden *golden, const char *param)
 {

@@ -1,5 +1,6 @@
 /* own_model.h -- our model with the weights and routers' corrections that another program had before a step.
- * Inside check/ only.  stale.c and sequences.c run it on other batches than the step's.
+ * Inside check/ only.  stale.c and sequences.c run it on other batches than the step's, and
+ * model_copies.c runs a model of its own with own_model_batch.
  */
 #ifndef ORRERY_OWN_MODEL_H
 #define ORRERY_OWN_MODEL_H
@@ -21,6 +22,13 @@ void own_model_close(struct transformer *);
 
 /* The tokens of a pass, and the number of its first sequence; positions: NULL: they are not packed. */
 struct own_batch { const int32_t *ids, *labels, *positions; int64_t B, first; };
+
+/** Run a model forward and backward over a batch.  Its gradients are then those of the batch.  One sequence after the
+ *  other is run, so memory follows the longest sequence, not the batch; with losses of routers, which are of the batch,
+ *  all at once.
+ *  @param S  tokens of a sequence.
+ *  @return as transformer_forward; ERR_MEMORY: the gradients are not complete. */
+enum error_code own_model_batch(struct transformer *, const struct own_batch *, int64_t S, struct error *);
 
 /** Run the model forward and backward, with the masks of dropout of a step, from 0.
  *  @return whether it could be run. */

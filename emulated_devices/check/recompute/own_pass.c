@@ -241,6 +241,19 @@ static enum error_code own_factor_off(struct own_result *result, int record, str
     return OK;
 }
 
+/* |x|^2 = |ours|^2 + 2 <x - ours, ours> + |x - ours|^2.  Ours has a norm where it is not zero. */
+static double share_between(const struct own_result *result, double apart, double size)
+{
+    const double ours = result->size * result->size;
+    return ours == 0 ? 0 : fabs(size - ours - apart) / (2 * ours);
+}
+
+double own_share_of(const struct own_result *result, double apart, double size, enum dtype dtype)
+{
+    if (!isfinite(apart)) return INFINITY;
+    return relative_when_stored(share_between(result, apart, size) * result->size, result->size, result->count, dtype);
+}
+
 /* The order of records differs from that of results, so each result notes its record. */
 enum error_code own_pass_run(struct own_pass *pass, const struct golden *golden, struct error *err)
 {
@@ -258,6 +271,8 @@ enum error_code own_pass_run(struct own_pass *pass, const struct golden *golden,
             const double off = sqrt(squared_distance(tensor_1d(r->have, F64, r->count), ours));
             /* off = |have - ours| / |ours|; a result of zeros has no part that may be off. */
             r->off = off == 0 ? 0 : off / r->size;
+            r->share.off = share_between(r, off * off, squared_distance(tensor_1d(r->have, F64, r->count),
+                                                                         tensor_none));
         }
     }
     return e;

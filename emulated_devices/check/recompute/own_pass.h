@@ -26,6 +26,14 @@ struct own_factor {
     int64_t in;                         /* columns of the weight */
 };
 
+/* A result x has a part along ours that ours does not have: <x - ours, ours> / |ours|^2.  This is -1 of a result that
+ * has nothing to do with ours, such as zeros, and -0.5 of its half.  Roundings that go in all directions move the share
+ * by much less than the whole. */
+struct own_share {
+    double off;                         /* of ACTUAL's, without its sign */
+    double bound, spread;               /* as of the whole */
+};
+
 /* A result of the pass, as ACTUAL has it and as our model computes it. */
 struct own_result {
     char name[RECORD_NAME];             /* that a pass over the first batch has: "grad/wte.weight", "loss" */
@@ -38,6 +46,7 @@ struct own_result {
                                          * NULL */
     double bound, spread;               /* what rounding does to ours; what other choices of experts do, 0: there are
                                          * none */
+    struct own_share share;             /* zeros where `factor` is there */
 };
 
 struct own_pass {
@@ -117,5 +126,9 @@ void own_pass_close(struct own_pass *);
 
 /** Compute how far another run's result is from ours, once both are stored in a format; relative. */
 double own_result_apart(const struct own_pass *, const struct own_result *, const struct replay *other, enum dtype);
+
+/** Compute the share of a run's result that ours does not have, without its sign, once both are stored.
+ *  @param apart, size  the squared distance of the run's from ours, and its squared norm. */
+double own_share_of(const struct own_result *, double apart, double size, enum dtype);
 
 #endif

@@ -24,11 +24,21 @@ struct choices {
     int count, trials;
 };
 
+/* A sum of P stored parts has 2 P - 1 roundings, but they are not all as large as the sum, nor all to one side.  The
+ * terms of a product are a random walk: each part has 1 / P of the sum's square, a sum of k parts k / P.  All together
+ * are (P + 3) / 2 - 1 / P of what a single part is, and the root of that is how much further off a clean run is.  A
+ * twin of one part is disturbed as if it had BOUND_PARTS (ref/golden/bounds.h); so is that of P, times this root. */
+static int choices_parts(int parts)
+{
+    const double walk = BOUND_PARTS * sqrt((parts + 3) / 2.0 - 1.0 / parts);
+    return parts < walk ? parts : (int)ceil(walk);
+}
+
 struct perturbation choices_twin(enum dtype format, const struct rounding *rounding)
 {
     struct perturbation twin = bound_twin(format);
     if (!dtype_is_narrow(format)) return twin;
-    if (rounding->parts > twin.parts) twin.parts = rounding->parts;
+    if (rounding->parts > twin.parts) twin.parts = choices_parts(rounding->parts);
     if (rounding->gradient_parts > twin.gradient_parts) twin.gradient_parts = rounding->gradient_parts;
     return twin;
 }
@@ -100,6 +110,11 @@ static void choices_spread(struct choices *choices, const struct replay *run)
         struct own_result *r = &p->all[i];
         const double d = r->record < 0 ? 0 : own_result_apart(p, r, run, choices->format);
         if (exceeds(d, r->spread)) r->spread = d;
+        if (r->record < 0 || r->factor) continue;
+        const struct tensor other = run->record[r->record].values;
+        const double share = own_share_of(r, squared_distance(other, p->plain.record[r->record].values),
+                                          squared_distance(other, tensor_none), choices->format);
+        if (exceeds(share, r->share.spread)) r->share.spread = share;
     }
 }
 

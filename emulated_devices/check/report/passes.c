@@ -108,18 +108,30 @@ static void passes_begin_bounds(const struct later *later, struct own_pass *pass
     }
 }
 
-/* Twins stop here: a bound that 8 of them have measured becomes 2.3 times as large with 64, in no case 8 times.
- * tests/devices/test_passes.c measures and prints this. */
-enum { TWINS_AT_LEAST = 8 };
-static const double NO_TWIN_GETS_THERE = 8;
+/* A result is wrong, whatever more twins measure, if it is off by so many times the bound of so many twins: a right
+ * program is off by a quarter of a twin.  tests/devices/test_passes.c computes how seldom it gets there. */
+static const struct { int twins; double times; } enough_twins[] = { { 8, 5 }, { 16, 1.75 }, { 36, 1 } };
+
+bool passes_is_settled(double off, double bound, int twins)
+{
+    if (off <= bound) return true;
+    for (size_t i = 0; i < sizeof enough_twins / sizeof *enough_twins; i++)
+        if (twins >= enough_twins[i].twins && off > enough_twins[i].times * bound) return true;
+    return false;
+}
+
+/* A result that is near ours is right to that part of itself.  One that is not is held to its share, too, since the
+ * bound of the whole may be wide. */
+static bool share_counts(const struct own_result *result) { return !result->factor && result->off > LOOSE_BOUND; }
 
 /* Whether more twins can change a verdict. */
 static bool is_decided(const struct own_pass *pass, int twins)
 {
     for (int i = 0; i < pass->count; i++) {
         const struct own_result *r = &pass->all[i];
-        if (r->record < 0 || r->off <= r->bound) continue;
-        if (twins < TWINS_AT_LEAST || !(r->off > NO_TWIN_GETS_THERE * r->bound)) return false;
+        if (r->record < 0) continue;
+        if (!passes_is_settled(r->off, r->bound, twins)) return false;
+        if (share_counts(r) && !passes_is_settled(r->share.off, r->share.bound, twins)) return false;
     }
     return true;
 }
@@ -129,18 +141,21 @@ static enum error_code passes_measure(const struct later *later, struct own_pass
 {
     struct perturbation disturb = choices_twin(later->format, &later->rounding);
     struct replay twin;
-    double *apart = malloc((size_t)pass->plain.records * sizeof *apart + 1);
+    double *apart = malloc((size_t)(2 * pass->plain.records) * sizeof *apart + 1);
     if (apart == NULL) return fail(err, ERR_MEMORY, "no memory for the distances of a twin");
     enum error_code e = replay_twin_open(&twin, &pass->plain, later->format, err);
     const bool opened = !e;
     for (int seed = 1; seed <= bound_twins(later->format) && !e && !is_decided(pass, seed - 1); seed++) {
         disturb.seed = (uint64_t)seed;
-        e = replay_twin_run(&twin, &disturb, apart, err);
+        e = replay_twin_run(&twin, &disturb, apart, apart + pass->plain.records, err);
         for (int i = 0; i < pass->count && !e; i++) {
             struct own_result *r = &pass->all[i];
             if (r->record < 0) continue;
             const double d = relative_when_stored(sqrt(apart[r->record]), r->size, r->count, later->format);
+            const double share = own_share_of(r, apart[r->record], apart[pass->plain.records + r->record],
+                                              later->format);
             if (exceeds(d, r->bound)) r->bound = d;
+            if (exceeds(share, r->share.bound)) r->share.bound = share;
         }
     }
     if (opened) replay_free(&twin);
@@ -148,11 +163,24 @@ static enum error_code passes_measure(const struct later *later, struct own_pass
     return e;
 }
 
+/* This bound follows from the share where the whole says less.  The whole of a gradient that is nearly zero may move by
+ * more than itself, in all directions: zeros would be within its bound.  Its share tells whether it is one like ours.
+ * @return 0: the share says nothing. */
+static double share_bound(const struct own_result *result)
+{
+    const struct own_share *const s = &result->share;
+    if (!share_counts(result)) return 0;
+    if (s->off > fmax(s->bound, s->spread)) return fmax(s->bound, s->spread);               /* it is wrong */
+    return result->off <= result->bound && !bound_decides(result->bound) ? fmax(s->bound, result->off) : 0;
+}
+
 /* The bound that a distance is held to.  Where rounding explains much, a result that is near is right to that part of
  * itself all the same.  Tokens that may have gone elsewhere leave a result open from which some run with disturbed
  * choices is as far away. */
 static double passes_bound(const struct own_result *result)
 {
+    const double of_share = share_bound(result);
+    if (of_share > 0) return of_share;
     if (result->off <= result->bound)
         return result->bound > LOOSE_BOUND && result->off <= LOOSE_BOUND ? LOOSE_BOUND : result->bound;
     return result->off <= result->spread ? INFINITY : fmax(result->bound, result->spread);

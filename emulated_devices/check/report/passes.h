@@ -25,4 +25,8 @@
 enum error_code passes_judge(const struct golden *, const struct actual *, enum dtype format, struct rounding rounding,
                              const struct singles *, struct check_result *, struct error *);
 
+/** Whether more twins do not change a verdict.
+ *  @param off, bound  of what a program has, and the furthest of the twins, relative; a bound of 0 before the first. */
+bool passes_is_settled(double off, double bound, int twins);
+
 #endif

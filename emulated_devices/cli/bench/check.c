@@ -18,7 +18,8 @@ static enum error_code check_parse(struct asked *asked, int argc, char **argv, s
         { "--repeat", "N", OPTION_INT, &asked->measures.repeat, .min = 1, .max = 1 << 10,
           .help = "how often the batch has them: a large dump is made with the time and memory of a small one" },
         { "--wrong", "TENSOR", OPTION_STRING, &asked->measures.wrong,
-          .help = "the dump has a wrong number in this tensor, such as act/h.3.mlp.up" },
+          .help = "the dump has a wrong number in this tensor, such as act/h.3.mlp.up; the right dump is measured, "
+                  "too" },
         { "--tokens", "N", OPTION_INT, &asked->measures.tokens, .min = 1, .max = 1 << 20,
          .help = "tokens in a sequence" },
         { "--ranks", "N", OPTION_INT, &asked->measures.ranks, .min = 1, .max = CHECK_SPEED_MOST_RANKS,
@@ -42,7 +43,10 @@ static enum error_code check_write_json(const struct asked *asked, const struct 
                            " seconds %g processor_seconds %g memory_mb %g", asked->measures.model,
                            (double)asked->measures.sequences * asked->measures.repeat * asked->measures.tokens,
                            asked->measures.ranks,
-                           found->dump, found->golden, found->seconds, found->processor, found->memory);
+                           found->dump, found->golden, found->run.seconds, found->run.processor, found->run.memory);
+    if (asked->measures.wrong)
+        root = json_add(root, "right_seconds %g right_processor_seconds %g right_memory_mb %g", found->right.seconds,
+                        found->right.processor, found->right.memory);
     return fail_about(err, json_finish(asked->json, root, err), "--json");
 }
 
@@ -54,7 +58,11 @@ static void print(const struct check_speed *measures, const struct check_speed_f
     putchar('\n');
     printf("  dump        %8.0f MB\n  golden file %8.0f MB\n  time        %8.2f s, %.2f s of processors\n"
            "  dump read   %8.0f MB/s\n  memory      %8.0f MB at most\n",
-           found->dump, found->golden, found->seconds, found->processor, found->dump / found->seconds, found->memory);
+           found->dump, found->golden, found->run.seconds, found->run.processor, found->dump / found->run.seconds,
+           found->run.memory);
+    if (measures->wrong)
+        printf("  right dump  %8.2f s, %.2f s of processors; %.0f MB at most\n", found->right.seconds,
+               found->right.processor, found->right.memory);
 }
 
 enum error_code bench_check_topic(int argc, char **argv, int *status, struct error *err)
