@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Words of a claim that are no words of a plan: how a source counts operations, and in which unit it states memory. */
-static const char *const own_flags[] = { "--counted", "--unit", "--held", NULL };
+static const char *const own_flags[] = { "--counted", "--unit", "--held", "--gain", NULL };
 static const char OTHER[] = "--other-";                 /* before a flag: of the plan that a claim compares with */
 
 static bool planned_is_own(const char *word)
@@ -27,10 +27,10 @@ static int planned_other_value(const struct claim *claim, const char *flag)
     return -1;
 }
 
-/* Copy the words of a plan.  other: with the values that --other-FLAG gives, which also adds a flag. */
-static int planned_words(const char *word[CLAIM_WORDS], const struct claim *claim, bool other)
+int planned_words(const char *word[CLAIM_WORDS], const struct claim *claim, bool other)
 {
     int n = 0;
+    /* A value that --other-FLAG gives replaces that of the flag. */
     for (int i = 0; i < claim->words; i++) {
         const bool more = strncmp(claim->word[i], OTHER, sizeof OTHER - 1) == 0;
         if (planned_is_own(claim->word[i]) || more) {
