@@ -11,7 +11,7 @@ time_of() { run plan "$@" --json plan.json; expect_status 0; sed -n 's/.*"virtua
 expect_runs() {
     local step=$1; shift
     make_text
-    run train "$@" --data "$text" --steps 1 --check ref,plan --json run.json; expect_status 0
+    run train "$@" --data "$text" --steps 1 --check ref --json run.json; expect_status 0
     grep -q "\"virtual_step_ps\":$(printf '\t')$step,*\$" run.json || complain "the search says $step ps, the run $(grep virtual_step_ps run.json)"
 }
 
@@ -60,8 +60,8 @@ test_shards() {
     done; done; done
     [ "$n" = 20 ] && [ "$best" = "$least" ] || complain "the search takes $best ps, the best of $n shards $least: $words"
     expect_runs "$best" $model $words
-    run search --devices 8 --cp 4 --dp 2 --attention ulysses --micro 1 --recompute none --data-parallel buff --memory 560K $model --json search.json
-    expect_status 0; expect_out '--shards [248],[248],8'
+    run search --devices 8 --cp 4 --dp 2 --attention ulysses --micro 1 --recompute none --data-parallel buff --memory 1700K $model --json search.json
+    expect_status 0; expect_out '^ +1 +--.* --shards [248],[248],8'
 }
 
 test_refusals() {

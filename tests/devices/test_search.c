@@ -306,14 +306,16 @@ static void test_arrangements(void **state)
     (void)state;
     struct plan_space s = space_of_arrangements();
     struct search search = { .space = &s }, beam = { .space = &s };
-    char words[PLAN_WORDS];
+    char words[PLAN_WORDS], found[PLAN_WORDS];
     picoseconds estimate[2] = { 0 };
     const int ranked = run_planner(&search, "exhaustive");
     /* h = 4; h = 2 in both placements; h = 1 without and with windows of 2; a ring.  1|1|1 to 4|4|4, and ddp. */
     assert_int_equal(ranked, (1 + 2 + 2 + 1) * (10 + 1));
     assert_true(run_planner(&beam, "beam") > 0);
-    if (beam.of[0].time > search.of[0].time) fail_msg("the beam takes %lld ps, the best arrangement %lld",
-                                                      (long long)beam.of[0].time, (long long)search.of[0].time);
+    name_of(&s, &search.of[0].choice, words), name_of(&s, &beam.of[0].choice, found);
+    if (beam.of[0].time > search.of[0].time)
+        fail_msg("the beam takes %lld ps, %s; the best arrangement %lld, %s", (long long)beam.of[0].time, found,
+                 (long long)search.of[0].time, words);
     for (int i = 0; i < ranked; i++) {
         name_of(&s, &search.of[i].choice, words);
         if (strstr(words, "ddp") == NULL) continue;

@@ -1,5 +1,5 @@
-/* gain.c -- how much more fits with one plan than with another one: the largest batch or sequence; tokens a second, and
- * bytes that are sent.  quantities.c lists the quantity by name.  Words that a plan refuses are ERR_USAGE or ERR_PLAN;
+/* gain.c -- how much more fits with one plan than with another one: the largest batch or sequence; tokens a second; and
+ * how many times less memory is needed, or fewer bytes are sent.  quantities.c lists the quantity by name.  Words that a plan refuses are ERR_USAGE or ERR_PLAN;
  * other errors are those of the planner.
  *
  * Source   the two inequalities of RSA, arXiv:2105.13120: beside tensor parallelism, cutting sequences needs less memory
@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* A largest number that fits is known to one part of so many. */
-enum { GAIN_PARTS = 50, GAIN_DOUBLINGS = 20 };
+enum { GAIN_PARTS = 16, GAIN_DOUBLINGS = 20 };
 
 /* One of the two plans of a claim. */
 struct side {
@@ -62,8 +62,17 @@ static enum error_code side_number(struct side *side, const char *gain, double *
     if (strcmp(gain, "batch") == 0) return side_most(side, "--batch", number, err);
     if (strcmp(gain, "seq") == 0) return side_most(side, "--seq", number, err);
     const enum error_code e = side_plan(side, &numbers, err);
-    if (!e) *number = strcmp(gain, "rate") == 0 ? numbers.speed.tokens : 1 / (double)numbers.sent;
+    if (!e) *number = strcmp(gain, "rate") == 0 ? numbers.speed.tokens
+                    : 1 / (double)(strcmp(gain, "memory") == 0 ? numbers.peak : numbers.sent);
     return e;
+}
+
+static bool is_gain(const char *word)
+{
+    static const char *const gains[] = { "batch", "seq", "rate", "memory", "bytes" };
+    for (size_t i = 0; i < sizeof gains / sizeof *gains; i++)
+        if (strcmp(word, gains[i]) == 0) return true;
+    return false;
 }
 
 enum error_code quantity_planned_gain(struct claim *claim, const struct claims_setting *setting, struct error *err)
@@ -71,9 +80,7 @@ enum error_code quantity_planned_gain(struct claim *claim, const struct claims_s
     struct side first = { .setting = setting }, other = { .setting = setting };
     const char *const gain = claim_word(claim, "--gain");
     double ours = 0, theirs = 0;
-    if (strcmp(gain, "batch") != 0 && strcmp(gain, "seq") != 0 && strcmp(gain, "rate") != 0 &&
-        strcmp(gain, "bytes") != 0)
-        return fail(err, ERR_USAGE, "--gain %s: must be batch, seq, rate or bytes", gain);
+    if (!is_gain(gain)) return fail(err, ERR_USAGE, "--gain %s: must be batch, seq, rate, memory or bytes", gain);
     if (setting->plan == NULL) return fail(err, ERR_USAGE, "claims of planned steps need a planner");
     first.words = planned_words(first.word, claim, false), other.words = planned_words(other.word, claim, true);
     enum error_code e = side_number(&first, gain, &ours, err);

@@ -30,8 +30,8 @@ const struct quantity quantities[] = {
     { "planned-order", "times as many tokens a second as the plan with the words of --other-FLAG",
       quantity_planned_order },
     { "planned-gain",
-      "how many times as much fits as with --other-FLAG: --gain batch or seq; or tokens a second, rate; or how many "
-      "times fewer bytes", quantity_planned_gain },
+      "how many times as much as with --other-FLAG: --gain batch or seq that fits, rate; or as little: memory, bytes",
+      quantity_planned_gain },
     { 0 }
 };
 
