@@ -1,4 +1,5 @@
 # `orrery search` arranges devices inside an axis: h, w and placement of LoongTrain's rings, W, G, O of Buff's shards.  What it chooses is the best of all by plan, and runs.
+# tier: check
 . "$(dirname "$0")/lib.sh"
 
 # Words and virtual time of the first plan of search.json.
@@ -64,10 +65,22 @@ test_shards() {
     expect_status 0; expect_out '^ +1 +--.* --shards [248],[248],8'
 }
 
+# Bytes of all kinds that device 0 of a plan sends.
+sent() { run plan "$@" --json plan.json; expect_status 0; awk -F'\t' '/"sent":/ && !done { in_sent = 1 } in_sent && /"bytes":/ { sub(/,$/, "", $NF); n += $NF } in_sent && /"slow_tier"|"traffic_equals/ { print n; exit }' plan.json; }
+
+# Buff's crossover: weights that travel (isp) are fewer bytes than tokens that do if B S (1-1/P) > 4.5 D, here B > 10.3; embedding and loss shift that by a tenth.
+test_crossover() {
+    local model='--model gpt2:L=8,H=8,D=64,F=256,V=8 --dtype fp32 --seq 32' batch weights tokens
+    for batch in 4 8 12 24; do
+        weights=$(sent $model --batch $batch --cp 8 --attention ulysses --data-parallel buff) tokens=$(sent $model --batch $batch --tp 8 --tensor 1d-sp-keep)
+        [ "$((weights < tokens))" = "$((batch * 32 * 7 * 2 > 8 * 9 * 64))" ] || complain "batch $batch: weights that travel are $weights bytes, tokens $tokens"
+    done
+}
+
 test_refusals() {
     run search --devices 8 --attention loongtrain --head-parallel two; expect_status 2; expect_error '--head-parallel two: must be numbers above 0'
     run search --devices 8 --attention loongtrain --ring-window 0;     expect_status 2; expect_error '--ring-window 0: must be numbers above 0'
     run search --devices 8 --cp 8 --attention loongtrain --head-parallel 3; expect_status 2; expect_error 'no plan is possible|no mesh, scheme'
 }
 
-run_tests test_split test_shards test_refusals
+run_tests test_split test_shards test_crossover test_refusals
