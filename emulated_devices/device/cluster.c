@@ -479,6 +479,15 @@ enum error_code cluster_check(const struct cluster *cluster, int devices, enum d
 
 /* ---- what only a replay knows ------------------------------------------------------------------------------------ */
 
+int link_port(const struct link *link, int level, int from, int to)
+{
+    const struct link *const l = &link[level];
+    const int first = link_first_port(link, level);
+    if (l->ports <= 1) return first;
+    const int up = ((to - from) % l->devices + l->devices) % l->devices;
+    return up == 0 ? first : first + (up - 1) * l->ports / (l->devices - 1);
+}
+
 bool cluster_replays(const struct cluster *cluster)
 {
     return cluster->shares > 0 || cluster->contention.compute_percent > 0 || cluster->no_progress;

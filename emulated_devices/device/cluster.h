@@ -227,14 +227,7 @@ static inline int link_first_port(const struct link *link, int level)
 
 /** The port of a message, on the sender and on the receiver: it goes by how far the receiver's rank is up from the
  *  sender's, around the unit.  As many ports as other devices are a mesh, two are the two directions of a ring. */
-static inline int link_port(const struct link *link, int level, int from, int to)
-{
-    const struct link *const l = &link[level];
-    const int first = link_first_port(link, level);
-    if (l->ports <= 1) return first;
-    const int up = ((to - from) % l->devices + l->devices) % l->devices;
-    return up == 0 ? first : first + (up - 1) * l->ports / (l->devices - 1);
-}
+int link_port(const struct link *, int level, int from, int to);
 
 /** The nearest level that two ranks share. */
 static inline int link_between(const struct link *link, int levels, int a, int b)
