@@ -267,11 +267,12 @@ static enum error_code check_ports(const struct cluster *cluster, const char *wh
     for (int l = 0; l < cluster->levels; l++) {
         const struct link *const link = &cluster->link[l];
         if (link->ports > 1 && link->ports >= link->devices)
-            return fail(err, ERR_FORMAT, "%s: links[%d]: \"ports\" is %d; a device of %d has at most %d, and \"devices\" "
-                        "must be given", where, l, link->ports, link->devices, link->devices > 1 ? link->devices - 1 : 1);
+            return fail(err, ERR_FORMAT,
+                        "%s: links[%d]: \"ports\" is %d; a unit of \"devices\" %d has at most %d of them", where, l,
+                        link->ports, link->devices, link->devices > 1 ? link->devices - 1 : 1);
     }
     if (link_first_port(cluster->link, cluster->levels) > CLUSTER_MOST_PORTS)
-        return fail(err, ERR_FORMAT, "%s: \"links\": a device has %d ports; it must have at most %d on all levels", where,
+        return fail(err, ERR_FORMAT, "%s: \"links\": a device has %d ports; all levels have at most %d", where,
                     link_first_port(cluster->link, cluster->levels), CLUSTER_MOST_PORTS);
     return OK;
 }
@@ -477,7 +478,7 @@ enum error_code cluster_check(const struct cluster *cluster, int devices, enum d
     return shared_check(cluster, devices, err);
 }
 
-/* ---- what only a replay knows ------------------------------------------------------------------------------------ */
+/* ---- ports ------------------------------------------------------------------------------------------------------- */
 
 int link_port(const struct link *link, int level, int from, int to)
 {
@@ -487,6 +488,8 @@ int link_port(const struct link *link, int level, int from, int to)
     const int up = ((to - from) % l->devices + l->devices) % l->devices;
     return up == 0 ? first : first + (up - 1) * l->ports / (l->devices - 1);
 }
+
+/* ---- what only a replay knows ------------------------------------------------------------------------------------ */
 
 bool cluster_replays(const struct cluster *cluster)
 {

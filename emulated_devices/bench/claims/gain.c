@@ -1,8 +1,8 @@
-/* gain.c -- how much more fits with one plan than with another one: the largest batch or sequence; tokens a second; and
- * how many times less memory is needed, or fewer bytes are sent.  quantities.c lists the quantity by name.  Words that a plan refuses are ERR_USAGE or ERR_PLAN;
- * other errors are those of the planner.
+/* gain.c -- how much more fits with one plan than with another one: the largest batch or sequence; tokens a second;
+ * and how many times less memory is needed, or fewer bytes are sent.  quantities.c lists the quantity by name.  Words
+ * that a plan refuses are ERR_USAGE or ERR_PLAN; other errors are those of the planner.
  *
- * Source   the two inequalities of RSA, arXiv:2105.13120: beside tensor parallelism, cutting sequences needs less memory
+ * Source   the two inequalities of RSA, arXiv:2105.13120: cutting sequences needs less memory than tensor parallelism
  *          in an MLP if B S > 32 D, and in attention if B S > 16 A H
  */
 #include "emulated_devices/bench/claims/quantity.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* A largest number that fits is known to one part of so many. */
-enum { GAIN_PARTS = 16, GAIN_DOUBLINGS = 20 };
+enum { GAIN_PARTS = 32, GAIN_DOUBLINGS = 20 };
 
 /* One of the two plans of a claim. */
 struct side {
