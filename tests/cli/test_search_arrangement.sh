@@ -50,7 +50,8 @@ SPLITS
 # W | G | O | 8: 20 of them.
 test_shards() {
     local model='--model tiny --batch 8 --seq 64 --cluster toy' best words least=0 time n=0 w g o
-    run search --devices 8 --cp 4 --dp 2 --attention ulysses --micro 1 --recompute none --data-parallel buff $model --top 9 --json search.json; expect_status 0; expect_silent
+    run search --devices 8 --cp 4 --dp 2 --attention ulysses --micro 1 --recompute none --data-parallel buff $model --top 99 --json search.json; expect_status 0; expect_silent
+    [ "$(sed -n '/"plans":/,/"frontier":/p' search.json | grep -o -e '--shards [0-9,]*' | sort -u | wc -l)" = 20 ] || complain 'the plans have not 20 different shards'
     expect_out 'looked  at 20 legal plans'; expect_out '--data-parallel buff --shards [1248],[1248],[1248]'
     IFS='|' read -r best words < <(first)
     for w in 1 2 4 8; do for g in 1 2 4 8; do for o in 1 2 4 8; do
