@@ -29,11 +29,6 @@ quantity_fn quantity_bubble, quantity_zero_memory, quantity_activations, quantit
 /** Read a claim's words into a table of options, as a command reads its own. */
 enum error_code claim_take(const struct claim *, const struct option *table, struct error *);
 
-/* ---- planned.c --------------------------------------------------------------------------------------------------- */
-
-/** Copy the words of a claim's plan.  @param other  with the values that --other-FLAG gives.  @return how many. */
-int planned_words(const char *word[CLAIM_WORDS], const struct claim *, bool other);
-
 /* ---- bubble.c ---------------------------------------------------------------------------------------------------- */
 
 /** The setting of a claim of a bubble.  @param[out] schedule  its name.  @param[out] formula  the paper's closed form

@@ -4,7 +4,6 @@
 #include "emulated_devices/bench/schemes/attention.h"
 #include "emulated_devices/cli/bench/claims_table.h"
 #include "emulated_devices/cli/bench/bench.h"
-#include "emulated_devices/cli/train/train.h"
 #include "ref/io/time_left.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
