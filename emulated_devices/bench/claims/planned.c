@@ -1,5 +1,5 @@
-/* planned.c -- numbers of steps that are planned as `orrery plan` plans them: time, speed and memory, which of two plans
- * is faster, and how much more fits with one of both.  quantities.c lists the quantities of this file by name;
+/* planned.c -- numbers of steps that are planned as `orrery plan` plans them: time, speed and memory, which of two
+ * plans is faster, and how much more fits with one of both.  quantities.c lists the quantities of this file by name;
  * cli/bench/ computes them.  Words that a plan refuses are ERR_USAGE or ERR_PLAN; other errors are those of the
  * planner.
  *
