@@ -393,11 +393,12 @@ static int place_of_rank(const struct clock *clock, int rank) { return clock->pl
 /* Both sides of a message compute the same level and the same answer about rendezvous. */
 static struct passage passage(const struct clock *clock, int from, int to, uint64_t bytes)
 {
+    const int sender = place_of_rank(clock, from), receiver = place_of_rank(clock, to);
     struct passage p = { .charged = true,
                          .bytes = bytes,
                          .posted = clock->now,
-                         .level = link_between(clock->cluster.link, clock->cluster.levels, place_of_rank(clock, from),
-                                               place_of_rank(clock, to)) };
+                         .level = link_between(clock->cluster.link, clock->cluster.levels, sender, receiver) };
+    p.port = link_port(clock->cluster.link, p.level, sender, receiver);
     p.rendezvous = bytes > clock->cluster.link[p.level].eager;
     return p;
 }
@@ -438,7 +439,7 @@ struct passage clock_send(struct clock *clock, int from, int to, uint64_t bytes)
     p.serial = clock->sent++;
     if (clock->events) clock_tell(clock, &p, EVENT_SEND, to);
     /* The last byte can arrive a latency after it has left the port. */
-    p.stamp = clock_take(clock, &clock->send[p.level], trace_port(p.level, true), clock->now, on_the_port(clock, &p)) +
+    p.stamp = clock_take(clock, &clock->send[p.port], trace_port(p.port, true), clock->now, on_the_port(clock, &p)) +
               clock->cluster.link[p.level].latency;
     return p;
 }
@@ -467,7 +468,7 @@ void clock_receive(struct clock *clock, const struct passage *passage)
     const picoseconds d = on_the_port(clock, passage);
     /* This is the earliest end if both sides had to meet; the port then ends not before the sender's stamp. */
     const picoseconds met = passage->rendezvous ? passage->posted + d + clock->cluster.link[passage->level].latency : 0;
-    clock->received = clock_take(clock, &clock->receive[passage->level], trace_port(passage->level, false),
+    clock->received = clock_take(clock, &clock->receive[passage->port], trace_port(passage->port, false),
                                  later(passage->stamp, met) - d, d);
     clock->now = later(clock->now, clock->received);
     if (clock->events) tell_arrival(clock, passage);

@@ -4,8 +4,8 @@
  * same plan takes the same time on every laptop, under any load.
  *
  * A device has streams that compute (one at a time is current, and `now` is its time), engines that copy, and for each
- * link level a port that sends and a port that receives.  A message of n bytes keeps a port busy for d = gap + n /
- * rate:
+ * link level a port that sends and a port that receives, or several of both (link_port).  A message of n bytes keeps a
+ * port busy for d = gap + n / rate:
  *
  *   sender's port      [a, a+d]              a: when it is posted, or when the port is free
  *   receiver's port    [a+alpha, a+alpha+d]  or when that port is free; at the end the message has arrived
@@ -88,8 +88,8 @@ struct clock {
     int talks;
     struct cluster cluster;             /* rates, latencies and links by which time passes */
     enum dtype dtype;                   /* format of the numbers, which selects the rate of operations */
-    struct port send[CLUSTER_LEVELS], receive[CLUSTER_LEVELS];  /* ports of this device for each level of links, one
-                                         * each way */
+    struct port send[CLUSTER_MOST_PORTS], receive[CLUSTER_MOST_PORTS];  /* ports of this device, each way; those of a
+                                         * level begin at link_first_port */
     double flops;                       /* done so far */
     picoseconds computing;              /* that operations have taken so far, on all streams */
     uint32_t sent;                      /* messages so far */
@@ -105,6 +105,7 @@ struct passage {
     bool charged;                       /* false: takes no virtual time */
     bool rendezvous; /* the message is longer than the link's eager limit: the sender waits for the receiver */
     int level;                          /* index of the link between the two devices in cluster.link */
+    int port;                           /* that the message uses, of the sender's and of the receiver's */
     uint64_t bytes;                     /* length of the message */
     picoseconds posted;                 /* when this side started it */
     picoseconds stamp;                  /* earliest arrival of its last byte, as the sender says */

@@ -222,9 +222,9 @@ static enum error_code read_kernels(struct kernels *k, const cJSON *root, const 
 /* A level of links.  Rate and latency are required; without eager_bytes no message waits for its receiver. */
 static enum error_code read_link(struct link *l, const cJSON *link, const char *where, struct error *err)
 {
-    static const char *const known[] = { "level",         "devices",     "latency_ns", "gap_ns",
-                                         "MB_per_second", "eager_bytes", "reduces",    "source",     NULL };
-    int64_t latency = 0, gap, devices, eager;
+    static const char *const known[] = { "level",       "devices", "latency_ns", "gap_ns", "MB_per_second", "ports",
+                                         "eager_bytes", "reduces", "source",     NULL };
+    int64_t latency = 0, gap, devices, eager, ports = 1;
     if (!cJSON_IsObject(link)) return fail(err, ERR_FORMAT, "%s is not an object", where);
     enum error_code e = refuse_unknown(link, where, known, err);
     if (!e) e = read_name(link, where, "level", l->level, sizeof l->level, err);
@@ -232,12 +232,13 @@ static enum error_code read_link(struct link *l, const cJSON *link, const char *
     if (!e) e = json_int(link, where, "latency_ns", 0, MOST_NS, &latency, err);
     if (!e) e = read_number(link, where, "gap_ns", MOST_NS, 0, &gap, err);
     if (!e) e = json_int(link, where, "MB_per_second", 1, MOST_RATE, &l->rate, err);
+    if (!e && json_has(link, "ports")) e = json_int(link, where, "ports", 1, CLUSTER_MOST_PORTS, &ports, err);
     if (!e) e = read_number(link, where, "eager_bytes", INT64_C(1) << 52, -1, &eager, err);
     if (!e && json_has(link, "reduces")) e = json_bool(link, where, "reduces", &l->reduces, err);
     if (!e) e = read_text(link, where, "source", l->source, sizeof l->source, err);
     if (e) return e;
     /* Latencies of a file are nanoseconds; those of a link are picoseconds. */
-    l->devices = (int)devices;
+    l->devices = (int)devices, l->ports = (int)ports;
     l->latency = latency * 1000;
     l->gap = gap * 1000;
     l->eager = eager < 0 ? ALWAYS_EAGER : (uint64_t)eager;
@@ -260,6 +261,22 @@ static enum error_code check_levels(const struct cluster *cluster, const char *w
     return OK;
 }
 
+/* Each of a device's ports leads to some of the others of its unit, so there are no more ports than others. */
+static enum error_code check_ports(const struct cluster *cluster, const char *where, struct error *err)
+{
+    for (int l = 0; l < cluster->levels; l++) {
+        const struct link *const link = &cluster->link[l];
+        if (link->ports > 1 && link->ports >= link->devices)
+            return fail(err, ERR_FORMAT,
+                        "%s: links[%d]: \"ports\" is %d; a unit of \"devices\" %d has at most %d of them", where, l,
+                        link->ports, link->devices, link->devices > 1 ? link->devices - 1 : 1);
+    }
+    if (link_first_port(cluster->link, cluster->levels) > CLUSTER_MOST_PORTS)
+        return fail(err, ERR_FORMAT, "%s: \"links\": a device has %d ports; all levels have at most %d", where,
+                    link_first_port(cluster->link, cluster->levels), CLUSTER_MOST_PORTS);
+    return OK;
+}
+
 /* The levels stand in the file from the nearest to the farthest. */
 static enum error_code read_links(struct cluster *cluster, const cJSON *root, const char *where, struct error *err)
 {
@@ -275,7 +292,8 @@ static enum error_code read_links(struct cluster *cluster, const cJSON *root, co
         snprintf(inside, sizeof inside, "%s: links[%d]", where, l);
         e = read_link(&cluster->link[l], cJSON_GetArrayItem(links, l), inside, err);
     }
-    return e ? e : check_levels(cluster, where, err);
+    if (!e) e = check_levels(cluster, where, err);
+    return e ? e : check_ports(cluster, where, err);
 }
 
 /* How much slower work gets while messages move, in percent of its usual time: 100 means not at all. */
@@ -458,6 +476,17 @@ enum error_code cluster_check(const struct cluster *cluster, int devices, enum d
                     cluster->name,
                     dtype_name(dtype));
     return shared_check(cluster, devices, err);
+}
+
+/* ---- ports ------------------------------------------------------------------------------------------------------- */
+
+int link_port(const struct link *link, int level, int from, int to)
+{
+    const struct link *const l = &link[level];
+    const int first = link_first_port(link, level);
+    if (l->ports <= 1) return first;
+    const int up = ((to - from) % l->devices + l->devices) % l->devices;
+    return up == 0 ? first : first + (up - 1) * l->ports / (l->devices - 1);
 }
 
 /* ---- what only a replay knows ------------------------------------------------------------------------------------ */

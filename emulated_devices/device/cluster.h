@@ -15,19 +15,21 @@
 typedef int64_t picoseconds;
 
 enum { CLUSTER_LEVELS = 3 };            /* device pair, node, cluster */
+enum { CLUSTER_MOST_PORTS = 8 };        /* of a device and direction, on all levels together */
 enum { CLUSTER_MOST_SPEEDS = 64 };
 
 #define ALWAYS_EAGER UINT64_MAX
 #define CLUSTER_USUAL "toy"              /* what a device is part of unless another is named */
 
 /* The link between two devices that share this level and no nearer one.
- * Every device has a port of its own for each direction. */
+ * Every device has a port of its own for each direction, or several: separate links to others of the unit. */
 struct link {
     char level[16];                     /* "pair", "node", "cluster": its name in traces */
     int devices;                        /* size of one unit: ranks 0 .. devices-1, and so on; 0: all devices */
     picoseconds latency;                /* of a message: alpha */
     picoseconds gap;                    /* a port is busy this long for each message, besides its bytes */
-    int64_t rate;                       /* 10^6 bytes a second; 0: bytes take no time */
+    int64_t rate;                       /* of a port, 10^6 bytes a second; 0: bytes take no time */
+    int ports;                          /* of a device and direction; 0: 1 (link_port says which one a message uses) */
     uint64_t eager;                     /* longer messages wait until the receive is posted */
     bool reduces;                       /* its switches add what all members of a group send */
     char source[400];                   /* where its numbers come from: a data sheet, a measurement; "": not said */
@@ -214,6 +216,18 @@ static inline picoseconds time_at_rate(uint64_t units, int64_t rate)
     if (units < UINT64_C(1) << 43) return (picoseconds)((units * 1000000 + r - 1) / r);  /* the same, in one division */
     return (picoseconds)(units / r * 1000000 + (units % r * 1000000 + r - 1) / r);
 }
+
+/** How many ports a device has for each direction on the levels before this one. */
+static inline int link_first_port(const struct link *link, int level)
+{
+    int n = 0;
+    for (int l = 0; l < level; l++) n += link[l].ports > 1 ? link[l].ports : 1;
+    return n;
+}
+
+/** The port of a message, on the sender and on the receiver: it goes by how far the receiver's rank is up from the
+ *  sender's, around the unit.  As many ports as other devices are a mesh, two are the two directions of a ring. */
+int link_port(const struct link *, int level, int from, int to);
 
 /** The nearest level that two ranks share. */
 static inline int link_between(const struct link *link, int levels, int a, int b)

@@ -20,7 +20,7 @@ struct flow {
     bool both;                          /* needs two devices that are not busy */
 };
 
-/* Links are ports, two for each device and level, and the shared links after them. */
+/* Links are ports, two for each that a device has on a level, and the shared links after them. */
 struct network {
     const struct cluster *cluster;
     int devices, links;
@@ -36,10 +36,16 @@ struct network {
 
 /* ---- links ------------------------------------------------------------------------------------------------------- */
 
-/* Ports are numbered by level, then by device; the port that receives comes before the one that sends. */
-static int port_of(const struct network *network, int level, int device, bool sends)
+/* Ports are numbered as on a device, then by device; the port that receives comes before the one that sends. */
+static int port_of(const struct network *network, int port, int device, bool sends)
 {
-    return 2 * (level * network->devices + device) + sends;
+    return 2 * (port * network->devices + device) + sends;
+}
+
+/* All ports of the network, both ways. */
+static int ports_of(const struct network *network)
+{
+    return 2 * link_first_port(network->cluster->link, network->cluster->levels) * network->devices;
 }
 
 static int paths_of(const struct shared_link *link) { return link->paths > 1 ? link->paths : 1; }
@@ -166,8 +172,9 @@ void network_way(const struct network *network, int from, int to, struct message
     way->count = 0;
     way->level = link_between(network->cluster->link, network->cluster->levels, from, to);
     way->latency = latency_of(network, way->level, from, to);
-    add_link(way, port_of(network, way->level, from, true));
-    add_link(way, port_of(network, way->level, to, false));
+    const int port = link_port(network->cluster->link, way->level, from, to);
+    add_link(way, port_of(network, port, from, true));
+    add_link(way, port_of(network, port, to, false));
     for (int i = 0; i < network->cluster->shares; i++) shared_way(network, i, from, to, way);
 }
 
@@ -188,9 +195,10 @@ struct network *network_open(const struct cluster *cluster, int devices)
 {
     struct network *n = calloc(1, sizeof *n);
     if (n == NULL) return NULL;
-    /* Ports are the first links: two for each level and device. */
-    *n = (struct network){ .cluster = cluster, .devices = devices, .links = 2 * cluster->levels * devices,
+    *n = (struct network){ .cluster = cluster, .devices = devices,
                            .first = calloc((size_t)cluster->shares + 1, sizeof *n->first) };
+    /* Ports are the first links. */
+    n->links = ports_of(n);
     for (int i = 0; i < cluster->shares && n->first; i++)
         n->first[i] = n->links, n->links += links_of(n, &cluster->shared[i]);
     /* All arrays are asked for before any is checked; network_close frees those that there are. */
@@ -204,7 +212,9 @@ struct network *network_open(const struct cluster *cluster, int devices)
     }
     /* Ports come first, then the shared links. */
     for (int l = 0; l < cluster->levels; l++)
-        for (int p = 0; p < 2 * devices; p++) n->rate[2 * l * devices + p] = per_picosecond(cluster->link[l].rate);
+        for (int p = port_of(n, link_first_port(cluster->link, l), 0, false);
+             p < port_of(n, link_first_port(cluster->link, l + 1), 0, false); p++)
+            n->rate[p] = per_picosecond(cluster->link[l].rate);
     for (int i = 0; i < cluster->shares; i++) {
         double *rate = n->rate + n->first[i];
         for (int k = 0; k < links_of(n, &cluster->shared[i]); k++)
@@ -280,7 +290,7 @@ static void share_fairly(struct network *network)
 /* In order of arrival: a message has its shared links alone, or waits and keeps those behind it from them. */
 static void take_turns(struct network *network)
 {
-    const int ports = 2 * network->cluster->levels * network->devices;
+    const int ports = ports_of(network);
     for (const struct flow *f = network->here; f; f = f->next)
         for (int i = 0; i < f->count; i++) network->users[f->link[i]] = 0;
     for (struct flow *f = network->here; f; f = f->next) {

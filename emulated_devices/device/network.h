@@ -24,7 +24,7 @@ struct network;
 struct network *network_open(const struct cluster *, int devices);
 void network_close(struct network *);
 
-/** How many links it has: two ports of each device and level, and those that devices share. */
+/** How many links it has: the ports of each device, both ways, and those that devices share. */
 int network_links(const struct network *);
 
 /** A link's bytes in a picosecond; infinite: bytes take no time. */

@@ -102,14 +102,23 @@ void trace_free(struct trace *trace)
 #define TIME "%" PRId64 ".%06" PRId64
 #define TIME_OF(ps) (int64_t)((ps) / 1000000), (int64_t)((ps) % 1000000)
 
-/* Rows are streams, engines and ports; a port's row is named by direction and level. */
+/* A port's row is named by direction and level, and by its number where the level has several. */
+static void write_port_name(char *name, size_t size, const struct cluster *cluster, int row)
+{
+    const int port = (row - STREAMS) / 2;
+    int level = 0;
+    while (level + 1 < cluster->levels && link_first_port(cluster->link, level + 1) <= port) level++;
+    snprintf(name, size, "%s, %s", (row - STREAMS) % 2 ? "receive" : "send", cluster->link[level].level);
+    if (cluster->link[level].ports > 1)
+        snprintf(name + strlen(name), size - strlen(name), " %d", port - link_first_port(cluster->link, level));
+}
+
+/* Rows are streams, engines and ports. */
 static void write_row_name(FILE *file, const struct clock *clock, int device, int row)
 {
     char name[40];
     if (row < STREAMS) snprintf(name, sizeof name, "%s", stream_name((enum stream)row));
-    else
-        snprintf(name, sizeof name, "%s, %s", (row - STREAMS) % 2 ? "receive" : "send",
-                 clock->cluster.link[(row - STREAMS) / 2].level);
+    else write_port_name(name, sizeof name, &clock->cluster, row);
     fprintf(file, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}},\n", device,
             row, name);
     fprintf(file, "{\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}},\n",
@@ -123,8 +132,8 @@ static void write_names(FILE *file, const struct trace *trace, const struct cloc
             device, device, place);
     fprintf(file, "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"args\":{\"sort_index\":%d}},\n", device,
             device);
-    /* Streams and engines come first, then two ports for each level of links. */
-    for (int row = 0; row < STREAMS + 2 * CLUSTER_LEVELS; row++) {
+    /* Streams and engines come first, then the ports, two for each that sends. */
+    for (int row = 0; row < STREAMS + 2 * CLUSTER_MOST_PORTS; row++) {
         bool used = false;
         for (size_t i = 0; i < trace->count && !used; i++) used = trace->span[i].row == row;
         if (used) write_row_name(file, clock, device, row);

@@ -56,8 +56,8 @@ struct trace {
     struct trace_label label;           /* given to the port spans of the message that follows */
 };
 
-/** Rows: streams first, then two for each level. */
-static inline int trace_port(int level, bool sends) { return STREAMS + 2 * level + !sends; }
+/** Rows: streams first, then two for each port of a direction. */
+static inline int trace_port(int port, bool sends) { return STREAMS + 2 * port + !sends; }
 
 /** Announce the message that the clock is about to move through a port. */
 void trace_announce(struct trace *, const char *name, const char *scheme, uint64_t bytes, int peer, int64_t flow);

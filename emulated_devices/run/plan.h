@@ -12,6 +12,8 @@ struct plan_numbers {
     uint64_t peak;                      /* bytes of the device that needs most */
     int devices, ran;                   /* of the mesh; those that ran, the others are folded */
     struct memory_of memory;            /* with --memory-of: of the device that needs most then; else zeros */
+    uint64_t budget;                    /* bytes that a device has: --memory, or its cluster's; 0: any number */
+    uint64_t sent;                      /* bytes that the device sends that sends most */
 };
 
 /** Run a step dry as `orrery plan` does, and say nothing.  Local.

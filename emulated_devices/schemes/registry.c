@@ -31,6 +31,7 @@
     X(attention_scheme, attention_scheme_ring_ptrr)    \
     X(attention_scheme, attention_scheme_allgather_kv) \
     X(attention_scheme, attention_scheme_tokenring)    \
+    X(attention_scheme, attention_scheme_tokenring_narrow)  \
     X(attention_scheme, attention_scheme_usp)          \
     X(attention_scheme, attention_scheme_loongtrain)   \
     X(attention_scheme, attention_scheme_hdp)          \

@@ -50,7 +50,14 @@ static enum error_code beam_look(struct search *search, struct standing *at, con
     return e;
 }
 
-/* Try every value of a dimension; of a schedule, with every number of stages. */
+/* These are tried together with the dimension behind them, whose values a scheme decides: how many chunks a device may
+ * have, how cp is split, and who shares states.  Otherwise a scheme would be judged by the first of these values. */
+static bool is_outer(enum dimension dimension)
+{
+    return dimension == BY_SCHEDULE || dimension == BY_ATTENTION || dimension == BY_DATA;
+}
+
+/* Try every value of a dimension, and with a scheme every arrangement of its devices. */
 static enum error_code try_values(struct search *search, struct standing *best, const struct standing *from,
                                   enum dimension dimension, struct error *err)
 {
@@ -62,12 +69,14 @@ static enum error_code try_values(struct search *search, struct standing *best, 
     for (int i = 0; i < plan_space_values(search->space, dimension, &p) && !e && !search_ends(search); i++) {
         struct standing new = *from;
         new.choice.value[dimension] = i;
-        /* A schedule says how many chunks a device may have, so both are tried together. */
-        if (dimension == BY_SCHEDULE) {
+        if (is_outer(dimension)) {
             struct plan q = p;
-            new.choice.value[BY_CHUNKS] = 0;
-            if (plan_space_set(search->space, dimension, &q, i)) e = try_values(search, best, &new, BY_CHUNKS, err);
-            continue;
+            new.choice.value[dimension + 1] = 0;
+            if (!plan_space_set(search->space, dimension, &q, i)) continue;
+            if (plan_space_values(search->space, dimension + 1, &q) > 1) {
+                e = try_values(search, best, &new, dimension + 1, err);
+                continue;
+            }
         }
         e = beam_look(search, &new, best, err);
         if (!e && better(&new, best)) *best = new;

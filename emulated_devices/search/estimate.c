@@ -19,6 +19,8 @@ struct stage_key {
     unsigned offload;
     int64_t sequences;                  /* of a microbatch */
     const char *tensor, *attention, *dispatch, *data, *recompute;
+    struct context_split split;
+    int shards[3];
 };
 
 enum span_of { OF_FORWARD, OF_INPUT, OF_WEIGHT, OF_REST, PARTS };
@@ -40,6 +42,9 @@ static struct stage_key estimate_key_of(const struct plan *plan, bool splits)
     k.sequences = plan_microbatch(plan, 0, 0).count;
     k.tensor = plan->tensor, k.attention = plan->attention, k.dispatch = plan->dispatch;
     k.data = plan->data.scheme, k.recompute = plan->recompute;
+    k.split.heads = plan->split.heads, k.split.window = plan->split.window;
+    k.split.context_first = plan->split.context_first;
+    memcpy(k.shards, plan->data.shards, sizeof k.shards);
     return k;
 }
 

@@ -2,10 +2,11 @@
  * The planners, changes.c and cli/train/search.c call.  Errors are in the words of the command line: ERR_USAGE and
  * ERR_PLAN.  Without memory the code is ERR_MEMORY. */
 #include "emulated_devices/plan/plan.h"
-#include "emulated_devices/search/plan_space.h"
+#include "emulated_devices/search/arrange.h"
 #include "emulated_devices/plan/recompute.h"
 #include "ref/io/options.h"
 #include "ref/model/kinds.h"
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,15 +24,14 @@ static bool list_has(const char *list, const char *word)
     return list == NULL;
 }
 
-/* Whether a number is in a list of numbers. */
-static bool list_has_number(const char *list, int number)
+bool plan_space_list_has(const char *list, int number)
 {
     char word[16];
     snprintf(word, sizeof word, "%d", number);
     return list_has(list, word);
 }
 
-/* Whether every word is a number above 0 without a leading zero, so that list_has_number finds it. */
+/* Whether every word is a number above 0 without a leading zero, so that plan_space_list_has finds it. */
 static enum error_code check_numbers(const char *flag, const char *list, struct error *err)
 {
     for (const char *at = list; at && *at; ) {
@@ -123,9 +123,10 @@ static enum error_code check_lists(const struct plan_space *space, struct error 
     enum error_code e = OK;
     for (enum dimension d = BY_MESH; d < DIMENSION_COUNT && !e; d++) {
         if (space->only[d] == NULL) continue;
-        e = d == BY_MICROS || d == BY_CHUNKS ? check_numbers(flags[d], space->only[d], err)
+        e = d == BY_MICROS || d == BY_CHUNKS || d == BY_SPLIT ? check_numbers(flags[d], space->only[d], err)
                                              : check_names(d, space->only[d], err);
     }
+    if (!e) e = check_numbers("--ring-window", space->windows, err);
     for (enum axis a = 0; a < AXIS_COUNT && !e; a++) {
         char flag[16];
         snprintf(flag, sizeof flag, "--%s", axis_name(a));
@@ -145,7 +146,7 @@ static bool mesh_fits(const struct plan_space *space, const struct arrangement *
     const int stage = arrangement->size[DP] * arrangement->size[CP] * arrangement->size[TP];
     const bool mixture = p->model.mlp == MLP_MIXTURE;
     for (enum axis x = 0; x < AXIS_COUNT; x++)
-        if (!list_has_number(space->sizes[x], x == EP ? arrangement->ep : arrangement->size[x])) return false;
+        if (!plan_space_list_has(space->sizes[x], x == EP ? arrangement->ep : arrangement->size[x])) return false;
     return arrangement->size[PP] <= p->model.L && p->B % arrangement->size[DP] == 0 && arrangement->size[CP] <= p->S &&
            (arrangement->ep == 1
             || (mixture && stage % arrangement->ep == 0 && p->model.mixture.E % arrangement->ep == 0));
@@ -289,12 +290,14 @@ static bool set_chunks(const struct plan_space *space, struct plan *plan, int va
     const struct schedule_generator *g = schedule_generator(plan->schedule, NULL);
     plan->chunks = g->chunks ? g->chunks : value + 1;
     if (g->chunks) return value == 0;
-    return plan->mesh.size[PP] == 1 || list_has_number(space->only[BY_CHUNKS], plan->chunks)
+    return plan->mesh.size[PP] == 1 || plan_space_list_has(space->only[BY_CHUNKS], plan->chunks)
                ? plan->chunks == 1 || plan->model.L % (plan->mesh.size[PP] * plan->chunks) == 0 : false;
 }
 
 int plan_space_values(const struct plan_space *space, enum dimension dimension, const struct plan *plan)
 {
+    struct context_split split;
+    int shards[3];
     const int kind = kind_of(dimension), pp = plan->mesh.size[PP];
     if (kind >= 0) return splits(plan, (enum scheme_kind)kind) ? schemes_of((enum scheme_kind)kind) : 1;
     switch (dimension) {
@@ -302,21 +305,28 @@ int plan_space_values(const struct plan_space *space, enum dimension dimension, 
     case BY_MICROS:    return divisors(plan->B / plan->mesh.size[DP]);
     case BY_RECOMPUTE: return RECOMPUTATIONS;
     case BY_OFFLOAD:   return OFFLOADS;
+    case BY_SPLIT:     return arrange_split(space, plan, INT_MAX, &split);
+    case BY_SHARDS:    return arrange_shards(space, plan, INT_MAX, shards);
     case BY_CHUNKS:    return pp == 1 ? 1 : (int)(plan->model.L / pp);
     default:           return 1;
     }
 }
 
-/* Set microbatches, recomputation, offloading or chunks.  The result says whether the lists allow the value. */
+/* Set microbatches, recomputation, a split, shards, offloading or chunks.  The result says whether the lists allow the
+ * value. */
 static bool set_value(const struct plan_space *space, enum dimension dimension, struct plan *plan, int value)
 {
     switch (dimension) {
     case BY_MICROS:
         plan->micros = (int)divisor(plan->B / plan->mesh.size[DP], value);
-        return list_has_number(space->only[dimension], plan->micros);
+        return plan_space_list_has(space->only[dimension], plan->micros);
     case BY_RECOMPUTE:
         plan->recompute = value ? recomputations[value] : NULL;
         return list_has(space->only[dimension], recomputations[value]);
+    case BY_SPLIT:
+        return arrange_split(space, plan, value, &plan->split) > value;
+    case BY_SHARDS:
+        return arrange_shards(space, plan, value, plan->data.shards) > value;
     case BY_OFFLOAD:
         plan->data.offload = value ? 1u << OPTIMIZER : 0;
         return space->only[dimension] ? list_has(space->only[dimension], offloaded[value]) : value == 0;
@@ -439,11 +449,22 @@ static void add_words(char *text, size_t size, const char *format, ...)
 
 /* These dimensions have words, in the order of the words. */
 static const enum dimension told[] = {
-    BY_TENSOR, BY_ATTENTION, BY_EXPERTS, BY_DATA, BY_SCHEDULE, BY_CHUNKS, BY_RECOMPUTE, BY_OFFLOAD, BY_MICROS
+    BY_TENSOR, BY_ATTENTION, BY_SPLIT, BY_EXPERTS, BY_DATA, BY_SHARDS, BY_SCHEDULE, BY_CHUNKS, BY_RECOMPUTE,
+    BY_OFFLOAD, BY_MICROS
 };
 enum { TOLD = sizeof told / sizeof *told };
 
 struct value_word { char text[64]; };
+
+/* The words of a split behind --head-parallel. */
+static struct value_word split_word(const struct context_split *split)
+{
+    struct value_word word, window = { "" };
+    if (split->window > 0) snprintf(window.text, sizeof window.text, " --ring-window %d", split->window);
+    snprintf(word.text, sizeof word.text, "%d%.40s%s", split->heads, window.text,
+             split->context_first ? " --context-first" : "");
+    return word;
+}
 
 /* Return the word behind the flag of a dimension. */
 static struct value_word value_word(const struct plan *plan, enum dimension dimension)
@@ -455,8 +476,11 @@ static struct value_word value_word(const struct plan *plan, enum dimension dime
             ? "optimizer" : NULL,
     };
     const int number = dimension == BY_MICROS ? plan->micros : plan->chunks > 1 ? plan->chunks : 1;
+    const int *const shards = plan->data.shards;
     struct value_word word;
-    if (dimension == BY_MICROS || dimension == BY_CHUNKS) snprintf(word.text, sizeof word.text, "%d", number);
+    if (dimension == BY_SPLIT) return split_word(&plan->split);
+    if (dimension == BY_SHARDS) snprintf(word.text, sizeof word.text, "%d,%d,%d", shards[0], shards[1], shards[2]);
+    else if (dimension == BY_MICROS || dimension == BY_CHUNKS) snprintf(word.text, sizeof word.text, "%d", number);
     else snprintf(word.text, sizeof word.text, "%s", name[dimension] ? name[dimension] : "none");
     return word;
 }
@@ -466,6 +490,8 @@ static bool has_word(const struct plan *plan, enum dimension dimension)
 {
     const int kind = kind_of(dimension);
     if (kind >= 0) return splits(plan, (enum scheme_kind)kind);
+    if (dimension == BY_SPLIT) return plan->split.heads > 0 && plan->mesh.size[CP] > 1;
+    if (dimension == BY_SHARDS) return plan->data.shards[0] > 0 && plan_copies(plan) > 1;
     return dimension == BY_MICROS
            || (dimension == BY_CHUNKS ? plan->chunks > 1 : dimension == BY_RECOMPUTE ? plan->recompute != NULL
                                                                                   : plan->data.offload != 0);

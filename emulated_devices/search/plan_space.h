@@ -5,6 +5,9 @@
  * with its line there.  Schemes that train another function (DIFFERS) do if a list names them.  plan_check says what a
  * plan may not be.
  *
+ * A scheme of two dimensions over cp has several splits, and a data scheme may take any shards (arrange.h); these are
+ * chosen where the caller asks for it.
+ *
  * All microbatches have as many sequences: dp divides the batch, and the number of microbatches divides a copy's part.
  * A schedule whose number of stages on a device is free has as many as cut the layers evenly, or one.
  *
@@ -27,8 +30,10 @@ struct plan;
     X(BY_RECOMPUTE, "--recompute")              \
     X(BY_TENSOR,    "--tensor")                 \
     X(BY_ATTENTION, "--attention")              \
+    X(BY_SPLIT,     "--head-parallel")  /* of cp: heads, windows and placement of a scheme of two dimensions */ \
     X(BY_EXPERTS,   "--dispatch")               \
     X(BY_DATA,      "--data-parallel")          \
+    X(BY_SHARDS,    "--shards")         /* of a data scheme that takes any: W,G,O */ \
     X(BY_SCHEDULE,  "--schedule")               \
     X(BY_CHUNKS,    "--chunks")                 \
     X(BY_OFFLOAD,   "--offload")    /* of optimizer state; only if its list says so */
@@ -51,6 +56,10 @@ struct plan_space {
     int devices;
     const char *only[DIMENSION_COUNT];  /* names with commas between, or NULL: all */
     const char *sizes[AXIS_COUNT];      /* numbers of devices along an axis, likewise; EP: parts of the experts */
+    const char *windows;                /* numbers of devices of an inner ring, likewise */
+    bool splits, shards;                /* whether splits of cp, and shards, are chosen; false: the base's, or the
+                                         * defaults */
+    bool context_first;                 /* only splits whose neighbours are on one ring */
     struct arrangement *mesh;           /* [meshes], set by plan_space_open */
     int meshes;
 };
@@ -59,6 +68,9 @@ struct plan_space {
  *  ERR_MEMORY. */
 enum error_code plan_space_open(struct plan_space *, struct error *);
 void plan_space_close(struct plan_space *);
+
+/** Whether a list of numbers with commas between has a number; NULL has every number. */
+bool plan_space_list_has(const char *list, int number);
 
 /** The option that limits a dimension, "--tensor"; NULL: none does. */
 const char *plan_space_flag(enum dimension);

@@ -43,14 +43,19 @@ test_wall_clock() {
 
 # Virtual time is the same everywhere, so that what it shows is, too.
 test_claims() {
-    local seconds=900                   # 34 jobs, each of up to 16 processes
+    local seconds=900                   # 40 jobs, each of up to 16 processes, and plans of 64 devices
     run $small --devices 1 --wall 0;                    expect_status 0; expect_silent
     expect_out '^ +ulysses, ulysses: P 8, node 8, S 4096, K 16: bytes +1\.00 +0\.86 .* yes '
     expect_out '^ +ring, ring: P 8, node 8, S 4096, K 16: bytes +0\.47 .* yes '
     expect_out '^ +ring-striped, ring: P 8, node 8, S 65536, K 16: time +1\.45 +1\.[4-9][0-9] .* yes '
-    expect_out '^ +zeppelin, ring-zigzag: P 8, node 4, S 65536, K 16: time +1\.60 +1\.[5-7][0-9] .* yes '
-    expect_out '^ +tokenring, ring-zigzag.* K 16: forward +1\.65 +0\.[0-9]+ .* NO .*here both ways of a device share a port'
-    expect_out '^  16 of 17 hold$'
+    expect_out '^ +zeppelin, ring-zigzag: P 8, node 4, S 65536, K 16: time +1\.60 +1\.[1-7][0-9] .* yes '
+    expect_out '^ +tokenring-narrow, .* forward, a10-mesh +1\.65 +1\.[12][0-9] .* yes '
+    expect_out '^ +tokenring, .* forward, a10-mesh +0\.[0-9]+ .* yes '
+    expect_out '^ +tokenring-narrow, ring-zigzag: P 4, node 1, .* forward +0\.[0-9]+ .* yes +no gain where both ways of a device share a port'
+    expect_out '^  18 of 20 hold$'
+    expect_out '^ +rsa cp 64, tp 12: batch +13\.70 +[5-9]\.[0-9]+ .* yes '; expect_out '^ +rsa cp 64, tp 12: sequence +3\.00 +[23]\.[0-9]+ .* yes '
+    expect_out '^ +ulysses cp 8 dp 8, tp 32 dp 2: rate +2\.50 +2\.[0-9]+ .* yes '; expect_out '^ +ulysses cp 16, tp 16: sequence +4\.00 +[23]\.[0-9]+ .* yes '
+    expect_out '^ +buff isp .* 5\.25 D: bytes +1\.[0-9]+ .* yes '; expect_out '^ +buff isp .* 3\.5 D: bytes +0\.[0-9]+ .* yes '; expect_out '^  11 of 11 hold$'
 }
 
 test_refusals() {

@@ -164,7 +164,7 @@ static void test_refusals(void **state)
         { "must: all within 1 %: x\n", "line 9: this value" },
         { "columns: a[--b\n", "line 9: this value" },
         { "columns: --a --b --c --d --e --f --g --h --i --j --k --l --m --n --o --p --q --r --s --t --u --v --w --x"
-          " y\n", "line 9: this value" },
+          " --aa --ab --ac --ad y\n", "line 9: this value" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

@@ -181,6 +181,34 @@ static void test_old_business_is_forgotten(void **state)
     assert_int_equal(c.now, (6 * PORT_MEMORY + 1) * TAKES);
 }
 
+/* A port for each of three others: what goes to two of them leaves together, and comes in together; with one port each
+ * way it is one after the other.  With two ports the far one and its neighbour upwards share. */
+static void test_a_port_for_each_other_device(void **state)
+{
+    static const struct { int ports; int shared[4]; } mesh[] = { { 1, { 0, 0, 0, 0 } }, { 2, { 0, 0, 0, 1 } },
+                                                                { 3, { 0, 0, 1, 2 } } };
+    (void)state;
+    for (int m = 0; m < 3; m++) for (int rank = 0; rank < 4; rank++) {
+        struct cluster c = machine;
+        struct clock clock;
+        picoseconds sent[3] = { 0 };
+        c.link[0].devices = 4, c.link[0].ports = mesh[m].ports;
+        clock_open(&clock, &c, F32);
+        for (int up = 1; up < 4; up++) {
+            const struct passage p = clock_send(&clock, rank, (rank + up) % 4, BYTES);
+            const int port = mesh[m].shared[up];
+            assert_int_equal(p.port, port);
+            assert_int_equal(p.stamp, ALPHA + (sent[port] += TAKES));
+            assert_int_equal(clock_post(&clock, (rank + 4 - up) % 4, rank, BYTES).port, port);
+        }
+    }
+    /* Ports of farther levels come behind; a unit begins anew. */
+    const struct link link[] = { { .devices = 4, .ports = 3 }, { .devices = 0 } };
+    assert_int_equal(link_first_port(link, 1), 3);
+    assert_int_equal(link_port(link, 1, 0, 5), 3);
+    assert_int_equal(link_port(link, 0, 7, 4), link_port(link, 0, 3, 0));
+}
+
 static void test_levels(void **state)
 {
     const struct link link[] = { { .devices = 2 }, { .devices = 8 }, { .devices = 0 } };
@@ -300,7 +328,8 @@ int main(void)
             MPI_TEST(test_streams_overlap_and_join),
         MPI_TEST(test_ports), MPI_TEST(test_arrivals_do_not_depend_on_the_order_of_waits),
             MPI_TEST(test_ports_against_a_simulation),
-        MPI_TEST(test_old_business_is_forgotten), MPI_TEST(test_levels), MPI_TEST(test_a_trace_is_bounded),
+        MPI_TEST(test_old_business_is_forgotten), MPI_TEST(test_levels),
+        MPI_TEST(test_a_port_for_each_other_device), MPI_TEST(test_a_trace_is_bounded),
         MPI_TEST(test_all_to_all_is_held_by_the_ports),
         MPI_TEST(test_incast_is_held_by_the_receiver), MPI_TEST(test_ring_takes_what_the_textbook_says),
         MPI_TEST(test_agreement_takes_no_virtual_time),

@@ -200,6 +200,10 @@ static void test_faults_are_named(void **state)
                            "\"source\": \"s\" }] }", "\"latency_ns\"", "\"fast\"" },
         { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": 1, \"MB_per_second\": 1, "
                            "\"reduces\": 1, \"source\": \"s\" }] }", "\"reduces\"", "1" },
+        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"devices\": 4, \"ports\": 4, \"latency_ns\": 1, "
+                           "\"MB_per_second\": 1, \"source\": \"s\" }] }", "\"ports\"", "at most 3" },
+        { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"devices\": 4, \"ports\": 0, \"latency_ns\": 1, "
+                           "\"MB_per_second\": 1, \"source\": \"s\" }] }", "\"ports\"", "0" },
         { "{ " HEAD DEVICE ", \"links\": [{ \"level\": \"node\", \"latency_ns\": 1, \"MB_per_second\": 1 }] }",
           "links[0]", "\"source\" is missing" },
         { "{ " HEAD DEVICE ", \"links\": [" LINK "], \"shared\": [{ \"name\": \"c\", \"messages\": \"inside\", "

@@ -288,6 +288,45 @@ static void test_estimates(void **state)
     search_close(&search), plan_space_close(&s);
 }
 
+/* ---- arrangements ------------------------------------------------------------------------------------------------ */
+
+/* A space of one mesh, cp 4, in which splits and shards are chosen. */
+static struct plan_space space_of_arrangements(void)
+{
+    struct plan_space s = { .base = &base, .devices = 4, .splits = true, .shards = true };
+    s.sizes[CP] = "4", s.sizes[TP] = "1", s.only[BY_MICROS] = "1", s.only[BY_RECOMPUTE] = "none";
+    s.only[BY_ATTENTION] = "loongtrain,ring-zigzag", s.only[BY_DATA] = "buff,ddp";
+    assert_int_equal(plan_space_open(&s, &err), OK);
+    return s;
+}
+
+/* Every split and all shards of a mesh are looked at once, by both planners, and have estimates of their own. */
+static void test_arrangements(void **state)
+{
+    (void)state;
+    struct plan_space s = space_of_arrangements();
+    struct search search = { .space = &s }, beam = { .space = &s };
+    char words[PLAN_WORDS], found[PLAN_WORDS];
+    picoseconds estimate[2] = { 0 };
+    const int ranked = run_planner(&search, "exhaustive");
+    /* h = 4; h = 2 in both placements; h = 1 without and with windows of 2; a ring.  1|1|1 to 4|4|4, and ddp. */
+    assert_int_equal(ranked, (1 + 2 + 2 + 1) * (10 + 1));
+    assert_true(run_planner(&beam, "beam") > 0);
+    name_of(&s, &search.of[0].choice, words), name_of(&s, &beam.of[0].choice, found);
+    if (beam.of[0].time > search.of[0].time)
+        fail_msg("the beam takes %lld ps, %s; the best arrangement %lld, %s", (long long)beam.of[0].time, found,
+                 (long long)search.of[0].time, words);
+    for (int i = 0; i < ranked; i++) {
+        name_of(&s, &search.of[i].choice, words);
+        if (strstr(words, "ddp") == NULL) continue;
+        if (strstr(words, "--head-parallel 4")) estimate[0] = search.of[i].estimate;
+        if (strstr(words, "--head-parallel 1 --ring-window 2")) estimate[1] = search.of[i].estimate;
+    }
+    if (estimate[0] == 0 || estimate[0] == estimate[1]) fail_msg("estimates of a split are %lld and %lld ps",
+                                                                 (long long)estimate[0], (long long)estimate[1]);
+    search_close(&search), search_close(&beam), plan_space_close(&s);
+}
+
 /* ---- the registry ------------------------------------------------------------------------------------------------ */
 
 static enum error_code look_for(const struct plan *p, const struct choice *c, void *context, struct error *e)
@@ -504,7 +543,7 @@ int main(void)
         cmocka_unit_test(test_early_end),
         cmocka_unit_test(test_estimates),   cmocka_unit_test(test_changes),    cmocka_unit_test(test_wrong_words),
         cmocka_unit_test(test_groups),      cmocka_unit_test(test_too_many_events), cmocka_unit_test(test_difference),
-        cmocka_unit_test(test_registered),
+        cmocka_unit_test(test_arrangements), cmocka_unit_test(test_registered),
     };
     return cmocka_run_group_tests(tests, open_base, NULL);
 }

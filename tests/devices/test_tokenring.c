@@ -140,12 +140,47 @@ static void test_both_ways_are_faster_if_they_are_two_ports(void **state)
                (long long)one_port_ring);
 }
 
+/* A port to each other device, and messages alone, of u for the queries of a device.  A ring takes 2 (P-1) u, as keys
+ * and values go one way.  TokenRing takes P + 1 times what a result takes at most: two steps of queries, P - 3 of
+ * queries and results at once, and two of results.  One port each way carries both. */
+static void test_on_a_mesh_the_ways_do_not_meet(void **state)
+{
+    (void)state;
+    if (test_size < 3) return;
+    struct cluster mesh = machine(false, 0, 1000), narrow;
+    mesh.flop_rate[F32] = 0, mesh.levels = 1, mesh.link[0] = mesh.link[1];
+    mesh.link[0].devices = test_size, mesh.link[0].ports = test_size - 1;
+    narrow = mesh, narrow.link[0].ports = 1;
+    const struct attention_shape n = sizes_of(4, WIDE);
+    const picoseconds u = time_at_rate((uint64_t)(n.B * n.H * TOKENS * WIDE * 4), 1000), P = test_size,
+                      token = slowest("tokenring", &mesh), ring = slowest("ring-zigzag", &mesh),
+                      one_port = slowest("tokenring", &narrow), one_port_ring = slowest("ring-zigzag", &narrow);
+    ASSERT_ALL(ring == 2 * (P - 1) * u && one_port_ring == ring, "rings take %lld and %lld ps, not %lld",
+               (long long)ring, (long long)one_port_ring, (long long)(2 * (P - 1) * u));
+    ASSERT_ALL(token * WIDE <= (P + 1) * u * (WIDE + 1), "mesh: %lld ps, u = %lld", (long long)token, (long long)u);
+    ASSERT_ALL(one_port > token && (P < 4 || token < ring), "one port: %lld ps, mesh %lld, ring %lld",
+               (long long)one_port, (long long)token, (long long)ring);
+}
+
+/* In a format as wide as its sums nothing is rounded. */
+static void test_narrow_results_have_the_same_bits_in_fp32(void **state)
+{
+    (void)state;
+    const struct cluster c = machine(false, 0, 0);
+    const struct attended wide = attend("tokenring", sizes_of(4, WIDE), &c),
+                          narrow = attend("tokenring-narrow", sizes_of(4, WIDE), &c);
+    ASSERT_ALL(wide.bits[0] == narrow.bits[0] && wide.bits[1] == narrow.bits[1], "other bits than tokenring");
+    ASSERT_ALL(account_total(&wide.sent[0]).bytes_sent == account_total(&narrow.sent[0]).bytes_sent, "other bytes");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_bytes_each_way), MPI_TEST(test_load_of_each_device),
         MPI_TEST(test_a_ring_sends_less_if_queries_share_keys), MPI_TEST(test_one_device_merges_nothing),
         MPI_TEST(test_both_ways_are_faster_if_they_are_two_ports),
+        MPI_TEST(test_on_a_mesh_the_ways_do_not_meet),
+        MPI_TEST(test_narrow_results_have_the_same_bits_in_fp32),
     };
     return MPI_RUN("tokenring", tests);
 }

@@ -134,9 +134,9 @@ static void test_levels_have_their_own_times(void **state)
 {
     enum { BYTES = 1000 };
     struct cluster c = { .levels = 3,
-                         .link = { { "pair", 2, 1000, 0, 1000000, ALWAYS_EAGER, "" },
-                                   { "node", 4, 20000, 0, 100000, ALWAYS_EAGER, "" },
-                                   { "cluster", 0, 300000, 50, 10000, ALWAYS_EAGER, "" } } };
+                         .link = { { "pair", 2, 1000, 0, 1000000, 0, ALWAYS_EAGER, "" },
+                                   { "node", 4, 20000, 0, 100000, 0, ALWAYS_EAGER, "" },
+                                   { "cluster", 0, 300000, 50, 10000, 0, ALWAYS_EAGER, "" } } };
     static const picoseconds want[] = { 1000 + 1000, 20000 + 10000, 300000 + 50 + 100000 };
     (void)state;
     open_on(&c);

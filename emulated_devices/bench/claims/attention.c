@@ -21,12 +21,13 @@ static enum error_code take_pair(const struct claim *claim, struct pair *pair, s
     static const char *const words[] = { "time", "forward", "bytes", NULL };
     struct attention_job *first = &pair->first, *other = &pair->other;
     int sequence = 0, over_sequence = 0, heads = 0, kv_heads = 0, head_width = 0;
+    const char *own = NULL;
     *pair = (struct pair){ .count = NULL };
     const struct option table[] = {
         { "--scheme", "NAME", OPTION_STRING, &first->scheme, .required = true, .help = "" },
         { "--devices", "N", OPTION_INT, &first->P, .min = 1, .max = BENCH_ATTENTION_DEVICES, .required = true,
           .help = "" },
-        { "--node", "N", OPTION_INT, &first->node, .min = 1, .max = 4096, .required = true, .help = "" },
+        { "--node", "N", OPTION_INT, &first->node, .min = 0, .max = 4096, .required = true, .help = "" },
         { "--seq", "S", OPTION_INT, &sequence, .min = 1, .max = 1 << 20, .required = true, .help = "" },
         { "--head-parallel", "N", OPTION_INT, &first->split.heads, .min = 1, .max = 4096, .help = "" },
         { "--ring-window", "W", OPTION_INT, &first->split.window, .min = 1, .max = 4096, .help = "" },
@@ -39,12 +40,14 @@ static enum error_code take_pair(const struct claim *claim, struct pair *pair, s
         { "--head-width", "A", OPTION_INT, &head_width, .min = 2, .max = 1024, .required = true, .help = "" },
         { "--count", "WHAT", OPTION_CHOICE, &pair->count, .choices = words, .required = true, .help = "" },
         { "--cluster", "NAME", OPTION_STRING, &first->cluster, .required = true, .help = "" },
+        { "--on", "NAME", OPTION_STRING, &own, .help = "" },
         { 0 }
     };
     const enum error_code e = claim_take(claim, table, err);
     first->B = other->B = 1, first->H = other->H = heads, first->K = other->K = kv_heads;
     first->A = other->A = head_width, first->S = sequence, other->S = over_sequence;
     first->dtype = other->dtype = BF16;
+    if (own) first->cluster = own;
     other->node = first->node, other->cluster = first->cluster;
     return e;
 }
@@ -70,8 +73,9 @@ enum error_code quantity_attention_ratio(struct claim *claim, const struct claim
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (strcmp(counts[i].word, pair.count) == 0) count = counts[i].count;
     const struct attention_job *job = &pair.first;
-    snprintf(claim->what, sizeof claim->what, "%s, %s: P %d, node %d, S %d, K %d: %s", job->scheme, pair.other.scheme,
-             job->P, job->node, (int)job->S, (int)job->K, pair.count);
+    const char *const on = claim_word(claim, "--on");
+    snprintf(claim->what, sizeof claim->what, "%s, %s: P %d, node %d, S %d, K %d: %s%s%s", job->scheme,
+             pair.other.scheme, job->P, job->node, (int)job->S, (int)job->K, pair.count, on[0] ? ", " : "", on);
     e = attention_run_claim(job, setting, count, &first, err);
     if (!e && *setting->status == 0) e = attention_run_claim(&pair.other, setting, count, &other, err);
     claim->ours = other / first;

@@ -37,7 +37,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { CLAIM_COLUMNS = 24, CLAIM_WORDS = 64, CLAIM_TEXT = 200, CLAIM_MUSTS = 2 };
+enum { CLAIM_COLUMNS = 28, CLAIM_WORDS = 64, CLAIM_TEXT = 200, CLAIM_MUSTS = 2 };
 
 /** One published number, and ours. */
 struct claim {

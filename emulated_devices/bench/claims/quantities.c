@@ -29,6 +29,9 @@ const struct quantity quantities[] = {
       quantity_planned_memory },
     { "planned-order", "times as many tokens a second as the plan with the words of --other-FLAG",
       quantity_planned_order },
+    { "planned-gain",
+      "how many times as much as with --other-FLAG: --gain batch or seq that fits, rate; or as little: memory, bytes",
+      quantity_planned_gain },
     { 0 }
 };
 

@@ -14,6 +14,9 @@ void claims_print(const struct claims *, bool every);
  *  devices have failed, and setting->status says so. */
 enum error_code claims_show(const char *name, const struct claims_setting *setting, struct error *);
 
+/** As cli/train/train.h declares it, which few files of this room need besides: plans steps of claims. */
+claims_plan_fn train_plan_words;
+
 /** Add them to an array of sections. */
 void claims_add(const struct claims *, cJSON *sections);
 

@@ -12,14 +12,15 @@ static void list_links(const struct cluster *cluster)
 {
     for (int l = 0; l < cluster->levels; l++) {
         const struct link *k = &cluster->link[l];
-        char gap[96] = "", eager[96] = "", devices[32] = "";
+        char gap[96] = "", eager[96] = "", devices[32] = "", ports[32] = "";
         if (k->gap > 0)
             snprintf(gap, sizeof gap, "each message occupies a port for %s more", picoseconds_exact(k->gap).text);
         if (k->eager != ALWAYS_EAGER)
             snprintf(eager, sizeof eager, "above %s a message waits for its receiver", size_format(k->eager).text);
         if (k->devices > 0) snprintf(devices, sizeof devices, "; %d devices", k->devices);
-        list_field("%-8s %s, %g GB/s%s%s", k->level, picoseconds_exact(k->latency).text, (double)k->rate * 1e-3,
-                   devices, k->reduces ? "; switches add" : "");
+        if (k->ports > 1) snprintf(ports, sizeof ports, "; %d ports each way", k->ports);
+        list_field("%-8s %s, %g GB/s%s%s%s", k->level, picoseconds_exact(k->latency).text, (double)k->rate * 1e-3,
+                   devices, ports, k->reduces ? "; switches add" : "");
         if (gap[0] || eager[0]) list_detail("%s%s%s", gap, gap[0] && eager[0] ? "; " : "", eager);
         list_detail("from %s", k->source);
     }

@@ -22,7 +22,8 @@ const char *const search_without[] = {
     "--trace-format", "--timeline", "--page", "--page-steps", "--film",
     "--live", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps",
     "--batches", "--unfolded", "--print-config", "--dry-run", "--from",
-    "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--tensor", "--attention", "--dispatch", "--degree", "--copies",
+    "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--tensor", "--attention", "--head-parallel", "--ring-window",
+    "--context-first", "--dispatch", "--degree", "--copies",
     "--copies-to-all", "--copy-again", "--owners", "--affinity", "--recompute", "--schedule", "--chunks", "--skip",
     "--update-every", "--micro", "--data-parallel", "--zero", "--shards", "--local-steps", "--outer-lr",
     "--outer-momentum", "--offload", "--placement", "--perturb", NULL
@@ -56,6 +57,12 @@ const struct option search_options[] = {
     LIST("--recompute", space.only[BY_RECOMPUTE], "what is recomputed: none, selective, selective++, full"),
     LIST("--tensor", space.only[BY_TENSOR], "schemes over tp"),
     LIST("--attention", space.only[BY_ATTENTION], "schemes over cp"),
+    { "--head-parallel", "LIST", OPTION_STRING, &search_asked.space.only[BY_SPLIT],
+      .help = "devices along cp that exchange tokens for heads, of schemes that --attention names; default: all" },
+    { "--ring-window", "LIST", OPTION_STRING, &search_asked.space.windows,
+      .help = "likewise devices of an inner ring; default: all" },
+    { "--context-first", NULL, OPTION_SWITCH, &search_asked.space.context_first,
+      .help = "likewise only plans whose neighbours are on one ring; default: both placements" },
     LIST("--dispatch", space.only[BY_EXPERTS], "schemes over ep"),
     LIST("--data-parallel", space.only[BY_DATA], "schemes over dp"),
     { "--zero", "LIST", OPTION_STRING, &search_asked.zero, .help = "stages of ZeRO, 0 to 3: ddp, zero1, zero2, zero3" },
@@ -163,6 +170,8 @@ enum error_code searched_open(struct searched *searched, const struct train_opti
 {
     struct plan_space *const space = &searched->space;
     *searched = (struct searched){ .options = options, .out = run_stream(options), .space = search_asked.space };
+    /* Who names a scheme gets its best arrangement, too. */
+    space->splits = space->only[BY_ATTENTION] != NULL, space->shards = space->only[BY_DATA] != NULL;
     searched->search.space = space;
     space->base = &options->plan, space->devices = search_asked.devices;
     enum error_code e = search_asked.planner ? planner_find(&searched->planner, search_asked.planner, err) : OK;

@@ -81,6 +81,7 @@ struct data_scheme {
     /* Set w | g | o, which are 1 before the call, for s->P devices.  @return NULL, or what the scheme requires or does
      * not accept, as text. */
     const char *(*share)(struct shards *s, const struct data_request *);
+    bool any_shards;                            /* --shards W,G,O may be any numbers, each of which divides the next */
     bool rows;                                  /* cut each parameter by rows, not the unit as one flat row */
     const char *allgather;                      /* algorithm for weights, if the request has none; NULL: the default */
     struct outer outer;                         /* if its copies train apart: the default rule and numbers */

@@ -154,13 +154,16 @@ static enum error_code attention_compare(const struct asked *asked, char *progra
 
 /* ---- claims ------------------------------------------------------------------------------------------------------ */
 
-/* Run what papers compare, in bf16 on this cluster, and print it beside their claims. */
+/* Run what papers compare, in bf16, on this cluster if a row names none, and plan steps of whole models that they
+ * compare.  Both are printed beside the papers' claims. */
 static enum error_code compare_with_claims(const char *cluster, char *program, int *status, struct error *err)
 {
     const struct claims_setting setting = { .word = { "--cluster", cluster }, .words = 2, .program = program,
                                             .status = status };
+    const struct claims_setting planned = { .plan = train_plan_words };
     printf("\n");
-    return claims_show("attention", &setting, err);
+    const enum error_code e = claims_show("attention", &setting, err);
+    return e || *status != 0 ? e : claims_show("sequence-parallelism", &planned, err);
 }
 
 /* ---- the wall clock ---------------------------------------------------------------------------------------------- */

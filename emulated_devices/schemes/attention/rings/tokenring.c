@@ -19,7 +19,8 @@
  *          Queries of device r travel to r devices in whole, and to P-1-r others the late ones alone: in the mean
  *          0.75 n (P-1) tokens each way.  Devices do not send the same: for P = 4 queries of 1.5, 3, 2.5, 2 times n
  *          tokens, results of 3, 2.5, 2, 1.5.  Ring.c sends 2 n K A (P-1) one way: less than both ways if K < 3/4 H
- *          The released code rounds results to 16 bits before it sends them; with P = 1 it merges the one result twice
+ *          The released code rounds results to 16 bits before it sends them, and so does tokenring-narrow: with K = H
+ *          each way then has half of ring.c's bytes at most.  With P = 1 that code merges the one result twice
  * Memory   kept: the log-sum-exp.  Forward: queries of two devices and the late ones, four results.  Backward: three
  *          times queries, gradients, log-sum-exp and delta, five times gradients of queries
  * Equals   reassociates: results are merged, and gradients of queries added up, in the order r, r-1, ..; those of keys
@@ -44,8 +45,17 @@ struct load { int count; enum kind kind[MOST]; };
 enum { Q, D_OUT, LSE, DELTA };
 enum { RESULT, RESULT_LSE };
 static const struct load queries_forward = { 1, { OWN_ROWS } }, results_forward = { 2, { WIDE_ROWS, WIDE_HEADS } },
+                         results_narrow = { 2, { OWN_ROWS, WIDE_HEADS } }, results_wide = { 1, { WIDE_ROWS } },
                          queries_backward = { 4, { OWN_ROWS, OWN_ROWS, WIDE_HEADS, WIDE_HEADS } },
                          results_backward = { 1, { WIDE_ROWS } };
+
+extern const struct attention_scheme attention_scheme_tokenring_narrow;
+
+/* Return what a forward pass sends home of each result. */
+static const struct load *results_of(const struct context_parallel *cp)
+{
+    return cp->scheme == &attention_scheme_tokenring_narrow ? &results_narrow : &results_forward;
+}
 
 /* Return the numbers of a token in a tensor of this kind. */
 static int64_t width_of(const struct context_parallel *cp, enum kind kind)
@@ -92,7 +102,7 @@ static void tokenring_cost(struct forecast *forecast, const struct context_paral
         const int leaving = cp_before(cp, 1 - step), owner = cp_before(cp, -step);
         tokenring_enter(forecast, cp, left, backward ? &queries_backward : &queries_forward,
                         B * count_at(cp, leaving, left));
-        tokenring_enter(forecast, cp, owner, backward ? &results_backward : &results_forward,
+        tokenring_enter(forecast, cp, owner, backward ? &results_backward : results_of(cp),
                         B * count_at(cp, owner, cp->rank));
     }
 }
@@ -107,6 +117,7 @@ struct journey {
     struct bundle queries[2], leaving;  /* here, and those that come; of device 0, the late ones that go on */
     struct bundle result[2], in;        /* for others, computed and on its way; for this device, that arrives */
     struct bundle own, own_late;        /* this device's result so far; of its late tokens while these are merged */
+    struct bundle wide;                 /* a result before it is rounded for its way, or after it has come */
     struct block_gradients gradients;
     struct message flying[4 * MOST];
     int count;
@@ -247,48 +258,61 @@ static void travel(struct journey *journey)
     if (rank < P - 1) copy_late(journey, &journey->own, &journey->own_late, rank, true);
 }
 
-/* Three bundles of queries and three of results are opened here; the caller sets `own` and `in`. */
+/* Three bundles of queries and three of results are opened here; the caller sets `own`, `in` and `wide`. */
 static enum error_code open_journey(struct journey *journey, const struct load *queries, const struct load *results,
                                     struct error *err)
 {
-    struct bundle *const q[] = { &journey->queries[0], &journey->queries[1], &journey->leaving },
-                  *const r[] = { &journey->result[0], &journey->result[1], &journey->own_late };
+    struct bundle *const q[] = { &journey->queries[0], &journey->queries[1], &journey->leaving };
     enum error_code e = OK;
     for (int i = 0; i < 3 && !e; i++) e = open_bundle(journey, q[i], queries, err);
-    for (int i = 0; i < 3 && !e; i++) e = open_bundle(journey, r[i], results, err);
-    return e;
+    for (int i = 0; i < 2 && !e; i++) e = open_bundle(journey, &journey->result[i], results, err);
+    /* This device's own result stays wide until all others are merged with it. */
+    return e ? e : open_bundle(journey, &journey->own_late, results == &results_narrow ? &results_forward : results,
+                               err);
 }
 
 static void close_journey(struct journey *journey)
 {
     struct bundle *const all[] = { &journey->queries[0], &journey->queries[1], &journey->leaving, &journey->result[0],
                                   &journey->result[1],
-                                   &journey->own_late };
+                                   &journey->own_late, &journey->wide };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) cp_close(journey->g, all[i]->t, MOST);
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
+/* Whether a bundle of results has another format than the result itself, as in tokenring-narrow with 16 bits. */
+static bool is_rounded(const struct journey *journey, const struct bundle *bundle)
+{
+    return bundle->t[RESULT].dtype != journey->g->wide;
+}
+
 static void compute_forward(struct journey *journey, struct bundle *into, const struct bundle *queries, int owner)
 {
     struct cp_pass *g = journey->g;
     const int rank = g->cp->rank;
+    const bool rounded = is_rounded(journey, into);
+    const struct tensor result = view(journey, rounded ? &journey->wide : into, RESULT, owner, rank);
     /* The owner's queries with this device's keys: a partial result and its log-sum-exp. */
-    dev_attention_part_forward(g->device, view(journey, into, RESULT, owner, rank),
+    dev_attention_part_forward(g->device, result,
                                view(journey, into, RESULT_LSE, owner, rank),
                                view(journey, queries, Q, owner, rank), g->call->qkv, positions_at(journey, owner, rank),
                                positions_of(&g->at, rank),
                                attention_of_pairs(cp_shape(g, owner), positions_pairs(&g->at, g->shape, g->B, owner,
                                                                                       rank)));
+    if (rounded) dev_round(g->device, view(journey, into, RESULT, owner, rank), result);
 }
 
 static void merge_forward(struct journey *journey, struct bundle *into, int holder)
 {
     const int rank = journey->g->cp->rank;
+    const bool rounded = is_rounded(journey, &journey->in);
+    const struct tensor came = view(journey, &journey->in, RESULT, rank, holder),
+                        result = rounded ? view(journey, &journey->wide, RESULT, rank, holder) : came;
+    if (rounded) dev_round(journey->g->device, result, came);
     /* The holder's partial result is weighed against that so far by their log-sum-exp. */
     dev_attention_merge(journey->g->device, view(journey, into, RESULT, rank, holder),
-                        view(journey, into, RESULT_LSE, rank, holder),
-                        view(journey, &journey->in, RESULT, rank, holder),
+                        view(journey, into, RESULT_LSE, rank, holder), result,
                         view(journey, &journey->in, RESULT_LSE, rank, holder), journey->g->shape);
 }
 
@@ -300,17 +324,22 @@ static enum error_code tokenring_forward(struct attention_call *call, struct err
     struct journey j = { .g = &g, .compute = compute_forward, .merge = merge_forward };
     enum error_code e = cp_begin(&g, call, FORWARD_PASS, err);
     if (e || g.B == 0) return e;
-    e = open_journey(&j, &queries_forward, &results_forward, err);
+    const struct load *const results = results_of(g.cp);
+    const bool narrow = results == &results_narrow && g.own != g.wide;
+    struct bundle come = { .load = results };
+    e = open_journey(&j, &queries_forward, results, err);
+    if (!e && narrow) e = open_bundle(&j, &j.wide, &results_wide, err);
+    if (!e && narrow) e = open_bundle(&j, &come, results, err);
     if (!e) e = block_results_open(&g, &r, err);
     if (!e) {
-        /* The own result lies in the buffers of blocks.h, and so does the result that arrives. */
+        /* The own result lies in the buffers of blocks.h, and so does the result that arrives, if it is wide. */
         j.own = (struct bundle){ &results_forward, { r.o[0], r.lse[0] } };
-        j.in = (struct bundle){ &results_forward, { r.o[1], r.lse[1] } };
+        j.in = narrow ? come : (struct bundle){ results, { r.o[1], r.lse[1] } };
         copy_first(&j, j.queries[0].t[Q], call->qkv);
         travel(&j);
         block_results_finish(&g, &r);
     }
-    close_journey(&j), block_results_close(&g, &r);
+    close_journey(&j), cp_close(&g, come.t, MOST), block_results_close(&g, &r);
     cp_end(&g);
     return e;
 }
@@ -373,6 +402,11 @@ static enum error_code tokenring_backward_input(struct attention_call *call, str
     return e;
 }
 
+#define TOKENRING                                                                                                 \
+    .refuses = ring_attention_refuses, .cut = ring_zigzag_cut, .slots = 1, .kept = ring_attention_kept,          \
+    .reads_input = true, .reads_output = true, .forward = tokenring_forward,                                      \
+    .backward_input = tokenring_backward_input, .cost = tokenring_cost
+
 const struct attention_scheme attention_scheme_tokenring = {
     .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "tokenring",
               .description = "queries travel, keys and values stay; results go straight back; cut as ring-zigzag",
@@ -380,7 +414,14 @@ const struct attention_scheme attention_scheme_tokenring = {
               .volume = "0.75 n H A (P-1) elements a layer forward each way, in the mean; backward 1.5 and 0.75",
               .memory = "log-sum-exp: H numbers a token; on their way queries of 2 devices, and 2 results",
               .needs = "P <= S" },
-    .refuses = ring_attention_refuses, .cut = ring_zigzag_cut, .slots = 1, .kept = ring_attention_kept,
-    .reads_input = true, .reads_output = true, .forward = tokenring_forward, .backward_input = tokenring_backward_input,
-        .cost = tokenring_cost,
+    TOKENRING,
+};
+
+const struct attention_scheme attention_scheme_tokenring_narrow = {
+    .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "tokenring-narrow",
+              .description = "as tokenring; in 16 bits results are rounded before they go back, as its code does",
+              .source = "TokenRing, arXiv:2412.20501, released code",
+              .volume = "as tokenring, results forward in the device's format",
+              .memory = "as tokenring", .needs = "P <= S" },
+    TOKENRING,
 };

@@ -42,5 +42,5 @@ const struct data_scheme data_scheme_buff = {
               .source = "InternEvo (Buff), arXiv:2401.09149",
               .volume = "3 M n (W-1)/W elements a step, and as chain W | W | P across groups of W",
               .memory = "weights n/W + two blocks, gradients n/W + one part, optimizer state k n/P" },
-    .share = buff_share,
+    .share = buff_share, .any_shards = true,
 };

@@ -38,5 +38,5 @@ const struct data_scheme data_scheme_chain = {
               "on Frontier, arXiv:2501.04266, such as --dp 8 --shards 2,4,8",
               .volume = "level by level, each (size-1)/size of what the level before it left",
               .memory = "weights n/W, gradients n/G, optimizer state k n/O; what is gathered besides" },
-    .share = chain_share,
+    .share = chain_share, .any_shards = true,
 };
