@@ -1,0 +1,154 @@
+/* parts.c -- the virtual time of an exchange and of a computation, and of several of both in a pipeline.  tutel.c and
+ * expert_invariants.c call these functions.  Without memory the answer is no time. */
+#include "emulated_devices/schemes/experts/parts.h"
+#include "emulated_devices/device/compute.h"
+#include "ref/model/config.h"
+#include <stdlib.h>
+
+/* What a device sends and receives in one part, by level of links; and rows of each expert by the slice they come from. */
+struct port_load { int64_t rows[CLUSTER_LEVELS], messages[CLUSTER_LEVELS]; };
+struct part_loads {
+    struct port_load *sent, *got;       /* [ep x etp] */
+    int64_t *rows;                      /* [E, etp] of all senders with this slice */
+    int64_t *pool;                      /* [ep x etp] rows that come to a device, before slices gather them */
+};
+
+static int64_t loads_experts(const struct expert_parallel *ep) { return ep->tp->config->mixture.E; }
+static const struct cluster *loads_cluster(const struct expert_parallel *ep) { return &ep->tp->device->clock.cluster; }
+
+/* The level of the link between two of the ep x etp devices, which are neighbours. */
+static int level_between(const struct expert_parallel *ep, int a, int b)
+{
+    const struct cluster *c = loads_cluster(ep);
+    const int *const places = ep->tp->device->clock.places;
+    const int first = ep->group->member[0] - ep->slice, from = first + a, to = first + b;
+    return link_between(c->link, c->levels, places ? places[from] : from, places ? places[to] : to);
+}
+
+static void add_rows(const struct expert_parallel *ep, struct part_loads *loads, int from, int to, int64_t rows)
+{
+    if (from == to || rows == 0) return;
+    const int level = level_between(ep, from, to);
+    loads->sent[from].rows[level] += rows, loads->sent[from].messages[level]++;
+    loads->got[to].rows[level] += rows, loads->got[to].messages[level]++;
+}
+
+/* Add up the whole microbatch: rows go to their experts' member with the sender's slice, and are gathered there by the
+ * devices that compute the same rows. */
+static void fill_loads(const struct expert_parallel *ep, const struct expert_routing *routing, struct part_loads *loads)
+{
+    const int64_t E = loads_experts(ep);
+    const int slices = ep->slices, gathering = slices / routing->degree;
+    for (int w = 0; w < ep->devices * slices; w++)
+        for (int m = 0; m < ep->devices; m++) {
+            int64_t n = 0;
+            for (int64_t e = experts_of(ep, m).first; e < interval_end(experts_of(ep, m)); e++) {
+                n += routing->told[w * E + e];
+                loads->rows[e * slices + w % slices] += routing->told[w * E + e];
+            }
+            loads->pool[m * slices + w % slices] += n;
+            add_rows(ep, loads, w, m * slices + w % slices, n);
+        }
+    for (int w = 0; w < ep->devices * slices; w++)
+        for (int s = w % slices % gathering; s < slices; s += gathering)
+            add_rows(ep, loads, w, w / slices * slices + s, loads->pool[w]);
+}
+
+/* A port is busy for each message and its bytes; the last one arrives a latency later. */
+static picoseconds port_time(const struct expert_parallel *ep, const struct port_load *load, int parts)
+{
+    const struct cluster *c = loads_cluster(ep);
+    const uint64_t row = (uint64_t)ep->tp->config->D * dtype_size(ep->tp->device->dtype);
+    picoseconds most = 0;
+    for (int l = 0; l < c->levels; l++) {
+        const picoseconds busy = load->messages[l] * c->link[l].gap +
+            time_at_rate((uint64_t)((load->rows[l] + parts - 1) / parts) * row, c->link[l].rate);
+        if (load->messages[l] > 0 && busy + c->link[l].latency > most) most = busy + c->link[l].latency;
+    }
+    return most;
+}
+
+/* The products and the activation of one of the slices that a device has gathered, on its rows of one part. */
+static void compute_slice(struct clock *clock, const struct expert_parallel *ep, const struct expert_routing *routing,
+                          const struct part_loads *loads, int device, int parts)
+{
+    const struct model_config *c = ep->tp->config;
+    const int slices = ep->slices, gathering = slices / routing->degree;
+    const int64_t F = block_at(c->F, slices, device % slices).count;
+    const struct interval own = experts_of(ep, device / slices);
+    struct op_cost up = { .flops = 0 }, down = { .flops = 0 };
+    int64_t all = 0;
+    for (int64_t e = own.first; e < interval_end(own); e++) {
+        int64_t rows = 0;
+        for (int s = device % slices % gathering; s < slices; s += gathering) rows += loads->rows[e * slices + s];
+        rows = (rows + parts - 1) / parts;
+        if (rows == 0) continue;
+        const struct op_cost u = product_cost(PRODUCT_FORWARD, rows, c->D, 2 * F, clock->dtype),
+                             d = product_cost(PRODUCT_FORWARD, rows, F, c->D, clock->dtype);
+        up.flops += u.flops, up.bytes += u.bytes, up.rows += rows, up.columns = u.columns, up.depth = u.depth;
+        down.flops += d.flops, down.bytes += d.bytes, down.rows += rows, down.columns = d.columns, down.depth = d.depth;
+        all += rows;
+    }
+    if (all == 0) return;
+    up.grouped = down.grouped = true;
+    clock_compute(clock, "products forward", up);
+    clock_compute(clock, "swiglu", elementwise_cost(all * F, 3, 4, clock->dtype));
+    clock_compute(clock, "products forward", down);
+}
+
+static picoseconds compute_time(const struct expert_parallel *ep, const struct expert_routing *routing,
+                                const struct part_loads *loads, int device, int parts)
+{
+    const struct clock *own = &ep->tp->device->clock;
+    struct clock clock;
+    clock_open(&clock, &own->cluster, own->dtype);
+    for (int i = 0; i < ep->slices / routing->degree; i++)
+        compute_slice(&clock, ep, routing, loads, device, parts);
+    return clock.now;
+}
+
+/* Parts with these times in a pipeline: exchanges follow each other, and so do computations. */
+static picoseconds pipeline_time(picoseconds exchange, picoseconds compute, int parts)
+{
+    picoseconds computed = 0, home = parts * exchange;
+    for (int p = 0; p < parts; p++) {
+        const picoseconds came = (p + 1) * exchange;
+        computed = (computed > came ? computed : came) + compute;
+        home = (home > computed ? home : computed) + exchange;
+    }
+    return home;
+}
+
+picoseconds expert_parts_time(const struct expert_parallel *ep, const struct expert_routing *routing, int parts)
+{
+    const size_t W = (size_t)(ep->devices * ep->slices);
+    struct part_loads loads = { calloc(W, sizeof *loads.sent), calloc(W, sizeof *loads.got),
+                                calloc((size_t)(loads_experts(ep) * ep->slices) + 1, sizeof *loads.rows),
+                                calloc(W, sizeof *loads.pool) };
+    picoseconds time = -1;
+    if (loads.sent && loads.got && loads.rows && loads.pool) {
+        picoseconds exchange = 0, compute = 0;
+        fill_loads(ep, routing, &loads);
+        for (size_t w = 0; w < W; w++) {
+            const picoseconds s = port_time(ep, &loads.sent[w], parts), g = port_time(ep, &loads.got[w], parts),
+                              c = compute_time(ep, routing, &loads, (int)w, parts);
+            exchange = s > exchange ? s : exchange, exchange = g > exchange ? g : exchange;
+            compute = c > compute ? c : compute;
+        }
+        time = pipeline_time(exchange, compute, parts);
+    }
+    free(loads.sent), free(loads.got), free(loads.rows), free(loads.pool);
+    return time;
+}
+
+int expert_parts_best(const struct expert_parallel *ep, const struct expert_routing *routing)
+{
+    picoseconds least = 0;
+    int best = 0;
+    for (int parts = 1; parts <= ROW_PARTS_MOST; parts *= 2) {
+        const picoseconds t = expert_parts_time(ep, routing, parts);
+        if (t < 0) return 0;
+        if (best == 0 || t < least) best = parts, least = t;
+    }
+    return best;
+}
