@@ -356,7 +356,7 @@ enum error_code dispatch_announce(struct expert_routing *routing, const struct e
     enum error_code e = OK;
     if (ep->scheme->place && !routing->placed) e = ep->scheme->place(ep, routing, err);
     else if (!routing->placed) expert_routing_clear(routing);
-    routing->placed = false;
+    routing->placed = false, routing->pace.chosen = ep->tp->device->clock.now;
     routing->experts = experts_of(ep, ep->rank), routing->columns = expert_columns(ep), routing->degree = ep->slices;
     routing->table = malloc((size_t)(numbers_told(ep) * told_group(ep)->size) * sizeof *routing->table);
     routing->sent = rows_sent(ep, own);

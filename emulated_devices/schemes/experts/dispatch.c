@@ -245,13 +245,21 @@ typedef enum error_code phase(struct mixture_call *, struct error *);
 static enum error_code run_parts(struct mixture_call *call, enum tensor_pass pass, phase *at_experts, struct error *err)
 {
     const struct expert_scheme *s = call->ep->scheme;
+    const struct clock *clock = &dispatch_device_of(call)->clock;
+    struct expert_pace *whole = &call->routing->pace;
     struct part_call part;
     if (parts_of(call) == 1) dispatch_arrive(call);
+    const picoseconds before = clock->now;
     enum error_code e = s->bring ? s->bring(call, pass, err) : OK;
+    whole->brought = clock->now - before;
     for (int i = 0; i < parts_of(call) && !e; i++) {
         struct mixture_call *c = parts_of(call) == 1 ? call : part_of(&part, call, i);
+        struct expert_pace *pace = &c->routing->pace;
+        pace->came = c->routing->way.done;
         dispatch_arrive(c);
+        pace->began = clock->now;
         e = at_experts(c, err);
+        pace->ended = clock->now;
     }
     return e || s->end == NULL ? e : s->end(call, pass, err);
 }
@@ -270,6 +278,7 @@ static enum error_code run_phases(struct mixture_call *call, enum tensor_pass pa
     /* Phases of one pass may be separate calls: other work runs between them while rows travel. */
     enum error_code e = runs(call, SEND_ROWS) ? dispatch_begin(call, err) : OK;
     if (!e && runs(call, SEND_ROWS)) e = send(call, err);
+    call->routing->pace.left = call->phases == ALL_PHASES ? dispatch_device_of(call)->clock.now : -1;
     if (!e && runs(call, COMPUTE_ROWS)) e = run_parts(call, pass, at_experts, err);
     if (!e && runs(call, RETURN_ROWS)) arrive_home(call), e = take(call, err);
     if (e || runs(call, RETURN_ROWS)) dispatch_end(call);

@@ -45,6 +45,15 @@ struct moved_experts {
     bool open;                          /* they are here, or on their way */
 };
 
+/* Moments of a pass in virtual time, for invariants: what travels beside what. */
+struct expert_pace {
+    picoseconds chosen;                 /* the router has chosen */
+    picoseconds moved;                  /* weights of copies left for the forward pass; 0: none did */
+    picoseconds left, brought;          /* all rows have left, if a pass is one call, else -1; how long weights of this
+                                         * pass were then waited for */
+    picoseconds came, began, ended;     /* of a part: its rows came; the experts began, and were done */
+};
+
 /* The rows' ways in one layer and microbatch, known when its router has chosen.  In the host's memory. */
 struct expert_routing {
     int64_t sent, pool, received;       /* rows that this device sends; that come; and the choices of its own experts
@@ -64,6 +73,7 @@ struct expert_routing {
     int64_t *copied;                    /* [E] numbers of each expert that has copies; 0 of the others */
     bool placed;                        /* copies were placed before the router's choice, which comes next */
     struct moved_experts weights, gradients;
+    struct expert_pace pace;            /* of the last pass */
     int parts;                          /* in which rows travel and are computed; 0 and 1: at once */
     struct expert_routing *part;        /* [parts] each with its share of every device's rows for every expert; their
                                          * moved experts are the whole's.  NULL: one part */

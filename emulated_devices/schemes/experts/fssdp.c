@@ -322,6 +322,7 @@ static enum error_code fssdp_bring(struct mixture_call *call, enum tensor_pass p
     enum error_code e = open_copies(weights, ep, sends, expert_format(ep, false), err);
     if (e || !sends) return e;
     visit_own(call, weights->own, false);
+    if (pass == FORWARD_PASS) call->routing->pace.moved = ep->tp->device->clock.now;
     e = move_beside(weights, ep, SENDS_WEIGHTS, SPARSE_ALLGATHER, err);
     if (e) close_copies(ep->tp->device, weights);
     return e;

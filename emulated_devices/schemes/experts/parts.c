@@ -68,10 +68,22 @@ static picoseconds port_time(const struct expert_parallel *ep, const struct port
     return most;
 }
 
-/* The products and the activation of one of the slices that a device has gathered, on its rows of one part. */
-static void compute_slice(struct clock *clock, const struct expert_parallel *ep, const struct expert_routing *routing,
-                          const struct part_loads *loads, int device, int parts)
+/* Add a product of one expert to those of a list, as dev_products does. */
+static void add_product(struct op_cost *sum, enum product_pass pass, int64_t rows, int64_t in, int64_t out,
+                        enum dtype dtype)
 {
+    const struct op_cost one = product_cost(pass, rows, in, out, dtype);
+    sum->flops += one.flops, sum->bytes += one.bytes, sum->columns = one.columns, sum->grouped = true;
+    sum->rows = pass == PRODUCT_WEIGHT ? sum->rows + one.rows : sum->rows + rows;
+    sum->depth = pass == PRODUCT_WEIGHT && one.depth < sum->depth ? sum->depth : one.depth;
+}
+
+/* A pass of one of the slices that a device has gathered, on its rows of one part: two products and the activation;
+ * rows are sorted before, and put back after. */
+static void compute_slice(struct clock *clock, const struct expert_parallel *ep, const struct expert_routing *routing,
+                          const struct part_loads *loads, int device, enum product_pass pass, int parts)
+{
+    static const char *const what[] = { "products forward", "products backward input", "products backward weight" };
     const struct model_config *c = ep->tp->config;
     const int slices = ep->slices, gathering = slices / routing->degree;
     const int64_t F = block_at(c->F, slices, device % slices).count;
@@ -83,27 +95,24 @@ static void compute_slice(struct clock *clock, const struct expert_parallel *ep,
         for (int s = device % slices % gathering; s < slices; s += gathering) rows += loads->rows[e * slices + s];
         rows = (rows + parts - 1) / parts;
         if (rows == 0) continue;
-        const struct op_cost u = product_cost(PRODUCT_FORWARD, rows, c->D, 2 * F, clock->dtype),
-                             d = product_cost(PRODUCT_FORWARD, rows, F, c->D, clock->dtype);
-        up.flops += u.flops, up.bytes += u.bytes, up.rows += rows, up.columns = u.columns, up.depth = u.depth;
-        down.flops += d.flops, down.bytes += d.bytes, down.rows += rows, down.columns = d.columns, down.depth = d.depth;
+        add_product(&up, pass, rows, c->D, 2 * F, clock->dtype), add_product(&down, pass, rows, F, c->D, clock->dtype);
         all += rows;
     }
     if (all == 0) return;
-    up.grouped = down.grouped = true;
-    clock_compute(clock, "products forward", up);
+    clock_compute(clock, what[pass], up), clock_compute(clock, what[pass], down);
+    if (pass == PRODUCT_WEIGHT) return;
     clock_compute(clock, "swiglu", elementwise_cost(all * F, 3, 4, clock->dtype));
-    clock_compute(clock, "products forward", down);
+    for (int i = 0; i < 2; i++) clock_compute(clock, "gather", elementwise_cost(all * c->D, 2, 0, clock->dtype));
 }
 
 static picoseconds compute_time(const struct expert_parallel *ep, const struct expert_routing *routing,
-                                const struct part_loads *loads, int device, int parts)
+                                const struct part_loads *loads, int device, enum product_pass pass, int parts)
 {
     const struct clock *own = &ep->tp->device->clock;
     struct clock clock;
     clock_open(&clock, &own->cluster, own->dtype);
     for (int i = 0; i < ep->slices / routing->degree; i++)
-        compute_slice(&clock, ep, routing, loads, device, parts);
+        compute_slice(&clock, ep, routing, loads, device, pass, parts);
     return clock.now;
 }
 
@@ -127,15 +136,19 @@ picoseconds expert_parts_time(const struct expert_parallel *ep, const struct exp
                                 calloc(W, sizeof *loads.pool) };
     picoseconds time = -1;
     if (loads.sent && loads.got && loads.rows && loads.pool) {
-        picoseconds exchange = 0, compute = 0;
+        picoseconds exchange = 0, compute[] = { 0, 0, 0 };
         fill_loads(ep, routing, &loads);
         for (size_t w = 0; w < W; w++) {
-            const picoseconds s = port_time(ep, &loads.sent[w], parts), g = port_time(ep, &loads.got[w], parts),
-                              c = compute_time(ep, routing, &loads, (int)w, parts);
+            const picoseconds s = port_time(ep, &loads.sent[w], parts), g = port_time(ep, &loads.got[w], parts);
             exchange = s > exchange ? s : exchange, exchange = g > exchange ? g : exchange;
-            compute = c > compute ? c : compute;
+            for (int pass = PRODUCT_FORWARD; pass <= PRODUCT_WEIGHT; pass++) {
+                const picoseconds c = compute_time(ep, routing, &loads, (int)w, (enum product_pass)pass, parts);
+                compute[pass] = c > compute[pass] ? c : compute[pass];
+            }
         }
-        time = pipeline_time(exchange, compute, parts);
+        /* Gradients of weights travel later; each part reads and writes all of them. */
+        time = pipeline_time(exchange, compute[PRODUCT_FORWARD], parts) +
+               pipeline_time(exchange, compute[PRODUCT_INPUT], parts) + parts * compute[PRODUCT_WEIGHT];
     }
     free(loads.sent), free(loads.got), free(loads.rows), free(loads.pool);
     return time;
