@@ -144,6 +144,16 @@ static int64_t rows_to(const struct expert_parallel *ep, const struct expert_rou
                           dispatch_told(ep, routing, expert, from), from, to);
 }
 
+/* Rows that are sent as they lie, as where no expert has a copy, need no order, and no copy of them is made. */
+static void drop_identity(struct expert_hop *hop)
+{
+    int32_t *const order = hop->order.data;
+    for (int64_t i = 0; i < tensor_count(hop->order); i++)
+        if (order[i] != i) return;
+    free(order);
+    hop->order = tensor_none;
+}
+
 /* Rows lie by expert, and are sent by device: of an expert's, the first go to the first device that takes some. */
 static enum error_code plan_hop(const struct expert_parallel *ep, const struct expert_routing *routing,
                                 const struct choices *held, int index, struct expert_hop *hop, struct error *err)
@@ -161,6 +171,7 @@ static enum error_code plan_hop(const struct expert_parallel *ep, const struct e
             for (int64_t n = rows_to(ep, routing, x, ep->rank, m); n > 0; n--) *order++ = (int32_t)next[x]++;
     }
     free(next);
+    if (!e) drop_identity(hop);
     return e;
 }
 
@@ -194,6 +205,14 @@ static struct collective sending(const struct expert_parallel *ep, struct block_
     const struct expert_routing *r = ep->routing;
     *placement = (struct block_placement){ .blocks = experts(ep), .owner = r->owner, .held = r->held };
     return (struct collective){ .placement = placement, .counts = r->copied, .dtype = dtype, .reduction = SUM };
+}
+
+/* Whether any expert has a copy: with an even load none has, and nothing is sent. */
+static bool any_copied(const struct expert_parallel *ep)
+{
+    bool any = false;
+    for (int64_t e = 0; e < experts(ep); e++) any = any || ep->routing->copied[e] > 0;
+    return any;
 }
 
 static void close_copies(struct device *device, struct moved_experts *copies)
@@ -310,7 +329,7 @@ static enum error_code fssdp_bring(struct mixture_call *call, enum tensor_pass p
 {
     const struct expert_parallel *ep = call->ep;
     struct moved_experts *weights = &call->routing->weights, *gradients = &call->routing->gradients;
-    const bool sends = sends_weights(ep, pass);
+    const bool sends = sends_weights(ep, pass) && any_copied(ep);
     if (pass == WEIGHT_PASS) {
         const enum error_code e = open_copies(gradients, ep, true, expert_format(ep, true), err);
         /* Owned experts add to their gradients where these are; those of copies begin with zeros, and so do the
@@ -349,9 +368,9 @@ static enum error_code fssdp_compute(struct mixture_call *call, enum tensor_pass
 /* Weights are of no use any more; gradients of copies begin their way to the owners.  Collective over the ep group. */
 static enum error_code fssdp_end(struct mixture_call *call, enum tensor_pass pass, struct error *err)
 {
-    if (pass == WEIGHT_PASS)
+    if (pass == WEIGHT_PASS && any_copied(call->ep))
         return move_beside(&call->routing->gradients, call->ep, SENDS_GRADIENTS, SPARSE_REDUCE_SCATTER, err);
-    close_copies(call->ep->tp->device, &call->routing->weights);
+    if (pass != WEIGHT_PASS) close_copies(call->ep->tp->device, &call->routing->weights);
     return OK;
 }
 
@@ -371,7 +390,7 @@ static void compute_cost(struct forecast *forecast, const struct expert_parallel
     struct block_placement placement;
     /* Gradients go to their owners, weights from them; a pass that has kept its copies sends nothing. */
     const bool back = pass == WEIGHT_PASS;
-    if (!back && !sends_weights(ep, pass)) return;
+    if (!any_copied(ep) || (!back && !sends_weights(ep, pass))) return;
     forecast_on(forecast, ep->group, back ? SPARSE_REDUCE_SCATTER : SPARSE_ALLGATHER, NULL,
                 sending(ep, &placement, expert_format(ep, back)));
 }

@@ -4,6 +4,7 @@
 #include "emulated_devices/device/compute.h"
 #include "ref/model/config.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* What a device sends and receives in one part, by level of links; and rows of each expert by the slice they come from. */
 struct port_load { int64_t rows[CLUSTER_LEVELS], messages[CLUSTER_LEVELS]; };
@@ -105,16 +106,35 @@ static void compute_slice(struct clock *clock, const struct expert_parallel *ep,
     for (int i = 0; i < 2; i++) clock_compute(clock, "gather", elementwise_cost(all * c->D, 2, 0, clock->dtype));
 }
 
-static picoseconds compute_time(const struct expert_parallel *ep, const struct expert_routing *routing,
-                                const struct part_loads *loads, int device, enum product_pass pass, int parts)
+/* The time of a pass of one part on a device; and of its host, to start the pass's kernels and exchanges. */
+struct part_time { picoseconds device, host; };
+
+static struct part_time compute_time(const struct expert_parallel *ep, const struct expert_routing *routing,
+                                     const struct part_loads *loads, int device, enum product_pass pass, int parts)
 {
     const struct clock *own = &ep->tp->device->clock;
-    struct clock clock;
-    clock_open(&clock, &own->cluster, own->dtype);
-    for (int i = 0; i < ep->slices / routing->degree; i++)
-        compute_slice(&clock, ep, routing, loads, device, pass, parts);
-    return clock.now;
+    struct clock free, started;         /* of kernels that wait for no host, and that do */
+    clock_open(&free, &own->cluster, own->dtype), clock_open(&started, &own->cluster, own->dtype);
+    free.starts.pace = 0;
+    for (int i = 0; i < ep->slices / routing->degree; i++) {
+        compute_slice(&free, ep, routing, loads, device, pass, parts);
+        compute_slice(&started, ep, routing, loads, device, pass, parts);
+    }
+    for (int i = 0; i < 2 && pass != PRODUCT_WEIGHT; i++) clock_start_collective(&started);
+    return (struct part_time){ free.now, started.starts.done };
 }
+
+/* Work beside an exchange takes so many percent of its time on this cluster. */
+static int64_t percent_beside(const struct expert_parallel *ep, int parts)
+{
+    const struct overlap *o = &loads_cluster(ep)->overlap;
+    int64_t percent = 100;
+    for (int i = 0; i < o->collectives && parts > 1; i++)
+        if (strcmp(o->collective[i].name, operation_name(ALLTOALL)) == 0) percent = o->collective[i].percent;
+    return percent;
+}
+
+static picoseconds longer(picoseconds a, picoseconds b) { return a > b ? a : b; }
 
 /* Parts with these times in a pipeline: exchanges follow each other, and so do computations. */
 static picoseconds pipeline_time(picoseconds exchange, picoseconds compute, int parts)
@@ -122,8 +142,8 @@ static picoseconds pipeline_time(picoseconds exchange, picoseconds compute, int 
     picoseconds computed = 0, home = parts * exchange;
     for (int p = 0; p < parts; p++) {
         const picoseconds came = (p + 1) * exchange;
-        computed = (computed > came ? computed : came) + compute;
-        home = (home > computed ? home : computed) + exchange;
+        computed = longer(computed, came) + compute;
+        home = longer(home, computed) + exchange;
     }
     return home;
 }
@@ -136,19 +156,22 @@ picoseconds expert_parts_time(const struct expert_parallel *ep, const struct exp
                                 calloc(W, sizeof *loads.pool) };
     picoseconds time = -1;
     if (loads.sent && loads.got && loads.rows && loads.pool) {
-        picoseconds exchange = 0, compute[] = { 0, 0, 0 };
+        picoseconds exchange = 0, compute[] = { 0, 0, 0 }, host[] = { 0, 0, 0 };
         fill_loads(ep, routing, &loads);
         for (size_t w = 0; w < W; w++) {
-            const picoseconds s = port_time(ep, &loads.sent[w], parts), g = port_time(ep, &loads.got[w], parts);
-            exchange = s > exchange ? s : exchange, exchange = g > exchange ? g : exchange;
+            exchange = longer(exchange, longer(port_time(ep, &loads.sent[w], parts),
+                                               port_time(ep, &loads.got[w], parts)));
             for (int pass = PRODUCT_FORWARD; pass <= PRODUCT_WEIGHT; pass++) {
-                const picoseconds c = compute_time(ep, routing, &loads, (int)w, (enum product_pass)pass, parts);
-                compute[pass] = c > compute[pass] ? c : compute[pass];
+                const struct part_time t = compute_time(ep, routing, &loads, (int)w, (enum product_pass)pass, parts);
+                compute[pass] = longer(compute[pass], t.device), host[pass] = longer(host[pass], t.host);
             }
         }
+        for (int pass = PRODUCT_FORWARD; pass < PRODUCT_WEIGHT; pass++)
+            compute[pass] = compute[pass] * percent_beside(ep, parts) / 100;
         /* Gradients of weights travel later; each part reads and writes all of them. */
         time = pipeline_time(exchange, compute[PRODUCT_FORWARD], parts) +
-               pipeline_time(exchange, compute[PRODUCT_INPUT], parts) + parts * compute[PRODUCT_WEIGHT];
+               pipeline_time(exchange, compute[PRODUCT_INPUT], parts) + parts * compute[PRODUCT_WEIGHT] +
+               parts * (host[PRODUCT_FORWARD] + host[PRODUCT_INPUT] + host[PRODUCT_WEIGHT]);
     }
     free(loads.sent), free(loads.got), free(loads.rows), free(loads.pool);
     return time;

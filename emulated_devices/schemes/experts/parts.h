@@ -11,6 +11,9 @@
  *     dispatch   a a a a . . a a a a         all parts leave one after another; results come home likewise
  *     compute      c . c . c . c             a part waits for its rows, and for the part before
  *
+ * To this the time is added in which a host starts the kernels of all parts, as if it were never ahead of its device:
+ * a part is no gain where hosts are the limit.
+ *
  * The rule is a pure function of the choices of the microbatch at hand: no earlier step changes it, and all devices
  * get the same number.
  */
