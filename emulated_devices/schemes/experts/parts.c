@@ -55,18 +55,16 @@ static void fill_loads(const struct expert_parallel *ep, const struct expert_rou
             add_rows(ep, loads, w, w / slices * slices + s, loads->pool[w]);
 }
 
-/* A port is busy for each message and its bytes; the last one arrives a latency later. */
+/* The default all-to-all sends to one device after another, and waits for each: every message takes its latency. */
 static picoseconds port_time(const struct expert_parallel *ep, const struct port_load *load, int parts)
 {
     const struct cluster *c = loads_cluster(ep);
     const uint64_t row = (uint64_t)ep->tp->config->D * dtype_size(ep->tp->device->dtype);
-    picoseconds most = 0;
-    for (int l = 0; l < c->levels; l++) {
-        const picoseconds busy = load->messages[l] * c->link[l].gap +
+    picoseconds sum = 0;
+    for (int l = 0; l < c->levels; l++)
+        sum += load->messages[l] * (c->link[l].latency + c->link[l].gap) +
             time_at_rate((uint64_t)((load->rows[l] + parts - 1) / parts) * row, c->link[l].rate);
-        if (load->messages[l] > 0 && busy + c->link[l].latency > most) most = busy + c->link[l].latency;
-    }
-    return most;
+    return sum;
 }
 
 /* Add a product of one expert to those of a list, as dev_products does. */
@@ -124,17 +122,19 @@ static struct part_time compute_time(const struct expert_parallel *ep, const str
     return (struct part_time){ free.now, started.starts.done };
 }
 
-/* Work beside an exchange takes so many percent of its time on this cluster. */
-static int64_t percent_beside(const struct expert_parallel *ep, int parts)
+static picoseconds longer(picoseconds a, picoseconds b) { return a > b ? a : b; }
+
+/* How much longer a part's computation takes because it runs beside exchanges of other parts: there and back, of the
+ * other parts, in each part's share. */
+static picoseconds slowed_beside(const struct expert_parallel *ep, picoseconds exchange, picoseconds compute, int parts)
 {
     const struct overlap *o = &loads_cluster(ep)->overlap;
+    const picoseconds others = 2 * exchange * (parts - 1) / parts, beside = others < compute ? others : compute;
     int64_t percent = 100;
-    for (int i = 0; i < o->collectives && parts > 1; i++)
+    for (int i = 0; i < o->collectives; i++)
         if (strcmp(o->collective[i].name, operation_name(ALLTOALL)) == 0) percent = o->collective[i].percent;
-    return percent;
+    return beside * (percent - 100) / 100;
 }
-
-static picoseconds longer(picoseconds a, picoseconds b) { return a > b ? a : b; }
 
 /* Parts with these times in a pipeline: exchanges follow each other, and so do computations. */
 static picoseconds pipeline_time(picoseconds exchange, picoseconds compute, int parts)
@@ -167,7 +167,7 @@ picoseconds expert_parts_time(const struct expert_parallel *ep, const struct exp
             }
         }
         for (int pass = PRODUCT_FORWARD; pass < PRODUCT_WEIGHT; pass++)
-            compute[pass] = compute[pass] * percent_beside(ep, parts) / 100;
+            compute[pass] += slowed_beside(ep, exchange, compute[pass], parts);
         /* Gradients of weights travel later; each part reads and writes all of them. */
         time = pipeline_time(exchange, compute[PRODUCT_FORWARD], parts) +
                pipeline_time(exchange, compute[PRODUCT_INPUT], parts) + parts * compute[PRODUCT_WEIGHT] +

@@ -193,5 +193,5 @@ enum error_code bench_dispatch_topic(int argc, char **argv, int *status, struct 
     if (e || help) return e;
     if (under_launcher()) return be_a_device(F64, &m, bench_on, &a, err);
     e = launch_devices(a.measures.devices, argc, argv, status, err);
-    return e || *status || a.quiet ? e : dispatch_planned_print(a.cluster, err);
+    return e || *status || a.quiet ? e : dispatch_planned_print(err);
 }

@@ -5,8 +5,8 @@
 
 #include "ref/error.h"
 
-/** Plan a step with each scheme on this cluster, and print its virtual time, and which claims go their way.  Local.
+/** Plan a step with each scheme, and print its virtual time, and which claims go their way.  Local.
  *  @return OK, or the error of a plan. */
-enum error_code dispatch_planned_print(const char *cluster, struct error *);
+enum error_code dispatch_planned_print(struct error *);
 
 #endif
