@@ -22,7 +22,8 @@ const char *const search_without[] = {
     "--trace-format", "--timeline", "--page", "--page-steps", "--film",
     "--live", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps",
     "--batches", "--unfolded", "--print-config", "--dry-run", "--from",
-    "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--tensor", "--attention", "--dispatch", "--degree", "--row-parts", "--copies",
+    "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--tensor", "--attention", "--dispatch", "--degree",
+    "--row-parts", "--copies",
     "--copies-to-all", "--copy-again", "--owners", "--affinity", "--recompute", "--schedule", "--chunks", "--skip",
     "--update-every", "--micro", "--data-parallel", "--zero", "--shards", "--local-steps", "--outer-lr",
     "--outer-momentum", "--offload", "--placement", "--perturb", NULL

@@ -72,7 +72,7 @@ enum error_code node_route_input(const struct node_call *, struct error *);
 enum error_code node_mixture_forward(const struct node_call *, struct error *);
 enum error_code node_mixture_input(const struct node_call *, struct error *);
 enum error_code node_mixture_weight(const struct node_call *, struct error *);
-/* Begin to bring the weights that a pass of the experts reads, before the pass; add what its gradients' sums are, after. */
+/* Before a pass of the experts: begin to bring the weights that it reads; after it: add the sums of its gradients. */
 enum error_code node_mixture_bring(const struct node_call *, enum tensor_pass, struct error *);
 void node_mixture_finish(const struct node_call *);
 

@@ -176,7 +176,7 @@ static enum error_code dispatch_compute(struct mixture_call *call, enum tensor_p
 /* The call of a part: its rows of all tensors that lie by part, with a routing and a share of its own. */
 struct part_call { struct expert_parallel ep; struct mixture_call call; };
 
-static int parts_of(const struct mixture_call *call) { return call->routing->part ? call->routing->parts : 1; }
+static int dispatch_parts_of(const struct mixture_call *call) { return call->routing->part ? call->routing->parts : 1; }
 
 static struct tensor part_rows(struct tensor t, int64_t first, int64_t count)
 {
@@ -212,7 +212,7 @@ static enum error_code order_choices(const struct mixture_call *call, struct err
     struct device *d = dispatch_device_of(call);
     const struct tensor order = call->kept[ORDER];
     dev_expert_order(d, order, call->kept[COUNTS], call->experts);
-    if (parts_of(call) == 1 || !d->backend->has_numbers) return OK;
+    if (dispatch_parts_of(call) == 1 || !d->backend->has_numbers) return OK;
     int32_t *place = malloc(2 * tensor_bytes(order) + 1), *by_expert = place + tensor_count(order);
     if (place == NULL) return dispatch_no_memory(err);
     expert_parts_order(call->ep, call->routing, place);
@@ -229,7 +229,7 @@ static enum error_code order_choices(const struct mixture_call *call, struct err
 static enum error_code spread_parts(const struct mixture_call *call, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < parts_of(call) && !e; i++) {
+    for (int i = 0; i < dispatch_parts_of(call) && !e; i++) {
         struct part_call part;
         const struct mixture_call *c = part_of(&part, call, i);
         e = dispatch_spread(c, c->routing->way.sent, c->routing->way.pool, err);
@@ -248,12 +248,12 @@ static enum error_code run_parts(struct mixture_call *call, enum tensor_pass pas
     const struct clock *clock = &dispatch_device_of(call)->clock;
     struct expert_pace *whole = &call->routing->pace;
     struct part_call part;
-    if (parts_of(call) == 1) dispatch_arrive(call);
+    if (dispatch_parts_of(call) == 1) dispatch_arrive(call);
     const picoseconds before = clock->now;
     enum error_code e = s->bring ? s->bring(call, pass, err) : OK;
     whole->brought = clock->now - before;
-    for (int i = 0; i < parts_of(call) && !e; i++) {
-        struct mixture_call *c = parts_of(call) == 1 ? call : part_of(&part, call, i);
+    for (int i = 0; i < dispatch_parts_of(call) && !e; i++) {
+        struct mixture_call *c = dispatch_parts_of(call) == 1 ? call : part_of(&part, call, i);
         struct expert_pace *pace = &c->routing->pace;
         pace->came = c->routing->way.done;
         dispatch_arrive(c);
@@ -268,7 +268,7 @@ static enum error_code run_parts(struct mixture_call *call, enum tensor_pass pas
 static void arrive_home(struct mixture_call *call)
 {
     struct part_call part;
-    for (int i = 0; i < parts_of(call); i++) dispatch_arrive(part_of(&part, call, i));
+    for (int i = 0; i < dispatch_parts_of(call); i++) dispatch_arrive(part_of(&part, call, i));
 }
 
 /* Run the phases that the call asks for; the last one, or an error, frees the rows of the way. */
@@ -485,7 +485,7 @@ enum error_code dispatch_weight(struct mixture_call *call, struct error *err)
     const struct expert_scheme *s = call->ep->scheme;
     struct part_call part;
     enum error_code e = s->bring ? s->bring(call, WEIGHT_PASS, err) : OK;
-    for (int i = 0; i < parts_of(call) && !e; i++) {
+    for (int i = 0; i < dispatch_parts_of(call) && !e; i++) {
         struct mixture_call *c = part_of(&part, call, i);
         e = dispatch_compute(c, WEIGHT_PASS, tensor_none, left_gradients(c), err);
     }

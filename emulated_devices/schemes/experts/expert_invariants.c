@@ -87,7 +87,8 @@ static void place_copies(const struct expert_seen *seen, const struct other_plac
 {
     const struct expert_parallel *const ep = seen->ep;
     const int64_t E = experts_in(ep);
-    for (int64_t i = 0; i < E * ep->devices; i++) other->held[i] = ep->routing->owner[i / ep->devices] == i % ep->devices;
+    for (int64_t i = 0; i < E * ep->devices; i++)
+        other->held[i] = ep->routing->owner[i / ep->devices] == i % ep->devices;
     memset(other->copies, 0, (size_t)ep->devices * sizeof *other->copies);
     for (int64_t given = 0;; given++) {
         int64_t best = -1;
@@ -148,8 +149,8 @@ static enum error_code load_is_most_even(const void *seen, int64_t *checked, str
         const double least = busiest_of(s, other.held);
         /* Sums in another order differ by rounding. */
         if (own > least * (1 + 1e-9))
-            e = fail(err, ERR_CHECK, "layer %lld: the busiest device has %g rows of the last steps with these copies, and "
-                     "%g with %d %s", (wide)ep->layer, own / ep->devices, least / ep->devices, slots,
+            e = fail(err, ERR_CHECK, "layer %lld: the busiest device has %g rows of the last steps with these copies, "
+                     "and %g with %d %s", (wide)ep->layer, own / ep->devices, least / ep->devices, slots,
                      copies_top(ep) ? "experts on all devices" : "copies on a device");
         *checked += slots > 0;
     }
@@ -164,8 +165,8 @@ static enum error_code copies_leave_early(const void *seen, int64_t *checked, st
     const struct expert_pace *const pace = &ep->routing->pace;
     if (ep->routing->held == NULL || pace->moved == 0) return OK;       /* no forward pass was run */
     if (pace->moved >= pace->chosen)
-        return fail(err, ERR_CHECK, "layer %lld: weights of copies left at %lld ns, and the router had chosen at %lld ns",
-                    (wide)ep->layer, (wide)(pace->moved / 1000), (wide)(pace->chosen / 1000));
+        return fail(err, ERR_CHECK, "layer %lld: weights of copies left at %lld ns, and the router had chosen at "
+                    "%lld ns", (wide)ep->layer, (wide)(pace->moved / 1000), (wide)(pace->chosen / 1000));
     *checked += 1;
     return OK;
 }
@@ -275,8 +276,8 @@ static enum error_code parts_are_equal(const struct expert_parallel *ep, int64_t
         sum += n, least = n < least ? n : least, most = n > most ? n : most;
     }
     if (sum == r->table[cell] && most - least <= 1) return OK;
-    return fail(err, ERR_CHECK, "layer %lld: member %lld has %d rows for expert %lld; its %d parts have %lld, from %lld to "
-                "%lld each", (wide)ep->layer, (wide)(cell / experts_in(ep)), r->table[cell],
+    return fail(err, ERR_CHECK, "layer %lld: member %lld has %d rows for expert %lld; its %d parts have %lld, from %lld "
+                "to %lld each", (wide)ep->layer, (wide)(cell / experts_in(ep)), r->table[cell],
                 (wide)(cell % experts_in(ep)), r->parts, (wide)sum, (wide)least, (wide)most);
 }
 
@@ -294,8 +295,8 @@ static enum error_code parts_are_pipelined(const void *seen, int64_t *checked, s
         if (now->ended == 0 || r->pace.left < 0) break;         /* no pass, or other blocks lie between */
         free = now->came > free ? now->came : free;
         if (now->began > free || (p > 0 && now->came < r->part[p - 1].pace.came))
-            e = fail(err, ERR_CHECK, "layer %lld: part %d came at %lld ns and could begin at %lld ns; it began at %lld ns",
-                     (wide)ep->layer, p, (wide)(now->came / 1000), (wide)(free / 1000), (wide)(now->began / 1000));
+            e = fail(err, ERR_CHECK, "layer %lld: part %d came at %lld ns and could begin at %lld ns; it began at "
+                     "%lld ns", (wide)ep->layer, p, (wide)(now->came / 1000), (wide)(free / 1000), (wide)(now->began / 1000));
         *checked += 1;
     }
     return e;

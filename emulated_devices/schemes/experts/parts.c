@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a device sends and receives in one part, by level of links; and rows of each expert by the slice they come from. */
+/* A device sends and receives so much in a microbatch, by level of links. */
 struct port_load { int64_t rows[CLUSTER_LEVELS], messages[CLUSTER_LEVELS]; };
+
+/* The loads of all devices, and rows of each expert by the slice from which they come. */
 struct part_loads {
     struct port_load *sent, *got;       /* [ep x etp] */
     int64_t *rows;                      /* [E, etp] of all senders with this slice */
@@ -68,8 +70,8 @@ static picoseconds port_time(const struct expert_parallel *ep, const struct port
 }
 
 /* Add a product of one expert to those of a list, as dev_products does. */
-static void add_product(struct op_cost *sum, enum product_pass pass, int64_t rows, int64_t in, int64_t out,
-                        enum dtype dtype)
+static void parts_add_product(struct op_cost *sum, enum product_pass pass, int64_t rows, int64_t in, int64_t out,
+                              enum dtype dtype)
 {
     const struct op_cost one = product_cost(pass, rows, in, out, dtype);
     sum->flops += one.flops, sum->bytes += one.bytes, sum->columns = one.columns, sum->grouped = true;
@@ -94,7 +96,8 @@ static void compute_slice(struct clock *clock, const struct expert_parallel *ep,
         for (int s = device % slices % gathering; s < slices; s += gathering) rows += loads->rows[e * slices + s];
         rows = (rows + parts - 1) / parts;
         if (rows == 0) continue;
-        add_product(&up, pass, rows, c->D, 2 * F, clock->dtype), add_product(&down, pass, rows, F, c->D, clock->dtype);
+        parts_add_product(&up, pass, rows, c->D, 2 * F, clock->dtype);
+        parts_add_product(&down, pass, rows, F, c->D, clock->dtype);
         all += rows;
     }
     if (all == 0) return;

@@ -24,8 +24,8 @@
 
 enum { ROW_PARTS_MOST = 8 };            /* that the scheme chooses: 1, 2, 4 or 8 */
 
-/** The virtual time of a layer's experts, forward and backward, from the first row that leaves to the last that is home,
- *  if rows travel in so many parts.  Local: every device gets the same.
+/** The virtual time of a layer's experts, forward and backward, from the first row that leaves to the last that is
+ *  home, if rows travel in so many parts.  Local: every device gets the same.
  *  @param routing  with its degree, at least 1, and what all ep x etp devices have told.
  *  @return picoseconds; -1: no memory. */
 picoseconds expert_parts_time(const struct expert_parallel *, const struct expert_routing *routing, int parts);

@@ -96,8 +96,8 @@ bool expert_materialise(const struct expert_room *room, const int64_t load[], co
 
 /* ---- as many copies as even the load out ------------------------------------------------------------------------- */
 
-/* An expert's rows: of a device that has the expert they stay.  Others go to those of the node that have it, or, without
- * one, to all that do. */
+/* Rows of a device that has the expert stay.  Others go to those of the node that have the expert, or, without one, to
+ * all that do. */
 static void add_expert(const struct expert_room *room, double load, const bool held[], double busy[])
 {
     const int all = holders(room, held);

@@ -188,7 +188,8 @@ enum error_code bench_dispatch_topic(int argc, char **argv, int *status, struct 
         "bench dispatch", "[options]",
         "Send rows of one layer to experts and back, forward and backward, under every expert scheme, and\n"
         "count: virtual time, messages, bytes, bytes between nodes; what papers say of it; how copies of\n"
-        "experts even out an uneven load; and whole steps, planned, under schemes that adapt to it.", argc - 3, argv + 3, table, &help, err);
+        "experts even out an uneven load; and whole steps, planned, under schemes that adapt to it.", argc - 3,
+        argv + 3, table, &help, err);
     if (!e && !help) e = schemes_dispatch_take(&a, &m, err);
     if (e || help) return e;
     if (under_launcher()) return be_a_device(F64, &m, bench_on, &a, err);
