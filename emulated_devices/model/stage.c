@@ -327,6 +327,7 @@ static enum error_code forward_part(struct stage *stage, struct microbatch *micr
     if (!e) e = run_make(stage, micro, part, LIST_FORWARD, err);
     if (e) return e;
     e = data_acquire(stage->data, part->index, err);
+    if (!e) e = run_bring(stage, micro, part, false, err);
     if (!e) e = run_list(stage, micro, part, LIST_FORWARD, err);
     data_release(stage->data, part->index);
     return e;
@@ -352,6 +353,7 @@ static enum error_code stage_backward_input(struct stage *stage, struct microbat
     static const enum list lists[] = { LIST_AGAIN, LIST_INPUT };
     const bool weights = list_uses_weights(&part->linked, LIST_INPUT);
     enum error_code e = weights ? data_acquire(stage->data, part->index, err) : OK;
+    if (!e) e = run_bring(stage, micro, part, true, err);
     /* Buffers of a list are made just before it runs, so that memory is taken late. */
     for (int i = 0; i < 2 && !e; i++) {
         e = run_make(stage, micro, part, lists[i], err);
@@ -366,6 +368,7 @@ static enum error_code backward_weight(struct stage *stage, struct microbatch *m
 {
     enum error_code e = data_begin_gradient(stage->data, part->index, err);
     if (!e) e = run_list(stage, micro, part, LIST_WEIGHT, err);
+    if (!e) run_finish(stage, micro, part);
     return e ? e : data_end_gradient(stage->data, part->index, err);
 }
 
@@ -380,7 +383,8 @@ static enum error_code backward_part(struct stage *stage, struct microbatch *mic
 enum error_code stage_backward(struct stage *stage, int micro, bool input, bool weight, struct error *err)
 {
     struct microbatch *m = &stage->micro[micro];
-    enum error_code e = stage->last ? backward_part(stage, m, loss_of(stage), input, weight, err) : OK;
+    enum error_code e = input ? run_bring_early(stage, m, layer_of(stage, stage->layers - 1), err) : OK;
+    if (!e && stage->last) e = backward_part(stage, m, loss_of(stage), input, weight, err);
     for (int l = stage->layers - 1; l >= 0 && !e; l--) {
         /* Activations on the slow tier come back before their layer's backward pass. */
         if (input) e = away_before_backward(stage, m, l, err);

@@ -69,6 +69,9 @@ enum error_code plan_check_experts(const struct plan *plan, struct error *err)
         return fail(err, ERR_PLAN, "%s: --model %s has no experts", flags, plan->model.name);
     if (plan->degree >= 0 && !s->has_degrees)
         return fail(err, ERR_PLAN, "--degree %d: --dispatch %s has no degrees; tutel has", plan->degree, s->head.name);
+    if (plan->row_parts > 0 && !s->has_parts)
+        return fail(err, ERR_PLAN, "--row-parts %d: --dispatch %s sends all rows at once; tutel has parts",
+                    plan->row_parts, s->head.name);
     if (plan_etp(plan) > plan->model.F)
         return fail(err, ERR_PLAN, "--etp %d: an expert has F=%lld columns; etp can be at most that", plan->etp,
                     (long long)plan->model.F);
@@ -131,7 +134,7 @@ struct expert_parallel plan_expert_share(const struct plan *plan, const struct t
     if (plan->cluster) nodes = nodes_on(plan->cluster, member, n);
     struct expert_parallel ep = { .tp = tp, .devices = n, .rank = plan_expert_place(plan, rank, EXPERT_PARTS),
                                   .slices = plan_etp(plan), .slice = plan_expert_place(plan, rank, EXPERT_SLICES),
-                                  .node = nodes_even(nodes, n), .degree = plan->degree,
+                                  .node = nodes_even(nodes, n), .degree = plan->degree, .parts = plan->row_parts,
                                   .copying = plan->copying, .hides = !plan->experts_wait,
                                   .owner = plan->owners ? plan->owners->member : NULL };
     expert_scheme_find(&ep.scheme, plan->dispatch, NULL);

@@ -54,6 +54,7 @@ struct plan {
     int ep, etp;                        /* parts of each layer's experts, and of F of each expert, over neighbours of a
                                          * stage; 0: 1, whole */
     int degree;                         /* of --dispatch tutel; -1: it chooses */
+    int row_parts;                      /* likewise; 0: one part */
     struct expert_copying copying;      /* of --dispatch fssdp */
     struct encoder_request encoders;    /* of what is not text */
     const struct load *load;            /* to which experts tokens go (load.h).  NULL: where their routers send them;

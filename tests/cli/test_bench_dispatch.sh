@@ -23,6 +23,7 @@ test_counts() {
 test_claims() {
     run bench dispatch;                                 expect_status 0; expect_silent; expect_no_out DIFFERS
     expect_out '^  its bytes: \(m-1\)/m \+ 1 - m/P +1\.5 +1\.5 +==  '; expect_out 'nodes of 4'
+    expect_out '^  fssdp --copies 2 .* yes  the same$'; expect_out ' yes  Tutel, .*: adaptive pipelining$'; expect_no_out ' NO  '
     run bench dispatch --devices 4 --node 4 --tokens 3; expect_status 0; expect_out '^No claims: '
 }
 

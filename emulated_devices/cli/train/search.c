@@ -23,7 +23,7 @@ const char *const search_without[] = {
     "--live", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps",
     "--batches", "--unfolded", "--print-config", "--dry-run", "--from",
     "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--tensor", "--attention", "--head-parallel", "--ring-window",
-    "--context-first", "--dispatch", "--degree", "--copies",
+    "--context-first", "--dispatch", "--degree", "--row-parts", "--copies",
     "--copies-to-all", "--copy-again", "--owners", "--affinity", "--recompute", "--schedule", "--chunks", "--skip",
     "--update-every", "--micro", "--data-parallel", "--zero", "--shards", "--local-steps", "--outer-lr",
     "--outer-momentum", "--offload", "--placement", "--perturb", NULL

@@ -73,6 +73,43 @@ static void run_show(struct stage *stage, struct microbatch *micro, const struct
                    ? tensor_own_rows(stage->tp, t, stage_rows(stage, micro, shown->width)) : t);
 }
 
+/* ---- experts' weights that come from other devices --------------------------------------------------------------- */
+
+/* The node of the experts that a list runs; NULL: it runs none. */
+static const struct linked_node *experts_in(const struct model_part *part, enum list which)
+{
+    const struct steps *list = &part->linked.list[which];
+    for (int i = 0; i < list->count; i++)
+        if (list->step[i].kind == STEP_RUN && part->linked.node[list->step[i].at].is->op == OP_MIXTURE)
+            return &part->linked.node[list->step[i].at];
+    return NULL;
+}
+
+enum error_code run_bring(struct stage *stage, struct microbatch *micro, const struct model_part *part, bool back,
+                          struct error *err)
+{
+    const bool again = back && experts_in(part, LIST_AGAIN);
+    const struct linked_node *n = experts_in(part, again ? LIST_AGAIN : back ? LIST_INPUT : LIST_FORWARD);
+    if (n == NULL) return OK;
+    return node_mixture_bring(&(struct node_call){ stage, micro, part, n, again, ALL_PHASES },
+                              again ? EXCHANGE_PASS : back ? INPUT_PASS : FORWARD_PASS, err);
+}
+
+enum error_code run_bring_early(struct stage *stage, struct microbatch *micro, const struct model_part *part,
+                                struct error *err)
+{
+    const bool layer = part > stage->part && part <= stage->part + stage->layers;
+    return layer && data_keeps_weights(stage->data, part->index) ? run_bring(stage, micro, part, true, err) : OK;
+}
+
+void run_finish(struct stage *stage, struct microbatch *micro, const struct model_part *part)
+{
+    const struct linked_node *n = experts_in(part, LIST_WEIGHT);
+    if (n) node_mixture_finish(&(struct node_call){ stage, micro, part, n, false, ALL_PHASES });
+}
+
+/* ---- the steps of a list ----------------------------------------------------------------------------------------- */
+
 static enum error_code run_step(struct stage *stage, struct microbatch *micro, const struct model_part *part,
                                 enum list which, struct part_step step, struct error *err)
 {
@@ -95,7 +132,11 @@ static enum error_code run_step(struct stage *stage, struct microbatch *micro, c
     const bool parts = n->end > 0 && (which == LIST_FORWARD || which == LIST_INPUT);
     const enum expert_phase phases = step.kind == STEP_BEGIN ? SEND_ROWS : step.kind == STEP_MIDDLE ? COMPUTE_ROWS
                                    : parts ? RETURN_ROWS : ALL_PHASES;
-    return run_node(&(struct node_call){ stage, micro, part, n, which == LIST_AGAIN, phases }, which, err);
+    const enum error_code e = run_node(&(struct node_call){ stage, micro, part, n, which == LIST_AGAIN, phases }, which,
+                                       err);
+    /* Copies that the layer before needs travel while attention's gradients are computed here. */
+    const bool before = which == LIST_INPUT && n->is->op == OP_MIXTURE && (phases & RETURN_ROWS);
+    return e || !before ? e : run_bring_early(stage, micro, part - 1, err);
 }
 
 static int made_first(const struct steps *list)

@@ -460,13 +460,14 @@ static void run_mixture_show_inner(const struct node_call *call, const struct ex
 }
 
 /* Results of devices with other columns of F are summands. */
-static void body_show(const void *context, struct tensor results, bool gradient)
+static void body_show(const void *context, const struct expert_rows *rows, struct tensor results, bool gradient)
 {
     const struct node_call *c = context;
     const struct expert_parallel *ep = &c->stage->seams->ep;
     struct group *const summed = ep->scheme->cuts_experts ? experts_row_group(ep, ep->routing) : ep->tp->group;
     run_mixture_show(c, (struct sorted_rows){ .name = sorted_by_expert[2], .gradient = gradient, .t = results,
-                                              .counts = ep->routing->counts, .row = ep->routing->row,
+                                              .counts = rows->counts,
+                                              .row = ep->routing->row ? ep->routing->row + rows->first : NULL,
                                               .columns = ep->tp->channels, .summed = gradient ? NULL : summed });
 }
 
@@ -516,6 +517,12 @@ static struct tensor choices(const struct node_call *call)
     return node_buffer(call, l->node[l->slot[call->node->in[1]].maker].statistic[0]);
 }
 
+/* The experts' passes on the device. */
+static struct expert_body experts_body(const struct node_call *call)
+{
+    return (struct expert_body){ call, body_forward, body_input, body_weight, piece, body_show };
+}
+
 /* The rows of the stream that this device has. */
 static struct tensor stream_rows(const struct node_call *call)
 {
@@ -530,7 +537,7 @@ static struct mixture_call mixture_call(const struct node_call *call)
     struct mixture_call m = { .ep = ep, .phases = call->phases,
                               .routing = call->micro->routing
                                   ? &call->micro->routing[call->part - call->stage->part] : NULL,
-                              .body = { call, body_forward, body_input, body_weight, piece, body_show },
+                              .body = experts_body(call),
                               .x = own_share(ep, x), .y = own_share(ep, node_buffer(call, n->y)),
                               .weights = own_share(ep, node_buffer(call, n->x[1])),
                               .experts = own_share(ep, choices(call)) };
@@ -587,6 +594,29 @@ enum error_code node_mixture_input(const struct node_call *call, struct error *e
     add_identity(call, dx, dy), weigh_identity(call, d_weights, dy);
     e = tensor_add_parts(call->stage->tp, dx, err);
     return e ? e : tensor_add_parts(call->stage->tp, d_weights, err);
+}
+
+/* Without rows: a call that moves weights alone. */
+static struct mixture_call weights_call(const struct node_call *call)
+{
+    struct expert_parallel *ep = experts_here(call);
+    return (struct mixture_call){ .ep = ep, .routing = &call->micro->routing[call->part - call->stage->part],
+                                  .phases = ALL_PHASES, .body = experts_body(call) };
+}
+
+enum error_code node_mixture_bring(const struct node_call *call, enum tensor_pass pass, struct error *err)
+{
+    struct mixture_call m = weights_call(call);
+    const struct expert_scheme *s = m.ep->scheme;
+    if (s->place == NULL || !s->brings(m.ep, pass)) return OK;
+    const enum error_code e = pass == FORWARD_PASS ? s->place(m.ep, m.routing, err) : OK;
+    return e ? e : s->bring(&m, pass, err);
+}
+
+void node_mixture_finish(const struct node_call *call)
+{
+    struct mixture_call m = weights_call(call);
+    if (m.ep->scheme->finish) m.ep->scheme->finish(&m);
 }
 
 enum error_code node_mixture_weight(const struct node_call *call, struct error *err)

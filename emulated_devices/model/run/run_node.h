@@ -72,6 +72,9 @@ enum error_code node_route_input(const struct node_call *, struct error *);
 enum error_code node_mixture_forward(const struct node_call *, struct error *);
 enum error_code node_mixture_input(const struct node_call *, struct error *);
 enum error_code node_mixture_weight(const struct node_call *, struct error *);
+/* Before a pass of the experts: begin to bring the weights that it reads; after it: add the sums of its gradients. */
+enum error_code node_mixture_bring(const struct node_call *, enum tensor_pass, struct error *);
+void node_mixture_finish(const struct node_call *);
 
 /** Run the pass of a node that a list needs: forward, backward for its inputs, or backward for its weights.  Collective
  *  over the tp group.  @return OK; ERR_MEMORY; ERR_COMM. */

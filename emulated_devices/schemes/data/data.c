@@ -293,6 +293,15 @@ struct model_state data_peak(const struct data_parallel *dp)
                                  here.optimizer + more.optimizer };
 }
 
+bool data_keeps_weights(const struct data_parallel *dp, int part)
+{
+    int unit[PART_UNITS];
+    bool kept = true;
+    for (int k = 0, units = units_at(dp, (struct use){ .part = part }, unit); k < units; k++)
+        kept = kept && !dp->unit[unit[k]].passing_w;
+    return kept;
+}
+
 uint64_t data_part_bytes(const struct data_parallel *dp, int part, enum pass pass)
 {
     const bool gradients = pass == PASS_BACKWARD_WEIGHT;

@@ -412,6 +412,10 @@ struct model_state data_resident(const struct data_parallel *);
 /** Bytes of the buffers through which the optimizer's step moves what is on the slow tier. */
 uint64_t data_step_buffers(const struct data_parallel *);
 
+/** Whether a part's weights are here, whole, at all times: nothing gathers or fetches them.  All devices get the same
+ *  answer. */
+bool data_keeps_weights(const struct data_parallel *, int part);
+
 /** A lower bound of the bytes of weights, or of gradients, that are allocated for one pass over a part. */
 uint64_t data_part_bytes(const struct data_parallel *, int part, enum pass);
 

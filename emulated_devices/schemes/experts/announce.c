@@ -203,6 +203,99 @@ static enum error_code plan_hops(struct expert_routing *routing, const struct ex
     return e;
 }
 
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+/* The slice of F that a member of the row group has. */
+static int slice_of(const struct expert_parallel *ep, const struct expert_routing *routing, int member)
+{
+    const int gathering = ep->slices / routing->degree;
+    return ep->slice % gathering + member * gathering;
+}
+
+/* Rows for an expert in a part that come to a member of the row group, of the sender that has the same slice. */
+static int64_t rows_in_part(const struct expert_parallel *ep, const struct expert_routing *whole, int part,
+                            int64_t expert, int from, int member)
+{
+    const int device = from * ep->slices + slice_of(ep, whole, member);
+    return expert_part_rows(whole->told[device * ep->tp->config->mixture.E + expert], whole->parts, part, expert, from);
+}
+
+/* List the choices of a part's rows as they come: by member of the row group, then by sender, then by expert.  All is
+ * known from what the devices have told, so no part is announced by a message. */
+static enum error_code list_part(const struct expert_parallel *ep, const struct expert_routing *whole, int index,
+                                 struct expert_routing *part, int32_t **memory, struct error *err)
+{
+    struct group *along = experts_row_group(ep, whole);
+    const struct interval own = whole->experts;
+    enum error_code e = OK;
+    if (along->size > 1) {
+        struct expert_hop *h = &part->hop[part->hops];
+        e = hop_make(h, along, ALLGATHER, -1, err);
+        for (int i = 0; i < along->size && !e; i++)
+            for (int m = 0; m < ep->devices; m++)
+                for (int64_t x = own.first; x < interval_end(own); x++)
+                    h->got[i] += rows_in_part(ep, whole, index, x, m, i);
+        if (!e) part->hops++, part->pool = hop_arrives(h);
+    }
+    int32_t *next = *memory = e ? NULL : malloc((size_t)(part->pool + 1) * sizeof *next);
+    if (!e && next == NULL) return announce_no_memory(err);
+    for (int i = 0; i < along->size && !e; i++)
+        for (int m = 0; m < ep->devices; m++)
+            for (int64_t x = own.first; x < interval_end(own); x++)
+                for (int64_t n = rows_in_part(ep, whole, index, x, m, i); n > 0; n--) *next++ = (int32_t)x;
+    return e;
+}
+
+/* A part is a routing of its own, with its share of each device's rows for each expert. */
+static enum error_code make_part(const struct expert_parallel *ep, struct expert_routing *whole, int index,
+                                 struct error *err)
+{
+    const int64_t E = ep->tp->config->mixture.E;
+    struct expert_routing *part = &whole->part[index];
+    int32_t *memory = NULL;
+    *part = (struct expert_routing){ .experts = whole->experts, .columns = whole->columns, .degree = whole->degree,
+                                     .whole = whole };
+    part->table = malloc((size_t)(ep->devices * E) * sizeof *part->table);
+    if (part->table == NULL) return announce_no_memory(err);
+    for (int m = 0; m < ep->devices; m++)
+        for (int64_t x = 0; x < E; x++) {
+            part->table[m * E + x] = (int32_t)expert_part_rows(whole->table[m * E + x], whole->parts, index, x, m);
+            part->sent += m == ep->rank ? part->table[m * E + x] : 0;
+        }
+    struct choices held = { 0 };
+    enum error_code e = plan_hops(part, ep, &held, &memory, err);
+    if (!e) e = list_part(ep, whole, index, part, &memory, err);
+    held = (struct choices){ memory, part->pool, 1 };
+    if (!e) e = sort_choices(part, ep, &held, err);
+    free(memory);
+    return e;
+}
+
+static enum error_code make_parts(const struct expert_parallel *ep, struct expert_routing *whole, struct error *err)
+{
+    enum error_code e = OK;
+    if (whole->parts <= 1) return OK;
+    whole->part = calloc((size_t)whole->parts, sizeof *whole->part);
+    if (whole->part == NULL) return announce_no_memory(err);
+    for (int i = 0; i < whole->parts && !e; i++) e = make_part(ep, whole, i, err);
+    return e;
+}
+
+void expert_parts_order(const struct expert_parallel *ep, const struct expert_routing *whole, int32_t *order)
+{
+    const int64_t E = ep->tp->config->mixture.E;
+    const int32_t *own = whole->table + ep->rank * E;
+    for (int p = 0; p < whole->parts; p++) {
+        int64_t at = 0;                 /* of the expert's first row, by expert */
+        for (int64_t x = 0; x < E; at += own[x++]) {
+            int64_t first = at;
+            for (int q = 0; q < p; q++) first += expert_part_rows(own[x], whole->parts, q, x, ep->rank);
+            for (int64_t n = expert_part_rows(own[x], whole->parts, p, x, ep->rank); n > 0; n--)
+                *order++ = (int32_t)first++;
+        }
+    }
+}
+
 /* ---- along etp --------------------------------------------------------------------------------------------------- */
 
 /* Each member tells one number: how many rows it has. */
@@ -259,22 +352,28 @@ enum error_code dispatch_announce(struct expert_routing *routing, const struct e
 {
     struct choices held = *own;
     int32_t *memory = NULL;             /* of what is held, once that is no longer `own` */
-    /* The routing of the microbatch before is freed first. */
-    expert_routing_clear(routing);
+    /* The routing of the microbatch before is freed first, if the scheme has not done so to place copies. */
+    enum error_code e = OK;
+    if (ep->scheme->place && !routing->placed) e = ep->scheme->place(ep, routing, err);
+    else if (!routing->placed) expert_routing_clear(routing);
+    routing->placed = false, routing->pace.chosen = ep->tp->device->clock.now;
     routing->experts = experts_of(ep, ep->rank), routing->columns = expert_columns(ep), routing->degree = ep->slices;
     routing->table = malloc((size_t)(numbers_told(ep) * told_group(ep)->size) * sizeof *routing->table);
     routing->sent = rows_sent(ep, own);
     /* Tell, choose placement, plan the hops, gather along F, and sort the arrived rows by expert. */
-    enum error_code e = announce_tell(routing, ep, own, err);
+    if (!e) e = announce_tell(routing, ep, own, err);
     if (!e && ep->scheme->choose) e = ep->scheme->choose(ep, routing, err);
     if (!e) e = plan_hops(routing, ep, &held, &memory, err);
     /* A row a choice: the choices of the rows that came follow from the table, without a message. */
     if (!e && !ep->scheme->weighs_there) free(memory), e = list_choices(ep, routing, &held, &memory, err);
     if (!e && experts_row_group(ep, routing)->size > 1) e = gather_slices(routing, ep, &held, &memory, err);
     if (!e) e = sort_choices(routing, ep, &held, err);
+    if (!e) e = make_parts(ep, routing, err);
     free(memory);
     /* A backend without numbers (a dry run) keeps the counts alone. */
-    if (!e && !ep->tp->device->backend->has_numbers) drop_lists(routing);
+    const bool counts_alone = !e && !ep->tp->device->backend->has_numbers;
+    for (int i = 0; i < routing->parts && routing->part && counts_alone; i++) drop_lists(&routing->part[i]);
+    if (counts_alone) drop_lists(routing);
     return e;
 }
 

@@ -5,6 +5,8 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/streams.h"
 #include "ref/model/config.h"
+#include <stdlib.h>
+#include <string.h>
 
 /* A call keeps tensors in these slots; slot PER_FORM has the order of rows, or their weights. */
 enum { ROWS, UP, ACT, RESULTS, PER_FORM, COUNTS };
@@ -101,11 +103,17 @@ static void dispatch_end(struct mixture_call *call)
     call->routing->way.sent = call->routing->way.pool = tensor_none;
 }
 
+/* Whether rows travel beside what is computed: until the next call of the pass, or beside other parts. */
+static bool travels_beside(const struct mixture_call *call)
+{
+    return call->phases != ALL_PHASES || call->routing->whole;
+}
+
 /* Exchanges between leave and left_at are not waited for before the next phase, if that is another call. */
 static void dispatch_leave(const struct mixture_call *call)
 {
     struct clock *clock = &dispatch_device_of(call)->clock;
-    if (call->phases != ALL_PHASES) clock_begin(clock, sending_stream(clock, SENDS_ROWS));
+    if (travels_beside(call)) clock_begin(clock, sending_stream(clock, SENDS_ROWS));
 }
 
 /* Note when the rows will have arrived; clock_wait makes the next phase begin not before. */
@@ -113,7 +121,7 @@ static void left_at(const struct mixture_call *call)
 {
     struct clock *clock = &dispatch_device_of(call)->clock;
     call->routing->way.done = clock->now;
-    if (call->phases != ALL_PHASES) clock_end(clock);
+    if (travels_beside(call)) clock_end(clock);
 }
 
 static void dispatch_arrive(const struct mixture_call *call)
@@ -144,22 +152,88 @@ static enum error_code collect(const struct mixture_call *call, struct tensor in
 static struct expert_rows rows_at_experts(const struct mixture_call *call, struct tensor results)
 {
     return (struct expert_rows){ .rows = call->kept[ROWS], .up = call->kept[UP], .act = call->kept[ACT],
-                                .results = results,
+                                .results = results, .first = call->first,
                                  .counts = call->ep->routing->counts, .columns = call->ep->routing->columns };
 }
 
-/* A pass of the experts: the body's, or the scheme's, which gathers weights before it. */
+/* A pass of the experts: the body's, or the scheme's, which has brought weights before it. */
 static enum error_code dispatch_compute(struct mixture_call *call, enum tensor_pass pass, struct tensor results,
                                         struct expert_gradients gradients, struct error *err)
 {
     const struct expert_rows r = rows_at_experts(call, results);
     enum error_code e = OK;
-    if (pass == INPUT_PASS) expert_body_show(&call->body, gradients.results, true);
+    if (pass == INPUT_PASS) expert_body_show(&call->body, &r, gradients.results, true);
     if (call->ep->scheme->compute) e = call->ep->scheme->compute(call, pass, r, gradients, err);
     else if (pass == FORWARD_PASS) e = call->body.forward(call->body.context, r, err);
     else if (pass == INPUT_PASS) call->body.input(call->body.context, r, gradients);
     else call->body.weight(call->body.context, r, gradients);
-    if (pass == FORWARD_PASS && !e) expert_body_show(&call->body, results, false);
+    if (pass == FORWARD_PASS && !e) expert_body_show(&call->body, &r, results, false);
+    return e;
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+/* The call of a part: its rows of all tensors that lie by part, with a routing and a share of its own. */
+struct part_call { struct expert_parallel ep; struct mixture_call call; };
+
+static int dispatch_parts_of(const struct mixture_call *call) { return call->routing->part ? call->routing->parts : 1; }
+
+static struct tensor part_rows(struct tensor t, int64_t first, int64_t count)
+{
+    return tensor_present(t) ? tensor_rows_of(t, first, count) : t;
+}
+
+/* Set up a part's call; without parts it is a copy of the whole call.  */
+static struct mixture_call *part_of(struct part_call *part, const struct mixture_call *whole, int index)
+{
+    struct mixture_call *c = &part->call;
+    *part = (struct part_call){ *whole->ep, *whole };
+    if (whole->routing->part == NULL) return c;
+    struct expert_routing *const r = &whole->routing->part[index];
+    int64_t sent = 0, pool = 0, received = 0;
+    for (int i = 0; i < index; i++)
+        sent += whole->routing->part[i].sent, pool += whole->routing->part[i].pool,
+        received += whole->routing->part[i].received;
+    part->ep.routing = c->routing = r, c->ep = &part->ep, c->first = received;
+    r->way.sent = part_rows(whole->routing->way.sent, sent, r->sent);
+    r->way.pool = part_rows(whole->routing->way.pool, pool, r->pool);
+    c->kept[ROWS] = part_rows(whole->kept[ROWS], received, r->received);
+    c->kept[UP] = part_rows(whole->kept[UP], received, r->received);
+    c->kept[ACT] = part_rows(whole->kept[ACT], received, r->received);
+    c->kept[RESULTS] = part_rows(whole->kept[RESULTS], sent, r->sent);
+    c->left[D_RESULTS] = part_rows(whole->left[D_RESULTS], received, r->received);
+    c->left[D_UP] = part_rows(whole->left[D_UP], received, r->received);
+    return c;
+}
+
+/* Rows are sorted by expert; those that travel in parts lie part after part. */
+static enum error_code order_choices(const struct mixture_call *call, struct error *err)
+{
+    struct device *d = dispatch_device_of(call);
+    const struct tensor order = call->kept[ORDER];
+    dev_expert_order(d, order, call->kept[COUNTS], call->experts);
+    if (dispatch_parts_of(call) == 1 || !d->backend->has_numbers) return OK;
+    int32_t *place = malloc(2 * tensor_bytes(order) + 1), *by_expert = place + tensor_count(order);
+    if (place == NULL) return dispatch_no_memory(err);
+    expert_parts_order(call->ep, call->routing, place);
+    struct views v = views_of(d);
+    int32_t *const to = view_write(&v, order).data;
+    memcpy(by_expert, to, tensor_bytes(order));
+    for (int64_t i = 0; i < tensor_count(order); i++) to[i] = by_expert[place[i]];
+    views_end(&v);
+    free(place);
+    return OK;
+}
+
+/* All parts leave one after another; each is waited for where it is computed. */
+static enum error_code spread_parts(const struct mixture_call *call, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < dispatch_parts_of(call) && !e; i++) {
+        struct part_call part;
+        const struct mixture_call *c = part_of(&part, call, i);
+        e = dispatch_spread(c, c->routing->way.sent, c->routing->way.pool, err);
+    }
     return e;
 }
 
@@ -167,15 +241,46 @@ static enum error_code dispatch_compute(struct mixture_call *call, enum tensor_p
 
 typedef enum error_code phase(struct mixture_call *, struct error *);
 
+/* Compute part after part, with the weights of the pass; the first part may have come while they were brought. */
+static enum error_code run_parts(struct mixture_call *call, enum tensor_pass pass, phase *at_experts, struct error *err)
+{
+    const struct expert_scheme *s = call->ep->scheme;
+    const struct clock *clock = &dispatch_device_of(call)->clock;
+    struct expert_pace *whole = &call->routing->pace;
+    struct part_call part;
+    if (dispatch_parts_of(call) == 1) dispatch_arrive(call);
+    const picoseconds before = clock->now;
+    enum error_code e = s->bring ? s->bring(call, pass, err) : OK;
+    whole->brought = clock->now - before;
+    for (int i = 0; i < dispatch_parts_of(call) && !e; i++) {
+        struct mixture_call *c = dispatch_parts_of(call) == 1 ? call : part_of(&part, call, i);
+        struct expert_pace *pace = &c->routing->pace;
+        pace->came = c->routing->way.done;
+        dispatch_arrive(c);
+        pace->began = clock->now;
+        e = at_experts(c, err);
+        pace->ended = clock->now;
+    }
+    return e || s->end == NULL ? e : s->end(call, pass, err);
+}
+
+/* Wait for the results of all parts. */
+static void arrive_home(struct mixture_call *call)
+{
+    struct part_call part;
+    for (int i = 0; i < dispatch_parts_of(call); i++) dispatch_arrive(part_of(&part, call, i));
+}
+
 /* Run the phases that the call asks for; the last one, or an error, frees the rows of the way. */
-static enum error_code run_phases(struct mixture_call *call, phase *send, phase *at_experts, phase *take,
-                                  struct error *err)
+static enum error_code run_phases(struct mixture_call *call, enum tensor_pass pass, phase *send, phase *at_experts,
+                                  phase *take, struct error *err)
 {
     /* Phases of one pass may be separate calls: other work runs between them while rows travel. */
     enum error_code e = runs(call, SEND_ROWS) ? dispatch_begin(call, err) : OK;
     if (!e && runs(call, SEND_ROWS)) e = send(call, err);
-    if (!e && runs(call, COMPUTE_ROWS)) dispatch_arrive(call), e = at_experts(call, err);
-    if (!e && runs(call, RETURN_ROWS)) dispatch_arrive(call), e = take(call, err);
+    call->routing->pace.left = call->phases == ALL_PHASES ? dispatch_device_of(call)->clock.now : -1;
+    if (!e && runs(call, COMPUTE_ROWS)) e = run_parts(call, pass, at_experts, err);
+    if (!e && runs(call, RETURN_ROWS)) arrive_home(call), e = take(call, err);
     if (e || runs(call, RETURN_ROWS)) dispatch_end(call);
     return e;
 }
@@ -206,9 +311,10 @@ static enum error_code send_choices(struct mixture_call *call, struct error *err
 {
     struct device *d = dispatch_device_of(call);
     /* sent [n k, D]: a token's row for each of its choices, sorted by expert. */
-    dev_expert_order(d, call->kept[ORDER], call->kept[COUNTS], call->experts);
+    const enum error_code e = order_choices(call, err);
+    if (e) return e;
     dev_gather_forward(d, call->routing->way.sent, call->x, call->kept[ORDER], tensor_cols(call->experts));
-    return dispatch_spread(call, call->routing->way.sent, call->routing->way.pool, err);
+    return spread_parts(call, err);
 }
 
 /* At the experts, sort the rows that came, compute, put the results in the order of arrival, send them home. */
@@ -218,13 +324,15 @@ static enum error_code compute_choices(struct mixture_call *call, struct error *
     struct expert_routing *r = call->routing;
     /* Rows [received, D] of own experts are sorted by expert; results go back in the order in which rows came. */
     dev_gather_forward(d, call->kept[ROWS], r->way.pool, r->order, 1);
-    device_free(d, r->way.sent);
-    r->way.sent = device_tensor_2d(d, BUFFERS, tensor_rows(call->kept[ROWS]), tensor_cols(r->way.pool));
-    if (r->way.sent.data == NULL) return dispatch_no_memory(err);
-    const enum error_code e = dispatch_compute(call, FORWARD_PASS, r->way.sent, (struct expert_gradients){ 0 }, err);
-    if (e) return e;
-    dev_gather_backward_input(d, r->way.pool, r->way.sent, r->order, 1);
-    return collect(call, r->way.pool, call->kept[RESULTS], err);
+    /* The rows as sent are of no use any more, unless other parts are still on their way. */
+    if (!r->whole) device_free(d, r->way.sent), r->way.sent = tensor_none;
+    struct tensor results = device_tensor_2d(d, BUFFERS, tensor_rows(call->kept[ROWS]), tensor_cols(r->way.pool));
+    if (results.data == NULL) return dispatch_no_memory(err);
+    if (!r->whole) r->way.sent = results;
+    const enum error_code e = dispatch_compute(call, FORWARD_PASS, results, (struct expert_gradients){ 0 }, err);
+    if (!e) dev_gather_backward_input(d, r->way.pool, results, r->order, 1);
+    if (r->whole) device_free(d, results);
+    return e ? e : collect(call, r->way.pool, call->kept[RESULTS], err);
 }
 
 /* At home, in the last phase, weigh and add the k results of each row.  Recomputation has no y. */
@@ -242,7 +350,7 @@ static enum error_code send_choices_back(struct mixture_call *call, struct error
     /* Gradients of results: weight dy; d_weights [n,k] = dy . result. They travel as the rows did. */
     dev_combine_backward_input(dispatch_device_of(call), call->routing->way.sent, call->d_weights, call->dy,
                                call->kept[RESULTS], call->kept[ORDER], call->weights);
-    return dispatch_spread(call, call->routing->way.sent, call->routing->way.pool, err);
+    return spread_parts(call, err);
 }
 
 /* At the experts, compute the gradients of rows from those of results, and send them back to the senders. */
@@ -360,19 +468,28 @@ static enum error_code take_rows_back(struct mixture_call *call, struct error *e
 /* The two forms differ in their three phases alone. */
 enum error_code dispatch_forward(struct mixture_call *call, struct error *err)
 {
-    return weighs_there(call) ? run_phases(call, send_rows, compute_rows, take_rows, err)
-                           : run_phases(call, send_choices, compute_choices, add_choices, err);
+    const enum tensor_pass pass = tensor_present(call->y) ? FORWARD_PASS : EXCHANGE_PASS;
+    return weighs_there(call) ? run_phases(call, pass, send_rows, compute_rows, take_rows, err)
+                              : run_phases(call, pass, send_choices, compute_choices, add_choices, err);
 }
 
 enum error_code dispatch_input(struct mixture_call *call, struct error *err)
 {
-    return weighs_there(call) ? run_phases(call, send_rows_back, compute_rows_back, take_rows_back, err)
-                           : run_phases(call, send_choices_back, compute_choices_back, add_choices_back, err);
+    return weighs_there(call)
+        ? run_phases(call, INPUT_PASS, send_rows_back, compute_rows_back, take_rows_back, err)
+        : run_phases(call, INPUT_PASS, send_choices_back, compute_choices_back, add_choices_back, err);
 }
 
 enum error_code dispatch_weight(struct mixture_call *call, struct error *err)
 {
-    return dispatch_compute(call, WEIGHT_PASS, tensor_none, left_gradients(call), err);
+    const struct expert_scheme *s = call->ep->scheme;
+    struct part_call part;
+    enum error_code e = s->bring ? s->bring(call, WEIGHT_PASS, err) : OK;
+    for (int i = 0; i < dispatch_parts_of(call) && !e; i++) {
+        struct mixture_call *c = part_of(&part, call, i);
+        e = dispatch_compute(c, WEIGHT_PASS, tensor_none, left_gradients(c), err);
+    }
+    return e || s->end == NULL ? e : s->end(call, WEIGHT_PASS, err);
 }
 
 void dispatch_cost(struct forecast *forecast, const struct expert_parallel *ep, enum tensor_pass pass)
@@ -383,6 +500,12 @@ void dispatch_cost(struct forecast *forecast, const struct expert_parallel *ep, 
     /* Weights that a scheme gathers are its own cost; the rows' hops are counted here. */
     if (ep->scheme->compute_cost) ep->scheme->compute_cost(forecast, ep, pass);
     if (pass == WEIGHT_PASS) return;
+    for (int i = 0; ep->routing && ep->routing->part && i < ep->routing->parts; i++) {
+        struct expert_parallel part = *ep;
+        part.routing = &ep->routing->part[i];
+        rows_spread_cost(forecast, &part, 0, own, D), rows_collect_cost(forecast, &part, own, D);
+    }
+    if (ep->routing && ep->routing->part) return;
     /* Rows [sent, D] go there and results come back; weighed rows also take k weights, and bring back k gradients. */
     rows_spread_cost(forecast, ep, 0, own, D);
     if (!there || pass != EXCHANGE_PASS) rows_collect_cost(forecast, ep, own, D);

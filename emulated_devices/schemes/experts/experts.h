@@ -37,6 +37,23 @@ struct expert_hop {
     struct tensor order;                /* I32: which of the rows at hand are sent, in this order; none: all of them */
 };
 
+/* Weights of experts that a scheme brings to other devices for a pass, or gradients on their way to the owners. */
+struct moved_experts {
+    struct tensor own, all;             /* what this device sends, or gets as owner; all that it computes with */
+    struct tensor *matrix;              /* [2, E] where each matrix lies; tensor_none: not here */
+    picoseconds done;                   /* when they have arrived */
+    bool open;                          /* they are here, or on their way */
+};
+
+/* Moments of a pass in virtual time, for invariants: what travels beside what. */
+struct expert_pace {
+    picoseconds chosen;                 /* the router has chosen */
+    picoseconds moved;                  /* weights of copies left for the forward pass; 0: none did */
+    picoseconds left, brought;          /* all rows have left, if a pass is one call, else -1; how long weights of this
+                                         * pass were then waited for */
+    picoseconds came, began, ended;     /* of a part: its rows came; the experts began, and were done */
+};
+
 /* The rows' ways in one layer and microbatch, known when its router has chosen.  In the host's memory. */
 struct expert_routing {
     int64_t sent, pool, received;       /* rows that this device sends; that come; and the choices of its own experts
@@ -54,6 +71,13 @@ struct expert_routing {
     int32_t *owner;                     /* of a scheme that copies experts: [E] members */
     bool *held;                         /* [E, P] which members have which */
     int64_t *copied;                    /* [E] numbers of each expert that has copies; 0 of the others */
+    bool placed;                        /* copies were placed before the router's choice, which comes next */
+    struct moved_experts weights, gradients;
+    struct expert_pace pace;            /* of the last pass */
+    int parts;                          /* in which rows travel and are computed; 0 and 1: at once */
+    struct expert_routing *part;        /* [parts] each with its share of every device's rows for every expert; their
+                                         * moved experts are the whole's.  NULL: one part */
+    struct expert_routing *whole;       /* of a part; else NULL */
     struct { struct tensor sent, pool; picoseconds done; } way;     /* of a pass that has begun: rows as sent, as they
                                          * come, and when those that were sent last have arrived */
 };
@@ -77,6 +101,7 @@ struct expert_parallel {
     int slices, slice;                  /* parts into which F of each expert is cut; this device's */
     int node;                           /* members on each node: neighbours; 0: not as many on each */
     int degree;                         /* that the plan asks for; -1: the scheme chooses */
+    int parts;                          /* of rows, likewise; 0: one */
     struct expert_copying copying;      /* of --dispatch fssdp */
     const int32_t *owner;               /* [L, E] members, if experts have other owners than experts_of; else NULL */
     struct expert_loads *loads;         /* [L] of a scheme that expects the loads of earlier steps */
@@ -108,13 +133,14 @@ struct expert_body {
     void (*weight)(const void *context, struct expert_rows, struct expert_gradients);
     /* This device's piece of the first or second matrix of one of its experts, or of its gradient. */
     struct tensor (*piece)(const void *context, int64_t expert, int matrix, bool gradient);
-    /* Shows the results of all rows that are computed here, or their gradients.  NULL: nobody looks. */
-    void (*show)(const void *context, struct tensor results, bool gradient);
+    /* Shows the results of these rows, or their gradients.  NULL: nobody looks. */
+    void (*show)(const void *context, const struct expert_rows *, struct tensor results, bool gradient);
 };
 
-static inline void expert_body_show(const struct expert_body *body, struct tensor results, bool gradient)
+static inline void expert_body_show(const struct expert_body *body, const struct expert_rows *rows,
+                                    struct tensor results, bool gradient)
 {
-    if (body->show) body->show(body->context, results, gradient);
+    if (body->show) body->show(body->context, rows, results, gradient);
 }
 
 /* The parts of a pass forward or for the inputs, in this order.  What is exchanged in one is needed in the next. */
@@ -125,6 +151,7 @@ enum expert_phase { SEND_ROWS = 1, COMPUTE_ROWS = 2, RETURN_ROWS = 4, ALL_PHASES
 struct mixture_call {
     struct expert_parallel *ep;         /* this device's share, with the layer of the call */
     struct expert_routing *routing;     /* of the call */
+    int64_t first;                      /* of a part: where its rows begin among all that are computed here */
     unsigned phases;                    /* to run; if not all, exchanges take place beside what is computed until the
                                          * next: SENDS_ROWS of streams.h */
     struct expert_body body;            /* computes experts on rows that have arrived */
@@ -167,14 +194,28 @@ struct expert_scheme {
      * degree and columns, or its copies.  Local; @return OK or ERR_MEMORY.  has_degrees: all devices of ep x etp have
      * told, whose group is ep->part[0], and choose leaves the table of the ep group.  rows_to: how many of a member's
      * rows for an expert go to another; NULL: all to its owner.  slices: along which rows are gathered before they are
-     * computed.  compute: a pass of the experts, in place of the body's; its cost.  NULL: weights stay. */
+     * computed.  NULL: weights stay. */
     bool has_degrees, copies;
+    bool has_parts;                     /* rows may travel in parts, each computed while the next one travels */
     enum error_code (*choose)(const struct expert_parallel *, struct expert_routing *, struct error *);
     int64_t (*rows_to)(const struct expert_parallel *, const struct expert_routing *, int64_t expert, int from, int to);
     struct group *(*slices)(const struct expert_parallel *, const struct expert_routing *);
+    /* Its passes of the experts, in place of the body's.  bring: begin to move the weights that the pass reads, which
+     * compute waits for; again: nothing.  compute: the pass on rows that are here; several times, on some rows each.
+     * end: free the weights, or begin to move gradients to their owners; the matrices are then of no use.  finish:
+     * wait for the gradients and add them, where a layer's gradients must be whole.  bring, end and finish are
+     * collective over the devices that move; @return OK, ERR_MEMORY or ERR_COMM.  cost: of all these together. */
+    enum error_code (*bring)(struct mixture_call *, enum tensor_pass, struct error *);
     enum error_code (*compute)(struct mixture_call *, enum tensor_pass, struct expert_rows, struct expert_gradients,
                                struct error *);
+    enum error_code (*end)(struct mixture_call *, enum tensor_pass, struct error *);
+    void (*finish)(struct mixture_call *);
     void (*compute_cost)(struct forecast *, const struct expert_parallel *, enum tensor_pass);
+    /* Place copies by the loads of earlier steps, before the layer computes: bring can then begin before the router
+     * has chosen.  Local; @return OK or ERR_MEMORY.  NULL: weights are brought when the router has chosen. */
+    enum error_code (*place)(const struct expert_parallel *, struct expert_routing *, struct error *);
+    /* Whether a pass moves weights, so that it is worth to bring them early. */
+    bool (*brings)(const struct expert_parallel *, enum tensor_pass);
 
     /* Take this device's choices, and tell the other devices how many rows they will get.  Collective over the ep
      * group; a scheme that moves no rows only counts.  @return OK, ERR_MEMORY or ERR_COMM. */
@@ -228,6 +269,21 @@ static inline struct interval expert_share(const struct expert_parallel *ep, int
 /** Whether one of the E experts computes a choice; count how often each is chosen: adds to of_expert [E]. */
 static inline bool choice_is_computed(int32_t choice, int64_t E) { return choice >= 0 && choice < E; }
 void choices_count(const struct choices *, int64_t E, int32_t *of_expert);
+
+/** The rows of a member for an expert that travel in a part, if it has so many in all. */
+static inline int64_t expert_part_rows(int64_t rows, int parts, int part, int64_t expert, int from)
+{
+    return block_at(rows, parts, (int)((part + from + expert) % parts)).count;      /* longer parts go round */
+}
+
+/** List this device's rows, which are sorted by expert, by part: at place i the row that comes i-th. */
+void expert_parts_order(const struct expert_parallel *, const struct expert_routing *whole, int32_t *order);
+
+/** Where moved experts of a call are. */
+static inline struct expert_routing *expert_whole(const struct mixture_call *call)
+{
+    return call->routing->whole ? call->routing->whole : call->routing;
+}
 
 /** Free all that announcing has allocated. */
 void expert_routing_clear(struct expert_routing *);

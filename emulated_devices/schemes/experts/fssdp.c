@@ -19,10 +19,12 @@
  * of a sparse collective.
  */
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/device/streams.h"
 #include "emulated_devices/schemes/experts/dispatch.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"
 #include "ref/model/config.h"
 #include <stdlib.h>
+#include <string.h>
 
 enum { COPIES = EXPERT_SLOTS - 1 };     /* the last slot: weights of copies, one expert after another */
 
@@ -84,32 +86,53 @@ static bool has_copy(const struct expert_parallel *ep, const struct expert_routi
 
 static int64_t numbers_of_expert(const struct expert_parallel *ep) { return 3 * config_of(ep)->F * config_of(ep)->D; }
 
-/* Place copies by the loads of earlier steps; then count those of this one. */
+/* The placement of a layer is the same in all microbatches of a step: it follows from the steps before. */
+static bool place_once(const struct expert_parallel *ep, struct expert_loads *seen, const int32_t owner[])
+{
+    const struct expert_room room = room_of(ep);
+    int64_t *load = calloc((size_t)room.E, sizeof *load);
+    bool *held = calloc((size_t)(room.E * room.devices), sizeof *held);
+    bool ok = load && held;
+    if (ok) expert_loads_predict(seen, load);
+    ok = ok && expert_place(&room, load, owner, held);
+    free(load);
+    if (ok) seen->held = held;
+    else free(held);
+    return ok;
+}
+
+/* Place copies by the loads of earlier steps, whatever this step's tokens will choose. */
 static enum error_code fssdp_place(const struct expert_parallel *ep, struct expert_routing *routing, struct error *err)
 {
     const int64_t E = experts(ep);
-    const struct expert_room room = room_of(ep);
     struct expert_loads *seen = &ep->loads[ep->layer];
-    int64_t *load = calloc((size_t)E, sizeof *load);
-    /* Any expert may be computed here, as owner or with a copy. */
-    routing->experts = (struct interval){ 0, E };
+    expert_routing_clear(routing);
     routing->owner = calloc((size_t)E, sizeof *routing->owner),
         routing->copied = calloc((size_t)E, sizeof *routing->copied);
     routing->held = calloc((size_t)(E * ep->devices), sizeof *routing->held);
-    bool ok = load && routing->owner && routing->held && routing->copied;
+    bool ok = routing->owner && routing->held && routing->copied;
     for (int m = 0; m < ep->devices && ok; m++)
         for (int64_t e = experts_of(ep, m).first; e < interval_end(experts_of(ep, m)); e++)
             routing->owner[e] = ep->owner ? ep->owner[ep->layer * E + e] : m;
-    /* Copies follow the loads of the last steps; this step's choices count from the next one on. */
-    if (ok) expert_loads_predict(seen, load);
-    ok = ok && expert_materialise(&room, load, routing->owner, routing->held);
+    if (ok && seen->held == NULL) ok = place_once(ep, seen, routing->owner);
+    if (ok) memcpy(routing->held, seen->held, (size_t)(E * ep->devices) * sizeof *seen->held);
     for (int64_t e = 0; e < E && ok; e++)
-        for (int m = 0; m < ep->devices; m++) {
+        for (int m = 0; m < ep->devices; m++)
             if (has_copy(ep, routing, e, m)) routing->copied[e] = numbers_of_expert(ep);
-            expert_loads_add(seen, e, dispatch_told(ep, routing, e, m));
-        }
-    free(load);
+    routing->placed = ok;
     return ok ? OK : fssdp_no_memory(err);
+}
+
+/* The router has chosen: any expert may be computed here, as owner or with a copy, and the loads count for the steps
+ * that follow. */
+static enum error_code fssdp_choose(const struct expert_parallel *ep, struct expert_routing *routing, struct error *err)
+{
+    (void)err;
+    routing->experts = (struct interval){ 0, experts(ep) };
+    for (int64_t e = 0; e < experts(ep); e++)
+        for (int m = 0; m < ep->devices; m++)
+            expert_loads_add(&ep->loads[ep->layer], e, dispatch_told(ep, routing, e, m));
+    return OK;
 }
 
 /* Count the rows of one member for an expert that go to another, by the rule of placement.h. */
@@ -119,6 +142,16 @@ static int64_t rows_to(const struct expert_parallel *ep, const struct expert_rou
     const struct expert_room room = room_of(ep);
     return expert_rows_to(&room, held_of(ep, routing, expert), expert,
                           dispatch_told(ep, routing, expert, from), from, to);
+}
+
+/* Rows that are sent as they lie, as where no expert has a copy, need no order, and no copy of them is made. */
+static void drop_identity(struct expert_hop *hop)
+{
+    int32_t *const order = hop->order.data;
+    for (int64_t i = 0; i < tensor_count(hop->order); i++)
+        if (order[i] != i) return;
+    free(order);
+    hop->order = tensor_none;
 }
 
 /* Rows lie by expert, and are sent by device: of an expert's, the first go to the first device that takes some. */
@@ -138,6 +171,7 @@ static enum error_code plan_hop(const struct expert_parallel *ep, const struct e
             for (int64_t n = rows_to(ep, routing, x, ep->rank, m); n > 0; n--) *order++ = (int32_t)next[x]++;
     }
     free(next);
+    if (!e) drop_identity(hop);
     return e;
 }
 
@@ -162,9 +196,8 @@ static struct tensor fssdp_kept(const struct expert_parallel *ep, int slot, int6
 
 /* ---- weights and gradients of copies ----------------------------------------------------------------------------- */
 
-/* A pass has weights or gradients here.  held: all experts that are copied and that this device has, its own too; own:
- * those of its own. */
-struct copies { struct tensor own, held; struct tensor *matrix; };
+/* In struct moved_experts, `all` has the experts that are copied and that this device has, its own too; `own` has those
+ * of its own. */
 
 /* Describe the sparse collective over the experts with copies, from or to their owners; its blocks are experts. */
 static struct collective sending(const struct expert_parallel *ep, struct block_placement *placement, enum dtype dtype)
@@ -174,25 +207,37 @@ static struct collective sending(const struct expert_parallel *ep, struct block_
     return (struct collective){ .placement = placement, .counts = r->copied, .dtype = dtype, .reduction = SUM };
 }
 
-static void close_copies(struct device *device, struct copies *copies)
+/* Whether any expert has a copy: with an even load none has, and nothing is sent. */
+static bool any_copied(const struct expert_parallel *ep)
 {
-    device_free(device, copies->own), device_free(device, copies->held), free(copies->matrix);
+    bool any = false;
+    for (int64_t e = 0; e < experts(ep); e++) any = any || ep->routing->copied[e] > 0;
+    return any;
+}
+
+static void close_copies(struct device *device, struct moved_experts *copies)
+{
+    device_free(device, copies->own), device_free(device, copies->all), free(copies->matrix);
+    *copies = (struct moved_experts){ .open = false };
 }
 
 /* Open room for the copied experts that this device owns, and for all copied experts that it has. */
-static enum error_code open_copies(struct copies *copies, const struct expert_parallel *ep, enum dtype dtype,
-                                   struct error *err)
+static enum error_code open_copies(struct moved_experts *copies, const struct expert_parallel *ep, bool moves,
+                                   enum dtype dtype, struct error *err)
 {
     struct device *d = ep->tp->device;
     int64_t own = 0, held = 0;
-    for (int64_t e = 0; e < experts(ep); e++) {
+    for (int64_t e = 0; e < experts(ep) && moves; e++) {
         own += ep->routing->owner[e] == ep->rank ? ep->routing->copied[e] : 0;
         held += held_of(ep, ep->routing, e)[ep->rank] ? ep->routing->copied[e] : 0;
     }
-    *copies = (struct copies){ .own = device_tensor_in(d, BUFFERS, dtype, own),
-                          .held = device_tensor_in(d, BUFFERS, dtype, held),
-                          .matrix = calloc((size_t)(2 * experts(ep)), sizeof *copies->matrix) };
-    return copies->own.data && copies->held.data && copies->matrix ? OK : fssdp_no_memory(err);
+    *copies = (struct moved_experts){ .own = device_tensor_in(d, BUFFERS, dtype, own),
+                                      .all = device_tensor_in(d, BUFFERS, dtype, held),
+                                      .matrix = calloc((size_t)(2 * experts(ep)), sizeof *copies->matrix),
+                                      .open = true };
+    if (copies->own.data && copies->all.data && copies->matrix) return OK;
+    close_copies(d, copies);
+    return fssdp_no_memory(err);
 }
 
 /* An expert's two matrices lie one after the other. */
@@ -205,7 +250,7 @@ static struct tensor matrix_at(const struct expert_parallel *ep, struct tensor a
 
 /* Where each matrix lies that this device computes with: its own where they are, copies in `copies`, of which `held`
  * says whether own experts lie there too. */
-static void take_matrices(struct copies *w, const struct mixture_call *call, struct tensor copies, bool held,
+static void take_matrices(struct tensor *matrix, const struct mixture_call *call, struct tensor copies, bool held,
                           bool gradient)
 {
     const struct expert_parallel *ep = call->ep;
@@ -213,8 +258,8 @@ static void take_matrices(struct copies *w, const struct mixture_call *call, str
     for (int64_t e = 0; e < experts(ep); e++) {
         const bool own = ep->routing->owner[e] == ep->rank, copied = has_copy(ep, ep->routing, e, ep->rank);
         for (int m = 0; m < 2; m++)
-            w->matrix[m * experts(ep) + e] = own ? call->body.piece(call->body.context, e, m, gradient)
-                                             : copied ? matrix_at(ep, copies, at, m) : tensor_none;
+            matrix[m * experts(ep) + e] = own ? call->body.piece(call->body.context, e, m, gradient)
+                                              : copied ? matrix_at(ep, copies, at, m) : tensor_none;
         /* `at` passes everything that lies in `copies`, in the order of experts. */
         if (copied || (own && held)) at += ep->routing->copied[e];
     }
@@ -237,44 +282,37 @@ static void visit_own(const struct mixture_call *call, struct tensor own, bool g
     }
 }
 
-/* Send the weights of copied experts: now this device has all that it computes with, in copies->held. */
-static enum error_code send_weights(struct copies *copies, const struct mixture_call *mixture_call, struct error *err)
+/* Run a sparse collective beside what computes; copies->done says when the other stream has finished. */
+static enum error_code move_beside(struct moved_experts *copies, const struct expert_parallel *ep,
+                                   enum sending sending_kind, enum operation operation, struct error *err)
 {
     struct block_placement placement;
-    struct collective call = sending(mixture_call->ep, &placement, copies->own.dtype);
-    call.in = copies->own.data, call.out = copies->held.data;
-    visit_own(mixture_call, copies->own, false);
-    const enum error_code e = collective_run(mixture_call->ep->group, SPARSE_ALLGATHER, NULL, &call, err);
-    if (!e) take_matrices(copies, mixture_call, copies->held, true, false);
+    struct clock *clock = &ep->tp->device->clock;
+    struct collective call = sending(ep, &placement, copies->own.dtype);
+    const bool back = operation == SPARSE_REDUCE_SCATTER;
+    call.in = back ? copies->all.data : copies->own.data, call.out = back ? copies->own.data : copies->all.data;
+    clock_begin(clock, sending_stream(clock, sending_kind));
+    const enum error_code e = collective_run(ep->group, operation, NULL, &call, err);
+    copies->done = clock->now;
+    clock_end(clock);
     return e;
 }
 
-/* Keep the copies for the backward pass: they are what copies->held has but this device's own. */
-static void keep_copies(const struct copies *copies, const struct mixture_call *call)
+/* Keep the copies for the backward pass: they are what copies->all has but this device's own. */
+static void keep_copies(const struct moved_experts *copies, const struct mixture_call *call)
 {
     const struct expert_routing *r = call->ep->routing;
-    const int64_t number = (int64_t)dtype_size(copies->held.dtype);
+    const int64_t number = (int64_t)dtype_size(copies->all.dtype);
     int64_t from = 0, to = 0;
     for (int64_t e = 0; e < experts(call->ep); e++) {
         if (!held_of(call->ep, r, e)[call->ep->rank]) continue;
         if (r->owner[e] != call->ep->rank && r->copied[e] > 0) {
             device_copy(call->ep->tp->device, (char *)call->kept[COPIES].data + to * number,
-                        (const char *)copies->held.data + from * number, (size_t)(r->copied[e] * number));
+                        (const char *)copies->all.data + from * number, (size_t)(r->copied[e] * number));
             to += r->copied[e];
         }
         from += r->copied[e];
     }
-}
-
-/* Sum the gradients of copies at their owners.  Collective over the ep group. */
-static enum error_code send_gradients(struct copies *copies, const struct mixture_call *mixture_call, struct error *err)
-{
-    struct block_placement placement;
-    struct collective call = sending(mixture_call->ep, &placement, copies->own.dtype);
-    call.in = copies->held.data, call.out = copies->own.data;
-    const enum error_code e = collective_run(mixture_call->ep->group, SPARSE_REDUCE_SCATTER, NULL, &call, err);
-    if (!e) visit_own(mixture_call, copies->own, true);
-    return e;
 }
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
@@ -285,39 +323,66 @@ static bool sends_weights(const struct expert_parallel *ep, enum tensor_pass pas
     return pass == FORWARD_PASS || pass == EXCHANGE_PASS || (pass == INPUT_PASS && ep->copying.again);
 }
 
-/* Owned experts add to their gradients where these are; those of copies begin with zeros, and so do the owner's shares
- * of what is summed. */
-static enum error_code weight_pass(struct copies *copies, struct mixture_call *call, struct expert_rows rows,
-                                   struct expert_gradients gradients, struct error *err)
+/* Begin to send the weights of copied experts, before or after the router has chosen; a pass that has kept its copies
+ * needs a list of matrices alone, and one for gradients room for them.  Collective over the ep group. */
+static enum error_code fssdp_bring(struct mixture_call *call, enum tensor_pass pass, struct error *err)
 {
-    device_zero(call->ep->tp->device, copies->held);
-    take_matrices(copies, call, copies->held, true, true);
-    rows.weights = copies->matrix;
-    call->body.weight(call->body.context, rows, gradients);
-    return send_gradients(copies, call, err);
+    const struct expert_parallel *ep = call->ep;
+    struct moved_experts *weights = &call->routing->weights, *gradients = &call->routing->gradients;
+    const bool sends = sends_weights(ep, pass) && any_copied(ep);
+    if (pass == WEIGHT_PASS) {
+        const enum error_code e = open_copies(gradients, ep, true, expert_format(ep, true), err);
+        /* Owned experts add to their gradients where these are; those of copies begin with zeros, and so do the
+         * owner's shares of what is summed. */
+        if (!e) device_zero(ep->tp->device, gradients->all);
+        return e;
+    }
+    if (weights->open) return OK;
+    enum error_code e = open_copies(weights, ep, sends, expert_format(ep, false), err);
+    if (e || !sends) return e;
+    visit_own(call, weights->own, false);
+    if (pass == FORWARD_PASS) call->routing->pace.moved = ep->tp->device->clock.now;
+    e = move_beside(weights, ep, SENDS_WEIGHTS, SPARSE_ALLGATHER, err);
+    if (e) close_copies(ep->tp->device, weights);
+    return e;
 }
 
-/* Run a pass of the experts, around which weights and gradients of copies move.  Collective over the ep group. */
+/* Run a pass of the experts with their own weights and copies.  Local: what was sent is waited for. */
 static enum error_code fssdp_compute(struct mixture_call *call, enum tensor_pass pass, struct expert_rows rows,
                                      struct expert_gradients gradients, struct error *err)
 {
     const struct expert_parallel *ep = call->ep;
-    struct copies w = { .matrix = NULL };
-    enum error_code e = OK;
+    const bool back = pass == WEIGHT_PASS, kept = !back && !sends_weights(ep, pass);
+    struct moved_experts *copies = back ? &call->routing->gradients : &call->routing->weights;
+    clock_wait(&ep->tp->device->clock, copies->done);
     /* The copies of the forward pass are read where they were kept. */
-    if (pass == INPUT_PASS && !sends_weights(ep, pass)) {
-        w.matrix = calloc((size_t)(2 * experts(ep)), sizeof *w.matrix);
-        if (w.matrix == NULL) return fssdp_no_memory(err);
-        take_matrices(&w, call, call->kept[COPIES], false, false);
-    } else e = open_copies(&w, ep, expert_format(ep, pass == WEIGHT_PASS), err);
-    if (!e && sends_weights(ep, pass)) e = send_weights(&w, call, err);
-    if (!e && pass == FORWARD_PASS && !ep->copying.again) keep_copies(&w, call);
-    rows.weights = w.matrix;
-    if (!e && pass == WEIGHT_PASS) e = weight_pass(&w, call, rows, gradients, err);
-    else if (!e && pass == INPUT_PASS) call->body.input(call->body.context, rows, gradients);
-    else if (!e) e = call->body.forward(call->body.context, rows, err);
-    close_copies(ep->tp->device, &w);
-    return e;
+    take_matrices(copies->matrix, call, kept ? call->kept[COPIES] : copies->all, !kept, back);
+    if (pass == FORWARD_PASS && !ep->copying.again) keep_copies(copies, call);
+    rows.weights = copies->matrix;
+    if (back) call->body.weight(call->body.context, rows, gradients);
+    else if (pass == INPUT_PASS) call->body.input(call->body.context, rows, gradients);
+    else return call->body.forward(call->body.context, rows, err);
+    return OK;
+}
+
+/* Weights are of no use any more; gradients of copies begin their way to the owners.  Collective over the ep group. */
+static enum error_code fssdp_end(struct mixture_call *call, enum tensor_pass pass, struct error *err)
+{
+    if (pass == WEIGHT_PASS && any_copied(call->ep))
+        return move_beside(&call->routing->gradients, call->ep, SENDS_GRADIENTS, SPARSE_REDUCE_SCATTER, err);
+    if (pass != WEIGHT_PASS) close_copies(call->ep->tp->device, &call->routing->weights);
+    return OK;
+}
+
+/* The sums of copies' gradients have come, or are waited for: owners add them to their own. */
+static void fssdp_finish(struct mixture_call *call)
+{
+    struct moved_experts *gradients = &call->routing->gradients;
+    struct device *d = call->ep->tp->device;
+    if (!gradients->open) return;
+    clock_wait(&d->clock, gradients->done);
+    visit_own(call, gradients->own, true);
+    close_copies(d, gradients);
 }
 
 static void compute_cost(struct forecast *forecast, const struct expert_parallel *ep, enum tensor_pass pass)
@@ -325,7 +390,7 @@ static void compute_cost(struct forecast *forecast, const struct expert_parallel
     struct block_placement placement;
     /* Gradients go to their owners, weights from them; a pass that has kept its copies sends nothing. */
     const bool back = pass == WEIGHT_PASS;
-    if (!back && !sends_weights(ep, pass)) return;
+    if (!any_copied(ep) || (!back && !sends_weights(ep, pass))) return;
     forecast_on(forecast, ep->group, back ? SPARSE_REDUCE_SCATTER : SPARSE_ALLGATHER, NULL,
                 sending(ep, &placement, expert_format(ep, back)));
 }
@@ -339,6 +404,7 @@ const struct expert_scheme expert_scheme_fssdp = {
               .needs = "P a divisor of dp x cp x tp, --etp 1", .invariants = fssdp_invariants },
     DISPATCH_PASSES, .slots = EXPERT_SLOTS, .kept = fssdp_kept, .refuses = fssdp_refuses, .open = open_loads,
         .close = close_loads,
-    .step = end_step, .hops = 1, .hop = plan_hop, .copies = true, .choose = fssdp_place, .rows_to = rows_to,
-    .compute = fssdp_compute, .compute_cost = compute_cost,
+    .step = end_step, .hops = 1, .hop = plan_hop, .copies = true, .choose = fssdp_choose, .rows_to = rows_to,
+    .place = fssdp_place, .brings = sends_weights, .bring = fssdp_bring, .compute = fssdp_compute, .end = fssdp_end,
+    .finish = fssdp_finish, .compute_cost = compute_cost,
 };

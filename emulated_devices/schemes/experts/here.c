@@ -91,7 +91,10 @@ static enum error_code here_forward(struct mixture_call *call, struct error *err
     const struct mixture_call p = present(call);
     dev_gather_forward(d, p.kept[ROWS], p.x, p.kept[ORDER], tensor_cols(p.experts));
     const enum error_code e = p.body.forward(p.body.context, here_rows_of(&p), err);
-    if (!e) expert_body_show(&p.body, p.kept[RESULTS], false);
+    if (!e) {
+        const struct expert_rows rows = here_rows_of(&p);
+        expert_body_show(&p.body, &rows, p.kept[RESULTS], false);
+    }
     if (!e && tensor_present(p.y)) dev_combine_forward(d, p.y, p.kept[RESULTS], p.kept[ORDER], p.weights);
     return e;
 }
@@ -113,8 +116,9 @@ static enum error_code here_input(struct mixture_call *call, struct error *err)
     if (room) {
         /* d_results = weight dy and d_weights = dy . result; then the experts' rows; then dx sums k rows. */
         dev_combine_backward_input(d, g.results, p.d_weights, p.dy, p.kept[RESULTS], p.kept[ORDER], p.weights);
-        expert_body_show(&p.body, g.results, true);
-        p.body.input(p.body.context, here_rows_of(&p), g);
+        const struct expert_rows rows = here_rows_of(&p);
+        expert_body_show(&p.body, &rows, g.results, true);
+        p.body.input(p.body.context, rows, g);
         dev_gather_backward_input(d, p.dx, g.rows, p.kept[ORDER], tensor_cols(p.experts));
     }
     device_free(d, act), device_free(d, rows);

@@ -20,6 +20,8 @@ enum error_code hop_make(struct expert_hop *hop, struct group *group, enum opera
 
 void expert_routing_clear(struct expert_routing *routing)
 {
+    for (int i = 0; routing->part && i < routing->parts; i++) expert_routing_clear(&routing->part[i]);
+    free(routing->part);
     /* Unused hops are zeros, which free accepts. */
     for (int i = 0; i < EXPERT_HOPS; i++)
         free(routing->hop[i].sent), free(routing->hop[i].got), free(routing->hop[i].order.data);

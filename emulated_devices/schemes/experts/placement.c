@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Two sums of thousands of loads differ by less than this part when they differ by rounding alone; loads of up to 2^40
+ * rows differ by more. */
+#define EVEN_ROUNDING 1e-12
+
 /* Return the node of a device; without nodes all devices are in node 0. */
 static int placement_node_of(const struct expert_room *room, int device)
 {
@@ -62,9 +66,9 @@ static bool give_slot(const struct expert_room *room, const int64_t load[], bool
 {
     int64_t best = -1;
     for (int64_t e = 0; e < room->E; e++) {
-        if (load[e] == 0 || best_device(room, held + e * room->devices, used) < 0) continue;
         /* The next slot goes to the expert with the most load for each of its holders. */
-        if (best < 0 || needs_more(room, load, held, e, best)) best = e;
+        if (load[e] == 0 || (best >= 0 && !needs_more(room, load, held, e, best))) continue;
+        if (best_device(room, held + e * room->devices, used) >= 0) best = e;
     }
     if (best < 0) return false;
     const int device = best_device(room, held + best * room->devices, used);
@@ -88,6 +92,55 @@ bool expert_materialise(const struct expert_room *room, const int64_t load[], co
     while ((room->degree < 0 || room->degree > room->slots) && give_slot(room, load, held, used)) ;
     free(used);
     return true;
+}
+
+/* ---- as many copies as even the load out ------------------------------------------------------------------------- */
+
+/* Rows of a device that has the expert stay.  Others go to those of the node that have the expert, or, without one, to
+ * all that do. */
+static void add_expert(const struct expert_room *room, double load, const bool held[], double busy[])
+{
+    const int all = holders(room, held);
+    double far = 0;                     /* devices without the expert on their node */
+    for (int first = 0, node = room->node > 0 ? room->node : room->devices; first < room->devices; first += node) {
+        int near = 0;
+        for (int d = first; d < first + node; d++) near += held[d];
+        if (near == 0) far += node;
+        for (int d = first; d < first + node; d++) busy[d] += held[d] ? load * node / near : 0;
+    }
+    for (int d = 0; d < room->devices; d++) busy[d] += held[d] ? load * far / all : 0;
+}
+
+double expert_busiest(const struct expert_room *room, const int64_t load[], const bool held[], double busy[])
+{
+    double most = 0;
+    for (int d = 0; d < room->devices; d++) busy[d] = 0;
+    for (int64_t e = 0; e < room->E; e++)
+        add_expert(room, (double)load[e], held + e * room->devices, busy);
+    for (int d = 0; d < room->devices; d++) most = busy[d] > most ? busy[d] : most;
+    return most;
+}
+
+bool expert_place(const struct expert_room *room, const int64_t load[], const int32_t owner[], bool held[])
+{
+    const size_t places = (size_t)(room->E * room->devices);
+    const bool to_all = room->degree >= 0 && room->degree <= room->slots;
+    /* A device cannot have more copies than there are experts. */
+    const int most = to_all ? room->degree : room->slots < room->E ? room->slots : (int)room->E;
+    bool *tried = calloc(places, sizeof *tried);
+    double *busy = calloc((size_t)room->devices, sizeof *busy), least = 0;
+    bool ok = tried && busy;
+    for (int n = 0; n <= most && ok; n++) {
+        struct expert_room fewer = *room;
+        if (to_all) fewer.degree = n;
+        else fewer.slots = n, fewer.degree = -1;
+        ok = expert_materialise(&fewer, load, owner, tried);
+        const double busiest = ok ? expert_busiest(room, load, tried, busy) : 0;
+        if (ok && (n == 0 || busiest < least * (1 - EVEN_ROUNDING)))
+            memcpy(held, tried, places * sizeof *held), least = busiest;
+    }
+    free(tried), free(busy);
+    return ok;
 }
 
 /* ---- algorithm 2 ------------------------------------------------------------------------------------------------- */
@@ -188,7 +241,7 @@ bool expert_loads_open(struct expert_loads *loads, int64_t E)
 
 void expert_loads_close(struct expert_loads *loads)
 {
-    free(loads->count);
+    free(loads->count), free(loads->held);
     *loads = (struct expert_loads){ 0 };
 }
 
@@ -204,6 +257,7 @@ void expert_loads_turn(struct expert_loads *loads)
     /* The step that has ended takes the place of the oldest one. */
     memcpy(loads->count + loads->steps++ % LOAD_WINDOW * loads->E, now, step);
     memset(now, 0, step);
+    free(loads->held), loads->held = NULL;
 }
 
 void expert_loads_predict(const struct expert_loads *loads, int64_t load[])

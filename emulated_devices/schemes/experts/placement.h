@@ -8,6 +8,7 @@
  * so many slots for them.  Loads are whole numbers, equal on all devices, and so is all that follows from them.  What
  * the paper leaves open, and what is taken here:
  *
+ *   how many slots are used        as many as make the busiest device least busy: expert_place
  *   slots in proportion to load    one after another, each to the expert with the most load for each device that has it
  *   equal loads                    the expert, the device with the lowest number
  *   a node's load in algorithm 2   of the layer, for each of its devices
@@ -35,6 +36,16 @@ struct expert_room {
  *  @return whether there was memory; without, `held` is not set. */
 bool expert_materialise(const struct expert_room *, const int64_t load[], const int32_t owner[], bool held[]);
 
+/** Rows of the busiest device, if those of each expert come from all devices alike and go as expert_rows_to says.
+ *  @param[out] busy  [devices] rows that each computes, `devices` times.  @return the most of them. */
+double expert_busiest(const struct expert_room *, const int64_t load[], const bool held[], double busy[]);
+
+/** Copies that never make a load less even: algorithm 1 with 0 to `slots` copies on a device, or with 0 to `degree`
+ *  experts on all; of these the one whose busiest device has the fewest rows, and of equals the one with fewest
+ *  copies.  More room is thus never worse, and an even load has no copies.
+ *  @param[out] held  as expert_materialise.  @return whether there was memory. */
+bool expert_place(const struct expert_room *, const int64_t load[], const int32_t owner[], bool held[]);
+
 /** Algorithm 2: owners for all layers at once.  A device has as many experts as any other (one more, if they do not
  *  divide), but maybe more of one layer and fewer of another.  Those that are not among their layer's t with the most
  *  load go by load to the node, then the device, with the least load in their layer; then the others where room is.
@@ -55,6 +66,8 @@ enum { LOAD_WINDOW = 5 };               /* steps whose loads count alike */
 struct expert_loads {
     int64_t E, steps;                   /* that have ended */
     int64_t *count;                     /* [LOAD_WINDOW + 1, E] of the last steps; last of the one that goes on */
+    bool *held;                         /* the placement of this step, [E, devices], free()d when it ends; NULL: none
+                                         * was made yet */
 };
 
 /** @return whether there was memory. */

@@ -84,19 +84,49 @@ static enum error_code trace_hop(const struct expert_hop *hop, struct traced *tr
     return e;
 }
 
+/* Follow rows along the hops of a routing, or of a part.  `at` has the rows that leave, and is freed.
+ * @param[out] row  [received] in the order in which experts take them. */
+static enum error_code trace_way(const struct expert_routing *routing, struct traced at, int64_t each, int32_t *row,
+                                 struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < routing->hops && !e; i++) e = trace_hop(&routing->hop[i], &at, err);
+    /* Experts take the choices of the pool's rows in an order; without hops the choices are in it already. */
+    const int32_t *const order = routing->order.data;
+    for (int64_t i = 0; i < routing->received && !e; i++) row[i] = at.row[order ? order[i] / each : i];
+    free(at.row);
+    return e;
+}
+
+/* Rows that travel in parts leave, and are computed, part after part. */
+static enum error_code trace_parts(const struct expert_parallel *ep, const struct expert_routing *routing,
+                                   struct traced at, struct error *err)
+{
+    int32_t *order = malloc((size_t)(at.count + 1) * sizeof *order);
+    enum error_code e = order ? OK : trace_no_memory(err);
+    int64_t left = 0, came = 0;
+    if (!e) expert_parts_order(ep, routing, order);
+    for (int p = 0; p < routing->parts && !e; p++) {
+        struct traced part;
+        e = trace_make(&part, routing->part[p].sent, err);
+        for (int64_t i = 0; i < part.count && !e; i++) part.row[i] = at.row[order[left++]];
+        if (!e) e = trace_way(&routing->part[p], part, 1, routing->row + came, err);
+        came += routing->part[p].received;
+    }
+    free(order), free(at.row);
+    return e;
+}
+
 enum error_code rows_trace(struct expert_routing *routing, const struct expert_parallel *ep, int64_t E,
                            const struct choices *own, const int32_t *row, struct error *err)
 {
     const int64_t each = ep->scheme->weighs_there ? own->each : 1;
     struct traced at;
-    enum error_code e = trace_leave(&at, ep->scheme->weighs_there, E, own, row, err);
-    for (int i = 0; i < routing->hops && !e; i++) e = trace_hop(&routing->hop[i], &at, err);
     free(routing->row);
-    routing->row = e ? NULL : malloc((size_t)(routing->received + 1) * sizeof *routing->row);
-    if (!e && routing->row == NULL) e = trace_no_memory(err);
-    /* Experts take the choices of the pool's rows in an order; without hops the choices are in it already. */
-    const int32_t *const order = routing->order.data;
-    for (int64_t i = 0; i < routing->received && !e; i++) routing->row[i] = at.row[order ? order[i] / each : i];
-    free(at.row);
+    routing->row = malloc((size_t)(routing->received + 1) * sizeof *routing->row);
+    enum error_code e = routing->row ? OK : trace_no_memory(err);
+    if (!e) e = trace_leave(&at, ep->scheme->weighs_there, E, own, row, err);
+    if (!e) e = routing->part ? trace_parts(ep, routing, at, err) : trace_way(routing, at, each, routing->row, err);
+    if (e) free(routing->row), routing->row = NULL;
     return e;
 }

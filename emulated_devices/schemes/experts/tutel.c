@@ -2,7 +2,8 @@
  * the one that sends least.
  *
  * Source   C. Hwang et al., "Tutel: adaptive mixture-of-experts at scale", arXiv:2206.03382, section 3, "adaptive
- *          parallelism switching"; microsoft/Tutel, adaptive_degree of tutel/experts/ffn.py
+ *          parallelism switching" and "adaptive pipelining"; microsoft/Tutel, adaptive_degree of tutel/experts/ffn.py
+ *          and a2a_ffn_overlap_degree of tutel/impls/overlap.py
  * Group    W = ep x etp devices; each has one slice of F of its experts, whatever the degree, so a switch moves nothing
  * Degree   0            rows stay; the slices of all experts are gathered on every device: data parallelism
  *          r | etp      rows go to their experts; etp/r neighbours gather their slices, and r devices, one of each of
@@ -12,9 +13,11 @@
  *          ep = 1, etp = 4, r = 2    devices 0 and 1 gather slices 0 and 1, devices 2 and 3 slices 2 and 3
  *                                    devices 0 and 2 compute the rows of both, so do 1 and 3
  *
+ * Parts    rows leave in 1, 2, 4 or 8 parts, one after another; a part is computed while the next ones travel: parts.h
+ *
  * Sends    counts to all W devices; rows as alltoall --etp r; slices of weights forward and again backward, their
  *          gradients back: each time (g-1)/g of what a group of g gathers
- * Memory   dispatch.h, a row a choice; in a pass the gathered slices
+ * Memory   dispatch.h, a row a choice; in a pass the gathered slices; with parts, results of a part beside all rows
  * Equals   reassociates: sums over slices, and gradients over the devices that gather
  *
  * Called by: model/run/run_mixture.c, through dispatch.c.  Errors: ERR_MEMORY, ERR_COMM of a collective over the
@@ -23,6 +26,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/experts/dispatch.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"
+#include "emulated_devices/schemes/experts/parts.h"
 #include "ref/model/config.h"
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +142,10 @@ static enum error_code tutel_choose(const struct expert_parallel *ep, struct exp
     if (table == NULL) return fail(err, ERR_MEMORY, "no memory for the choices of %d devices", ep->devices);
     routing->told = routing->table, routing->table = table;
     routing->degree = ep->degree >= 0 ? ep->degree : best_degree(ep, routing->told);
+    /* Rows that stay have no way to be cut into parts. */
+    routing->parts = routing->degree == 0 || ep->parts == 0 ? 1
+                   : ep->parts > 0 ? ep->parts : expert_parts_best(ep, routing);
+    if (routing->parts == 0) return fail(err, ERR_MEMORY, "no memory to add up rows of %d devices", ep->devices);
     for (int m = 0; m < ep->devices; m++)               /* of the ep group, whose members have the same slice */
         memcpy(table + m * E, routing->told + (m * ep->slices + ep->slice) * E, (size_t)E * sizeof *table);
     /* With degree 0 every device gathers all weights, and rows stay. */
@@ -181,30 +189,33 @@ static struct collective gathering(const struct expert_parallel *ep, enum dtype 
     return (struct collective){ .counts = counts, .dtype = dtype, .reduction = SUM };
 }
 
-/* All slices of the gathering group, or gradients of them, one member after another: each expert's two matrices. */
-struct gathered { struct tensor own, all; struct tensor *matrix; };
+/* struct moved_experts: `all` has the slices of the gathering group, or gradients of them, one member after another:
+ * each expert's two matrices. */
 
-static void close_gathered(struct device *device, struct gathered *gathered)
+static void close_gathered(struct device *device, struct moved_experts *gathered)
 {
     device_free(device, gathered->own), device_free(device, gathered->all), free(gathered->matrix);
+    *gathered = (struct moved_experts){ .open = false };
 }
 
-/* Open room for the own slice and for all slices of the group; the caller closes both after an error, too. */
-static enum error_code open_gathered(struct gathered *gathered, const struct expert_parallel *ep, enum dtype dtype,
+/* Open room for the own slice and for all slices of the group. */
+static enum error_code open_gathered(struct moved_experts *gathered, const struct expert_parallel *ep, enum dtype dtype,
                                      struct error *err)
 {
     struct device *d = ep->tp->device;
     int64_t all = 0;
     for (int i = 0; i < gather_group(ep)->size; i++) all += numbers_held(ep, i);
-    *gathered = (struct gathered){ .own = device_tensor_in(d, BUFFERS, dtype, numbers_held(ep, gather_group(ep)->rank)),
+    *gathered = (struct moved_experts){ .own = device_tensor_in(d, BUFFERS, dtype, numbers_held(ep, gather_group(ep)->rank)),
                             .all = device_tensor_in(d, BUFFERS, dtype, all),
-                            .matrix = calloc((size_t)(2 * ep->tp->config->mixture.E), sizeof *gathered->matrix) };
-    return gathered->own.data && gathered->all.data && gathered->matrix ? OK
-           : fail(err, ERR_MEMORY, "no memory for slices of experts");
+                            .matrix = calloc((size_t)(2 * ep->tp->config->mixture.E), sizeof *gathered->matrix),
+                            .open = true };
+    if (gathered->own.data && gathered->all.data && gathered->matrix) return OK;
+    close_gathered(d, gathered);
+    return fail(err, ERR_MEMORY, "no memory for slices of experts");
 }
 
 /* The matrices of a member's slice, for the body. */
-static void take_slice(struct gathered *gathered, const struct expert_parallel *ep, int i)
+static void take_slice(struct moved_experts *gathered, const struct expert_parallel *ep, int i)
 {
     const int64_t E = ep->tp->config->mixture.E, D = ep->tp->config->D;
     const struct held h = held_by(ep, i);
@@ -225,7 +236,7 @@ static void take_slice(struct gathered *gathered, const struct expert_parallel *
 }
 
 /* Copy between this device's pieces and `own`. */
-static void visit_own(const struct mixture_call *call, struct gathered *gathered, bool gradient)
+static void visit_own(const struct mixture_call *call, struct moved_experts *gathered, bool gradient)
 {
     const struct expert_parallel *ep = call->ep;
     const struct held h = held_by(ep, gather_group(ep)->rank);
@@ -240,27 +251,37 @@ static void visit_own(const struct mixture_call *call, struct gathered *gathered
         }
 }
 
-/* Gather the slices of weights.  Collective over the gathering group. */
-static enum error_code tutel_gather(struct gathered *gathered, const struct mixture_call *mixture_call,
-                                    struct error *err)
+/* Gather the slices of weights, or make zeros for their gradients.  Collective over the gathering group. */
+static enum error_code tutel_bring(struct mixture_call *mixture_call, enum tensor_pass pass, struct error *err)
 {
+    const struct expert_parallel *ep = mixture_call->ep;
+    struct moved_experts *gathered = &mixture_call->routing->weights;
     int64_t counts[MESH_MOST_LISTED];
-    enum error_code e = open_gathered(gathered, mixture_call->ep, expert_format(mixture_call->ep, false), err);
-    struct collective call = gathering(mixture_call->ep, gathered->own.dtype, counts);
+    enum error_code e = open_gathered(gathered, ep, expert_format(ep, pass == WEIGHT_PASS), err);
+    if (!e && pass == WEIGHT_PASS) device_zero(ep->tp->device, gathered->all);
+    if (e || pass == WEIGHT_PASS) return e;
+    struct collective call = gathering(ep, gathered->own.dtype, counts);
     call.in = gathered->own.data, call.out = gathered->all.data;
-    if (!e) visit_own(mixture_call, gathered, false);
-    return e ? e : collective_run(gather_group(mixture_call->ep), ALLGATHER, NULL, &call, err);
+    visit_own(mixture_call, gathered, false);
+    e = collective_run(gather_group(ep), ALLGATHER, NULL, &call, err);
+    if (e) close_gathered(ep->tp->device, gathered);
+    return e;
 }
 
 /* Sum the gradients of the slices at the devices that have them.  Collective over the gathering group. */
-static enum error_code tutel_scatter(struct gathered *gathered, const struct mixture_call *mixture_call,
-                                     struct error *err)
+static enum error_code tutel_end(struct mixture_call *mixture_call, enum tensor_pass pass, struct error *err)
 {
-    int64_t counts[MESH_MOST_LISTED];
-    struct collective call = gathering(mixture_call->ep, gathered->own.dtype, counts);
-    call.in = gathered->all.data, call.out = gathered->own.data;
-    const enum error_code e = collective_run(gather_group(mixture_call->ep), REDUCE_SCATTER, NULL, &call, err);
-    if (!e) visit_own(mixture_call, gathered, true);
+    const struct expert_parallel *ep = mixture_call->ep;
+    struct moved_experts *gathered = &mixture_call->routing->weights;
+    enum error_code e = OK;
+    if (pass == WEIGHT_PASS) {
+        int64_t counts[MESH_MOST_LISTED];
+        struct collective call = gathering(ep, gathered->own.dtype, counts);
+        call.in = gathered->all.data, call.out = gathered->own.data;
+        e = collective_run(gather_group(ep), REDUCE_SCATTER, NULL, &call, err);
+        if (!e) visit_own(mixture_call, gathered, true);
+    }
+    close_gathered(ep->tp->device, gathered);
     return e;
 }
 
@@ -325,7 +346,7 @@ static enum error_code pass_slice(struct mixture_call *call, enum tensor_pass pa
                                      .up = tutel_columns_of(expert_rows.up, share, 2),
                                       .act = tutel_columns_of(expert_rows.act, share, 1), .results = part,
                                           .counts = share->counts,
-                                      .weights = weights, .first = share->rows.first,
+                                      .weights = weights, .first = expert_rows.first + share->rows.first,
                                       .columns = interval_moved(share->columns,
                                                                 call->ep->routing->columns.first) };
     enum error_code e = OK;
@@ -344,24 +365,20 @@ static enum error_code pass_slice(struct mixture_call *call, enum tensor_pass pa
     return e;
 }
 
-/* Run a pass: gather slices, or make zeros for their gradients; compute slice by slice; scatter gradients. */
+/* Run a pass on some rows, slice by slice, with the slices that were gathered.  Local. */
 static enum error_code tutel_compute(struct mixture_call *call, enum tensor_pass pass, struct expert_rows rows,
                                      struct expert_gradients gradients, struct error *err)
 {
     const struct expert_parallel *ep = call->ep;
-    struct gathered w;
+    struct moved_experts *gathered = &expert_whole(call)->weights;
     int32_t *counts = calloc((size_t)ep->tp->config->mixture.E, sizeof *counts);
-    enum error_code e = pass == WEIGHT_PASS ? open_gathered(&w, ep, expert_format(ep, true), err)
-        : tutel_gather(&w, call, err);
-    if (!e && counts == NULL) e = fail(err, ERR_MEMORY, "no memory to count rows of experts");
-    if (!e && pass == WEIGHT_PASS) device_zero(ep->tp->device, w.all);
+    enum error_code e = counts ? OK : fail(err, ERR_MEMORY, "no memory to count rows of experts");
     for (int i = 0; i < gather_group(ep)->size && !e; i++) {
         struct share s;
-        take_slice(&w, ep, i);
-        if (tutel_share_of(&s, call, i, counts)) e = pass_slice(call, pass, &s, w.matrix, rows, gradients, err);
+        take_slice(gathered, ep, i);
+        if (tutel_share_of(&s, call, i, counts)) e = pass_slice(call, pass, &s, gathered->matrix, rows, gradients, err);
     }
-    if (!e && pass == WEIGHT_PASS) e = tutel_scatter(&w, call, err);
-    close_gathered(ep->tp->device, &w), free(counts);
+    free(counts);
     return e;
 }
 
@@ -384,5 +401,6 @@ const struct expert_scheme expert_scheme_tutel = {
               .needs = "ep x etp a divisor of dp x cp x tp", .invariants = tutel_invariants },
     DISPATCH_SCHEME, .refuses = tutel_refuses, .open = tutel_open_groups, .hops = 1, .hop = dispatch_hop,
         .has_degrees = true,
-    .choose = tutel_choose, .slices = slices, .compute = tutel_compute, .compute_cost = compute_cost,
+    .choose = tutel_choose, .slices = slices,
+    .has_parts = true, .bring = tutel_bring, .compute = tutel_compute, .end = tutel_end, .compute_cost = compute_cost,
 };

@@ -123,6 +123,7 @@ static enum error_code draw_loads(const struct expert_scheme *scheme, struct com
                 const struct expert_shape shape = {
                     .E = P / etp + 5, .k = 2, .tokens = scheme->has_degrees ? tokens : 32, .D = 4, .F = 4 * etp,
                     .ep = P / etp, .etp = etp, .zipf = true, .copying = { .slots = slots, .top = slots == 3 ? 2 : 0 },
+                    .parts = -1,
                 };
                 e = learn_layer(scheme, world, shape, counts, err);
             }

@@ -18,6 +18,7 @@ struct expert_shape {
                                          * many as an even load gives */
     bool zipf;                          /* expert e gets a share of the choices like 1/(e+1) */
     struct expert_copying copying;      /* of schemes that copy experts */
+    int parts;                          /* in which rows travel, of schemes that have parts; -1: they choose */
 };
 
 struct expert_layer {

@@ -167,15 +167,23 @@ static void add_experts(struct space *space)
     for (int i = 0; expert_scheme_at(i); i++) {
         const struct expert_scheme *e = expert_scheme_at(i);
         if (!e->cuts_experts || (space->devices == 1 && i == 1))
-            add_expert_form(space, (struct expert_form){ e, 1, 1, -1, { 0 } });
+            add_expert_form(space, (struct expert_form){ .scheme = e, .ep = 1, .etp = 1, .degree = -1 });
         for (int n = 2, slices = 2; e->cuts_experts && n <= space->devices; n++, slices = 2) {
             while (n % slices != 0) slices++;
             if (space->devices % n != 0) continue;
-            add_expert_form(space, (struct expert_form){ e, n, 1, -1, { 0 } });
-            add_expert_form(space, (struct expert_form){ e, n / slices, slices, -1, { 0 } });
-            if (e->copies) add_expert_form(space, (struct expert_form){ e, n, 1, -1, { .slots = 1, .again = true } });
+            add_expert_form(space, (struct expert_form){ .scheme = e, .ep = n, .etp = 1, .degree = -1 });
+            add_expert_form(space, (struct expert_form){ .scheme = e, .ep = n / slices, .etp = slices, .degree = -1 });
+            /* Two parts, also where a device has no row of some expert in one of them. */
+            if (e->has_parts)
+                add_expert_form(space, (struct expert_form){ .scheme = e, .ep = n, .etp = 1, .degree = -1, .parts = 2 });
+            if (e->has_parts)
+                add_expert_form(space, (struct expert_form){ .scheme = e, .ep = n / slices, .etp = slices,
+                                                             .degree = slices, .parts = 3 });
+            if (e->copies) add_expert_form(space, (struct expert_form){ .scheme = e, .ep = n, .etp = 1, .degree = -1,
+                                                                          .copying = { .slots = 1, .again = true } });
             for (int degree = 0; degree <= 1 && e->has_degrees; degree++)
-                add_expert_form(space, (struct expert_form){ e, n / slices, slices, degree, { 0 } });
+                add_expert_form(space, (struct expert_form){ .scheme = e, .ep = n / slices, .etp = slices,
+                                                             .degree = degree });
         }
     }
 }
@@ -185,6 +193,7 @@ static void take_experts(const struct space *space, struct plan *plan, int value
 {
     const struct expert_form *f = &space->expert_form[value];
     plan->dispatch = f->scheme->head.name, plan->ep = f->ep, plan->etp = f->etp, plan->degree = f->degree;
+    plan->row_parts = f->parts;
     plan->copying = f->copying;
 }
 
@@ -193,7 +202,9 @@ static void show_experts(const struct space *space, int value, struct value_name
 {
     const struct expert_form *f = &space->expert_form[value];
     const char *name = f->scheme->head.name;
-    if (f->degree >= 0) snprintf(value_name->text, sizeof value_name->text, "%s /%dx%d r%d", name, f->ep,
+    if (f->parts > 1) snprintf(value_name->text, sizeof value_name->text, "%s /%dx%d in %d", name, f->ep, f->etp,
+                               f->parts);
+    else if (f->degree >= 0) snprintf(value_name->text, sizeof value_name->text, "%s /%dx%d r%d", name, f->ep,
                                  f->etp, f->degree);
     else if (f->copying.again) snprintf(value_name->text, sizeof value_name->text, "%s /%d again", name, f->ep);
     else if (f->etp > 1) snprintf(value_name->text, sizeof value_name->text, "%s /%dx%d", f->scheme->head.name,

@@ -20,7 +20,7 @@ enum dimension {
 
 /* A form is an expert scheme, the parts of the experts, the slices of each expert, a degree (-1: the scheme's
  * choice), and what is copied. */
-struct expert_form { const struct expert_scheme *scheme; int ep, etp, degree; struct expert_copying copying; };
+struct expert_form { const struct expert_scheme *scheme; int ep, etp, degree, parts; struct expert_copying copying; };
 
 /* A form is a data scheme with its group sizes. */
 struct data_form { const struct data_scheme *scheme; int group, shards[3]; };

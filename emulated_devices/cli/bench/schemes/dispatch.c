@@ -5,6 +5,7 @@
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/bench/schemes/dispatch.h"
 #include "emulated_devices/cli/bench/schemes/dispatch_load_table.h"
+#include "emulated_devices/cli/bench/schemes/dispatch_planned.h"
 #include "emulated_devices/comm/comm.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -186,10 +187,12 @@ enum error_code bench_dispatch_topic(int argc, char **argv, int *status, struct 
     enum error_code e = parse_command(
         "bench dispatch", "[options]",
         "Send rows of one layer to experts and back, forward and backward, under every expert scheme, and\n"
-        "count: virtual time, messages, bytes, bytes between nodes; what papers say of it; and how copies\n"
-        "of experts even out an uneven load.", argc - 3, argv + 3, table, &help, err);
+        "count: virtual time, messages, bytes, bytes between nodes; what papers say of it; how copies of\n"
+        "experts even out an uneven load; and whole steps, planned, under schemes that adapt to it.", argc - 3,
+        argv + 3, table, &help, err);
     if (!e && !help) e = schemes_dispatch_take(&a, &m, err);
     if (e || help) return e;
-    return under_launcher() ? be_a_device(F64, &m, bench_on, &a, err)
-                            : launch_devices(a.measures.devices, argc, argv, status, err);
+    if (under_launcher()) return be_a_device(F64, &m, bench_on, &a, err);
+    e = launch_devices(a.measures.devices, argc, argv, status, err);
+    return e || *status || a.quiet ? e : dispatch_planned_print(err);
 }

@@ -22,6 +22,10 @@ enum error_code dispatch_load_print(const struct load_row row[LOAD_ROWS], struct
     for (int i = 1; i < LOAD_ROWS; i++)
         if (row[0].busiest > 1 && row[i].busiest >= row[0].busiest)
             return fail(err, ERR_CHECK, "bench dispatch: %d copies do not make the work more even", row[i].copies);
+    for (int i = 1; i < LOAD_ROWS; i++)
+        if (row[i].busiest > row[i - 1].busiest)
+            return fail(err, ERR_CHECK, "bench dispatch: %d copies make the work less even than %d", row[i].copies,
+                        row[i - 1].copies);
     return OK;
 }
 

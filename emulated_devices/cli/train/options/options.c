@@ -71,7 +71,7 @@ static struct train_options usual_options(void)
                                    .plan = { .seed = 42, .chunks = 1, .comm_streams = USUAL_COMM_STREAMS,
                                              .tensor = tensor_scheme_at(0)->head.name,
                                              .attention = attention_scheme_at(0)->head.name,
-                                             .ep = 1, .etp = 1, .degree = -1,
+                                             .ep = 1, .etp = 1, .degree = -1, .row_parts = -1,
                                              .data = { .scheme = data_scheme_at(0)->head.name },
                                              .schedule = schedule_generator_at(0)->head.name,
                                              .allreduce = algorithm_find(ALLREDUCE, NULL)->name } };

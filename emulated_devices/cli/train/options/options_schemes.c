@@ -32,6 +32,9 @@ void scheme_options(struct option_list *to, struct train_options *options, struc
         { "--degree", "R", OPTION_INT, &options->plan.degree, .min = 0, .max = 4096,
           .help = "for tutel: 0 moves weights instead of rows; R, a divisor of etp, computes each row on R "
                   "devices; default: whichever sends least" },
+        { "--row-parts", "N", OPTION_INT, &options->plan.row_parts, .min = 1, .max = 64,
+          .help = "for tutel: rows travel in N parts, and each is computed while the next ones travel; default: "
+                  "1, 2, 4 or 8, whichever takes the least virtual time, by each layer's choices" },
         { "--copies", "M", OPTION_INT, &options->plan.copying.slots, .min = 1, .max = 4096,
           .help = "for fssdp: a device has room for M copies of other devices' experts in each layer; default: 1" },
         { "--copies-to-all", "T", OPTION_INT, &options->plan.copying.top, .min = 1, .max = 4096,
