@@ -51,6 +51,12 @@ struct loss_rule {
     double divisor;                     /* of all; 0: 1 */
 };
 
+/* Which tokens of its sample a token sees (attention_mask.h): part of a run, not in files.  All zeros: causal. */
+struct attention_mask {
+    unsigned kind;                      /* enum attention_mask_kind */
+    double value[2];                    /* the mask's numbers, as typed */
+};
+
 /* A mixture of experts, which are swiglus, instead of one feed-forward layer. */
 struct mixture_config {
     int64_t E, k;                               /* experts; experts per token */
@@ -134,6 +140,7 @@ struct model_config {
     const struct family *family;        /* decides the names of parameters, the keys of config.json and the nodes of
                                  * devices, and which of the options below there can be: family.h */
     struct loss_rule loss;      /* of logits: not in files; all zeros: the mean cross entropy */
+    struct attention_mask mask; /* of attention: not in files; all zeros: causal */
     unsigned norm;              /* enum norm_kind: rmsnorm or layernorm, the same kind everywhere */
     unsigned positions;         /* enum position_kind: learned, added to the embedding; or rotary, in attention */
     unsigned mlp;               /* enum mlp_kind: of all layers, but of those that are dense: layer_mlp() */

@@ -42,7 +42,7 @@ struct train_words {
     int argc;                           /* the words from which they were read */
     char *const *argv;                  /* [argc] */
     const char *attention, *dispatch, *affinity, *owners, *encoders, *batches, *model, *backend, *grad_dtype, *as,
-                *balance_over;
+                *balance_over, *mask;
                                         /* NULL: not given */
     const char *placement, *dtype, *cluster, *optimizer, *direct;
     const char *kernels;                /* whose kernels programs run; NULL: as the cluster says */
