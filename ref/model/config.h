@@ -51,7 +51,7 @@ struct loss_rule {
     double divisor;                     /* of all; 0: 1 */
 };
 
-/* Which tokens of its sample a token sees (attention_mask.h): part of a run, not in files.  All zeros: causal. */
+/* A mask says which tokens of its sample a token sees (attention_mask.h); no file has it.  All zeros: causal. */
 struct attention_mask {
     unsigned kind;                      /* enum attention_mask_kind */
     double value[2];                    /* the mask's numbers, as typed */

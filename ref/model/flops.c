@@ -9,7 +9,7 @@
 /* linear: of the forward pass; a step has as many again for the inputs and for the weights. */
 struct flops { double linear, attention_forward, attention_backward, attention_whole; };
 
-/* Of the pairs that a causal sequence has, the part that the config's mask leaves. */
+/* seen_part returns how much the config's mask leaves of the pairs that a causal sequence has, at most 1. */
 static double seen_part(const struct model_config *config, int64_t S)
 {
     const struct attention_mask causal = { 0 };
