@@ -175,7 +175,7 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
     if (length == NULL) return fail(err, ERR_MEMORY, "no memory for the samples of %lld tokens", (long long)tokens);
     /* Costs are in operations: per_pair and per_token of computing, per_element and per_kept of moving. */
     *out = (struct context_load){
-        .length = length, .samples = sample_lengths(plan, own, length), .tokens = tokens, .mask = c->mask,
+        .length = length, .samples = sample_lengths(plan, own, length), .tokens = tokens,
         .devices = plan->mesh.size[CP],
         .node = node_of_context(plan), .micros = plan_plans_steps(plan) ? plan->micros : 1,
         .micro = plan_plans_steps(plan) ? micro : 0,
@@ -185,7 +185,7 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
         .per_kept = per_kept(plan), .per_pair = 4 * (double)(c->H * c->A),
         .per_token = model_forward_flops(c, 1, 1) / (double)c->L,
     };
-    const enum error_code e = context_load_mask(out, err);
+    const enum error_code e = context_load_mask(out, &c->mask, err);
     if (e) context_load_free(out);
     return e;
 }

@@ -2,6 +2,7 @@
  * A mask of its own is one function and one row.  Callers are named in attention_mask.h.  Only a text can be wrong:
  * ERR_USAGE. */
 #include "ref/model/attention_mask.h"
+#include "ref/model/config.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
 #include <math.h>

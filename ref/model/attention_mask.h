@@ -18,7 +18,11 @@
 #ifndef ORRERY_ATTENTION_MASK_H
 #define ORRERY_ATTENTION_MASK_H
 
-#include "ref/model/config.h"
+#include "ref/error.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct attention_mask;          /* config.h */
 
 enum attention_mask_kind {
     ATTENTION_CAUSAL, ATTENTION_LAMBDA, ATTENTION_SHARED_QUESTION, ATTENTION_BLOCKWISE, ATTENTION_MASKS

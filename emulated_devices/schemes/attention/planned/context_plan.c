@@ -109,17 +109,24 @@ enum error_code context_plan_copy(struct context_plan *plan, const struct contex
     return fail(err, ERR_MEMORY, "no memory for a plan of %d works", from->works);
 }
 
-enum error_code context_load_mask(struct context_load *load, struct error *err)
+/* The bytes of the ranges that context_load_mask makes. */
+static size_t made_bytes(const struct context_load *load)
 {
-    const int ranges = attention_mask_ranges(&load->mask);
+    return (size_t)load->tokens * 2 * (size_t)load->ranges * sizeof *load->made;
+}
+
+enum error_code context_load_mask(struct context_load *load, const struct attention_mask *mask, struct error *err)
+{
+    const int ranges = attention_mask_ranges(mask);
     int64_t first = 0;
-    if (attention_mask_is_causal(&load->mask)) return OK;
-    load->made = malloc((size_t)load->tokens * 2 * (size_t)ranges * sizeof *load->made + 1);
+    if (attention_mask_is_causal(mask)) return OK;
+    load->ranges = ranges;
+    load->made = malloc(made_bytes(load) + 1);
     if (load->made == NULL)
         return fail(err, ERR_MEMORY, "no memory for a mask of %lld tokens", (long long)load->tokens);
     for (int i = 0; i < load->samples; first += load->length[i++])
-        attention_mask_fill(&load->mask, first, load->length[i], load->made + first * 2 * ranges);
-    load->sees = load->made, load->ranges = ranges;
+        attention_mask_fill(mask, first, load->length[i], load->made + first * 2 * ranges);
+    load->sees = load->made;
     return OK;
 }
 
@@ -131,8 +138,8 @@ bool context_load_same(const struct context_load *a, const struct context_load *
                   other[] = { b->samples, b->tokens, b->micros, b->micro, b->devices, b->node, b->room, b->layers,
                               b->heads, b->query_width, b->key_width };
     return a->sees == a->made && b->sees == b->made && memcmp(one, other, sizeof one) == 0 &&
-           a->mask.kind == b->mask.kind && a->mask.value[0] == b->mask.value[0] &&
-           a->mask.value[1] == b->mask.value[1] &&
+           (a->made == NULL) == (b->made == NULL) && a->ranges == b->ranges &&
+           (a->made == NULL || memcmp(a->made, b->made, made_bytes(a)) == 0) &&
            a->per_pair == b->per_pair && a->per_token == b->per_token && a->per_element == b->per_element &&
            a->per_kept == b->per_kept && memcmp(a->length, b->length, (size_t)a->samples * sizeof *a->length) == 0;
 }

@@ -38,11 +38,10 @@ struct context_load {
                                          * the slow tier; 0: activations stay on the device */
     int64_t heads;                      /* the fewest query heads of a device of tp */
     int64_t query_width, key_width;     /* numbers of a token: its queries, and as many results; its keys and values */
-    struct attention_mask mask;         /* of each sample */
     const int32_t *sees;                /* [tokens, ranges, 2] what each token sees of its sample, as the mask of struct
                                          * attention: first and end, ascending.  NULL: its sample up to itself */
     int ranges;                         /* ranges of a token in `sees` */
-    int32_t *made;                      /* `sees`, if context_load_mask has made them; for context_load_free */
+    int32_t *made;                      /* `sees`, if context_load_mask has made them; NULL: given, or causal */
 };
 
 struct context_block {
@@ -115,9 +114,9 @@ void context_plan_free(struct context_plan *);
 /** Copy a plan into memory of its own.  @return OK or ERR_MEMORY, with nothing to free. */
 enum error_code context_plan_copy(struct context_plan *, const struct context_plan *from, struct error *);
 
-/** Make the ranges that tokens see by the load's mask; none if the mask is causal.  Local.
+/** Make the ranges that tokens see under a mask of each sample; none if the mask is causal.  Local.
  *  @return OK, or ERR_MEMORY with nothing made. */
-enum error_code context_load_mask(struct context_load *, struct error *);
+enum error_code context_load_mask(struct context_load *, const struct attention_mask *, struct error *);
 
 /** Free the lengths, if they are memory of their own, and the ranges that were made. */
 static inline void context_load_free(struct context_load *load)
