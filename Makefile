@@ -155,6 +155,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_spatial.py --check
 	$(Q)$(PYTHON) golden/make_routers.py --check
 	$(Q)$(PYTHON) golden/make_padding.py --check
+	$(Q)$(PYTHON) golden/make_masks.py --check
 	$(Q)$(PYTHON) golden/make_published_configs.py --check
 	$(Q)$(PYTHON) golden/make_balance.py --check
 	$(Q)$(PYTHON) golden/make_mixtures.py --check

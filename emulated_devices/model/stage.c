@@ -6,6 +6,7 @@
 #include "emulated_devices/model/balance.h"
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/model/run/run.h"
+#include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/rotary.h"
 #include <stdlib.h>
@@ -93,12 +94,12 @@ static void drop_cut(struct microbatch *micro)
     micro->ids = tensor_none, micro->borrows = false;
 }
 
-/* Without packed samples a plan's samples are whole sequences. */
-static void mask_sequences(const struct microbatch *micro, int64_t S)
+/* Without packed samples each sequence is a sample.  In a plan its positions follow those of the sequence before. */
+static void mask_sequences(const struct microbatch *micro, const struct attention_mask *mask, int64_t S, bool one)
 {
     int32_t *const sees = micro->mask.data;
-    for (int64_t i = 0; i < tensor_rows(micro->mask); i++)
-        sees[2 * i] = (int32_t)(i - i % S), sees[2 * i + 1] = (int32_t)i + 1;
+    for (int64_t row = 0; row < tensor_rows(micro->mask); row += S)
+        attention_mask_fill(mask, one ? row : 0, S, sees + row * tensor_cols(micro->mask));
 }
 
 /* Shuffled rows: where each is, from the first of the batch to the last. */
@@ -148,10 +149,12 @@ static bool borrow_integers(const struct stage *stage, struct microbatch *microb
     const struct microbatch *const before = microbatch - 1;
     const bool own = stage->device->backend->has_numbers || stage->plan->packed || stage->seams->cp.scheme->plan
         || plan_shuffles(stage->plan);
-    if (micro == 0 || own || before->ids.data == NULL || !same_positions(before, microbatch, stage->plan->S))
+    const bool as_many = micro > 0 && before->sequences.count == microbatch->sequences.count;
+    if (own || !as_many || before->ids.data == NULL || !same_positions(before, microbatch, stage->plan->S))
         return false;
     microbatch->ids = before->ids, microbatch->positions = before->positions, microbatch->labels = before->labels;
-    microbatch->mask = microbatch->sorted = tensor_none;
+    /* Whole sequences see alike, so as many of them have the same mask. */
+    microbatch->mask = before->mask, microbatch->sorted = tensor_none;
     microbatch->pairs[0] = microbatch->pairs[1] = -1;
     return microbatch->borrows = true;
 }
@@ -160,17 +163,20 @@ static bool borrow_integers(const struct stage *stage, struct microbatch *microb
 static bool make_integers(const struct stage *stage, struct microbatch *microbatch)
 {
     const bool plans = stage->seams->cp.scheme->plan != NULL, shuffled = plan_shuffles(stage->plan);
-    const int64_t masked = stage->plan->packed || plans ? microbatch->sequences.count * stage->plan->S : 0;
-    /* One allocation has ids, positions and labels, then the mask [masked, 2], then sorted places. */
-    int32_t *ints = calloc((size_t)((shuffled ? 4 : 3) * microbatch->N + 2 * masked) + 1, sizeof *ints);
+    const struct attention_mask *const mask = &stage->plan->model.mask;
+    const bool sees = stage->plan->packed || plans || !attention_mask_is_causal(mask);
+    const int64_t masked = sees ? microbatch->sequences.count * stage->plan->S : 0,
+        width = 2 * attention_mask_ranges(mask);
+    /* One allocation has ids, positions and labels, then the mask [masked, width], then sorted places. */
+    int32_t *ints = calloc((size_t)((shuffled ? 4 : 3) * microbatch->N + width * masked) + 1, sizeof *ints);
     microbatch->ids = tensor_1d(ints, I32, microbatch->N);
     microbatch->positions = tensor_1d(ints ? ints + microbatch->N : NULL, I32, microbatch->N);
     microbatch->labels = tensor_1d(ints ? ints + 2 * microbatch->N : NULL, I32, intervals_total(&microbatch->tokens));
-    microbatch->mask = masked > 0 ? tensor_2d(ints ? ints + 3 * microbatch->N : NULL, I32, masked, 2) : tensor_none;
+    microbatch->mask = masked > 0 ? tensor_2d(ints ? ints + 3 * microbatch->N : NULL, I32, masked, width) : tensor_none;
     microbatch->pairs[0] = microbatch->pairs[1] = -1;
     if (ints && stage->device->backend->has_numbers) fill_positions(microbatch, stage->plan->S);
-    if (ints && plans) mask_sequences(microbatch, stage->plan->S);
-    microbatch->sorted = shuffled && ints ? tensor_1d(ints + 3 * microbatch->N + 2 * masked, I32, microbatch->N)
+    if (ints && sees) mask_sequences(microbatch, mask, stage->plan->S, plans);
+    microbatch->sorted = shuffled && ints ? tensor_1d(ints + 3 * microbatch->N + width * masked, I32, microbatch->N)
         : tensor_none;
     return ints && (!shuffled || sort_places(microbatch));
 }

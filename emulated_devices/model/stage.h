@@ -47,8 +47,9 @@ struct microbatch {
     struct balance_sums balance;                /* of a mixture's routers */
     struct expert_routing *routing;             /* [parts] of a mixture's layers; NULL: the model is none */
     struct context_plan plan;                   /* of an attention scheme that makes plans */
-    struct tensor mask;                         /* I32 [sequences*S, 2]: what a token of packed samples sees; with a
-                                                 * plan always, and all sequences are numbered as one */
+    struct tensor mask;                         /* I32 [sequences*S, 2 ranges]: what a token of packed samples sees, or
+                                                 * under the model's mask; with a plan always, and all sequences are
+                                                 * numbered as one */
     double pairs[2];                            /* with a mask: what attention without a window, and with one, sees,
                                                  * as attention_pairs; negative: not counted yet */
     struct tensor *tensor;                      /* [buffers of all parts] */

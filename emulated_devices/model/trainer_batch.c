@@ -77,15 +77,15 @@ static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct 
 }
 
 /* Set the positions of this device's tokens in packed samples, and the mask of its sequences. */
-static enum error_code take_samples(struct microbatch *micro, const int32_t *within, int64_t N, int64_t S,
-                                    struct error *err)
+static enum error_code take_samples(struct microbatch *micro, const struct attention_mask *mask, const int32_t *within,
+                                    int64_t N, int64_t S, struct error *err)
 {
     int32_t *const position = micro->positions.data;
     take_rows(position, within, N, &micro->rows);
     for (int64_t n = 0; n < micro->N; n++) position[n] = sample_position(position[n]);
     micro->pairs[0] = micro->pairs[1] = -1;
     const int64_t tokens = micro->sequences.count * S, sequence = micro->plan.tokens > 0 ? tokens : S;
-    return sample_mask(micro->mask.data, within + micro->sequences.first * S, tokens / sequence, sequence, err);
+    return sample_mask(micro->mask.data, mask, within + micro->sequences.first * S, tokens / sequence, sequence, err);
 }
 
 /* The batch in scratch memory: ids, labels, positions in samples with what is padding. */
@@ -144,7 +144,7 @@ enum error_code trainer_take_batch(struct trainer *trainer, struct error *err)
             /* ids [N of the microbatch] of this device's rows; labels only of rows whose losses it computes. */
             take_rows(m->ids.data, ids, N, &m->rows);
             take_rows(m->labels.data, labels, N, &m->tokens);
-            if (p->packed) e = take_samples(m, within, N, p->S, err);
+            if (p->packed) e = take_samples(m, &p->model.mask, within, N, p->S, err);
         }
     }
     return e;

@@ -107,6 +107,7 @@ struct facts {
     X(by_sequence,             "a capacity or a balance loss of each sequence")                                   \
     X(streams,                 "--streams P")                                                       \
     X(packed,                  "--pack FILE")                                                       \
+    X(mask,                    "--mask lambda, shared-question or blockwise")                                 \
     X(experts_predicted,       "--dispatch speculative")                                           \
     X(experts_here,            "--dispatch here")                                                  \
     X(experts_apart,           "--dispatch alltoall")                                               \

@@ -156,7 +156,7 @@ static enum error_code make_or_copy(const struct attention_scheme *scheme, struc
     const bool same = last.by == scheme && context_load_same(&last.load, load);
     enum error_code e = same ? context_plan_copy(out, &last.plan, err) : scheme->plan(out, load, err);
     struct context_plan kept;
-    if (e || same || load->sees || context_plan_copy(&kept, out, NULL)) {
+    if (e || same || load->sees != load->made || context_plan_copy(&kept, out, NULL)) {
         context_load_free(load);
         return e;
     }
@@ -176,7 +176,7 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
     /* Costs are in operations: per_pair and per_token of computing, per_element and per_kept of moving. */
     *out = (struct context_load){
         .length = length, .samples = sample_lengths(plan, own, length), .tokens = tokens,
-            .devices = plan->mesh.size[CP],
+        .devices = plan->mesh.size[CP],
         .node = node_of_context(plan), .micros = plan_plans_steps(plan) ? plan->micros : 1,
         .micro = plan_plans_steps(plan) ? micro : 0,
         .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
@@ -185,7 +185,9 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
         .per_kept = per_kept(plan), .per_pair = 4 * (double)(c->H * c->A),
         .per_token = model_forward_flops(c, 1, 1) / (double)c->L,
     };
-    return OK;
+    const enum error_code e = context_load_mask(out, &c->mask, err);
+    if (e) context_load_free(out);
+    return e;
 }
 
 enum error_code plan_context(const struct plan *plan, int dp, int micro, struct tensor mask, struct context_plan *out,
@@ -199,8 +201,8 @@ enum error_code plan_context(const struct plan *plan, int dp, int micro, struct 
     if (e || s->plan == NULL || plan_sequences(plan, dp, micro).count == 0) return e;
     e = plan_context_load(plan, dp, micro, &load, err);
     if (e) return e;
-    /* The mask has two columns for each range of tokens that a token sees. */
-    load.sees = mask.data, load.ranges = (int)(tensor_cols(mask) / 2);
+    /* A given mask has two columns for each range of tokens that a token sees. */
+    if (tensor_present(mask)) load.sees = mask.data, load.ranges = (int)(tensor_cols(mask) / 2);
     return make_or_copy(s, &load, out, err);
 }
 

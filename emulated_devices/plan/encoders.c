@@ -28,5 +28,8 @@ enum error_code plan_check_encoders(const struct plan *plan, struct error *err)
                     plan->model.name, (long long)STREAMS(&plan->model));
     if (plan->batches || plan->packed || plan->updates > 1)
         return fail(err, ERR_PLAN, "--modalities: needs equal steps of whole sequences with one optimizer step each");
+    if (!attention_mask_is_causal(&plan->model.mask))
+        return fail(err, ERR_PLAN, "--modalities: clips go with causal attention, not with --mask %s",
+                    attention_mask_text(&plan->model.mask).text);
     return OK;
 }

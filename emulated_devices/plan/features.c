@@ -4,6 +4,7 @@
  * returns an error code. */
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/loss_rule.h"
 #include <stdarg.h>
@@ -154,6 +155,13 @@ static bool streams(const struct facts *facts, struct typed *typed)
 static bool packed(const struct facts *facts, struct typed *typed)
 {
     return facts->plan->packed && features_say(typed, "--pack");
+}
+
+/* A causal mask is what every model has, so the flag then selects nothing. */
+static bool mask(const struct facts *facts, struct typed *typed)
+{
+    const struct attention_mask *const m = &facts->plan->model.mask;
+    return !attention_mask_is_causal(m) && features_say(typed, "--mask %s", attention_mask_text(m).text);
 }
 
 /* Such a scheme decides for each microbatch which device has which tokens. */

@@ -9,6 +9,7 @@
 #include "emulated_devices/run/run.h"
 #include "ref/io/samples.h"
 #include "ref/io/sha256.h"
+#include "ref/model/attention_mask.h"
 #include "ref/model/family.h"
 #include "ref/model/kinds.h"
 #include "ref/optim/moments.h"
@@ -196,6 +197,8 @@ cJSON *train_run(const struct train_options *options, const struct train_data *d
     if (options->plan.batches) run_add(&l, "batch plan of --batches", "SHA-256 %s", options->batches.digest.text);
     else add_whole(&l, "--batch", options->plan.B);
     add_whole(&l, "--seq", options->plan.S);
+    if (!attention_mask_is_causal(&options->plan.model.mask))
+        run_add(&l, "--mask", "%s", attention_mask_text(&options->plan.model.mask).text);
     add_optimizer(&l, options);
     if (options->load_word && options->load.kind == LOAD_FILE) add_path(&l, "--load", options->load_word);
     else if (options->load_word) run_add(&l, "--load", "%s", options->load_word);

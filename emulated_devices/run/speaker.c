@@ -47,6 +47,12 @@ static enum error_code open_model(struct speaker *speaker, struct error *err)
     if (!e) e = folder ? checkpoint_config(&speaker->saved, &config, err)
                        : model_config_preset(&config, &batch, o->model, err);
     if (e) return folder ? fail_about(err, e, "--model") : e;
+    const cJSON *const mask = folder && speaker->saved.there
+        ? cJSON_GetObjectItemCaseSensitive(speaker->saved.run, "--mask") : NULL;
+    /* Most masks depend on the length of the whole text, which is not known while the text is being made. */
+    if (cJSON_IsString(mask))
+        return fail(err, ERR_USAGE, "--model %s: was trained with --mask %s; text is made with causal attention alone",
+                    printable_path(o->model).text, printable(mask->valuestring).text);
     config.dropout_embedding = config.dropout_residual = config.dropout_attention = 0;
     e = transformer_open(&speaker->model, &config, dtype_by_name(o->dtype), o->how.seed, err);
     return !e && folder ? fail_about(err, checkpoint_load_serial(&speaker->model, &speaker->saved, err), "--model") : e;

@@ -93,8 +93,9 @@ enum error_code golden_check_positions(const struct golden *golden, const char *
         return fail(err, ERR_PLAN, "%s: packed documents: model %s has parallel streams, which run none", where,
                     golden->config.name);
     int32_t *mask = malloc((size_t)(2 * sequences * golden->S) * sizeof *mask + 1);
-    const enum error_code e = mask ? sample_mask(mask, golden->positions, sequences, golden->S, err)
-                                   : fail(err, ERR_MEMORY, "no memory for a mask");
+    const enum error_code e = mask
+        ? sample_mask(mask, &golden->config.mask, golden->positions, sequences, golden->S, err)
+        : fail(err, ERR_MEMORY, "no memory for a mask");
     free(mask);
     return fail_about(err, e, where);
 }

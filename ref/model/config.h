@@ -51,6 +51,12 @@ struct loss_rule {
     double divisor;                     /* of all; 0: 1 */
 };
 
+/* A mask says which tokens of its sample a token sees (attention_mask.h); no file has it.  All zeros: causal. */
+struct attention_mask {
+    unsigned kind;                      /* enum attention_mask_kind */
+    double value[2];                    /* the mask's numbers, as typed */
+};
+
 /* A mixture of experts, which are swiglus, instead of one feed-forward layer. */
 struct mixture_config {
     int64_t E, k;                               /* experts; experts per token */
@@ -135,6 +141,7 @@ struct model_config {
                                  * devices, and which of the options below there can be: family.h */
     struct loss_rule loss;      /* of logits: not in files; all zeros: the mean cross entropy */
     bool exact;                 /* sums do not round before they are finished (ref/exact/): not in files */
+    struct attention_mask mask; /* of attention: not in files; all zeros: causal */
     unsigned norm;              /* enum norm_kind: rmsnorm or layernorm, the same kind everywhere */
     unsigned positions;         /* enum position_kind: learned, added to the embedding; or rotary, in attention */
     unsigned mlp;               /* enum mlp_kind: of all layers, but of those that are dense: layer_mlp() */

@@ -2,14 +2,22 @@
  * bench/step_measure.c, model/charged.c and train/dry_run/dry_run.c call model_step_flops.  model/charged.c,
  * plan/context.c and run/report/report_speed.c call model_forward_flops.
  * run/report/report_speed.c calls model_forward_flops_whole.  No function returns an error code. */
-#include "ref/model/config.h"
+#include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/ops/ops.h"
 
 /* linear: of the forward pass; a step has as many again for the inputs and for the weights. */
 struct flops { double linear, attention_forward, attention_backward, attention_whole; };
 
-/* Attention's operations in all layers of one stream. */
+/* seen_part returns how much the config's mask leaves of the pairs that a causal sequence has, at most 1. */
+static double seen_part(const struct model_config *config, int64_t S)
+{
+    const struct attention_mask causal = { 0 };
+    if (attention_mask_is_causal(&config->mask) || S < 1) return 1;
+    return attention_mask_pairs(&config->mask, S) / attention_mask_pairs(&causal, S);
+}
+
+/* Attention's operations in all layers of one stream.  No model has both windows and a mask (plan/compose.c). */
 static double attention_flops(const struct model_config *config, int64_t N, int64_t S,
                               struct op_cost (*cost)(int64_t, struct attention, enum dtype))
 {
@@ -18,7 +26,7 @@ static double attention_flops(const struct model_config *config, int64_t N, int6
         full = ((double)config->L - windowed) * cost(N, a, F32).flops;
     /* Layers with a window compute fewer pairs. */
     a.window = config->windows.size;
-    return full + windowed * cost(N, a, F32).flops;
+    return seen_part(config, S) * (full + windowed * cost(N, a, F32).flops);
 }
 
 /* Two matrices, of which the first has `up` times as many rows. */

@@ -234,7 +234,8 @@ static enum error_code take_batch(struct transformer *model, const int32_t *ids,
     /* Parallel streams read the same tokens: rows N .. P N - 1 repeat the first N. */
     for (int64_t N = model->B * model->S, n = N; n < stream_rows(model); n++)
         id[n] = id[n - N], position[n] = position[n - N];
-    return model->packed ? sample_mask(model->mask.data, model->packed, model->B, model->S, err) : OK;
+    if (!transformer_is_masked(model)) return OK;
+    return sample_mask(model->mask.data, &model->config.mask, model->packed, model->B, model->S, err);
 }
 
 /* The divisors of this batch's rows, where the loss is not the usual mean over labels. */
@@ -300,6 +301,9 @@ enum error_code transformer_forward(struct transformer *model, const int32_t *id
                     (long long)S, c->name, (long long)c->S);
     if (STREAMS(c) > 1 && (model->packed || model->passes_by))
         return fail(err, ERR_USAGE, "parallel streams run neither packed samples nor layers that sequences skip");
+    if (!attention_mask_is_causal(&c->mask) && (STREAMS(c) > 1 || model->past))
+        return fail(err, ERR_USAGE, "attention under --mask %s runs neither parallel streams nor a cache of past keys",
+                    attention_mask_text(&c->mask).text);
     enum error_code e = transformer_make_buffers(model, B, S, err);
     if (!e) e = take_batch(model, ids, labels, err);
     if (!e) e = take_divisors(model, err);

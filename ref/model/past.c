@@ -14,8 +14,9 @@ static int64_t kept_width(const struct model_config *config) { return 2 * config
 bool past_serves(const struct transformer *model, int64_t tokens)
 {
     const struct model_config *c = &model->config;
-    /* With a capacity a choice depends on other tokens; with LongRoPE keys depend on the length. */
-    return STREAMS(c) == 1 && c->mixture.capacity_factor == 0 && !rotary_by_length(&c->rotary, tokens);
+    /* With a capacity a choice depends on other tokens; with LongRoPE keys depend on the length, and so may masks. */
+    return STREAMS(c) == 1 && attention_mask_is_causal(&c->mask) && c->mixture.capacity_factor == 0 &&
+           !rotary_by_length(&c->rotary, tokens);
 }
 
 enum error_code past_open(struct past *past, const struct transformer *model, int64_t tokens, struct error *err)

@@ -16,7 +16,8 @@ struct past {
 };
 
 /** Whether a model goes on as it would from the beginning, up to so many tokens: not with parallel streams, with
- *  experts that keep only some choices of a sequence, or where the turning of positions changes with the length. */
+ *  experts that keep only some choices of a sequence, with a mask, or where the turning of positions changes with the
+ *  length. */
 bool past_serves(const struct transformer *, int64_t tokens);
 
 /** Have memory for so many tokens.  @return OK, or ERR_MEMORY with nothing to close. */

@@ -3,7 +3,7 @@
 #ifndef ORRERY_SAMPLE_MASK_H
 #define ORRERY_SAMPLE_MASK_H
 
-#include "ref/error.h"
+#include "ref/model/attention_mask.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,12 +22,14 @@ static inline int32_t padding_at(int32_t position) { return -1 - position; }
 int64_t tokens_without_padding(const int32_t *within, int64_t n, int64_t *first);
 
 /**
- * The mask of sequences of packed samples: a token sees its sample from the first token up to itself.
+ * The mask of sequences of packed samples: what a token sees of its sample, usually from the first token up to itself.
  * Pure.
- * @param[out] mask   int32 [B*S, 2]: first and end of the positions in the sequence that each token sees.
- * @param within      int32 [B*S]; each sequence begins with a sample.
+ * @param[out] sees   int32 [B*S, ranges, 2]: first and end of the positions in the sequence that each token sees.
+ * @param mask        of each sample: attention_mask.h.
+ * @param within      int32 [B*S]; each sequence begins with a sample.  NULL: each sequence is a sample.
  * @return OK, or ERR_USAGE if a position is neither 0 nor the one after the last.
  */
-enum error_code sample_mask(int32_t *mask, const int32_t *within, int64_t B, int64_t S, struct error *);
+enum error_code sample_mask(int32_t *sees, const struct attention_mask *mask, const int32_t *within, int64_t B,
+                            int64_t S, struct error *);
 
 #endif

@@ -1,6 +1,7 @@
 /* transformer.c -- opens and closes the one-device model: its memory, weights and gradients.  Files of verify/,
  * ref/golden/, check/, run/ and other rooms call these functions.  ERR_USAGE is for a format without operations;
  * ERR_MEMORY, after which nothing is left to close. */
+#include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
 #include "ref/model/rotary.h"
@@ -212,7 +213,8 @@ static bool make_ends(struct transformer *model, int64_t M, int64_t N, int64_t t
     const enum dtype t = model->ops->dtype, few = dtype_wide(t);
     return transformer_make(&model->ids, I32, M, 0) && transformer_make(&model->positions, I32, M, 0)
            && transformer_make(&model->labels, I32, N, 0) &&
-           transformer_make(&model->mask, I32, N, 2) && transformer_make(&model->last, t, M, c->D) &&
+           transformer_make(&model->mask, I32, N, 2 * attention_mask_ranges(&c->mask)) &&
+           transformer_make(&model->last, t, M, c->D) &&
            (c->positions != POSITIONS_ROTARY || transformer_make(&model->rotary, few, turned, rotary_table_width(c))) &&
            (c->local_theta == 0 || transformer_make(&model->local_rotary, few, turned, rotary_table_width(c))) &&
            (c->logit_cap == 0 || transformer_make(&model->capped, t, N, c->V)) &&

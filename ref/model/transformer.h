@@ -87,7 +87,8 @@ struct transformer {
 
     int64_t B, S;                               /* batch that the buffers below are allocated for */
     struct tensor ids, positions, labels;       /* I32 [N] */
-    struct tensor mask;                         /* I32 [N,2] of packed samples: what each token sees */
+    struct tensor mask;                         /* I32 [N,2 ranges] of packed samples, or of the config's mask: what
+                                                 * each token sees */
     struct tensor rotary, local_rotary;         /* [S,R] the tables of rotary positions; the second of layers with a
                                                  * window, if they have positions of their own */
     struct block_activations *block;            /* [L], and by second_block() */

@@ -3,6 +3,7 @@
 #ifndef ORRERY_TRANSFORMER_PARTS_H
 #define ORRERY_TRANSFORMER_PARTS_H
 
+#include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
 #include "ref/model/past.h"
@@ -105,11 +106,17 @@ static inline void computed_gradient(struct transformer *model, const char *name
     announce(model, name, layer, true, t, terms);
 }
 
+/* Whether attention takes ranges: without them a token sees its whole sequence up to itself. */
+static inline bool transformer_is_masked(const struct transformer *model)
+{
+    return model->packed != NULL || !attention_mask_is_causal(&model->config.mask);
+}
+
 static inline struct attention attention_of(const struct transformer *model, int layer)
 {
     const struct model_config *c = &model->config;
     struct attention a = attention_of_layer(c, layer, model->S);
-    if (model->packed != NULL) a.mask = model->mask;
+    if (transformer_is_masked(model)) a.mask = model->mask;
     a.sinks = W(SINKS);
     a.drop = dropout_at(c->dropout_attention, model->seed, layer, "probabilities", model->first, 0, c->H);
     return a;

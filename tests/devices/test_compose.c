@@ -94,6 +94,7 @@ static void take(struct plan *p, enum feature f)
     case HAS_stored_scores: case_take_context(p, 2, "rsa"); break;
     case HAS_long_rotary: case_take_phi3(p); break;
     case HAS_packed: p->packed = true; break;
+    case HAS_mask: p->model.mask = (struct attention_mask){ ATTENTION_LAMBDA, { 2, 3 } }; break;
     case HAS_tiles: p->data.tiles = 3; break;
     case HAS_quantized_weights: p->data.quantise_weights = codes; break;
     case HAS_quantized_gradients: p->data.quantise_gradients = codes; break;

@@ -184,7 +184,7 @@ static void test_published_figure(void **state)
     const struct context_load l = narrow(length, 3, 2, 2);
     for (int i = 0; i < 3; i++) {
         struct context_plan p = { .devices = 2, .tokens = 16 };
-        for (int k = 0; k < 3; k++) context_add_ring(&p, sample[k], device + first[i][k], devices[i][k], 0);
+        for (int k = 0; k < 3; k++) context_add_ring(&p, &l, sample[k], device + first[i][k], devices[i][k], 0);
         assert_int_equal(context_plan_finish(&p, &l, &err), OK);
         assert_int_equal(sent(&p, &l), volume[i]);
         for (int d = 0; d < 2; d++) assert_int_equal((int)context_device_pairs(&p, d), pairs[i][d]);

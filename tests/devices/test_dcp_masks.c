@@ -195,7 +195,7 @@ static struct context_plan planned(struct plan *plan, const int32_t *within)
     return p;
 }
 
-/* As many samples, of other lengths; then the first ones again, twice. */
+/* As many samples, of other lengths; then the first ones again, twice; then these under a mask. */
 static void test_each_has_its_own_plan(void **state)
 {
     enum { LONG = 41, SHORT = 22, ALL = LONG + SHORT };
@@ -208,6 +208,11 @@ static void test_each_has_its_own_plan(void **state)
                               (struct context_split){ 0 }, test_size, NULL, &err));
     struct context_plan first = planned(&plan, within[0]), other = planned(&plan, within[1]),
                         again = planned(&plan, within[0]), copied = planned(&plan, within[0]);
+    MUST(attention_mask_parse(&plan.model.mask, "lambda:2,5", &err));
+    struct context_plan masked = planned(&plan, within[0]);
+    ASSERT_ALL(strcmp(first.digest.text, masked.digest.text) != 0 && masked.works < first.works,
+               "another mask has the same plan");
+    context_plan_free(&masked);
     ASSERT_ALL(strcmp(first.digest.text, other.digest.text) != 0, "other samples have the same plan");
     ASSERT_ALL(strcmp(first.digest.text, again.digest.text) == 0, "the same samples have two plans");
     context_plan_free(&again);

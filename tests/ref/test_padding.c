@@ -222,11 +222,12 @@ static void padding_is_a_sample(void **state)
 {
     int32_t sees[2 * 4], good[] = { 0, 1, padding_at(0), padding_at(1) },
             bad[] = { 0, 1, padding_at(2), padding_at(3) };
+    const struct attention_mask causal = { 0 };
     int64_t first = 0;
     (void)state;
-    assert_int_equal(sample_mask(sees, good, 1, 4, &err), OK);
+    assert_int_equal(sample_mask(sees, &causal, good, 1, 4, &err), OK);
     assert_int_equal(sees[2 * 3], 2);
-    assert_int_equal(sample_mask(sees, bad, 1, 4, &err), ERR_USAGE);
+    assert_int_equal(sample_mask(sees, &causal, bad, 1, 4, &err), ERR_USAGE);
     assert_int_equal(tokens_without_padding(good, 4, &first), 2);
     first += 2;
     assert_int_equal(tokens_without_padding(good, 4, &first), 0);

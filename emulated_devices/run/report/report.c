@@ -4,6 +4,7 @@
 #include "emulated_devices/run/report/report.h"
 #include "ref/io/figures.h"
 #include "ref/io/terminal.h"
+#include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
 #include "ref/optim/moments.h"
@@ -19,6 +20,20 @@ static void report_packing(FILE *out, const struct packing *packing)
         (long long)packing->samples, (long long)packing->sequences, 100 * (1 - (double)packing->tokens / room),
         100 * (1 - (double)packing->tokens / ((double)packing->samples * S)),
                 100 * packing->pairs / (room * (S + 1) / 2));
+}
+
+/* The mask, and how many pairs it leaves of those that causal attention has: of samples, or of whole sequences. */
+static void report_mask(FILE *out, const struct plan *plan, const struct packing *packing)
+{
+    const struct attention_mask *const mask = &plan->model.mask, causal = { 0 };
+    double seen = 0, all = 0;
+    if (attention_mask_is_causal(mask)) return;
+    for (int64_t i = 0; i < (packing ? packing->samples : 1); i++) {
+        const int64_t n = packing ? packing->length[i] : plan->S;
+        seen += attention_mask_pairs(mask, n), all += attention_mask_pairs(&causal, n);
+    }
+    say(out, 8, "mask    %s: tokens see %.1f %% of the pairs of causal %s", attention_mask_text(mask).text,
+        100 * seen / (all > 0 ? all : 1), packing ? "samples" : "sequences");
 }
 
 void report_shape(const struct train_record *record)
@@ -52,6 +67,7 @@ void report_shape(const struct train_record *record)
     say(record->out, 8, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy", p->batches ? "up to " : "",
             (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros,
             p->micros == 1 ? "" : "es");
+    if (!p->packed) report_mask(record->out, p, NULL);
 }
 
 /* Files of tokens, and whose sequences come how often. */
@@ -79,6 +95,7 @@ static void report_data(FILE *out, const struct train_data *data, const struct p
     if (train_data_has_tokens(data)) report_tokens(out, &data->train);
     else say(out, 8, "text    %s, %lld bytes", printable_path(data->text.name).text, (long long)data->text.count);
     if (data->text.packing.samples) report_packing(out, &data->text.packing);
+    if (data->text.packing.samples) report_mask(out, plan, &data->text.packing);
     if (plan->model.V > TEXT_VOCABULARY && (!train_data_has_tokens(data) || data->file[0].bytes == 1))
         say(out, 8, "warning model V=%lld, but the text is bytes, 0 to 255: --tokenizer PATH",
             (long long)plan->model.V);

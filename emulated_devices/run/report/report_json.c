@@ -8,6 +8,7 @@
 #include "emulated_devices/model/charged.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
+#include "ref/model/attention_mask.h"
 #include "ref/model/params.h"
 #include "ref/optim/moments.h"
 
@@ -29,6 +30,8 @@ static void add_plan(cJSON *root, const struct train_options *options)
     json_add(root, "seq %g micro %d dtype %s grad_dtype %s optimizer %s as %s seed %g", (double)p->S, p->micros,
              dtype_name(p->dtype), dtype_name(p->data.narrow_gradients ? p->dtype : dtype_wide(p->dtype)),
              p->optimizer->name, p->hyper.as.text[0] ? p->hyper.as.text : profile_names[AS_ORRERY], (double)p->seed);
+    if (!attention_mask_is_causal(&p->model.mask))
+        json_add(root, "mask %s", attention_mask_text(&p->model.mask).text);
     for (int i = 0; i < MOMENT_FLAGS; i++)
         if (optimizer_has_moment(p->optimizer, i))
             cJSON_AddNumberToObject(root, moment_rows[i].flag + 2, moment_number(&p->hyper, i));

@@ -9,6 +9,7 @@
 #include "ref/io/file_kind.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
+#include "ref/model/attention_mask.h"
 #include "ref/model/balance.h"
 #include "ref/model/kinds.h"
 #include "ref/model/loss_rule.h"
@@ -361,7 +362,7 @@ static enum error_code take_check(struct train_options *options, const struct tr
          words->pad_vocabulary || options->trace || words->batch ||
          words->seq || words->lr >= 0 || words->clip >= 0 || words->decay >= 0 || moments_given(&words->moments) ||
          words->dropout >= 0 || words->untied || m->router || m->z_loss >= 0 || m->zero || m->top_p > 0 || m->streams ||
-         m->prefix || words->as || words->balance_over))
+         m->prefix || words->as || words->balance_over || words->mask))
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",
@@ -411,6 +412,21 @@ static enum error_code take_inference(struct train_options *options, struct erro
     return OK;
 }
 
+/* The mask as typed, or that with which the folder's model was trained: its weights have no other. */
+static enum error_code take_mask_word(struct train_options *options, const struct train_words *words,
+                                      struct error *err)
+{
+    const cJSON *const saved = words->mask == NULL && options->model_dir && options->saved.there
+        ? cJSON_GetObjectItemCaseSensitive(options->saved.run, "--mask") : NULL;
+    const char *const text = words->mask ? words->mask : cJSON_IsString(saved) ? saved->valuestring : NULL;
+    if (text == NULL) return OK;
+    const enum error_code e = attention_mask_parse(&options->plan.model.mask, text, err);
+    if (!e && options->sample && !attention_mask_is_causal(&options->plan.model.mask))
+        return fail(err, ERR_USAGE, "--sample %d: text is made with causal attention, but the model has --mask %s",
+                    options->sample, text);
+    return words->mask ? e : fail_about(err, e, "--model");
+}
+
 /* The model, the mesh and how devices share the model. */
 static enum error_code take_parts(struct train_options *options, struct train_words *words, struct error *err)
 {
@@ -422,6 +438,7 @@ static enum error_code take_parts(struct train_options *options, struct train_wo
     if (!e) e = optimizer_find(&p->optimizer, words->optimizer, err);
     if (!e && words->infers) e = take_inference(options, err);
     if (!e) e = take_changes(&p->model, &words->changed, err);
+    if (!e) e = take_mask_word(options, words, err);
     if (!e) p->attention = words->attention ? words->attention : usual_attention(p);
     if (!e) e = take_affinity(options, words->affinity, err);
     if (!e) e = take_owners(options, words->owners, err);

@@ -77,6 +77,9 @@ void training_options(struct option_list *to, struct train_options *options, str
                   "of --batch and --micro (docs/parallelism/batches.md)" },
         { "--seq", "N", OPTION_INT, &words->seq, .min = 1, .max = 1e9,
           .help = "tokens in a sequence; default: the model's; a preset gets as many positions" },
+        { "--mask", "MASK", OPTION_STRING, &words->mask,
+          .help = "which tokens of its sample a token sees: causal, lambda:SINKS,WINDOW, shared-question:ANSWERS,PART "
+                  "or blockwise:TOKENS,BLOCKS; without numbers DCP's (docs/parallelism/packing.md); default: causal" },
         { "--micro", "N", OPTION_INT, &words->micro, .min = 1, .max = 1e6,
           .help = "microbatches per copy; default: pp, if the batch allows" },
         { "--optimizer", "NAME", OPTION_STRING, &words->optimizer,

@@ -41,7 +41,8 @@ void context_add_move(struct context_plan *plan, struct context_move move)
         plan->move[plan->moves++] = move;
 }
 
-void context_add_ring(struct context_plan *plan, struct interval sample, const int device[], int D, int division)
+void context_add_ring(struct context_plan *plan, const struct context_load *load, struct interval sample,
+                      const int device[], int D, int division)
 {
     /* Blocks of the ring are numbered from `begin`: member m has block begin + m. */
     const int begin = plan->blocks;
@@ -53,7 +54,7 @@ void context_add_ring(struct context_plan *plan, struct interval sample, const i
         for (int m = 0; m < D; m++) {
             const int key = begin + (m - step + D) % D, at = device[m], to = device[(m + 1) % D];
             /* With few tokens on many devices the last parts are empty, and the first sees nothing of other devices. */
-            if (!plan->lost && context_block_end(&plan->block[begin + m]) > plan->block[key].tokens[0].first)
+            if (!plan->lost && context_pairs(load, &plan->block[begin + m], &plan->block[key]) > 0)
                 context_add_work(plan, (struct context_work){ begin + m, key, at, division + step });
             if (step < D - 1)
                 context_add_move(plan, (struct context_move){ CONTEXT_KEYS, key, at, to, division + step });
@@ -108,14 +109,37 @@ enum error_code context_plan_copy(struct context_plan *plan, const struct contex
     return fail(err, ERR_MEMORY, "no memory for a plan of %d works", from->works);
 }
 
+/* The bytes of the ranges that context_load_mask makes. */
+static size_t made_bytes(const struct context_load *load)
+{
+    return (size_t)load->tokens * 2 * (size_t)load->ranges * sizeof *load->made;
+}
+
+enum error_code context_load_mask(struct context_load *load, const struct attention_mask *mask, struct error *err)
+{
+    const int ranges = attention_mask_ranges(mask);
+    int64_t first = 0;
+    if (attention_mask_is_causal(mask)) return OK;
+    load->ranges = ranges;
+    load->made = malloc(made_bytes(load) + 1);
+    if (load->made == NULL)
+        return fail(err, ERR_MEMORY, "no memory for a mask of %lld tokens", (long long)load->tokens);
+    for (int i = 0; i < load->samples; first += load->length[i++])
+        attention_mask_fill(mask, first, load->length[i], load->made + first * 2 * ranges);
+    load->sees = load->made;
+    return OK;
+}
+
 bool context_load_same(const struct context_load *a, const struct context_load *b)
 {
-    /* Masks are not compared: a load with a mask is never the same as another. */
+    /* Given ranges are not compared: a load that has them is never the same as another. */
     const int64_t one[] = { a->samples, a->tokens, a->micros, a->micro, a->devices, a->node, a->room, a->layers,
                             a->heads, a->query_width, a->key_width },
                   other[] = { b->samples, b->tokens, b->micros, b->micro, b->devices, b->node, b->room, b->layers,
                               b->heads, b->query_width, b->key_width };
-    return a->sees == NULL && b->sees == NULL && memcmp(one, other, sizeof one) == 0 &&
+    return a->sees == a->made && b->sees == b->made && memcmp(one, other, sizeof one) == 0 &&
+           (a->made == NULL) == (b->made == NULL) && a->ranges == b->ranges &&
+           (a->made == NULL || memcmp(a->made, b->made, made_bytes(a)) == 0) &&
            a->per_pair == b->per_pair && a->per_token == b->per_token && a->per_element == b->per_element &&
            a->per_kept == b->per_kept && memcmp(a->length, b->length, (size_t)a->samples * sizeof *a->length) == 0;
 }

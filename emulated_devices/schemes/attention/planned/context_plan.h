@@ -17,6 +17,7 @@
 #include "emulated_devices/device/interval.h"
 #include "ref/error.h"
 #include "ref/io/sha256.h"
+#include "ref/model/attention_mask.h"
 #include <stdlib.h>
 
 /* The facts from which a planner plans.  Samples lie one after another. */
@@ -40,6 +41,7 @@ struct context_load {
     const int32_t *sees;                /* [tokens, ranges, 2] what each token sees of its sample, as the mask of struct
                                          * attention: first and end, ascending.  NULL: its sample up to itself */
     int ranges;                         /* ranges of a token in `sees` */
+    int32_t *made;                      /* `sees`, if context_load_mask has made them; NULL: given, or causal */
 };
 
 struct context_block {
@@ -88,9 +90,11 @@ void context_add_move(struct context_plan *, struct context_move);
 void context_add_group(struct context_plan *, int first, int devices);
 void context_add_rows(struct context_plan *, struct interval, int device);
 
-/** Add a sample of at least D tokens on D devices with equal work: it is cut into 2D parts, of which the m-th device
- *  has parts m and 2D-1-m, and keys travel around a ring of the D, from one division to the next. */
-void context_add_ring(struct context_plan *, struct interval sample, const int device[], int D, int division);
+/** Add a sample of at least D tokens on D devices, which have equal work under a causal mask: it is cut into 2D parts,
+ *  of which the m-th device has parts m and 2D-1-m, and keys travel around a ring of the D, from one division to the
+ *  next.  Under another mask work without pairs is left out; keys travel all the same. */
+void context_add_ring(struct context_plan *, const struct context_load *, struct interval sample, const int device[],
+                      int D, int division);
 
 /** The samples from the longest to the shortest, equal ones in their order.  Pure.
  *  @return [samples], for free, or NULL without memory. */
@@ -110,14 +114,18 @@ void context_plan_free(struct context_plan *);
 /** Copy a plan into memory of its own.  @return OK or ERR_MEMORY, with nothing to free. */
 enum error_code context_plan_copy(struct context_plan *, const struct context_plan *from, struct error *);
 
-/** Free the lengths, if they are memory of their own. */
+/** Make the ranges that tokens see under a mask of each sample; none if the mask is causal.  Local.
+ *  @return OK, or ERR_MEMORY with nothing made. */
+enum error_code context_load_mask(struct context_load *, const struct attention_mask *, struct error *);
+
+/** Free the lengths, if they are memory of their own, and the ranges that were made. */
 static inline void context_load_free(struct context_load *load)
 {
-    free((void *)(uintptr_t)load->length);
-    load->length = NULL;
+    free((void *)(uintptr_t)load->length), free(load->made);
+    load->length = NULL, load->sees = load->made = NULL;
 }
 
-/** Whether planners know the same of both, so that they make the same plan; not of masked ones. */
+/** Whether planners know the same of both, so that they make the same plan; never of loads with given ranges. */
 bool context_load_same(const struct context_load *, const struct context_load *);
 
 /** The checks of context_plan_finish, of a sorted plan.  Local.  @return as there; the plan stays as it is. */

@@ -15,7 +15,7 @@
  *          block and the pairs that need them, and costs what moving them sends.  Divided (hypergraph.h) first among
  *          nodes, then among the devices of each.  The paper's formula, sum of cost times (devices - 1), is the volume
  * Masks    what tokens see may be any ranges of their sample (context_plan.h): pairs of blocks of which none sees the
- *          other are no vertices, and nothing is sent for them.  Runs have causal samples only
+ *          other are no vertices, and nothing is sent for them.  Runs have those of --mask
  * Order    4 divisions, as in the code: in the first what a device has, then what has come; of what a device sends
  *          another, a third in each
  * Sends    forward   a block's keys 2 n K A elements to each other device that needs them; queries n H A, and results

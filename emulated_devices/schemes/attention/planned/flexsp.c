@@ -117,11 +117,12 @@ static enum error_code flexsp_begin(struct inside *inside, struct attention_call
     inside->at = tensor_1d((int32_t *)inside->g.at.on_device.data + inside->g.at.start[inside->h.group.first], I32,
                            inside->h.x.tokens);
     inside->lse = tensor_2d(call->kept[LSE].data, call->kept[LSE].dtype, inside->shape.H, inside->h.x.tokens);
-    /* Pairs for the virtual clock: each token sees one range [first, end) of the mask. */
+    /* Pairs for the virtual clock: each token sees some ranges [first, end) of the mask. */
+    const int64_t width = tensor_cols(call->shape.mask);
     for (int64_t i = 0; i < inside->h.x.tokens; i++) {
         const int32_t at = inside->g.at.host[inside->g.at.start[inside->h.group.first] + i],
-            *sees = call->shape.mask.data;
-        inside->pairs += sees[2 * at + 1] - sees[2 * at];
+            *sees = (const int32_t *)call->shape.mask.data + width * at;
+        for (int64_t r = 0; r < width; r += 2) inside->pairs += sees[r + 1] - sees[r];
     }
     return OK;
 }

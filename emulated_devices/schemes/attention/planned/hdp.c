@@ -146,7 +146,7 @@ static void hdp_place(struct context_plan *plan, const struct context_load *load
         const int D = parts < load->devices ? (int)parts : load->devices;
         const int first = D > 1 ? least_busy_neighbours(have, D) : device_for(have, held);
         const int micro = D > 1 ? micro_for_neighbours(have, first, D) : micro_for(have, first, held);
-        if (micro == load->micro) context_add_ring(plan, s, all + first, D, 0);
+        if (micro == load->micro) context_add_ring(plan, load, s, all + first, D, 0);
         for (int d = first; d < first + D; d++) {
             /* Busy counts the whole step; room counts each microbatch. */
             have->busy[d] += work(load, s.count) / D;

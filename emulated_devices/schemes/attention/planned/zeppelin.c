@@ -226,7 +226,7 @@ static void add_zone(struct context_plan *plan, const struct zeppelin *zeppelin,
     for (int i = 0; i < zeppelin->load->samples; i++) {
         const int D = devices_of(zeppelin, i, device);
         if (zone == (zeppelin->node[i] < 0 ? BETWEEN_NODES : D > 1 ? INSIDE_A_NODE : LOCAL))
-            context_add_ring(plan, zeppelin->sample[i], device, D, begin);
+            context_add_ring(plan, zeppelin->load, zeppelin->sample[i], device, D, begin);
     }
 }
 
