@@ -160,7 +160,9 @@ static bool borrow_integers(const struct stage *stage, struct microbatch *microb
 static bool make_integers(const struct stage *stage, struct microbatch *microbatch)
 {
     const bool plans = stage->seams->cp.scheme->plan != NULL, shuffled = plan_shuffles(stage->plan);
-    const int64_t masked = stage->plan->packed || plans ? microbatch->sequences.count * stage->plan->S : 0;
+    /* Devices that share a batch of lengths share its mask, too (trainer_batch.c). */
+    const int64_t masked = !stage->plan->lengths && (stage->plan->packed || plans)
+        ? microbatch->sequences.count * stage->plan->S : 0;
     /* One allocation has ids, positions and labels, then the mask [masked, 2], then sorted places. */
     int32_t *ints = calloc((size_t)((shuffled ? 4 : 3) * microbatch->N + 2 * masked) + 1, sizeof *ints);
     microbatch->ids = tensor_1d(ints, I32, microbatch->N);
@@ -169,7 +171,7 @@ static bool make_integers(const struct stage *stage, struct microbatch *microbat
     microbatch->mask = masked > 0 ? tensor_2d(ints ? ints + 3 * microbatch->N : NULL, I32, masked, 2) : tensor_none;
     microbatch->pairs[0] = microbatch->pairs[1] = -1;
     if (ints && stage->device->backend->has_numbers) fill_positions(microbatch, stage->plan->S);
-    if (ints && plans) mask_sequences(microbatch, stage->plan->S);
+    if (ints && plans && masked > 0) mask_sequences(microbatch, stage->plan->S);
     microbatch->sorted = shuffled && ints ? tensor_1d(ints + 3 * microbatch->N + 2 * masked, I32, microbatch->N)
         : tensor_none;
     return ints && (!shuffled || sort_places(microbatch));

@@ -78,13 +78,20 @@ static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct 
 
 /* Set the positions of this device's tokens in packed samples, and the mask of its sequences. */
 static enum error_code take_samples(struct microbatch *micro, const int32_t *within, int64_t N, int64_t S,
-                                    struct error *err)
+                                    const struct shared_batch *shared, struct error *err)
 {
     int32_t *const position = micro->positions.data;
     take_rows(position, within, N, &micro->rows);
     for (int64_t n = 0; n < micro->N; n++) position[n] = sample_position(position[n]);
     micro->pairs[0] = micro->pairs[1] = -1;
     const int64_t tokens = micro->sequences.count * S, sequence = micro->plan.tokens > 0 ? tokens : S;
+    if (shared) {
+        /* All devices of the copy have the same mask, so the first of them writes it. */
+        micro->mask = tensor_2d(shared->mask + 2 * micro->sequences.first * S, I32, tokens, 2);
+        const bool empty = tokens == 0 || (micro->plan.devices > 0 && micro->plan.tokens == 0);
+        if (empty || shared->masked[micro->sequences.first]) return OK;
+        shared->masked[micro->sequences.first] = true;
+    }
     return sample_mask(micro->mask.data, within + micro->sequences.first * S, tokens / sequence, sequence, err);
 }
 
@@ -102,6 +109,12 @@ void trainer_read_batch(struct trainer *trainer)
 {
     plan_take_step(&trainer->plan, trainer->step);
     if (trainer->source.fill == NULL) return;
+    if (trainer->source.share) {
+        trainer->shared = trainer->source.share(trainer->source.context, trainer->step);
+        trainer->scratch = trainer->shared->tokens;
+        trainer->plan.within = batch_within(trainer), trainer->plan.ids = trainer->scratch;
+        return;
+    }
     trainer->source.fill(trainer->source.context, trainer->step, 0, trainer->plan.B, trainer->scratch,
                          batch_labels(trainer), batch_within(trainer));
     trainer->plan.within = batch_within(trainer), trainer->plan.ids = trainer->scratch;
@@ -144,7 +157,7 @@ enum error_code trainer_take_batch(struct trainer *trainer, struct error *err)
             /* ids [N of the microbatch] of this device's rows; labels only of rows whose losses it computes. */
             take_rows(m->ids.data, ids, N, &m->rows);
             take_rows(m->labels.data, labels, N, &m->tokens);
-            if (p->packed) e = take_samples(m, within, N, p->S, err);
+            if (p->packed) e = take_samples(m, within, N, p->S, trainer->shared, err);
         }
     }
     return e;

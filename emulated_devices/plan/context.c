@@ -196,7 +196,7 @@ enum error_code plan_context(const struct plan *plan, int dp, int micro, struct 
     *out = (struct context_plan){ 0 };
     enum error_code e = attention_scheme_find(&s, plan->attention, err);
     /* Schemes that cut every sequence alike have no plans, and an empty microbatch needs none. */
-    if (e || s->plan == NULL || plan_sequences(plan, dp, micro).count == 0) return e;
+    if (e || s->plan == NULL || plan_sequences(plan, dp, micro).count == 0 || plan_waits_for_samples(plan)) return e;
     e = plan_context_load(plan, dp, micro, &load, err);
     if (e) return e;
     /* The mask has two columns for each range of tokens that a token sees. */

@@ -29,6 +29,8 @@ struct plan {
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
     bool packed;                        /* sequences hold several samples, which do not see each other */
+    const struct packing *lengths;      /* of a plan without numbers: packed samples of which dry runs make the steps'
+                                         * batches (dry_run.h); NULL: of a run, which has a text */
     const int32_t *within;              /* [B*S] of packed samples in this step: the position of each token in its
                                          * sample, and what is padding (sample_mask.h).  NULL: not known yet, and taken
                                          * as one sample a sequence */
@@ -207,6 +209,12 @@ static inline bool plan_routes_rows(const struct plan *plan)
 
 /** Whether outside attention the rows of a microbatch are ordered by a prediction of their experts. */
 bool plan_shuffles(const struct plan *);
+
+/** Whether batches are made of lengths, and this step's samples are not known yet: then there are no context plans. */
+static inline bool plan_waits_for_samples(const struct plan *plan)
+{
+    return plan->lengths != NULL && plan->within == NULL;
+}
 
 /** Order a device's rows of a microbatch so, as far as this step's tokens are known; lost without memory. */
 void plan_shuffle(const struct plan *, int rank, struct intervals *rows);
