@@ -144,24 +144,34 @@ static int sample_lengths(const struct plan *plan, struct interval sequences, in
     return n;
 }
 
-/* This is the last plan that was made.  Planners are pure, and where samples are all as long as a sequence, the
- * microbatches of all devices are alike. */
-static struct { const struct attention_scheme *by; struct context_load load; struct context_plan plan; } last;
+/* These are the last plans that were made.  Planners are pure, so devices of one process that plan the same microbatch
+ * share a plan; there are as many as a step of some copies and microbatches needs. */
+enum { PLANS_KEPT = 64 };
+static struct { const struct attention_scheme *by; struct context_load load; struct context_plan plan; } kept[PLANS_KEPT];
+static int next_kept;
 
-/* Make a plan, or copy the last one.  In the end the load is freed, or kept. */
-static enum error_code make_or_copy(const struct attention_scheme *scheme, struct context_load *load,
-                                    struct context_plan *out, struct error *err)
+/* The number of a kept plan of the same facts, or -1. */
+static int find_kept(const struct attention_scheme *scheme, const struct context_load *load)
 {
-    /* A plan of the same facts is copied, as planning takes longer than copying. */
-    const bool same = last.by == scheme && context_load_same(&last.load, load);
-    enum error_code e = same ? context_plan_copy(out, &last.plan, err) : scheme->plan(out, load, err);
-    struct context_plan kept;
-    if (e || same || load->sees || context_plan_copy(&kept, out, NULL)) {
+    for (int i = 0; i < PLANS_KEPT; i++)
+        if (kept[i].by == scheme && context_load_same(&kept[i].load, load)) return i;
+    return -1;
+}
+
+/* Make a plan, or share a kept one.  In the end the load is freed, or kept. */
+static enum error_code make_or_share(const struct attention_scheme *scheme, struct context_load *load,
+                                     struct context_plan *out, struct error *err)
+{
+    struct context_plan again;
+    const int same = find_kept(scheme, load);
+    enum error_code e = same >= 0 ? context_plan_share(out, &kept[same].plan, err) : scheme->plan(out, load, err);
+    if (e || same >= 0 || load->sees || context_plan_share(&again, out, NULL)) {
         context_load_free(load);
         return e;
     }
-    context_load_free(&last.load), context_plan_free(&last.plan);
-    last.by = scheme, last.load = *load, last.plan = kept;
+    context_load_free(&kept[next_kept].load), context_plan_free(&kept[next_kept].plan);
+    kept[next_kept].by = scheme, kept[next_kept].load = *load, kept[next_kept].plan = again;
+    next_kept = (next_kept + 1) % PLANS_KEPT;
     return OK;
 }
 
@@ -201,7 +211,7 @@ enum error_code plan_context(const struct plan *plan, int dp, int micro, struct 
     if (e) return e;
     /* The mask has two columns for each range of tokens that a token sees. */
     load.sees = mask.data, load.ranges = (int)(tensor_cols(mask) / 2);
-    return make_or_copy(s, &load, out, err);
+    return make_or_share(s, &load, out, err);
 }
 
 /* The result has this device's tokens of one stream. */
