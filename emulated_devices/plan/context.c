@@ -95,14 +95,14 @@ static int node_of_context(const struct plan *plan)
     return devices > 0 && cp % n == 0 ? n : cp;
 }
 
-/* Operations in the time in which the nearest link sends a number.  Without a cluster 1000; an H100 does 4400 of them
- * while its NVLink sends one of 16 bits. */
-static double per_element(const struct plan *plan)
+/* Operations in the time in which a link of this level sends a number.  Without a cluster 1000; an H100 does 4400 of
+ * them while its NVLink sends one of 16 bits. */
+static double per_element(const struct plan *plan, int level)
 {
     const struct cluster *c = plan->cluster;
     if (c == NULL) return 1000;
-    if (c->link[0].rate == 0 || c->flop_rate[plan->dtype] <= 0) return 0;
-    return (double)dtype_size(plan->dtype) * (double)c->flop_rate[plan->dtype] / (double)c->link[0].rate;
+    if (c->link[level].rate == 0 || c->flop_rate[plan->dtype] <= 0) return 0;
+    return (double)dtype_size(plan->dtype) * (double)c->flop_rate[plan->dtype] / (double)c->link[level].rate;
 }
 
 /* A layer keeps so many elements of a token between forward and backward: the block's input, and what its norms and
@@ -124,7 +124,7 @@ static double per_kept(const struct plan *plan)
     const struct cluster *c = plan->cluster;
     const double elements = kept_elements(&plan->model) / plan->mesh.size[TP];
     if (!plan->offload_activations) return 0;
-    if (c == NULL) return 7 * per_element(plan) * elements;
+    if (c == NULL) return 7 * per_element(plan, 0) * elements;
     if (c->copy_rate == 0 || c->flop_rate[plan->dtype] <= 0) return 1e-9;          /* copies take no time */
     return (double)dtype_size(plan->dtype) * (double)c->flop_rate[plan->dtype] / (double)c->copy_rate * elements;
 }
@@ -190,7 +190,8 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
         .node = node_of_context(plan), .micros = plan_plans_steps(plan) ? plan->micros : 1,
         .micro = plan_plans_steps(plan) ? micro : 0,
         .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
-        .heads = fewest_heads(plan), .per_element = per_element(plan),
+        .heads = fewest_heads(plan), .per_element = per_element(plan, 0),
+        .per_far_element = per_element(plan, plan->cluster ? plan->cluster->levels - 1 : 0),
         .layers = (int)block_at(c->L, plan->stages > 0 ? plan->stages : 1, 0).count,
         .per_kept = per_kept(plan), .per_pair = 4 * (double)(c->H * c->A),
         .per_token = model_forward_flops(c, 1, 1) / (double)c->L,

@@ -108,6 +108,7 @@ bool context_load_same(const struct context_load *a, const struct context_load *
                               b->heads, b->query_width, b->key_width };
     return a->sees == NULL && b->sees == NULL && memcmp(one, other, sizeof one) == 0 &&
            a->per_pair == b->per_pair && a->per_token == b->per_token && a->per_element == b->per_element &&
+           a->per_far_element == b->per_far_element &&
            a->per_kept == b->per_kept && memcmp(a->length, b->length, (size_t)a->samples * sizeof *a->length) == 0;
 }
 
