@@ -28,6 +28,7 @@ struct shared_batch {
     int32_t *tokens;                    /* [3, B*S] ids, labels and positions in samples */
     int32_t *mask;                      /* [B*S, 2] what each token sees, microbatch by microbatch as they are planned */
     bool *masked;                       /* [B] of the first sequence of a microbatch: its mask is there */
+    struct step_samples samples;        /* their lengths, and how many labels count */
 };
 
 struct trainer {

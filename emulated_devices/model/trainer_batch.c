@@ -40,10 +40,14 @@ enum error_code trainer_agree_on_plans(struct trainer *trainer, enum error_code 
 }
 
 /* Count the labels of some sequences that are not ignored; without labels, all count. */
-static int64_t trainer_batch_count(const int32_t *labels, struct interval sequences, int64_t S)
+static int64_t trainer_batch_count(const struct plan *plan, const int32_t *labels, struct interval sequences)
 {
-    const int64_t first = sequences.first * S, end = interval_end(sequences) * S;
+    const int64_t first = sequences.first * plan->S, end = interval_end(sequences) * plan->S;
     int64_t n = labels ? 0 : end - first;
+    if (plan->samples) {
+        for (int64_t b = sequences.first; b < interval_end(sequences); b++) n += plan->samples->labels[b];
+        return n;
+    }
     for (int64_t i = first; labels && i < end; i++) n += labels[i] != IGNORE_LABEL;
     return n;
 }
@@ -54,10 +58,10 @@ static void count_labels(struct trainer *trainer, const int32_t *labels)
     const struct plan *p = &trainer->plan;
     const struct interval own = plan_replica_copies(p, plan_replica_of(p, trainer->comm->rank));
     memset(trainer->counted, 0, (size_t)p->updates * sizeof *trainer->counted);
-    trainer->labels = trainer_batch_count(labels, (struct interval){ 0, p->B }, p->S);
+    trainer->labels = trainer_batch_count(p, labels, (struct interval){ 0, p->B });
     for (int dp = (int)own.first; dp < own.first + own.count && dp < plan_parts(p); dp++)
         for (int i = 0; i < p->micros; i++) {
-            trainer->counted[batch_of(trainer, i)] += trainer_batch_count(labels, plan_microbatch(p, dp, i), p->S);
+            trainer->counted[batch_of(trainer, i)] += trainer_batch_count(p, labels, plan_microbatch(p, dp, i));
         }
 }
 
@@ -111,7 +115,7 @@ void trainer_read_batch(struct trainer *trainer)
     if (trainer->source.fill == NULL) return;
     if (trainer->source.share) {
         trainer->shared = trainer->source.share(trainer->source.context, trainer->step);
-        trainer->scratch = trainer->shared->tokens;
+        trainer->scratch = trainer->shared->tokens, trainer->plan.samples = &trainer->shared->samples;
         trainer->plan.within = batch_within(trainer), trainer->plan.ids = trainer->scratch;
         return;
     }

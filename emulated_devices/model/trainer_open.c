@@ -224,7 +224,7 @@ enum error_code trainer_outline(struct trainer *trainer, const struct plan *plan
     *trainer = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device,
                                 .loss_scale = plan_loss_scale(plan) };
     /* a plan that is in use has them, of one of its steps */
-    trainer->plan.within = NULL, trainer->plan.ids = NULL;
+    trainer->plan.within = NULL, trainer->plan.ids = NULL, trainer->plan.samples = NULL;
     if (plan->comm_streams) trainer->device->clock.comm_streams = plan->comm_streams;
     enum error_code e = make_groups(trainer, err);
     if (!e) e = make_schemes(trainer, err);

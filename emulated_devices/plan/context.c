@@ -8,6 +8,7 @@
 #include "ref/model/kinds.h"
 #include "ref/model/sample_mask.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* Where microbatches differ in what they compute, or have sizes that were asked for, they stay as they are. */
 bool plan_plans_steps(const struct plan *plan)
@@ -134,6 +135,12 @@ static int sample_lengths(const struct plan *plan, struct interval sequences, in
 {
     const int64_t first = sequences.first * plan->S;
     int n = 0;
+    if (plan->samples) {
+        const int64_t *const at = plan->samples->first, begin = at[sequences.first];
+        n = (int)(at[interval_end(sequences)] - begin);
+        memcpy(length, plan->samples->length + begin, (size_t)n * sizeof *length);
+        return n;
+    }
     for (int64_t i = 0; i < sequences.count * plan->S; i++) {
         /* Without packed samples each sequence is one sample. */
         const int64_t position = plan->within ? sample_position(plan->within[first + i]) : i % plan->S;
@@ -181,7 +188,9 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
     const struct interval own = plan_sequences(plan, dp, micro);
     const struct model_config *c = &plan->model;
     const int64_t tokens = own.count * plan->S;
-    int64_t *const length = malloc((size_t)tokens * sizeof *length);
+    const int64_t *const known = plan->samples ? plan->samples->first : NULL;
+    const int64_t most = known ? known[interval_end(own)] - known[own.first] : tokens;
+    int64_t *const length = malloc((size_t)most * sizeof *length);
     if (length == NULL) return fail(err, ERR_MEMORY, "no memory for the samples of %lld tokens", (long long)tokens);
     /* Costs are in operations: per_pair and per_token of computing, per_element and per_kept of moving. */
     *out = (struct context_load){

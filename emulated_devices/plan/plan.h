@@ -22,6 +22,13 @@
 
 enum { PLAN_MOST_STAGES = 1024 };
 
+/* The samples of a step's batch, sequence by sequence; what is padding is one more sample. */
+struct step_samples {
+    int64_t *first;                     /* [B + 1] where each sequence's begin in `length` */
+    int64_t *length;                    /* [first[B]] tokens */
+    int64_t *labels;                    /* [B] of each sequence, that count */
+};
+
 struct plan {
     struct model_config model;          /* the whole model */
     struct mesh mesh;                   /* devices along each axis */
@@ -34,6 +41,7 @@ struct plan {
     const int32_t *within;              /* [B*S] of packed samples in this step: the position of each token in its
                                          * sample, and what is padding (sample_mask.h).  NULL: not known yet, and taken
                                          * as one sample a sequence */
+    const struct step_samples *samples; /* the same as lists of lengths, where devices share a batch; NULL: not there */
     int micros;                         /* microbatches of each data-parallel copy, M */
     int chunks;                         /* stages on each device of a pipeline, v; plan_check sets the schedule's */
     int stages;                         /* of the pipeline; set by plan_check from the schedule */

@@ -2,6 +2,8 @@
  * error is ERR_MEMORY. */
 #include "emulated_devices/train/dry_run/dry_batch.h"
 #include "ref/io/samples.h"
+#include "ref/model/sample_mask.h"
+#include "ref/model/transformer.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +18,12 @@ enum error_code dry_batches_open(struct dry_batches *batches, const struct plan 
         struct shared_batch *const b = &batches->of[batches->steps];
         *b = (struct shared_batch){ .tokens = malloc(3 * tokens * sizeof *b->tokens),
                                     .mask = malloc(2 * tokens * sizeof *b->mask),
-                                    .masked = calloc((size_t)plan->B, sizeof *b->masked) };
-        ok = b->tokens && b->mask && b->masked;
+                                    .masked = calloc((size_t)plan->B, sizeof *b->masked),
+                                    .samples = { .first = calloc((size_t)plan->B + 1, sizeof *b->samples.first),
+                                                 .length = malloc(tokens * sizeof *b->samples.length),
+                                                 .labels = calloc((size_t)plan->B, sizeof *b->samples.labels) } };
+        const struct step_samples *const s = &b->samples;
+        ok = b->tokens && b->mask && b->masked && s->first && s->length && s->labels;
     }
     if (ok) return OK;
     dry_batches_close(batches);
@@ -26,10 +32,26 @@ enum error_code dry_batches_open(struct dry_batches *batches, const struct plan 
 
 void dry_batches_close(struct dry_batches *batches)
 {
-    for (int64_t i = 0; i < batches->steps; i++)
-        free(batches->of[i].tokens), free(batches->of[i].mask), free(batches->of[i].masked);
+    for (int64_t i = 0; i < batches->steps; i++) {
+        const struct shared_batch *const b = &batches->of[i];
+        free(b->tokens), free(b->mask), free(b->masked);
+        free(b->samples.first), free(b->samples.length), free(b->samples.labels);
+    }
     free(batches->of), free(batches->filled);
     *batches = (struct dry_batches){ .steps = 0 };
+}
+
+/* List the samples of a batch that is filled: a token at position 0 begins one. */
+static void list_samples(struct step_samples *samples, const struct plan *plan, const int32_t *labels,
+                         const int32_t *within)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < plan->B * plan->S; i++) {
+        if (sample_position(within[i]) == 0) samples->length[n++] = 0;
+        samples->length[n - 1]++;
+        samples->labels[i / plan->S] += labels[i] != IGNORE_LABEL;
+        samples->first[i / plan->S + 1] = n;
+    }
 }
 
 static const struct shared_batch *dry_batch_share(const void *context, int64_t step)
@@ -38,8 +60,11 @@ static const struct shared_batch *dry_batch_share(const void *context, int64_t s
     const struct plan *const p = all->plan;
     struct shared_batch *const b = &all->of[step];
     const int64_t tokens = p->B * p->S;
-    if (!all->filled[step])
-        samples_fill(p->lengths, NULL, p->seed, step, 0, p->B, b->tokens, b->tokens + tokens, b->tokens + 2 * tokens);
+    int32_t *const labels = b->tokens + tokens, *const within = labels + tokens;
+    if (!all->filled[step]) {
+        samples_fill(p->lengths, NULL, p->seed, step, 0, p->B, b->tokens, labels, within);
+        list_samples(&b->samples, p, labels, within);
+    }
     all->filled[step] = true;
     return b;
 }
