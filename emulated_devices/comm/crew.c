@@ -252,7 +252,7 @@ static struct mail *new_mail(struct crew *crew)
 
 static bool is_same(struct key a, struct key b) { return a.pair == b.pair && a.exchange == b.exchange; }
 
-/* A thousand devices that all send to all others have a million mails: twice the buckets, as long as there is memory. */
+/* Take twice the buckets, if there is memory: a thousand devices that all send to all others have a million mails. */
 static void crew_widen(struct crew *crew)
 {
     struct crew wider = *crew;
@@ -291,8 +291,9 @@ static struct mail *crew_meet(struct crew *crew, struct key key, bool sending)
     struct mail *m = new_mail(crew);
     if (m == NULL) return NULL;
     *m = (struct mail){ .key = key, .last = m, .ends = 2, .waits = -1 };
+    crew->lines += first == NULL;
     if (first) first->last->behind = m, first->last = m;
-    else *at = m, crew->lines++;
+    else *at = m;
     if (crew->lines > crew->buckets) crew_widen(crew);
     return m;
 }

@@ -26,7 +26,7 @@ struct batch_source {
 /* A step's batch, which devices of one process share. */
 struct shared_batch {
     int32_t *tokens;                    /* [3, B*S] ids, labels and positions in samples */
-    int32_t *mask;                      /* [B*S, 2] what each token sees, microbatch by microbatch as they are planned */
+    int32_t *mask;                      /* [B*S, 2] what each token sees, microbatch by microbatch */
     bool *masked;                       /* [B] of the first sequence of a microbatch: its mask is there */
     struct step_samples samples;        /* their lengths, and how many labels count */
 };

@@ -154,7 +154,8 @@ static int sample_lengths(const struct plan *plan, struct interval sequences, in
 /* These are the last plans that were made.  Planners are pure, so devices of one process that plan the same microbatch
  * share a plan; there are as many as a step of some copies and microbatches needs. */
 enum { PLANS_KEPT = 64 };
-static struct { const struct attention_scheme *by; struct context_load load; struct context_plan plan; } kept[PLANS_KEPT];
+struct kept_plan { const struct attention_scheme *by; struct context_load load; struct context_plan plan; };
+static struct kept_plan kept[PLANS_KEPT];
 static int next_kept;
 
 /* The number of a kept plan of the same facts, or -1. */

@@ -91,7 +91,8 @@ static enum error_code samples_read_lognormal(struct lognormal *drawn, const cha
     const bool two = end != at && *end == ',';
     at = end + two;
     if (two) drawn->deviation = strtod(at, &end);
-    if (!two || end == at || *end != '\0' || !(drawn->median >= 1) || !(drawn->deviation >= 0 && drawn->deviation <= 10))
+    const bool read = two && end != at && *end == '\0';
+    if (!read || !(drawn->median >= 1) || !(drawn->deviation >= 0 && drawn->deviation <= 10))
         return fail(err, ERR_USAGE, "%s: must be lognormal:MEDIAN,DEVIATION, a number of tokens from 1 and one of 0 to "
                     "10", printable(word).text);
     if (drawn->median <= (double)S) return OK;

@@ -24,12 +24,25 @@ static const struct { const char *name, *system; bool plans; } schemes[] = {
     [ZEPPELIN] = { "zeppelin", "Zeppelin", true }, [DCP] = { "dcp", "DCP", true },
 };
 
-/* The claims of the papers: so many times as fast as another scheme. */
-static const struct { enum lengths_scheme of, beside; double least; const char *text; } claims[] = {
-    { FLEXSP, ULYSSES, 1, "up to 1.72 times DeepSpeed's Ulysses" },
-    { HDP, RING, 1, "up to 7.89 times a static mesh" },
-    { ZEPPELIN, RING, 1, "2.80 times a ring, on average" },
-    { DCP, RING, 0.94, "0.94 to 1.16 times a ring, causal" },
+/* The claims of the papers: so many times as fast as another scheme; why a step does not go the paper's way, and which
+ * does. */
+static const struct {
+    enum lengths_scheme of, beside;
+    double least;
+    const char *text, *unless;
+} claims[] = {
+    { FLEXSP, ULYSSES, 1, "up to 1.72 times DeepSpeed's Ulysses",
+      "FlexSP: one copy of a static mesh waits for no other, and inside a node Ulysses exchanges fast.\n"
+      "Groups gain where copies wait for those with the longest samples: --devices 64." },
+    { HDP, RING, 1, "up to 7.89 times a static mesh",
+      "ByteScale: the devices of the longest sample have more work than others, and only other\n"
+      "microbatches can make up for that: --micro 4, on several nodes." },
+    { ZEPPELIN, RING, 1, "2.80 times a ring, on average",
+      "Zeppelin: in one node nothing is routed between nodes, and one copy waits for no other.  It\n"
+      "gains where copies wait for those with the longest samples: --devices 64." },
+    { DCP, RING, 0.94, "0.94 to 1.16 times a ring, causal",
+      "DCP: blocks between nodes take longer than the work that hides them, where samples are short.\n"
+      "Longer ones have more work for each block: --seq 131072." },
 };
 enum { CLAIMS = sizeof claims / sizeof *claims };
 
@@ -89,7 +102,8 @@ static enum error_code lengths_measure(const struct bench_lengths *wanted, struc
 static void print_claims(const int devices[], int count, struct measured measured[][SCHEMES])
 {
     int slower = 0;
-    say(stdout, 0, "\nWhat the papers claim of whole steps, and how many times as fast ours are, on the better mesh:\n");
+    bool missed[CLAIMS] = { false };
+    say(stdout, 0, "\nWhat the papers claim of whole steps, and how many times as fast ours are, on the better mesh\n");
     struct table t = table_start("claims", 2, "devices\tsystem\tclaim\tours\tits way");
     for (int i = 0; i < count; i++)
         for (int c = 0; c < CLAIMS; c++) {
@@ -98,12 +112,14 @@ static void print_claims(const int devices[], int count, struct measured measure
             table_row(&t, "%d\t%s\t%s\t%.2f\t%s", devices[i], schemes[claims[c].of].system, claims[c].text, ratio,
                       ratio >= claims[c].least ? "yes" : "NO");
             slower += own->in_one > own->in_groups;
+            missed[c] = missed[c] || !(ratio >= claims[c].least);
         }
     table_end(&t);
-    if (slower == 0) return;
-    say(stdout, 0, "\n%d times one group of all devices is slower than groups of a node: blocks of keys that go to "
-        "another node take longer than the work that they wait for. Longer sequences, or faster links "
-        "between nodes, make one group the better mesh.\n", slower);
+    for (int c = 0; c < CLAIMS; c++)
+        if (missed[c]) say(stdout, 0, "\n%s", claims[c].unless);
+    if (slower > 0)
+        say(stdout, 0, "\n%d times one group of all devices is slower than groups of a node: blocks that go to\n"
+            "another node take longer than the work that hides them.", slower);
 }
 
 static enum error_code lengths_print(const struct bench_lengths *wanted, struct error *err)
@@ -113,11 +129,13 @@ static enum error_code lengths_print(const struct bench_lengths *wanted, struct 
     enum error_code e = bench_devices(wanted->devices, MESH_MOST_LISTED, ROWS, devices, &count, err);
     for (int i = 0; i < count && !e; i++)
         if (devices[i] % GROUP != 0)
-            e = fail(err, ERR_USAGE, "--devices %d: must be a multiple of %d, which share a sequence", devices[i], GROUP);
+            e = fail(err, ERR_USAGE, "--devices %d: must be a multiple of %d, which share a sequence", devices[i],
+                     GROUP);
     if (e) return e;
-    say(stdout, 0, "A step of %s in bf16 on %s: %d microbatches with a sequence of %lld tokens for each %d devices, of "
-        "samples of --pack %s. Static meshes have cp %d; a scheme that plans by lengths also all devices along cp.\n",
-        wanted->model, wanted->cluster, wanted->micro, (long long)wanted->seq, GROUP, wanted->pack, GROUP);
+    say(stdout, 0, "A step of %s in bf16 on %s: %d microbatches, each\n"
+        "with a sequence of %lld tokens for each %d devices, of samples of --pack %s.\n"
+        "Static meshes have cp %d; schemes that plan by lengths also all devices along cp.\n", wanted->model,
+        wanted->cluster, wanted->micro, (long long)wanted->seq, GROUP, wanted->pack, GROUP);
     struct table t = table_start("lengths", 3, "devices\tsystem\tcp x dp\tms\ttokens/s/device\tGiB");
     struct time_left line;
     time_left_begin(&line);
@@ -143,7 +161,7 @@ enum error_code bench_lengths_topic(int argc, char **argv, int *status, struct e
         { "--devices", "LIST", OPTION_STRING, &w.devices, .help = "numbers of devices, multiples of 8 up to 1024" },
         { "--pack", "FILE|lognormal[:M,D]", OPTION_STRING, &w.pack,
           .help = "lengths of the samples, as for `orrery plan`" },
-        { "--seq", "N", OPTION_INT, &seq, .min = 64, .max = 1 << 22, .help = "tokens of a sequence, the longest sample" },
+        { "--seq", "N", OPTION_INT, &seq, .min = 64, .max = 1 << 22, .help = "tokens of a sequence" },
         { "--micro", "N", OPTION_INT, &w.micro, .min = 1, .max = 64, .help = "microbatches of a step" },
         { "--model", "NAME", OPTION_STRING, &w.model, .help = "a preset, as for `orrery plan`" },
         { "--cluster", "NAME", OPTION_STRING, &w.cluster, .help = "a cluster, as for `orrery plan`" },

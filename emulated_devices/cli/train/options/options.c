@@ -120,7 +120,8 @@ static enum error_code options_take_lengths(struct train_options *options, const
                                               .tokenizer = options->tokenizer, .pack = options->pack };
     const bool runs = (kind == &run_train || kind == &run_infer) && !options->dry_run;
     if (kind == &run_plan && options->data && !options->pack)
-        return fail(err, ERR_USAGE, "--data: a plan reads no text; with --pack the text says how many samples there are");
+        return fail(err, ERR_USAGE, "--data: a plan reads no text; with --pack the text says how many samples there "
+                    "are");
     if (options->pack == NULL || runs) return OK;
     if (options->plan.batches)
         return fail(err, ERR_USAGE, "--batches: a plan of packed samples has the same number of sequences in each "

@@ -219,7 +219,7 @@ static void search_cuts(struct search *search)
 {
     int sizes = 1;
     /* A part exchanges tokens for heads, so it has at most as many devices as heads. */
-    while (2 << (sizes - 1) <= search->load->devices && 2 << (sizes - 1) <= search->load->heads && sizes < SIZES) sizes++;
+    while (1 << sizes <= search->load->devices && 1 << sizes <= search->load->heads && sizes < SIZES) sizes++;
     if (search->load->devices <= MOST_CUT) cut_devices(search, 0, 1 << (sizes - 1));
     else climb(search, sizes);
 }
