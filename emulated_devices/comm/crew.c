@@ -76,7 +76,7 @@ struct crew {
     crew_fn *run;
     const void *asked;
     struct mail **bucket;               /* [buckets] that one side waits for */
-    size_t buckets;
+    size_t buckets, lines;              /* a power of two; keys whose mails are in the buckets */
     struct mail *unused;
     struct mails *mails;
     struct crew_outcome *outcome;
@@ -252,10 +252,28 @@ static struct mail *new_mail(struct crew *crew)
 
 static bool is_same(struct key a, struct key b) { return a.pair == b.pair && a.exchange == b.exchange; }
 
+/* Take twice the buckets, if there is memory: a thousand devices that all send to all others have a million mails. */
+static void crew_widen(struct crew *crew)
+{
+    struct crew wider = *crew;
+    wider.buckets = 2 * crew->buckets;
+    wider.bucket = calloc(wider.buckets, sizeof *wider.bucket);
+    if (wider.bucket == NULL) return;
+    for (size_t i = 0; i < crew->buckets; i++)
+        for (struct mail *m = crew->bucket[i], *next; m; m = next) {
+            struct mail **const at = &wider.bucket[bucket_of(&wider, m->key)];
+            next = m->next;
+            m->next = *at, *at = m;
+        }
+    free(crew->bucket);
+    crew->bucket = wider.bucket, crew->buckets = wider.buckets;
+}
+
 /* Take the first mail of its key out of its bucket: the next one with this key, if any, is in its place. */
-static struct mail *take_first(struct mail **at)
+static struct mail *take_first(struct crew *crew, struct mail **at)
 {
     struct mail *first = *at, *after = first->behind;
+    crew->lines -= after == NULL;
     *at = after ? after : first->next;
     if (after) after->next = first->next, after->last = first->last;
     return first;
@@ -269,12 +287,14 @@ static struct mail *crew_meet(struct crew *crew, struct key key, bool sending)
     while (*at && !is_same((*at)->key, key)) at = &(*at)->next;
     struct mail *const first = *at;
     /* A first mail that lacks this side is completed; if it has this side, this one waits behind. */
-    if (first && !(sending ? first->sent : first->received)) return take_first(at);
+    if (first && !(sending ? first->sent : first->received)) return take_first(crew, at);
     struct mail *m = new_mail(crew);
     if (m == NULL) return NULL;
     *m = (struct mail){ .key = key, .last = m, .ends = 2, .waits = -1 };
+    crew->lines += first == NULL;
     if (first) first->last->behind = m, first->last = m;
     else *at = m;
+    if (crew->lines > crew->buckets) crew_widen(crew);
     return m;
 }
 

@@ -165,7 +165,8 @@ static bool make_integers(const struct stage *stage, struct microbatch *microbat
     const bool plans = stage->seams->cp.scheme->plan != NULL, shuffled = plan_shuffles(stage->plan);
     const struct attention_mask *const mask = &stage->plan->model.mask;
     const bool sees = stage->plan->packed || plans || !attention_mask_is_causal(mask);
-    const int64_t masked = sees ? microbatch->sequences.count * stage->plan->S : 0,
+    /* Devices that share a batch of lengths share its mask, too (trainer_batch.c). */
+    const int64_t masked = sees && !stage->plan->lengths ? microbatch->sequences.count * stage->plan->S : 0,
         width = 2 * attention_mask_ranges(mask);
     /* One allocation has ids, positions and labels, then the mask [masked, width], then sorted places. */
     int32_t *ints = calloc((size_t)((shuffled ? 4 : 3) * microbatch->N + width * masked) + 1, sizeof *ints);
@@ -175,7 +176,7 @@ static bool make_integers(const struct stage *stage, struct microbatch *microbat
     microbatch->mask = masked > 0 ? tensor_2d(ints ? ints + 3 * microbatch->N : NULL, I32, masked, width) : tensor_none;
     microbatch->pairs[0] = microbatch->pairs[1] = -1;
     if (ints && stage->device->backend->has_numbers) fill_positions(microbatch, stage->plan->S);
-    if (ints && sees) mask_sequences(microbatch, mask, stage->plan->S, plans);
+    if (ints && sees && masked > 0) mask_sequences(microbatch, mask, stage->plan->S, plans);
     microbatch->sorted = shuffled && ints ? tensor_1d(ints + 3 * microbatch->N + width * masked, I32, microbatch->N)
         : tensor_none;
     return ints && (!shuffled || sort_places(microbatch));

@@ -17,7 +17,18 @@ struct batch_source {
     /* Fills ids and labels [count*S] of these sequences; the text above the struct says when it is NULL. */
     void (*fill)(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
                  int32_t *within);
-    const void *context;                /* first argument of fill */
+    const void *context;                /* first argument of fill and share */
+    /* For devices of one process without numbers, whose plan has lengths: the batch in memory that all of them share,
+     * until this device asks for the next step's; then fill is not called.  NULL: each has memory of its own. */
+    const struct shared_batch *(*share)(const void *context, int64_t step);
+};
+
+/* A step's batch, which devices of one process share. */
+struct shared_batch {
+    int32_t *tokens;                    /* [3, B*S] ids, labels and positions in samples */
+    int32_t *mask;                      /* [B*S, 2R] what each token sees, R ranges, microbatch by microbatch */
+    bool *masked;                       /* [B] of the first sequence of a microbatch: its mask is there */
+    struct step_samples samples;        /* their lengths, and how many labels count */
 };
 
 struct trainer {
@@ -42,6 +53,7 @@ struct trainer {
     int stages_open;                    /* stages that trainer_close must close */
     struct batch_source source;         /* where tokens come from */
     int32_t *scratch;                   /* [3*B*S] ids, labels and positions in samples, of the largest batch */
+    const struct shared_batch *shared;  /* where it is, if other devices have it too; NULL: it is this device's */
     int64_t step;                       /* steps done */
     struct held held;                   /* with a batch plan: the largest of all steps; in a trainer that trains, of the
                                          * steps begun */

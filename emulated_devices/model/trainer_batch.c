@@ -40,10 +40,14 @@ enum error_code trainer_agree_on_plans(struct trainer *trainer, enum error_code 
 }
 
 /* Count the labels of some sequences that are not ignored; without labels, all count. */
-static int64_t trainer_batch_count(const int32_t *labels, struct interval sequences, int64_t S)
+static int64_t trainer_batch_count(const struct plan *plan, const int32_t *labels, struct interval sequences)
 {
-    const int64_t first = sequences.first * S, end = interval_end(sequences) * S;
+    const int64_t first = sequences.first * plan->S, end = interval_end(sequences) * plan->S;
     int64_t n = labels ? 0 : end - first;
+    if (plan->samples) {
+        for (int64_t b = sequences.first; b < interval_end(sequences); b++) n += plan->samples->labels[b];
+        return n;
+    }
     for (int64_t i = first; labels && i < end; i++) n += labels[i] != IGNORE_LABEL;
     return n;
 }
@@ -54,10 +58,10 @@ static void count_labels(struct trainer *trainer, const int32_t *labels)
     const struct plan *p = &trainer->plan;
     const struct interval own = plan_replica_copies(p, plan_replica_of(p, trainer->comm->rank));
     memset(trainer->counted, 0, (size_t)p->updates * sizeof *trainer->counted);
-    trainer->labels = trainer_batch_count(labels, (struct interval){ 0, p->B }, p->S);
+    trainer->labels = trainer_batch_count(p, labels, (struct interval){ 0, p->B });
     for (int dp = (int)own.first; dp < own.first + own.count && dp < plan_parts(p); dp++)
         for (int i = 0; i < p->micros; i++) {
-            trainer->counted[batch_of(trainer, i)] += trainer_batch_count(labels, plan_microbatch(p, dp, i), p->S);
+            trainer->counted[batch_of(trainer, i)] += trainer_batch_count(p, labels, plan_microbatch(p, dp, i));
         }
 }
 
@@ -78,13 +82,21 @@ static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct 
 
 /* Set the positions of this device's tokens in packed samples, and the mask of its sequences. */
 static enum error_code take_samples(struct microbatch *micro, const struct attention_mask *mask, const int32_t *within,
-                                    int64_t N, int64_t S, struct error *err)
+                                    int64_t N, int64_t S, const struct shared_batch *shared, struct error *err)
 {
     int32_t *const position = micro->positions.data;
     take_rows(position, within, N, &micro->rows);
     for (int64_t n = 0; n < micro->N; n++) position[n] = sample_position(position[n]);
     micro->pairs[0] = micro->pairs[1] = -1;
     const int64_t tokens = micro->sequences.count * S, sequence = micro->plan.tokens > 0 ? tokens : S;
+    if (shared) {
+        /* All devices of the copy have the same mask, so the first of them writes it. */
+        const int64_t width = 2 * attention_mask_ranges(mask);
+        micro->mask = tensor_2d(shared->mask + width * micro->sequences.first * S, I32, tokens, width);
+        const bool empty = tokens == 0 || (micro->plan.devices > 0 && micro->plan.tokens == 0);
+        if (empty || shared->masked[micro->sequences.first]) return OK;
+        shared->masked[micro->sequences.first] = true;
+    }
     return sample_mask(micro->mask.data, mask, within + micro->sequences.first * S, tokens / sequence, sequence, err);
 }
 
@@ -102,6 +114,12 @@ void trainer_read_batch(struct trainer *trainer)
 {
     plan_take_step(&trainer->plan, trainer->step);
     if (trainer->source.fill == NULL) return;
+    if (trainer->source.share) {
+        trainer->shared = trainer->source.share(trainer->source.context, trainer->step);
+        trainer->scratch = trainer->shared->tokens, trainer->plan.samples = &trainer->shared->samples;
+        trainer->plan.within = batch_within(trainer), trainer->plan.ids = trainer->scratch;
+        return;
+    }
     trainer->source.fill(trainer->source.context, trainer->step, 0, trainer->plan.B, trainer->scratch,
                          batch_labels(trainer), batch_within(trainer));
     trainer->plan.within = batch_within(trainer), trainer->plan.ids = trainer->scratch;
@@ -144,7 +162,7 @@ enum error_code trainer_take_batch(struct trainer *trainer, struct error *err)
             /* ids [N of the microbatch] of this device's rows; labels only of rows whose losses it computes. */
             take_rows(m->ids.data, ids, N, &m->rows);
             take_rows(m->labels.data, labels, N, &m->tokens);
-            if (p->packed) e = take_samples(m, &p->model.mask, within, N, p->S, err);
+            if (p->packed) e = take_samples(m, &p->model.mask, within, N, p->S, trainer->shared, err);
         }
     }
     return e;

@@ -226,7 +226,7 @@ enum error_code trainer_outline(struct trainer *trainer, const struct plan *plan
     *trainer = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device,
                                 .loss_scale = plan_loss_scale(plan) };
     /* a plan that is in use has them, of one of its steps */
-    trainer->plan.within = NULL, trainer->plan.ids = NULL;
+    trainer->plan.within = NULL, trainer->plan.ids = NULL, trainer->plan.samples = NULL;
     if (plan->comm_streams) trainer->device->clock.comm_streams = plan->comm_streams;
     enum error_code e = make_groups(trainer, err);
     if (!e) e = make_schemes(trainer, err);
@@ -248,7 +248,7 @@ enum error_code trainer_outline(struct trainer *trainer, const struct plan *plan
 static enum error_code make_scratch(struct trainer *trainer, struct error *err)
 {
     const int64_t tokens = plan_most_sequences(&trainer->plan) * trainer->plan.S;
-    if (trainer->source.fill == NULL) return OK;
+    if (trainer->source.fill == NULL || trainer->source.share != NULL) return OK;
     trainer->scratch = calloc((size_t)(3 * tokens), sizeof *trainer->scratch);
     return trainer->scratch ? OK : fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)tokens);
 }
@@ -274,7 +274,8 @@ void trainer_close(struct trainer *trainer)
     encoders_close(trainer);
     for (int c = 0; c < trainer->stages_open; c++) stage_close(&trainer->stage[c]);
     routers_close(trainer);
-    free(trainer->stage), free(trainer->scratch), free(trainer->counted), free(trainer->times);
+    if (!trainer->shared) free(trainer->scratch);
+    free(trainer->stage), free(trainer->counted), free(trainer->times);
     data_close(&trainer->data);
     free(trainer->parameters.all);
     schedule_free(&trainer->schedule);

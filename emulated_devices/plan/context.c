@@ -8,6 +8,7 @@
 #include "ref/model/kinds.h"
 #include "ref/model/sample_mask.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* Where microbatches differ in what they compute, or have sizes that were asked for, they stay as they are. */
 bool plan_plans_steps(const struct plan *plan)
@@ -95,14 +96,14 @@ static int node_of_context(const struct plan *plan)
     return devices > 0 && cp % n == 0 ? n : cp;
 }
 
-/* Operations in the time in which the nearest link sends a number.  Without a cluster 1000; an H100 does 4400 of them
- * while its NVLink sends one of 16 bits. */
-static double per_element(const struct plan *plan)
+/* Operations in the time in which a link of this level sends a number.  Without a cluster 1000; an H100 does 4400 of
+ * them while its NVLink sends one of 16 bits. */
+static double per_element(const struct plan *plan, int level)
 {
     const struct cluster *c = plan->cluster;
     if (c == NULL) return 1000;
-    if (c->link[0].rate == 0 || c->flop_rate[plan->dtype] <= 0) return 0;
-    return (double)dtype_size(plan->dtype) * (double)c->flop_rate[plan->dtype] / (double)c->link[0].rate;
+    if (c->link[level].rate == 0 || c->flop_rate[plan->dtype] <= 0) return 0;
+    return (double)dtype_size(plan->dtype) * (double)c->flop_rate[plan->dtype] / (double)c->link[level].rate;
 }
 
 /* A layer keeps so many elements of a token between forward and backward: the block's input, and what its norms and
@@ -124,7 +125,7 @@ static double per_kept(const struct plan *plan)
     const struct cluster *c = plan->cluster;
     const double elements = kept_elements(&plan->model) / plan->mesh.size[TP];
     if (!plan->offload_activations) return 0;
-    if (c == NULL) return 7 * per_element(plan) * elements;
+    if (c == NULL) return 7 * per_element(plan, 0) * elements;
     if (c->copy_rate == 0 || c->flop_rate[plan->dtype] <= 0) return 1e-9;          /* copies take no time */
     return (double)dtype_size(plan->dtype) * (double)c->flop_rate[plan->dtype] / (double)c->copy_rate * elements;
 }
@@ -134,6 +135,12 @@ static int sample_lengths(const struct plan *plan, struct interval sequences, in
 {
     const int64_t first = sequences.first * plan->S;
     int n = 0;
+    if (plan->samples) {
+        const int64_t *const at = plan->samples->first, begin = at[sequences.first];
+        n = (int)(at[interval_end(sequences)] - begin);
+        memcpy(length, plan->samples->length + begin, (size_t)n * sizeof *length);
+        return n;
+    }
     for (int64_t i = 0; i < sequences.count * plan->S; i++) {
         /* Without packed samples each sequence is one sample. */
         const int64_t position = plan->within ? sample_position(plan->within[first + i]) : i % plan->S;
@@ -144,24 +151,35 @@ static int sample_lengths(const struct plan *plan, struct interval sequences, in
     return n;
 }
 
-/* This is the last plan that was made.  Planners are pure, and where samples are all as long as a sequence, the
- * microbatches of all devices are alike. */
-static struct { const struct attention_scheme *by; struct context_load load; struct context_plan plan; } last;
+/* These are the last plans that were made.  Planners are pure, so devices of one process that plan the same microbatch
+ * share a plan; there are as many as a step of some copies and microbatches needs. */
+enum { PLANS_KEPT = 64 };
+struct kept_plan { const struct attention_scheme *by; struct context_load load; struct context_plan plan; };
+static struct kept_plan kept[PLANS_KEPT];
+static int next_kept;
 
-/* Make a plan, or copy the last one.  In the end the load is freed, or kept. */
-static enum error_code make_or_copy(const struct attention_scheme *scheme, struct context_load *load,
-                                    struct context_plan *out, struct error *err)
+/* The number of a kept plan of the same facts, or -1. */
+static int find_kept(const struct attention_scheme *scheme, const struct context_load *load)
 {
-    /* A plan of the same facts is copied, as planning takes longer than copying. */
-    const bool same = last.by == scheme && context_load_same(&last.load, load);
-    enum error_code e = same ? context_plan_copy(out, &last.plan, err) : scheme->plan(out, load, err);
-    struct context_plan kept;
-    if (e || same || load->sees != load->made || context_plan_copy(&kept, out, NULL)) {
+    for (int i = 0; i < PLANS_KEPT; i++)
+        if (kept[i].by == scheme && context_load_same(&kept[i].load, load)) return i;
+    return -1;
+}
+
+/* Make a plan, or share a kept one.  In the end the load is freed, or kept. */
+static enum error_code make_or_share(const struct attention_scheme *scheme, struct context_load *load,
+                                     struct context_plan *out, struct error *err)
+{
+    struct context_plan again;
+    const int same = find_kept(scheme, load);
+    enum error_code e = same >= 0 ? context_plan_share(out, &kept[same].plan, err) : scheme->plan(out, load, err);
+    if (e || same >= 0 || load->sees != load->made || context_plan_share(&again, out, NULL)) {
         context_load_free(load);
         return e;
     }
-    context_load_free(&last.load), context_plan_free(&last.plan);
-    last.by = scheme, last.load = *load, last.plan = kept;
+    context_load_free(&kept[next_kept].load), context_plan_free(&kept[next_kept].plan);
+    kept[next_kept].by = scheme, kept[next_kept].load = *load, kept[next_kept].plan = again;
+    next_kept = (next_kept + 1) % PLANS_KEPT;
     return OK;
 }
 
@@ -171,7 +189,9 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
     const struct interval own = plan_sequences(plan, dp, micro);
     const struct model_config *c = &plan->model;
     const int64_t tokens = own.count * plan->S;
-    int64_t *const length = malloc((size_t)tokens * sizeof *length);
+    const int64_t *const known = plan->samples ? plan->samples->first : NULL;
+    const int64_t most = known ? known[interval_end(own)] - known[own.first] : tokens;
+    int64_t *const length = malloc((size_t)most * sizeof *length);
     if (length == NULL) return fail(err, ERR_MEMORY, "no memory for the samples of %lld tokens", (long long)tokens);
     /* Costs are in operations: per_pair and per_token of computing, per_element and per_kept of moving. */
     *out = (struct context_load){
@@ -180,7 +200,8 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
         .node = node_of_context(plan), .micros = plan_plans_steps(plan) ? plan->micros : 1,
         .micro = plan_plans_steps(plan) ? micro : 0,
         .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
-        .heads = fewest_heads(plan), .per_element = per_element(plan),
+        .heads = fewest_heads(plan), .per_element = per_element(plan, 0),
+        .per_far_element = per_element(plan, plan->cluster ? plan->cluster->levels - 1 : 0),
         .layers = (int)block_at(c->L, plan->stages > 0 ? plan->stages : 1, 0).count,
         .per_kept = per_kept(plan), .per_pair = 4 * (double)(c->H * c->A),
         .per_token = model_forward_flops(c, 1, 1) / (double)c->L,
@@ -198,12 +219,12 @@ enum error_code plan_context(const struct plan *plan, int dp, int micro, struct 
     *out = (struct context_plan){ 0 };
     enum error_code e = attention_scheme_find(&s, plan->attention, err);
     /* Schemes that cut every sequence alike have no plans, and an empty microbatch needs none. */
-    if (e || s->plan == NULL || plan_sequences(plan, dp, micro).count == 0) return e;
+    if (e || s->plan == NULL || plan_sequences(plan, dp, micro).count == 0 || plan_waits_for_samples(plan)) return e;
     e = plan_context_load(plan, dp, micro, &load, err);
     if (e) return e;
     /* A given mask has two columns for each range of tokens that a token sees. */
     if (tensor_present(mask)) load.sees = mask.data, load.ranges = (int)(tensor_cols(mask) / 2);
-    return make_or_copy(s, &load, out, err);
+    return make_or_share(s, &load, out, err);
 }
 
 /* The result has this device's tokens of one stream. */

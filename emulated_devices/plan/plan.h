@@ -22,6 +22,13 @@
 
 enum { PLAN_MOST_STAGES = 1024 };
 
+/* The samples of a step's batch, sequence by sequence; what is padding is one more sample. */
+struct step_samples {
+    int64_t *first;                     /* [B + 1] where each sequence's begin in `length` */
+    int64_t *length;                    /* [first[B]] tokens */
+    int64_t *labels;                    /* [B] of each sequence, that count */
+};
+
 struct plan {
     struct model_config model;          /* the whole model */
     struct mesh mesh;                   /* devices along each axis */
@@ -29,9 +36,12 @@ struct plan {
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
     bool packed;                        /* sequences hold several samples, which do not see each other */
+    const struct packing *lengths;      /* of a plan without numbers: packed samples of which dry runs make the steps'
+                                         * batches (dry_run.h); NULL: of a run, which has a text */
     const int32_t *within;              /* [B*S] of packed samples in this step: the position of each token in its
                                          * sample, and what is padding (sample_mask.h).  NULL: not known yet, and taken
                                          * as one sample a sequence */
+    const struct step_samples *samples; /* the same as lists of lengths, where devices share a batch; NULL: not there */
     int micros;                         /* microbatches of each data-parallel copy, M */
     int chunks;                         /* stages on each device of a pipeline, v; plan_check sets the schedule's */
     int stages;                         /* of the pipeline; set by plan_check from the schedule */
@@ -208,6 +218,12 @@ static inline bool plan_routes_rows(const struct plan *plan)
 
 /** Whether outside attention the rows of a microbatch are ordered by a prediction of their experts. */
 bool plan_shuffles(const struct plan *);
+
+/** Whether batches are made of lengths, and this step's samples are not known yet: then there are no context plans. */
+static inline bool plan_waits_for_samples(const struct plan *plan)
+{
+    return plan->lengths != NULL && plan->within == NULL;
+}
 
 /** Order a device's rows of a microbatch so, as far as this step's tokens are known; lost without memory. */
 void plan_shuffle(const struct plan *, int rank, struct intervals *rows);

@@ -252,6 +252,7 @@ static enum error_code plan_and_report(struct train_record *record, struct error
     const struct train_options *const options = record->options;
     const struct plan_more *const more = record->plan->more;
     report_shape(record);
+    if (options->plan.lengths) report_packing(record->out, options->plan.lengths);
     fflush(record->out);
     enum error_code e = plan_measure(record, true, err);
     if (e) return e;
@@ -306,7 +307,7 @@ enum error_code plan_numbers_of(const struct train_options *options, struct plan
 enum error_code train_plan(const struct train_options *options, struct error *err)
 {
     struct train_options once = *options;
-    const char *const flag = options->plan.batches ? "--batches" : options->pack ? "--pack"
+    const char *const flag = options->plan.batches ? "--batches"
                            : options->plan.encoders.kinds > 0 ? "--modalities" : NULL;
     if (flag)
         return fail(err, ERR_USAGE, "--dry-run: with %s, what is sent and held is known only in a run", flag);

@@ -26,6 +26,7 @@ struct train_options {
     bool infers;                        /* `orrery infer`: forward passes alone */
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */
+    struct packing lengths;             /* of --pack in a plan, which has no text; empty in a run */
     const char *data, *eval_data, *tokenizer;   /* texts or tokens to train on; to validate with; a tokenizer.json or
                                          * its folder; NULL: not given */
     /* Values of the flags with these names; NULL: not given. */

@@ -263,10 +263,10 @@ static enum error_code session_verdict(const struct session *session, struct err
 }
 
 /* A figure beside the run's own: without it the report is complete. */
-static void time_alone(struct train_record *record)
+static void time_alone(struct train_record *record, const struct train_data *data)
 {
     struct plan p = record->options->plan;
-    p.cluster = &record->options->cluster;
+    p.cluster = &record->options->cluster, p.lengths = p.packed ? &data->text.packing : NULL;
     if (p.mesh.devices == 1 || alone_step_time(&p, &record->alone, &record->alone_kept, NULL)) record->alone = 0;
 }
 
@@ -450,7 +450,7 @@ static enum error_code train_steps(struct session *session, const struct train_d
     end_trace(session, INT64_MAX);
     if (e == OK || e == ERR_MEMORY) e = collect_record(session, e, err);
     if (!e) e = session_judge(session, data, err);
-    if (!e && session->speaks) time_alone(&session->record);
+    if (!e && session->speaks) time_alone(&session->record, data);
     if (!e && o->timeline)
         e = fail_about(err, timeline_write(&session->trainer, o->timeline, session->record.out, err), "--timeline");
     if (!e && session->speaks) report_end(&session->record);

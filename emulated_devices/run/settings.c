@@ -181,7 +181,7 @@ static void add_text(struct run_list *run_list, const struct train_options *opti
     if (facts.held[0]) run_add(run_list, "held-out text", "%s", facts.held);
     if (train_data_has_tokens(data)) add_whole(run_list, SEQUENCES_TAKEN, train_data_position(data, step));
     if (options->pack == NULL) return;
-    if (strcmp(options->pack, SAMPLES_LOGNORMAL) == 0) run_add(run_list, "--pack", "%s", options->pack);
+    if (samples_are_drawn(options->pack)) run_add(run_list, "--pack", "%s", options->pack);
     else add_path(run_list, "--pack", options->pack);
     run_add(run_list, "lengths of samples", "SHA-256 %s",
             sha256_of(p->length, (size_t)p->samples * sizeof *p->length).text);

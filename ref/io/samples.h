@@ -1,6 +1,7 @@
 /* samples.h -- a text in samples of different lengths, packed into sequences.
  *
- * train/data/data.c packs the text of --pack with these functions.
+ * train/data/data.c packs the text of --pack with these functions; for a plan it packs samples without a text, whose
+ * batches train/dry_run/ fills.
  */
 #ifndef ORRERY_SAMPLES_H
 #define ORRERY_SAMPLES_H
@@ -9,14 +10,21 @@
 
 #define SAMPLES_LOGNORMAL "lognormal"
 
+/** Whether the word of --pack draws lengths: SAMPLES_LOGNORMAL, alone or before a colon.  Else it is a path. */
+bool samples_are_drawn(const char *lengths);
+
 /**
- * Cut the training part of a text into samples, one after another, and pack them into sequences of S tokens.
+ * Cut so many tokens into samples, one after another, and pack them into sequences of S tokens.
  * @param lengths  SAMPLES_LOGNORMAL: drawn from the seed, exp of a normal number with median S/8 and deviation 1, and 2
- *                 to S: many short samples and a long tail.  Else the path of a file with the length of a sample on
- *                 each line, from the first again when they are used up.
- * @return OK; ERR_USAGE if a sample is longer than S, or the text is shorter than the first; ERR_FILE; ERR_FORMAT
- *     naming a line; ERR_MEMORY.  After an error the text is not cut.
+ *                 to S: many short samples and a long tail; SAMPLES_LOGNORMAL:MEDIAN,DEVIATION: with these.  Else the
+ *                 path of a file with the length of a sample on each line, from the first again when they are used up.
+ * @return OK, for packing_free; ERR_USAGE if a sample is longer than S, the tokens are fewer than the first sample's,
+ *     or the word is wrong; ERR_FILE; ERR_FORMAT naming a line; ERR_MEMORY.  After an error the packing is empty.
  */
+enum error_code samples_pack_tokens(struct packing *, const char *lengths, int64_t tokens, int64_t S, uint64_t seed,
+                                    struct error *);
+
+/** Cut the training part of a text so, and pack it.  The text keeps the packing.  @return as samples_pack_tokens. */
 enum error_code samples_pack(struct text *, const char *lengths, int64_t S, uint64_t seed, struct error *);
 
 /**
@@ -27,5 +35,9 @@ enum error_code samples_pack(struct text *, const char *lengths, int64_t S, uint
  */
 void samples_batch(const struct text *, uint64_t seed, int64_t step, int64_t b0, int64_t count, int32_t *ids,
                    int32_t *labels, int32_t *within);
+
+/** Fill them of packed samples whose text is `bytes`; NULL: there is none, and ids and labels are 0. */
+void samples_fill(const struct packing *, const uint8_t *bytes, uint64_t seed, int64_t step, int64_t b0, int64_t count,
+                  int32_t *ids, int32_t *labels, int32_t *within);
 
 #endif

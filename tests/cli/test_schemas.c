@@ -122,6 +122,7 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "document", "show cluster --json -", 0, false },
     { "show-elastic", "show elastic --json -", 0, false },
     { "document", "bench streams --json -", 0, false },
+    { "document", "bench lengths --model llama-tiny:L=2 --devices 8 --seq 64 --pack lognormal:9,1 --json -", 0, true },
     { "document", "bench schedules --json -", 0, true },
     { "document", "bench segments --devices 3 --bytes 1K --json -", 0, true },
     { "document", "bench plan --model tiny --devices 64 --json -", 0, true },

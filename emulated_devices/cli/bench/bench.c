@@ -32,6 +32,8 @@ static const struct command topics[] = {
     { "tensor", "the tensor schemes for one layer: counted costs beside the claims of papers", bench_tensor_topic },
     { "attention", "the attention schemes for one layer: time, sends and memory, and the claims of papers",
       bench_attention_topic },
+    { "lengths", "schemes that plan by the lengths of samples beside static ones, and the claims of papers",
+      bench_lengths_topic },
     { "dispatch", "the expert schemes for one layer: messages, bytes between nodes, and the claims of papers",
       bench_dispatch_topic },
     { "quantized", "the error of sums that are sent as int8 or int4 codes, beside the proven bound",

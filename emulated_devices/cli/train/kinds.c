@@ -23,20 +23,24 @@ const struct run_kind run_infer = {
 
 /* Options of a run that has numbers, text and processes. */
 #define OF_NUMBERS                                                                                  \
-    "--data", "--eval-data", "--pack", "--sample", "--check", "--dump", "--dump-passes", "--dump-steps", \
+    "--eval-data", "--sample", "--check", "--dump", "--dump-passes", "--dump-steps",                \
     "--isolate", "--paranoid",                                                                      \
     "--backend", "--direct", "--wait-limit", "--threads", "--save", "--save-every", "--keep",       \
     "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \
     "--resume", "--override",                                                                       \
     "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",                    \
-    "--weight-decay", "--beta1", "--beta2", "--eps", "--seed", "--trace", "--trace-steps",          \
+    "--weight-decay", "--beta1", "--beta2", "--eps", "--trace", "--trace-steps",          \
     "--trace-format", "--live", "--modalities",                                                             \
     "--encoders", "--bridge-chunks", "--encoder-slack", "--dry-run"
 
 static const char *const of_numbers[] = { OF_NUMBERS, NULL };
 
+/* A plan has the samples of --pack, whose number and order are those of a run with this text and seed; a drawing has
+ * not. */
+#define OF_SAMPLES "--data", "--pack", "--seed"
+
 /* A drawing is no report of a run: its JSON is that of every command. */
-static const char *const of_reports[] = { OF_NUMBERS, "--json", "--film", "--page",
+static const char *const of_reports[] = { OF_NUMBERS, OF_SAMPLES, "--json", "--film", "--page",
                                           "--page-steps", "--tokens", "--memory-of", "--from", NULL };
 
 const struct run_kind run_plan = {
@@ -45,7 +49,8 @@ const struct run_kind run_plan = {
             "messages and virtual time of every device, and whether it fits.\n"
             "Takes the options of `orrery train` that say what is trained where. The numbers are those of a run,\n"
             "to the byte and the picosecond. Tokens of a mixture go to the experts that --load says, by default to\n"
-            "all evenly; a run with the same --load sends them there, too.\n"
+            "all evenly; a run with the same --load sends them there, too. With --pack it is the step of a run with\n"
+            "the same lengths, --data and --seed.\n"
             "The exit status is 3 if a device needs more memory than --memory, or else its cluster's, allows.",
 };
 

@@ -5,11 +5,12 @@
 #include "emulated_devices/device/compute.h"
 
 /* The mask of some of the microbatch's sequences; pairs of tokens are counted once for all layers. */
-static void take_mask(struct attention *attention, struct microbatch *micro, struct interval sequences)
+static void take_mask(struct attention *attention, struct microbatch *micro, struct interval sequences, bool planned)
 {
     double *const pairs = &micro->pairs[attention->window > 0];
     if (!tensor_present(micro->mask)) return;
     attention->mask = tensor_rows_of(micro->mask, sequences.first * attention->S, sequences.count * attention->S);
+    if (planned) return;
     if (*pairs < 0) *pairs = attention_pairs(tensor_rows(attention->mask), *attention);
     attention->pairs = *pairs;
 }
@@ -31,7 +32,8 @@ struct attention node_attention(const struct node_call *call)
     const int64_t first = call->micro->sequences.first + sequences.first;
     struct attention a = attention_of_layer(model, node_layer(call), one ? tensor_rows(call->micro->mask) : s->plan->S);
     a.each = one ? s->plan->S : 0;
-    take_mask(&a, call->micro, sequences);
+    /* By a plan a device computes works, whose pairs the plan has counted. */
+    take_mask(&a, call->micro, sequences, one);
     a.H = s->tp->heads.queries.count, a.K = s->tp->heads.keys.count;
     if (call->node->is->op == OP_SINK_ATTENTION) a.sinks = stage_weight(s, weight_of_node(call));
     a.drop = dropout_at(model->dropout_attention, s->dropout_seed, node_layer(call), "probabilities", first,

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 
-static void report_packing(FILE *out, const struct packing *packing)
+void report_packing(FILE *out, const struct packing *packing)
 {
     const double S = (double)packing->S, room = (double)packing->sequences * S;
     say(out, 8,

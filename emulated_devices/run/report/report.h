@@ -7,6 +7,7 @@
 
 /* report.c, report_tables.c, report_end.c: text. */
 void report_shape(const struct train_record *);         /* model, mesh and batch */
+void report_packing(FILE *out, const struct packing *); /* how many samples there are, and what is padding */
 void report_start(const struct train_record *, const struct train_data *);
 void report_step(const struct train_record *, int64_t i);
 void report_evaluation(const struct train_record *, int64_t step, double loss);         /* on held-out text */

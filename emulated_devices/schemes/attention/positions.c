@@ -2,7 +2,9 @@
  * attention in parts; model/whole_sequences.c uses the two counts.  Every function is local.  The only error is
  * ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/positions.h"
+#include "emulated_devices/schemes/attention/planned/context_index.h"
 #include <stdlib.h>
+#include <string.h>
 
 int64_t context_count(const struct context_parallel *cp, int member)
 {
@@ -25,9 +27,7 @@ static bool list(struct positions *positions, int member)
 {
     struct intervals tokens = { 0 };
     int64_t at = positions->start[member];
-    /* With a plan, attention has the tokens of the blocks, which remap.h may place elsewhere outside attention. */
-    if (positions->cp->plan) context_plan_attended(&tokens, positions->cp->plan, member);
-    else tokens = context_tokens_of(positions->cp, member);
+    tokens = context_tokens_of(positions->cp, member);
     /* A member's positions ascend and follow those of the member before it. */
     for (int i = 0; i < tokens.count; i++)
         for (int64_t k = 0; k < tokens.at[i].count; k++) positions->host[at++] = (int32_t)(tokens.at[i].first + k);
@@ -40,11 +40,15 @@ static bool list(struct positions *positions, int member)
 enum error_code positions_open(struct positions *positions, const struct context_parallel *cp, struct error *err)
 {
     struct device *d = cp->tp->device;
-    *positions = (struct positions){ .cp = cp, .host = malloc((size_t)cp->S * sizeof *positions->host),
+    /* With a plan, attention has the tokens of the blocks, which remap.h may place elsewhere outside attention. */
+    const struct context_index *const index = cp->plan ? cp->plan->index : NULL;
+    *positions = (struct positions){ .cp = cp, .shared = index != NULL,
+                             .host = index ? index->position : malloc((size_t)cp->S * sizeof *positions->host),
                              .on_device = device_tensor_in(d, BUFFERS, I32, cp->S) };
     /* Members are listed in the order of ranks, because `start` grows from member to member. */
     bool listed = positions->host != NULL && positions->on_device.data != NULL;
-    for (int m = 0; m < cp->devices && listed; m++) listed = list(positions, m);
+    if (listed && index) memcpy(positions->start, index->start, ((size_t)cp->devices + 1) * sizeof *index->start);
+    for (int m = 0; m < cp->devices && listed && !index; m++) listed = list(positions, m);
     if (!listed) {
         positions_close(positions);
         return fail(err, ERR_MEMORY, "no memory for the positions of %lld tokens", (long long)cp->S);
@@ -57,7 +61,7 @@ enum error_code positions_open(struct positions *positions, const struct context
 void positions_close(struct positions *positions)
 {
     device_free(positions->cp->tp->device, positions->on_device);
-    free(positions->host);
+    if (!positions->shared) free(positions->host);
 }
 
 int64_t positions_count(const struct positions *positions,

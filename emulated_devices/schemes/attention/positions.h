@@ -11,6 +11,7 @@
 /* The positions of all members' tokens in attention, member after member. */
 struct positions {
     const struct context_parallel *cp;          /* whose members the tokens are cut over */
+    bool shared;                                /* `host` is the plan's, which is not changed */
     int32_t *host;                              /* [S] */
     struct tensor on_device;                    /* the same, I32 [S], in BUFFERS */
     int64_t start[MESH_MOST_LISTED + 1];       /* where each member's begin */

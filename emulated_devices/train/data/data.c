@@ -207,6 +207,34 @@ enum error_code train_data_load(struct train_data *data, const struct train_data
     return e;
 }
 
+/* Tokens of a plan's samples: of so many batches, but of no more than memory is fair for, and of two sequences. */
+enum { PLAN_BATCHES = 16, PLAN_TOKENS = 1 << 26 };
+
+static int64_t plan_tokens(const struct plan *plan)
+{
+    const int64_t all = PLAN_BATCHES * plan->B * plan->S, most = all < PLAN_TOKENS ? all : PLAN_TOKENS;
+    return most > 2 * plan->S ? most : 2 * plan->S;
+}
+
+enum error_code train_data_lengths(struct packing *packing, const struct train_data_source *source, struct error *err)
+{
+    struct train_data data;
+    struct text own;
+    const struct plan *const p = source->plan;
+    const bool given = source->data || source->tokenizer || source->eval_data;
+    enum error_code e = given ? train_data_load(&data, source, err) : text_load_own(&own, err);
+    *packing = (struct packing){ 0 };
+    if (!e && given) {
+        *packing = data.text.packing, data.text.packing = (struct packing){ 0 };
+        train_data_free(&data);
+    } else if (!e) {
+        const int64_t tokens = text_check_length(&own, p->S, NULL) == OK ? own.train : plan_tokens(p);
+        e = fail_about(err, samples_pack_tokens(packing, source->pack, tokens, p->S, p->seed, err), "--pack");
+        text_free(&own);
+    }
+    return e;
+}
+
 void train_data_free(struct train_data *data)
 {
     text_free(&data->text);

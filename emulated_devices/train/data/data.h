@@ -44,6 +44,13 @@ void train_data_free(struct train_data *);
 /** Whether the run has tokens, and not one text of bytes. */
 static inline bool train_data_has_tokens(const struct train_data *data) { return data->train.period > 0; }
 
+/**
+ * The lengths of --pack for a plan: the packed samples that a run with the same flags has.  Where the program's own
+ * text has too few tokens for a sequence, so that no such run is possible, the samples are those of 16 batches.  Local.
+ * @return as train_data_load; OK: for packing_free.
+ */
+enum error_code train_data_lengths(struct packing *, const struct train_data_source *, struct error *);
+
 /** How many sequences the steps before this one have taken.  A text of bytes is drawn from: there it means nothing. */
 int64_t train_data_position(const struct train_data *, int64_t step);
 

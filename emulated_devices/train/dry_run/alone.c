@@ -2,19 +2,19 @@
  * are the virtual time in picoseconds and the bytes that stay between steps.  A step that one device cannot do is
  * ERR_PLAN. */
 #include "emulated_devices/train/dry_run/alone.h"
+#include "emulated_devices/train/dry_run/dry_batch.h"
 #include "emulated_devices/train/dry_run/plan_memory.h"
 #include "emulated_devices/train/training.h"
-#include <string.h>
 
 /* Every choice that several devices or little memory make, taken back. */
 static enum error_code plan_alone(struct plan *one, const struct plan *plan, struct error *err)
 {
     static const int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 };
-    if (plan->batches || plan->encoders.kinds > 0 || plan->optimizer->forward_only)
+    if (plan->batches || plan->encoders.kinds > 0 || plan->optimizer->forward_only || (plan->packed && !plan->lengths))
         return fail(err, ERR_PLAN, "there is no such step on one device");
     *one = (struct plan){
-        .model = plan->model, .B = plan->B, .S = plan->S, .packed = plan->packed, .micros = 1, .chunks = 1,
-            .dtype = plan->dtype,
+        .model = plan->model, .B = plan->B, .S = plan->S, .packed = plan->packed, .lengths = plan->lengths, .micros = 1,
+        .chunks = 1, .dtype = plan->dtype,
         .load = plan->load, .loss_scale = plan->loss_scale, .seed = plan->seed, .cluster = plan->cluster, .degree = -1,
         .data = { .scheme = data_scheme_at(0)->head.name, .bucket = plan->data.bucket,
                   .offload_slice = plan->data.offload_slice, .narrow_gradients = plan->data.narrow_gradients },
@@ -43,26 +43,19 @@ static enum error_code cut_to_fit(struct plan *one, struct error *err)
     return e;
 }
 
-static void alone_fill(const void *context, int64_t step, int64_t first, int64_t count, int32_t *ids, int32_t *labels,
-                       int32_t *within)
-{
-    const struct plan *p = context;
-    const size_t bytes = (size_t)(count * p->S) * sizeof *ids;
-    (void)step, (void)first;
-    /* Nothing is computed, so the ids do not matter. */
-    memset(ids, 0, bytes), memset(labels, 0, bytes);
-    if (within) memset(within, 0, bytes);
-}
-
 static enum error_code alone_step(const struct plan *one, struct comm *nobody, struct error *err)
 {
     struct trainer t;
-    enum error_code e = trainer_open(&t, one, nobody,
-                                     (struct batch_source){ one->packed ? alone_fill : NULL, one }, err);
+    struct dry_batches batches;
+    enum error_code e = dry_batches_open(&batches, one, 1, err);
     if (e) return e;
-    clock_restart(&nobody->device->clock, one->cluster, one->dtype);
-    e = training_run(&t, 1, NULL, 0, NULL, err);
-    trainer_close(&t);
+    e = trainer_open(&t, one, nobody, dry_batches_source(&batches), err);
+    if (!e) {
+        clock_restart(&nobody->device->clock, one->cluster, one->dtype);
+        e = training_run(&t, 1, NULL, 0, NULL, err);
+        trainer_close(&t);
+    }
+    dry_batches_close(&batches);
     return e;
 }
 

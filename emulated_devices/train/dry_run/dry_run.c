@@ -3,6 +3,7 @@
  * on, and every device is closed. */
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/train/dry_run/alike.h"
+#include "emulated_devices/train/dry_run/dry_batch.h"
 #include "emulated_devices/model/charged.h"
 #include "emulated_devices/train/training.h"
 #include "emulated_devices/device/events.h"
@@ -50,6 +51,7 @@ struct job {
     dry_run_fn *before, *after;
     void *context;
     double *flops;                      /* charged to the devices that run */
+    struct dry_batches *batches;        /* that the devices share */
 };
 
 static bool ends_inexact(const void *crew) { return crew_is_inexact(crew); }
@@ -73,7 +75,7 @@ static enum error_code train(struct comm *comm, const struct job *job, const str
     enum error_code e = dry_events_of(job->events, comm->rank, &comm->device->clock, err);
     if (e) return e;
     clock_restart(&comm->device->clock, &own, job->plan->dtype);
-    e = trainer_open(&t, job->plan, comm, (struct batch_source){ NULL, NULL }, err);
+    e = trainer_open(&t, job->plan, comm, dry_batches_source(job->batches), err);
     if (e) return e;
     e = take_steps(&t, job, crew, err);
     trainer_close(&t);
@@ -126,28 +128,37 @@ static enum error_code dry_run_check_folding(const struct dry_run *run, struct e
                 f->mesh.size[DP], lives, f->mesh.devices, run->why);
 }
 
+/* Run the crew, with less folding as long as it is inexact. */
+static enum error_code dry_run_crew(const struct job *job, bool unfolded, struct dry_run *d, struct error *err)
+{
+    const struct plan *const plan = job->plan;
+    enum error_code e = unfolded ? OK : dry_run_check_folding(d, err);
+    if (!e) e = crew_run_folded(&d->folding, be_device, job, &d->crew, err);
+    while (!e && d->crew.inexact[0] && !folding_is_none(&d->folding)) {       /* fold less */
+        snprintf(d->why, sizeof d->why, "%s", d->crew.inexact);
+        d->folding = plan_alike_refined(plan, &d->folding, d->crew.axes);
+        *job->flops = 0;
+        e = dry_run_check_folding(d, err);
+        if (!e) e = crew_run_folded(&d->folding, be_device, job, &d->crew, err);
+    }
+    return e ? e : charged_check(plan, job->steps, *job->flops * plan->mesh.devices / folding_lives(&d->folding), err);
+}
+
 enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, struct dry_events *events,
                         dry_run_fn *before, dry_run_fn *after, void *context, struct dry_run *d, struct error *err)
 {
     double flops = 0;
-    const struct job j = { plan, steps, events, before, after, context, &flops };
+    struct dry_batches batches;
+    const struct job j = { plan, steps, events, before, after, context, &flops, &batches };
     *d = (struct dry_run){ .folding = folding_none(&plan->mesh) };
     if (unfolded) snprintf(d->why, sizeof d->why, "--unfolded");
     else if (events && cluster_replays(plan->cluster)) snprintf(d->why, sizeof d->why, "the cluster needs a replay");
     else d->folding = plan_alike(plan, d->why);
     enum error_code e = dry_run_check_time(plan, err);
+    if (!e) e = dry_batches_open(&batches, plan, steps, err);
     if (e) return e;
     system_own_pages(OWN_PAGES_FROM);
-    if (!unfolded) e = dry_run_check_folding(d, err);
-    if (e) return e;
-    e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
-    while (d->crew.inexact[0] && !folding_is_none(&d->folding)) {       /* fold less */
-        snprintf(d->why, sizeof d->why, "%s", d->crew.inexact);
-        d->folding = plan_alike_refined(plan, &d->folding, d->crew.axes);
-        flops = 0;
-        e = dry_run_check_folding(d, err);
-        if (e) return e;
-        e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
-    }
-    return e ? e : charged_check(plan, steps, flops * plan->mesh.devices / folding_lives(&d->folding), err);
+    e = dry_run_crew(&j, unfolded, d, err);
+    dry_batches_close(&batches);
+    return e;
 }

@@ -21,7 +21,8 @@ typedef enum error_code dry_run_fn(struct trainer *, void *context, struct error
 
 /**
  * Run the steps of a plan in a crew with the backend `count`, folded as far as that is exact.  Local.
- * @param plan         checked, with a cluster, without a batch plan; all its tokens are 0.
+ * @param plan      checked, with a cluster, without a batch plan; all its tokens are 0.  With lengths: packed samples
+ *                  of these, drawn as in a run.
  * @param unfolded  run every device.
  * @param events    where each device that runs gets a list, and notes its events; if the cluster needs a replay
  *                  (contention.h), every device is run.  NULL: none are noted.  dry_events_close frees them, also after

@@ -69,7 +69,8 @@ static enum error_code draw_plans(const struct attention_scheme *scheme, int P, 
                 /* The costs per pair, token and element are fixed numbers, so every device plans the same. */
                 const struct context_load load = {
                     .length = length, .samples = n, .tokens = tokens, .micros = micros, .micro = micros - 1,
-                    .devices = P, .node = node, .per_pair = 128, .per_token = 6000, .per_element = 500, .layers = 4,
+                    .devices = P, .node = node, .per_pair = 128, .per_token = 6000, .per_element = 500,
+                    .per_far_element = 2000, .layers = 4,
                     .heads = 8, .query_width = 32, .key_width = 16,
                 };
                 e = check_drawn(scheme, &load, counts, err);

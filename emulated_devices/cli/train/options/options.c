@@ -112,6 +112,25 @@ static enum error_code options_options_parse(struct train_options *options, cons
                                  &options->help, err);
 }
 
+/* A plan has no text: it takes the lengths of --pack alone. */
+static enum error_code options_take_lengths(struct train_options *options, const struct run_kind *kind,
+                                            struct error *err)
+{
+    const struct train_data_source source = { .plan = &options->plan, .data = options->data,
+                                              .tokenizer = options->tokenizer, .pack = options->pack };
+    const bool runs = (kind == &run_train || kind == &run_infer) && !options->dry_run;
+    if (kind == &run_plan && options->data && !options->pack)
+        return fail(err, ERR_USAGE, "--data: a plan reads no text; with --pack the text says how many samples there "
+                    "are");
+    if (options->pack == NULL || runs) return OK;
+    if (options->plan.batches)
+        return fail(err, ERR_USAGE, "--batches: a plan of packed samples has the same number of sequences in each "
+                    "microbatch");
+    const enum error_code e = train_data_lengths(&options->lengths, &source, err);
+    options->plan.lengths = e ? NULL : &options->lengths;
+    return e;
+}
+
 enum error_code train_parse(struct train_options *options, const struct run_kind *kind, int argc, char **argv,
                             struct error *err)
 {
@@ -127,6 +146,7 @@ enum error_code train_parse(struct train_options *options, const struct run_kind
     e = options_describe(&options->settings, own.of, &w, false, err);
     if (!e && w.print_config) e = options_describe(&shown, own.of, &w, true, err);
     if (!e) e = train_take(options, &w, all.of, err);
+    if (!e) e = options_take_lengths(options, kind, err);
     if (!e && shown && launcher_rank() == 0) fputs(shown, stdout);
     options->help = shown != NULL;
     free(shown);
@@ -156,4 +176,5 @@ void train_options_free(struct train_options *options)
     affinity_free(&options->affinity);
     expert_owners_free(&options->owners);
     load_close(&options->load);
+    packing_free(&options->lengths);
 }

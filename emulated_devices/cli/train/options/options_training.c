@@ -27,9 +27,10 @@ void training_options(struct option_list *to, struct train_options *options, str
         { "--pad-vocabulary", "N", OPTION_INT, &words->pad_vocabulary, .min = 1, .max = 1 << 16,
           .help = "rows of no token are added to a preset's vocabulary, up to a multiple of N times tp; N is 128 in "
                   "Megatron-LM, and they are trained as there (docs/plans/virtual_clock.md)" },
-        { "--pack", "FILE", OPTION_STRING, &options->pack,
+        { "--pack", "FILE|lognormal[:M,D]", OPTION_STRING, &options->pack,
           .help = "cut the text into samples with the lengths in FILE, one on each line, and pack them into "
-                  "sequences; lognormal draws lengths with a long tail (docs/parallelism/packing.md)" },
+                  "sequences; lognormal draws lengths with a long tail, of a median M, by default an eighth of a "
+                  "sequence, and a deviation D, by default 1 (docs/parallelism/packing.md)" },
         { "--dtype", "NAME", OPTION_CHOICE, &words->dtype, .choices = number_formats,
           .help = "number format of weights and activations; for 16-bit formats the optimizer steps fp32 master "
                   "weights" },

@@ -2,6 +2,7 @@
  * entries and call context_plan_finish.  Adding never fails: without memory the plan is marked lost, and finishing
  * reports ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/planned/context_plan.h"
+#include "emulated_devices/schemes/attention/planned/context_index.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,38 +76,28 @@ void context_add_rows(struct context_plan *plan, struct interval tokens, int dev
         plan->row[plan->rows++] = (struct context_rows){ tokens, device };
 }
 
-/* All lists are the plan's own memory, also in a copy. */
 void context_plan_free(struct context_plan *plan)
 {
-    free(plan->block), free(plan->work), free(plan->move), free(plan->group), free(plan->row), free(plan->pairs),
-        free(plan->away);
+    const bool last = plan->users == NULL || --*plan->users == 0;
+    if (last) {
+        free(plan->block), free(plan->work), free(plan->move), free(plan->group), free(plan->row), free(plan->pairs);
+        free(plan->away), free(plan->users);
+        context_index_free(plan->index);
+    }
     *plan = (struct context_plan){ 0 };
 }
 
-/* NULL stays NULL.  @return false if there is no memory. */
-static bool planned_context_plan_copy(void *list, const void *from, int count, size_t size)
+enum error_code context_plan_share(struct context_plan *plan, struct context_plan *from, struct error *err)
 {
-    void *own = from ? malloc(((size_t)count + 1) * size) : NULL;
-    if (own) memcpy(own, from, (size_t)count * size);
-    memcpy(list, &own, sizeof own);
-    return own != NULL || from == NULL;
-}
-
-enum error_code context_plan_copy(struct context_plan *plan, const struct context_plan *from, struct error *err)
-{
-    /* The copied sizes stay; each list is copied into memory of its own, with no room to spare. */
+    *plan = (struct context_plan){ 0 };
+    if (from->users == NULL) {
+        from->users = malloc(sizeof *from->users);
+        if (from->users == NULL) return fail(err, ERR_MEMORY, "no memory to share a plan");
+        *from->users = 1;
+    }
+    ++*from->users;
     *plan = *from;
-    bool ok = planned_context_plan_copy(&plan->block, from->block, plan->room[0] = plan->blocks, sizeof *plan->block);
-    ok = planned_context_plan_copy(&plan->work, from->work, plan->room[1] = plan->works, sizeof *plan->work) && ok;
-    ok = planned_context_plan_copy(&plan->move, from->move, plan->room[2] = plan->moves, sizeof *plan->move) && ok;
-    ok = planned_context_plan_copy(&plan->group, from->group, plan->room[3] = plan->groups, sizeof *plan->group) && ok;
-    ok = planned_context_plan_copy(&plan->row, from->row, plan->room[4] = plan->rows, sizeof *plan->row) && ok;
-    ok = planned_context_plan_copy(&plan->away, from->away, plan->devices, sizeof *plan->away) && ok;
-    ok = planned_context_plan_copy(&plan->pairs, from->pairs, plan->works, sizeof *plan->pairs) && ok;
-    if (ok) return OK;
-    /* Every list has been replaced by a copy or NULL, so nothing of `from` is freed. */
-    context_plan_free(plan);
-    return fail(err, ERR_MEMORY, "no memory for a plan of %d works", from->works);
+    return OK;
 }
 
 /* The bytes of the ranges that context_load_mask makes. */
@@ -141,6 +132,7 @@ bool context_load_same(const struct context_load *a, const struct context_load *
            (a->made == NULL) == (b->made == NULL) && a->ranges == b->ranges &&
            (a->made == NULL || memcmp(a->made, b->made, made_bytes(a)) == 0) &&
            a->per_pair == b->per_pair && a->per_token == b->per_token && a->per_element == b->per_element &&
+           a->per_far_element == b->per_far_element &&
            a->per_kept == b->per_kept && memcmp(a->length, b->length, (size_t)a->samples * sizeof *a->length) == 0;
 }
 
@@ -186,9 +178,9 @@ static int64_t causal_pairs(struct interval q, struct interval k)
 
 bool context_works_with(const struct context_plan *plan, enum context_data data, int block, int device)
 {
-    for (int i = 0; i < plan->works; i++)
-        if (plan->work[i].device == device && (data == CONTEXT_KEYS ? plan->work[i].key : plan->work[i].query) == block)
-            return true;
+    const int *const first = plan->index->first_work;
+    for (int i = first[device]; i < first[device + 1]; i++)
+        if ((data == CONTEXT_KEYS ? plan->work[i].key : plan->work[i].query) == block) return true;
     return false;
 }
 
@@ -230,9 +222,9 @@ double context_work_pairs(const struct context_plan *plan, const struct context_
 
 double context_device_pairs(const struct context_plan *plan, int device)
 {
+    const int *const first = plan->index->first_work;
     double sum = 0;
-    for (int i = 0; i < plan->works; i++)
-        if (plan->work[i].device == device) sum += plan->pairs[i];
+    for (int i = first[device]; i < first[device + 1]; i++) sum += plan->pairs[i];
     return sum;
 }
 
@@ -360,6 +352,8 @@ enum error_code context_plan_finish(struct context_plan *plan, const struct cont
     if (!e && plan->pairs == NULL) e = fail(err, ERR_MEMORY, "no memory for a plan of %d works", plan->works);
     for (int i = 0; i < plan->works && !e; i++)
         plan->pairs[i] = context_pairs(load, &plan->block[plan->work[i].query], &plan->block[plan->work[i].key]);
+    if (!e) plan->index = context_index_make(plan);
+    if (!e && plan->index == NULL) e = fail(err, ERR_MEMORY, "no memory for the lists of %d devices", plan->devices);
     if (e) context_plan_free(plan);
     else plan->digest = digest(plan);
     return e;

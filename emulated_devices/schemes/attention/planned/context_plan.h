@@ -32,7 +32,8 @@ struct context_load {
     int64_t room;                       /* tokens that a device can hold in attention; 0: not known */
     double per_pair, per_token;         /* operations of a layer's forward pass: for a pair of tokens that see each
                                          * other, and for a token */
-    double per_element;                 /* operations in the time in which a link sends a number */
+    double per_element;                 /* operations in the time in which a link of the node sends a number */
+    double per_far_element;             /* the same of a link to another node */
     int layers;                         /* of a stage of the pipeline */
     double per_kept;                    /* operations in the time in which what a layer keeps of a token is copied to
                                          * the slow tier; 0: activations stay on the device */
@@ -64,6 +65,8 @@ struct context_group { int first, devices; };
 /* Tokens whose rows a device has outside attention. */
 struct context_rows { struct interval tokens; int device; };
 
+struct context_index;
+
 struct context_plan {
     int devices, divisions;             /* members of the cp group; rounds of work, between which blocks move */
     int proxies;                        /* neighbours, a node, who together carry what one of them sends to another
@@ -80,6 +83,8 @@ struct context_plan {
                                          * the slow tier between forward and backward, if they may; NULL: all */
     double *pairs;                      /* [works] of tokens that see each other; set by context_plan_finish */
     struct sha256_text digest;          /* likewise */
+    struct context_index *index;        /* likewise: what each device does of it (context_index.h) */
+    int *users;                         /* plans that have these lists in common; NULL: this one alone */
 };
 
 /** Add to a plan, which begins as zeros with its devices and tokens set.  @return the block's number, until
@@ -111,8 +116,9 @@ struct interval *context_samples(const struct context_load *);
 enum error_code context_plan_finish(struct context_plan *, const struct context_load *, struct error *);
 void context_plan_free(struct context_plan *);
 
-/** Copy a plan into memory of its own.  @return OK or ERR_MEMORY, with nothing to free. */
-enum error_code context_plan_copy(struct context_plan *, const struct context_plan *from, struct error *);
+/** Make one more plan with the lists of a finished one, which nobody changes any more; they are freed with the last.
+ *  @return OK, for context_plan_free; or ERR_MEMORY, with nothing to free. */
+enum error_code context_plan_share(struct context_plan *, struct context_plan *from, struct error *);
 
 /** Make the ranges that tokens see under a mask of each sample; none if the mask is causal.  Local.
  *  @return OK, or ERR_MEMORY with nothing made. */
@@ -140,7 +146,7 @@ int64_t context_block_tokens(const struct context_block *);
 void context_plan_attended(struct intervals *, const struct context_plan *, int device);
 void context_plan_tokens(struct intervals *, const struct context_plan *, int device);
 
-/** Whether a device computes with a block's queries, or with its keys. */
+/** Whether a device computes with a block's queries, or with its keys; of a finished plan. */
 bool context_works_with(const struct context_plan *, enum context_data, int block, int device);
 
 /** The group that a device is in; the plan has groups. */

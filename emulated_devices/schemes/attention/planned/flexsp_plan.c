@@ -20,6 +20,7 @@ struct search {
     int parts, steps;
     int64_t room;                       /* tokens of a device */
     int *in, *best_in;                  /* [samples] the part of each */
+    int *by_token;                      /* [samples] their numbers, by their first tokens */
     struct loaded best[MESH_MOST_LISTED];
     int best_parts;
     double least;                       /* time of the slowest part of the best; negative: none yet */
@@ -30,8 +31,10 @@ struct search {
  * as operations, too. */
 static double time_in(const struct context_load *load, int64_t s, int d)
 {
-    /* A device sends (d-1)/d of its rows: queries, results, keys and values. */
-    const double sent = (double)(2 * load->query_width + load->key_width) * (d - 1) / d * load->per_element;
+    const double width = (double)(2 * load->query_width + load->key_width);
+    /* A device sends 1/d of its rows to each other one: queries, results, keys and values. */
+    const int near = d < load->node ? d : load->node;
+    const double sent = width / d * ((near - 1) * load->per_element + (d - near) * load->per_far_element);
     return (load->per_pair * (double)s * (double)(s + 1) / 2 + (load->per_token + sent) * (double)s) / d;
 }
 
@@ -157,19 +160,80 @@ static void cut_devices(struct search *search, int first, int largest)
     }
 }
 
-/* Search all cuts of the devices.  The best parts and places of samples are then in search->best. */
+/* ---- many devices ------------------------------------------------------------------------------------------------ */
+
+enum { MOST_CUT = 16, SIZES = 16 };     /* devices of which all cuts are tried; powers of two */
+
+/* A cut of the devices: how many parts of 2^i devices there are. */
+struct cut { int parts[SIZES]; };
+
+/* Place the samples by one cut.  @return whether that is better than all before. */
+static bool try_cut(struct search *search, const struct cut *cut)
+{
+    const double before = search->least;
+    int first = 0;
+    search->parts = 0;
+    for (int i = SIZES - 1; i >= 0; i--)
+        for (int n = 0; n < cut->parts[i]; n++, first += 1 << i)
+            search->part[search->parts++] = (struct loaded){ .first = first, .devices = 1 << i };
+    empty(search);
+    greedy(search);
+    return search->least >= 0 && (before < 0 || search->least < before);
+}
+
+/* Try the cut with so many parts of 2^i devices halved, or, if there are fewer than none, joined from halves. */
+static bool try_change(struct search *search, const struct cut *cut, int i, int halved, struct cut *best)
+{
+    struct cut changed = *cut;
+    changed.parts[i] -= halved, changed.parts[i - 1] += 2 * halved;
+    if (changed.parts[i] < 0 || changed.parts[i - 1] < 0 || !try_cut(search, &changed)) return false;
+    *best = changed;
+    return true;
+}
+
+/* Begin with the best cut into equal parts; then halve or join 1, 2, 4, .. parts as long as the slowest gets faster. */
+static void climb(struct search *search, int sizes)
+{
+    const int devices = search->load->devices;
+    struct cut best = { { 0 } };
+    for (int i = 0; i < sizes; i++) {
+        struct cut equal = { .parts = { 0 } };
+        equal.parts[i] = devices >> i;
+        for (int k = 0; k < i; k++) equal.parts[k] = devices >> k & 1;
+        if (try_cut(search, &equal)) best = equal;
+    }
+    for (bool better = search->least >= 0; better;) {
+        const struct cut now = best;
+        better = false;
+        for (int i = 1; i < sizes; i++)
+            for (int n = 1; n <= now.parts[i] || 2 * n <= now.parts[i - 1]; n *= 2) {
+                better = try_change(search, &now, i, n, &best) || better;
+                better = try_change(search, &now, i, -n, &best) || better;
+            }
+    }
+}
+
+/* ---- the plan ---------------------------------------------------------------------------------------------------- */
+
+static void search_cuts(struct search *search)
+{
+    int sizes = 1;
+    /* A part exchanges tokens for heads, so it has at most as many devices as heads. */
+    while (1 << sizes <= search->load->devices && 1 << sizes <= search->load->heads && sizes < SIZES) sizes++;
+    if (search->load->devices <= MOST_CUT) cut_devices(search, 0, 1 << (sizes - 1));
+    else climb(search, sizes);
+}
+
+/* Search cuts of the devices.  The best parts and places of samples are then in search->best. */
 static void find_parts(struct search *search)
 {
-    int largest = 1;
-    /* A part exchanges tokens for heads, so it has at most as many devices as heads. */
-    while (2 * largest <= search->load->devices && 2 * largest <= search->load->heads) largest *= 2;
     search->least = -1, search->bound = INFINITY;
     /* A device may hold twice the mean, unless no cut of the devices fits then. */
     search->room = 2 * ((search->load->tokens + search->load->devices - 1) / search->load->devices);
-    cut_devices(search, 0, largest);
+    search_cuts(search);
     if (search->least >= 0) return;
     search->room = search->load->tokens;                          /* one part takes what it must */
-    cut_devices(search, 0, largest);
+    search_cuts(search);
 }
 
 /* A part's samples, one after another in the order of tokens, are cut into nearly equal ranges. */
@@ -178,11 +242,10 @@ static void flexsp_plan_add_part(struct context_plan *plan, const struct search 
     const struct loaded *p = &search->best[part];
     int64_t before = 0;
     context_add_group(plan, p->first, p->devices);
-    for (int64_t token = 0, next; token < search->load->tokens; token = next) {
-        int k = 0;
+    for (int i = 0; i < search->load->samples; i++) {
         /* Samples are sorted by length, but rows of a part stay in the order of tokens. */
-        while (search->sample[k].first != token) k++;
-        next = interval_end(search->sample[k]);
+        const int k = search->by_token[i];
+        const int64_t token = search->sample[k].first;
         if (search->best_in[k] != part) continue;
         const struct interval listed = { before, search->sample[k].count };
         for (int m = 0; m < p->devices; m++) {
@@ -192,6 +255,27 @@ static void flexsp_plan_add_part(struct context_plan *plan, const struct search 
         }
         before = interval_end(listed);
     }
+}
+
+/* A sample stands beside its number. */
+struct numbered { int64_t first; int number; };
+
+static int compare_firsts(const void *x, const void *y)
+{
+    const struct numbered *a = x, *b = y;
+    return (a->first > b->first) - (a->first < b->first);
+}
+
+/* @return false without memory. */
+static bool sort_by_token(struct search *search)
+{
+    const int n = search->load->samples;
+    struct numbered *const all = malloc(((size_t)n + 1) * sizeof *all);
+    for (int i = 0; i < n && all; i++) all[i] = (struct numbered){ search->sample[i].first, i };
+    if (all && n > 0) qsort(all, (size_t)n, sizeof *all, compare_firsts);
+    for (int i = 0; i < n && all; i++) search->by_token[i] = all[i].number;
+    free(all);
+    return all != NULL;
 }
 
 /* Bucket the lengths.  @return false without memory. */
@@ -214,14 +298,15 @@ enum error_code flexsp_plan(struct context_plan *plan, const struct context_load
     const size_t n = (size_t)load->samples;
     struct search *const x = calloc(1, sizeof *x);
     struct interval *const sample = context_samples(load);
-    int *const in = calloc(2 * n + 1, sizeof *in);
+    int *const in = calloc(3 * n + 1, sizeof *in);
     int64_t *const length = calloc(n + 1, sizeof *length);
     double *const rest = calloc(n + 1, sizeof *rest);
     *plan = (struct context_plan){ .devices = load->devices, .divisions = 1, .tokens = load->tokens,
                                    .lost = !x || !sample || !in || !length || !rest };
     if (!plan->lost) {
         x->load = load, x->sample = sample, x->length = length, x->rest = rest, x->in = in, x->best_in = in + n;
-        plan->lost = !bucket(x, buckets);
+        x->by_token = in + 2 * n;
+        plan->lost = !bucket(x, buckets) || !sort_by_token(x);
     }
     if (!plan->lost) {
         find_parts(x);

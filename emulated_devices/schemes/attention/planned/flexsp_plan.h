@@ -6,6 +6,8 @@
  * Of all ways to cut the devices into neighbours of 1, 2, 4, .., and to put samples into them, one with the least time
  * of the slowest group.  The time of a group of d devices
  *     (pairs of tokens * per_pair + tokens (per_token + elements exchanged for a token * per_element)) / d
+ * where what goes to another node costs per_far_element.  Up to 16 devices all cuts are tried.  More devices have too
+ * many cuts: from the best cut into equal groups on, groups are halved or joined while that helps.
  * Lengths are bucketed (buckets.h), and samples of a bucket are alike, so that only their number in each group matters.
  * Branch and bound over these numbers ends with the best, or after 20000 steps with the best so far; it begins with the
  * longest sample first, into the group that then ends earliest.  Plans are compared by the true lengths.  With at most

@@ -3,6 +3,7 @@
  * The schemes hdp, dcp and zeppelin have these functions: link_cost.c asks for messages, link_memory.c for what is
  * kept.  cp_begin enters the same formula as the expected traffic of a pass.  Nothing here can fail.
  */
+#include "emulated_devices/schemes/attention/planned/context_index.h"
 #include "emulated_devices/schemes/attention/planned/planned.h"
 #include "emulated_devices/schemes/attention/planned/proxies.h"
 #include "emulated_devices/schemes/attention/planned/remap.h"
@@ -43,8 +44,9 @@ static void forecast_moves(struct forecast *forecast, const struct context_paral
     const enum dtype own = cp->tp->device->dtype;
     const uint64_t size = dtype_size(own), wide = dtype_size(dtype_wide(own));
     const int64_t H = cp->heads->queries.count, queries = H * cp->tp->config->A, keys = cp_keys_width(cp);
-    for (int i = 0; i < cp->plan->moves; i++) {
-        const struct context_move *m = &cp->plan->move[i];
+    const struct context_list *const all = &cp->plan->index->moves;
+    for (int64_t i = 0; i < context_list_count(all, cp->rank); i++) {
+        const struct context_move *m = &cp->plan->move[context_list_of(all, cp->rank)[i]];
         /* A block of n tokens: n 2 K A numbers of keys and values, or n H A of queries. */
         const int64_t n = context_block_tokens(&cp->plan->block[m->block]);
         forecast_carried(forecast, cp, m->from, m->to, n * (m->data == CONTEXT_KEYS ? keys : queries), size);
@@ -59,21 +61,20 @@ static void forecast_returns(struct forecast *forecast, const struct context_par
 {
     const uint64_t wide = dtype_size(dtype_wide(cp->tp->device->dtype));
     const int64_t H = cp->heads->queries.count, A = cp->tp->config->A;
-    /* Without proxies only this device's own returns are its messages; with proxies it also carries others'. */
-    for (int b = 0; b < cp->plan->blocks; b++)
-        for (int d = cp->plan->proxies ? 0 : cp->rank; d < (cp->plan->proxies ? cp->devices : cp->rank + 1); d++) {
-            const int home = cp->plan->block[b].home;
-            const int64_t n = context_block_tokens(&cp->plan->block[b]);
-            if (home == d) continue;
-            const bool queries = context_works_with(cp->plan, CONTEXT_QUERIES, b, d);
-            if (queries && backward) forecast_carried(forecast, cp, d, home, n * H * A, wide);
+    const struct context_index *const index = cp->plan->index;
+    for (enum context_data data = CONTEXT_QUERIES; data <= (backward ? CONTEXT_KEYS : CONTEXT_QUERIES); data++)
+        for (int64_t i = 0; i < context_list_count(&index->guests[data], cp->rank); i++) {
+            const struct context_guest guest = index->guest[data][context_list_of(&index->guests[data], cp->rank)[i]];
+            const struct context_block *const block = &cp->plan->block[guest.block];
+            const int64_t n = context_block_tokens(block);
+            const int64_t width = data == CONTEXT_KEYS ? cp_keys_width(cp) : H * A;
+            /* With proxies this device also carries others' gradients. */
+            if (backward) forecast_carried(forecast, cp, guest.device, block->home, n * width, wide);
             /* Forward results go straight: n H A numbers and n H of the log-sum-exp, both wide. */
-            if (queries && !backward && d == cp->rank) {
-                forecast_message(forecast, cp->group, home, (uint64_t)(n * H * A) * wide);
-                forecast_message(forecast, cp->group, home, (uint64_t)(n * H) * wide);
+            if (!backward && guest.device == cp->rank) {
+                forecast_message(forecast, cp->group, block->home, (uint64_t)(n * H * A) * wide);
+                forecast_message(forecast, cp->group, block->home, (uint64_t)(n * H) * wide);
             }
-            if (backward && context_works_with(cp->plan, CONTEXT_KEYS, b, d))
-                forecast_carried(forecast, cp, d, home, n * cp_keys_width(cp), wide);
         }
 }
 
@@ -99,8 +100,9 @@ static void forecast_run(void *context, const struct remap_run *remap_run)
 void planned_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
 {
     (void)rows;
-    if (cp->devices == 1 || cp->plan == NULL || pass == WEIGHT_PASS) return;
+    if (cp->devices == 1 || cp->plan == NULL || cp->plan->index == NULL || pass == WEIGHT_PASS) return;
     forecast_moves(forecast, cp, pass == INPUT_PASS);
     forecast_returns(forecast, cp, pass == INPUT_PASS);
-    remap_each(cp->plan, forecast_run, &(struct forecast_of){ forecast, cp, pass == INPUT_PASS });
+    remap_each_of(cp->plan, cp->rank, forecast_run,
+                  &(struct forecast_of){ forecast, cp, pass == INPUT_PASS });
 }

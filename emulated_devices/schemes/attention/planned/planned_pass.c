@@ -3,6 +3,7 @@
  * ERR_COMM. */
 #include "emulated_devices/schemes/attention/planned/planned_pass.h"
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/attention/planned/context_index.h"
 #include "emulated_devices/schemes/attention/planned/remap.h"
 #include <stdlib.h>
 
@@ -10,14 +11,15 @@ enum { BUFFERS_OF_A_BLOCK = 8, MESSAGES_OF_A_BLOCK = 8 };
 
 /* ---- who works with whose blocks --------------------------------------------------------------------------------- */
 
-/* Call f for every block and device that has worked with it and is not its home, in one order on all devices. */
+/* Call f for every block and guest of which this device sends, receives or carries something, in one order on all
+ * devices. */
 void planned_each_guest(struct planned *planned, enum context_data data,
                            void (*f)(struct planned *, enum context_data, int block, int device))
 {
-    for (int b = 0; b < planned->plan->blocks; b++)
-        for (int d = 0; d < planned->plan->devices; d++)
-            if (d != planned->plan->block[b].home && context_works_with(planned->plan, data, b, d))
-                f(planned, data, b, d);
+    const struct context_index *const index = planned->plan->index;
+    const int rank = planned->g.cp->rank, *const entry = context_list_of(&index->guests[data], rank);
+    for (int64_t i = 0; i < context_list_count(&index->guests[data], rank); i++)
+        f(planned, data, index->guest[data][entry[i]].block, index->guest[data][entry[i]].device);
 }
 
 /* ---- what a device has of a block -------------------------------------------------------------------------------- */
@@ -148,14 +150,26 @@ static struct tensor planned_pass_moved(const struct planned *planned, const str
     return tensor_2d(i == 2 ? h->lse.data : h->delta.data, planned->g.wide, planned->g.shape.H, n);
 }
 
-/* Start all messages of a division at one stage; the caller waits for them. */
-static void launch(struct planned *planned, int division, bool backward, enum proxy_stage stage)
+/* The moves of a division of which this device does something: entries of its list. */
+static struct interval moves_of(const struct planned *planned, int division, int64_t from)
 {
+    const struct context_list *const all = &planned->plan->index->moves;
+    const int *const entry = context_list_of(all, planned->g.cp->rank);
+    int64_t end = from;
+    while (end < context_list_count(all, planned->g.cp->rank) && planned->plan->move[entry[end]].division == division)
+        end++;
+    return (struct interval){ from, end - from };
+}
+
+/* Start all messages of a division at one stage; the caller waits for them. */
+static void launch(struct planned *planned, struct interval moves, bool backward, enum proxy_stage stage)
+{
+    const int *const entry = context_list_of(&planned->plan->index->moves, planned->g.cp->rank);
     /* Each stage gives out the room for carried parts from its start. */
     planned->carried = 0;
-    for (int i = 0; i < planned->plan->moves; i++) {
-        const struct context_move *m = &planned->plan->move[i];
-        for (int t = 0; m->division == division && t < tensors_of(m, backward); t++)
+    for (int64_t i = moves.first; i < interval_end(moves); i++) {
+        const struct context_move *m = &planned->plan->move[entry[i]];
+        for (int t = 0; t < tensors_of(m, backward); t++)
             planned_carry(planned, m->from, m->to, planned_pass_moved(planned, m, t), stage);
     }
 }
@@ -164,16 +178,19 @@ static void launch(struct planned *planned, int division, bool backward, enum pr
 void planned_divisions(struct planned *planned, bool backward,
                           void (*attend)(struct planned *, const struct context_work *))
 {
-    for (int d = 0; d < planned->plan->divisions; d++) {
-        launch(planned, d, backward, PROXY_DISPATCH);
+    const struct context_plan *const plan = planned->plan;
+    const int *const first = plan->index->first_work + planned->g.cp->rank;
+    struct interval moves = { 0, 0 };
+    int work = first[0];
+    for (int d = 0; d < plan->divisions; d++) {
+        moves = moves_of(planned, d, interval_end(moves));
+        launch(planned, moves, backward, PROXY_DISPATCH);
         planned_wait(planned);
         /* The long way between nodes is on its way while the works of this division compute. */
-        launch(planned, d, backward, PROXY_TRANSFER);
-        for (int i = 0; i < planned->plan->works; i++)
-            if (planned->plan->work[i].division == d && planned->plan->work[i].device == planned->g.cp->rank)
-                attend(planned, &planned->plan->work[i]);
+        launch(planned, moves, backward, PROXY_TRANSFER);
+        for (; work < first[1] && plan->work[work].division == d; work++) attend(planned, &plan->work[work]);
         planned_wait(planned);
-        launch(planned, d, backward, PROXY_COMBINE);
+        launch(planned, moves, backward, PROXY_COMBINE);
         planned_wait(planned);
     }
 }
@@ -200,7 +217,8 @@ static void remap_run(void *context, const struct remap_run *r)
 void planned_remap(struct planned *planned, struct tensor inside, struct tensor outside, bool back)
 {
     if (planned->plan->rows > 0 && !planned->e)
-        remap_each(planned->plan, remap_run, &(struct remapping){ planned, inside, outside, back });
+        remap_each_of(planned->plan, planned->g.cp->rank, remap_run,
+                      &(struct remapping){ planned, inside, outside, back });
     planned_wait(planned);
 }
 
@@ -230,12 +248,16 @@ static void open_through(struct planned *planned, bool backward)
 {
     uint64_t most = 0, sum = 0;
     const struct context_plan *const plan = planned->plan;
+    const int *const entry = context_list_of(&plan->index->moves, planned->g.cp->rank);
+    struct interval moves = { 0, 0 };
     /* Room is used again in every division, so the fullest one decides. */
     for (int d = 0; d < plan->divisions && plan->proxies > 0; d++, sum = 0) {
-        for (int i = 0; i < plan->moves; i++)
-            for (int t = 0; plan->move[i].division == d && t < tensors_of(&plan->move[i], backward); t++)
-                sum += carries(planned, plan->move[i].from, plan->move[i].to,
-                               planned_pass_moved(planned, &plan->move[i], t));
+        moves = moves_of(planned, d, interval_end(moves));
+        for (int64_t i = moves.first; i < interval_end(moves); i++) {
+            const struct context_move *const m = &plan->move[entry[i]];
+            for (int t = 0; t < tensors_of(m, backward); t++)
+                sum += carries(planned, m->from, m->to, planned_pass_moved(planned, m, t));
+        }
         if (sum > most) most = sum;
     }
     planned->carried = 0;
@@ -253,15 +275,19 @@ enum error_code planned_begin(struct planned *planned, struct attention_call *ca
     *planned = (struct planned){ .plan = call->cp->plan, .err = err };
     enum error_code e = cp_begin(&planned->g, call, pass, err);
     if (e || planned->g.B == 0) return e;
-    const size_t blocks = (size_t)planned->plan->blocks, moves = (size_t)planned->plan->moves,
-        works = (size_t)planned->plan->works;
+    const struct context_index *const index = planned->plan->index;
+    const int rank = planned->g.cp->rank;
+    const size_t blocks = (size_t)planned->plan->blocks, moves = (size_t)context_list_count(&index->moves, rank),
+        runs = (size_t)context_list_count(&index->remapped, rank),
+        guests = (size_t)(context_list_count(&index->guests[CONTEXT_QUERIES], rank) +
+                          context_list_count(&index->guests[CONTEXT_KEYS], rank));
     /* The lists have room for the most that a division or the return of gradients can need. */
-    const size_t messages = MESSAGES_OF_A_BLOCK * (moves + blocks * (size_t)planned->plan->devices + 1);
+    const size_t messages = MESSAGES_OF_A_BLOCK * (moves + guests + 1);
     const size_t parts = planned->plan->proxies > 0 ? (size_t)planned->plan->proxies : 1;
     planned->at = calloc(blocks + 1, sizeof *planned->at);
-    planned->opened = calloc(BUFFERS_OF_A_BLOCK * (blocks + 1) + 2 * works + 8, sizeof *planned->opened);
-    planned->on_way = calloc(parts * messages + (size_t)planned->plan->rows + 2 * blocks, sizeof *planned->on_way);
-    planned->came = calloc(2 * works + 1, sizeof *planned->came);
+    planned->opened = calloc(BUFFERS_OF_A_BLOCK * (blocks + 1) + guests + 8, sizeof *planned->opened);
+    planned->on_way = calloc(parts * messages + runs, sizeof *planned->on_way);
+    planned->came = calloc(guests + 1, sizeof *planned->came);
     if (planned->at == NULL || planned->opened == NULL || planned->on_way == NULL || planned->came == NULL)
         planned->e = fail(err, ERR_MEMORY, "no memory for attention by a plan of %d blocks", planned->plan->blocks);
     if (!planned->e) planned->qkv = planned_inside(planned, call->qkv, true);
@@ -273,7 +299,8 @@ enum error_code planned_begin(struct planned *planned, struct attention_call *ca
         if (planned_owns(planned, b))
             planned->at[b].queries = planned->at[b].keys = planned_rows(planned, planned->qkv, b);
     }
-    for (int i = 0; i < planned->plan->moves && !planned->e; i++) take_buffer(planned, &planned->plan->move[i]);
+    const int *const entry = context_list_of(&index->moves, rank);
+    for (size_t i = 0; i < moves && !planned->e; i++) take_buffer(planned, &planned->plan->move[entry[i]]);
     open_through(planned, pass == INPUT_PASS);
     return OK;
 }

@@ -74,7 +74,8 @@ struct tensor planned_positions(const struct planned *, int block);
 /** Queries are the first columns of a tensor, in both formats. */
 void planned_copy_queries(struct planned *, struct tensor to, struct tensor from);
 
-/** Call f for every block and device that has worked with it and is not its home, in one order on all devices. */
+/** Call f for every block and device that has worked with it and is not its home, if this device sends, receives or
+ *  carries what it returns; in one order on all devices. */
 void planned_each_guest(struct planned *, enum context_data,
                         void (*f)(struct planned *, enum context_data, int block, int device));
 

@@ -1,6 +1,7 @@
 /* remap.c -- rows outside attention, for zeppelin.c's planner, and the runs of rows that move, for planned_pass.c and
  * planned_cost.c.  Without memory remap_balance returns false. */
 #include "emulated_devices/schemes/attention/planned/remap.h"
+#include "emulated_devices/schemes/attention/planned/context_index.h"
 #include <stdlib.h>
 
 /* A device's tokens in attention, ascending; how many more than the mean; the first that is not yet given. */
@@ -106,4 +107,12 @@ void remap_each(const struct context_plan *plan, void (*f)(void *context, const 
             }
         }
     }
+}
+
+void remap_each_of(const struct context_plan *plan, int device, void (*f)(void *context, const struct remap_run *),
+                   void *context)
+{
+    const struct context_index *const index = plan->index;
+    const int *const entry = context_list_of(&index->remapped, device);
+    for (int64_t i = 0; i < context_list_count(&index->remapped, device); i++) f(context, &index->run[entry[i]]);
 }

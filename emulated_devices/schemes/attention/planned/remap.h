@@ -25,7 +25,11 @@ bool remap_balance(struct context_plan *, int node);
 /* Adjacent rows of a device outside attention that are adjacent on one in attention. */
 struct remap_run { int outside, inside; int64_t row_outside, row_inside, count; };
 
-/** Call f for each run, in one order on all devices; of a finished plan. */
+/** Call f for each run, in one order on all devices; of a sorted plan. */
 void remap_each(const struct context_plan *, void (*f)(void *context, const struct remap_run *), void *context);
+
+/** Call f for each run that begins or ends on a device, in the same order; of a finished plan. */
+void remap_each_of(const struct context_plan *, int device, void (*f)(void *context, const struct remap_run *),
+                   void *context);
 
 #endif

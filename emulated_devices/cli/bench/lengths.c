@@ -1,0 +1,177 @@
+/* lengths.c -- `orrery bench lengths`: steps of the attention schemes that plan by lengths, beside static ones, all of
+ * the same packed samples, and what their papers claim.  bench.c calls bench_lengths_topic().  Each step is planned
+ * without numbers, by the words of `orrery plan`.  ERR_USAGE is for devices that are no multiple of 8; other errors are
+ * a plan's. */
+#include "emulated_devices/cli/bench/bench.h"
+#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/comm/mesh.h"
+#include "emulated_devices/run/plan.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
+#include "ref/io/time_left.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { GROUP = 8, ROWS = 8, WORD = 32 };    /* GROUP: devices that share a sequence of a static mesh */
+
+struct bench_lengths { const char *model, *devices, *pack, *cluster; int64_t seq; int micro; };
+
+/* Schemes by name.  A scheme that plans may have all devices in one group, or groups as a static one has. */
+enum lengths_scheme { ULYSSES, RING, FLEXSP, HDP, ZEPPELIN, DCP, SCHEMES };
+static const struct { const char *name, *system; bool plans; } schemes[] = {
+    [ULYSSES] = { "ulysses", "Ulysses", false }, [RING] = { "ring-zigzag", "ring (zigzag)", false },
+    [FLEXSP] = { "flexsp", "FlexSP", true }, [HDP] = { "hdp", "ByteScale", true },
+    [ZEPPELIN] = { "zeppelin", "Zeppelin", true }, [DCP] = { "dcp", "DCP", true },
+};
+
+/* The claims of the papers: so many times as fast as another scheme; why a step does not go the paper's way, and which
+ * does. */
+static const struct {
+    enum lengths_scheme of, beside;
+    double least;
+    const char *text, *unless;
+} claims[] = {
+    { FLEXSP, ULYSSES, 1, "up to 1.72 times DeepSpeed's Ulysses",
+      "FlexSP: one copy of a static mesh waits for no other, and inside a node Ulysses exchanges fast.\n"
+      "Groups gain where copies wait for those with the longest samples: --devices 64." },
+    { HDP, RING, 1, "up to 7.89 times a static mesh",
+      "ByteScale: the devices of the longest sample have more work than others, and only other\n"
+      "microbatches can make up for that: --micro 4, on several nodes." },
+    { ZEPPELIN, RING, 1, "2.80 times a ring, on average",
+      "Zeppelin: in one node nothing is routed between nodes, and one copy waits for no other.  It\n"
+      "gains where copies wait for those with the longest samples: --devices 64." },
+    { DCP, RING, 0.94, "0.94 to 1.16 times a ring, causal",
+      "DCP: blocks between nodes take longer than the work that hides them, where samples are short.\n"
+      "Longer ones have more work for each block: --seq 131072." },
+};
+enum { CLAIMS = sizeof claims / sizeof *claims };
+
+/* The seconds of a step, of each scheme in groups of GROUP and in one group; 0: not planned. */
+struct measured { double in_groups, in_one; };
+
+static double best_of(const struct measured *m)
+{
+    return m->in_one > 0 && m->in_one < m->in_groups ? m->in_one : m->in_groups;
+}
+
+/* Plan a step with so many devices along cp. */
+static enum error_code lengths_plan(const struct bench_lengths *wanted, enum lengths_scheme scheme, int devices, int cp,
+                                    struct plan_numbers *numbers, struct error *err)
+{
+    char seq[WORD], batch[WORD], micro[WORD], along_cp[WORD], along_dp[WORD];
+    snprintf(seq, sizeof seq, "%lld", (long long)wanted->seq);
+    snprintf(batch, sizeof batch, "%d", devices / GROUP * wanted->micro);
+    snprintf(micro, sizeof micro, "%d", wanted->micro);
+    snprintf(along_cp, sizeof along_cp, "%d", cp), snprintf(along_dp, sizeof along_dp, "%d", devices / cp);
+    const char *const word[] = {
+        "--model", wanted->model, "--vocabulary", "1024", "--pack", wanted->pack, "--seq", seq, "--batch", batch,
+        "--micro", micro, "--cp", along_cp, "--dp", along_dp, "--attention", schemes[scheme].name, "--dtype", "bf16",
+        "--cluster", wanted->cluster,
+    };
+    return train_plan_words(numbers, sizeof word / sizeof *word, word, err);
+}
+
+/* Plan a scheme on one mesh, and add its row. */
+static enum error_code lengths_row(const struct bench_lengths *wanted, struct table *table, enum lengths_scheme scheme,
+                                   int devices, int cp, double *seconds, struct error *err)
+{
+    struct plan_numbers n;
+    const enum error_code e = lengths_plan(wanted, scheme, devices, cp, &n, err);
+    if (e) return e;
+    *seconds = n.speed.seconds;
+    table_row(table, "%d\t%s\t%d x %d\t%.1f\t%.0f\t%.1f", devices, schemes[scheme].system, cp, devices / cp,
+              1e3 * n.speed.seconds, n.speed.tokens, (double)n.peak / (1 << 30));
+    return OK;
+}
+
+/* All schemes on so many devices. */
+static enum error_code lengths_measure(const struct bench_lengths *wanted, struct table *table, int devices,
+                                       struct measured measured[SCHEMES], struct error *err)
+{
+    enum error_code e = OK;
+    for (enum lengths_scheme s = 0; s < SCHEMES && !e; s++) {
+        measured[s] = (struct measured){ 0, 0 };
+        e = lengths_row(wanted, table, s, devices, GROUP, &measured[s].in_groups, err);
+        if (!e && schemes[s].plans && devices > GROUP)
+            e = lengths_row(wanted, table, s, devices, devices, &measured[s].in_one, err);
+    }
+    return e;
+}
+
+/* Say of each claim whether the steps go its way. */
+static void print_claims(const int devices[], int count, struct measured measured[][SCHEMES])
+{
+    int slower = 0;
+    bool missed[CLAIMS] = { false };
+    say(stdout, 0, "\nWhat the papers claim of whole steps, and how many times as fast ours are, on the better mesh\n");
+    struct table t = table_start("claims", 2, "devices\tsystem\tclaim\tours\tits way");
+    for (int i = 0; i < count; i++)
+        for (int c = 0; c < CLAIMS; c++) {
+            const struct measured *const own = &measured[i][claims[c].of];
+            const double ratio = best_of(&measured[i][claims[c].beside]) / best_of(own);
+            table_row(&t, "%d\t%s\t%s\t%.2f\t%s", devices[i], schemes[claims[c].of].system, claims[c].text, ratio,
+                      ratio >= claims[c].least ? "yes" : "NO");
+            slower += own->in_one > own->in_groups;
+            missed[c] = missed[c] || !(ratio >= claims[c].least);
+        }
+    table_end(&t);
+    for (int c = 0; c < CLAIMS; c++)
+        if (missed[c]) say(stdout, 0, "\n%s", claims[c].unless);
+    if (slower > 0)
+        say(stdout, 0, "\n%d times one group of all devices is slower than groups of a node: blocks that go to\n"
+            "another node take longer than the work that hides them.", slower);
+}
+
+static enum error_code lengths_print(const struct bench_lengths *wanted, struct error *err)
+{
+    struct measured measured[ROWS][SCHEMES];
+    int devices[ROWS], count = 0;
+    enum error_code e = bench_devices(wanted->devices, MESH_MOST_LISTED, ROWS, devices, &count, err);
+    for (int i = 0; i < count && !e; i++)
+        if (devices[i] % GROUP != 0)
+            e = fail(err, ERR_USAGE, "--devices %d: must be a multiple of %d, which share a sequence", devices[i],
+                     GROUP);
+    if (e) return e;
+    say(stdout, 0, "A step of %s in bf16 on %s: %d microbatches, each\n"
+        "with a sequence of %lld tokens for each %d devices, of samples of --pack %s.\n"
+        "Static meshes have cp %d; schemes that plan by lengths also all devices along cp.\n", wanted->model,
+        wanted->cluster, wanted->micro, (long long)wanted->seq, GROUP, wanted->pack, GROUP);
+    struct table t = table_start("lengths", 3, "devices\tsystem\tcp x dp\tms\ttokens/s/device\tGiB");
+    struct time_left line;
+    time_left_begin(&line);
+    for (int i = 0; i < count && !e; i++) {
+        time_left_show(&line, (double)i / count, "planning", "");
+        e = lengths_measure(wanted, &t, devices[i], measured[i], err);
+    }
+    time_left_end(&line);
+    if (e) return table_drop(&t), e;
+    table_end(&t);
+    print_claims(devices, count, measured);
+    return OK;
+}
+
+enum error_code bench_lengths_topic(int argc, char **argv, int *status, struct error *err)
+{
+    struct bench_lengths w = { .model = "llama3-8b:L=2,K=32", .devices = "8,64", .pack = "lognormal:6000,1.4",
+                               .cluster = BENCH_CLUSTER, .seq = 131072, .micro = 4 };
+    int seq = (int)w.seq;
+    bool help;
+    (void)status;
+    const struct option table[] = {
+        { "--devices", "LIST", OPTION_STRING, &w.devices, .help = "numbers of devices, multiples of 8 up to 1024" },
+        { "--pack", "FILE|lognormal[:M,D]", OPTION_STRING, &w.pack,
+          .help = "lengths of the samples, as for `orrery plan`" },
+        { "--seq", "N", OPTION_INT, &seq, .min = 64, .max = 1 << 22, .help = "tokens of a sequence" },
+        { "--micro", "N", OPTION_INT, &w.micro, .min = 1, .max = 64, .help = "microbatches of a step" },
+        { "--model", "NAME", OPTION_STRING, &w.model, .help = "a preset, as for `orrery plan`" },
+        { "--cluster", "NAME", OPTION_STRING, &w.cluster, .help = "a cluster, as for `orrery plan`" },
+        { 0 },
+    };
+    const enum error_code e = parse_command(
+        "bench lengths", "[options]",
+        "FlexSP, ByteScale (hdp), Zeppelin and DCP beside a ring and Ulysses, on samples of the same lengths:\n"
+        "steps planned without numbers, and what the papers claim.",
+        argc - 3, argv + 3, table, &help, err);
+    w.seq = seq;
+    return e || help ? e : lengths_print(&w, err);
+}
