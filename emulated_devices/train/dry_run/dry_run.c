@@ -143,7 +143,7 @@ enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, s
     e = crew_run_folded(&d->folding, be_device, &j, &d->crew, err);
     while (d->crew.inexact[0] && !folding_is_none(&d->folding)) {       /* fold less */
         snprintf(d->why, sizeof d->why, "%s", d->crew.inexact);
-        d->folding = plan_alike_refined(plan, &d->folding, d->crew.axes);
+        d->folding = plan_alike_refined(plan, &d->folding, &d->crew);
         flops = 0;
         e = dry_run_check_folding(d, err);
         if (e) return e;
