@@ -105,6 +105,7 @@ enum error_code search_lacks(struct search *search, int place, uint64_t *lacks, 
     enum error_code e = OK;
     if (c->least == 0 && plan_space_make(search->space, &c->choice, &p)) {
         e = search_bound(&p, &c->least, err);
+        search->estimator.worked += estimate_listing(&p);
         search->bounded++, search->over += search->memory > 0 && c->least > search->memory;
     }
     *lacks = search->memory > 0 && c->least > search->memory ? c->least - search->memory : 0;
@@ -275,6 +276,11 @@ enum error_code search_plan_now(struct search *search, int place, struct error *
     if (search->of[place].time > 0 || !plan_space_make(search->space, &search->of[place].choice, &p)) return OK;
     search->planned++, search->worked += search->of[place].work;
     return plan_by_clocks(&p, search->most_events, &search->of[place], err);
+}
+
+bool search_is_tired(const struct search *search, double share)
+{
+    return search->work_most > 0 && search->estimator.worked > share * search->work_most;
 }
 
 bool search_affords(const struct search *search, int place, double share)
