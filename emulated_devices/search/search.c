@@ -289,6 +289,34 @@ bool search_affords(const struct search *search, int place, double share)
            || search->of[place].work <= fmin(share * search->work_most, search->work_most - search->worked);
 }
 
+/* The candidate that may fit and takes the least work to plan; -1: all were planned, or lack memory. */
+static int least_work(const struct search *search)
+{
+    int least = -1;
+    for (int i = 0; i < search->count; i++) {
+        const struct candidate *const c = &search->of[i];
+        const bool lacks = search->memory > 0 && c->least > search->memory;
+        if (c->time == 0 && !lacks && (least < 0 || c->work < search->of[least].work)) least = i;
+    }
+    return least;
+}
+
+/* With no answer, plan what takes least, even if that is more work than is left. */
+static enum error_code plan_least_work(struct search *search, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = least_work(search); i >= 0 && !e && (search->most == 0 || search->planned < search->most);
+         i = least_work(search)) {
+        e = search_plan_now(search, i, err);
+        const struct candidate *const c = &search->of[i];
+        if (c->time > 0) search->dear -= search->dear > 0;
+        if (e || (c->time > 0 && search_fits(c, search->memory))) break;
+        /* What lacks memory by its bound was not planned, and is known now. */
+        if (c->time == 0 && c->least <= search->memory) break;
+    }
+    return e;
+}
+
 enum error_code search_rank(struct search *search, int *ranked, struct error *err)
 {
     enum error_code e = OK;
@@ -299,7 +327,7 @@ enum error_code search_rank(struct search *search, int *ranked, struct error *er
     for (int i = 0; i < search->count && !e && (search->most == 0 || search->planned < search->most); i++) {
         /* A search that ends early still plans until it has an answer. */
         if (fits && search_ends(search)) break;
-        if (fits && search->of[i].time == 0 && !search_affords(search, i, 1)) {
+        if (search->of[i].time == 0 && !search_affords(search, i, 1)) {
             search->dear++;
             continue;
         }
@@ -307,6 +335,7 @@ enum error_code search_rank(struct search *search, int *ranked, struct error *er
         fits = fits || (!e && search->of[i].time > 0 && search_fits(&search->of[i], search->memory));
         search_tell(search, "planning", (double)search->planned / (double)plans_at_most(search));
     }
+    if (!e && !fits && search->work_most > 0) e = plan_least_work(search, err);
     sort(search, fastest);
     while (*ranked < search->count && search->of[*ranked].time > 0 && search_fits(&search->of[*ranked], search->memory))
         ++*ranked;

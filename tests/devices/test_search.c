@@ -481,7 +481,7 @@ static void test_bounded_work(void **state)
     for (int i = 0; i < 2; i++) {
         const struct planner *beam;
         assert_int_equal(planner_find(&beam, "beam", &err), OK);
-        search[i] = (struct search){ .space = &s, .most = beam->most, .work_most = 1e4 };
+        search[i] = (struct search){ .space = &s, .most = beam->most, .work_most = 2e4 };
         assert_int_equal(beam->choose(&search[i], &err), OK);
         assert_int_equal(search_rank(&search[i], &ranked[i], &err), OK);
         assert_true(search[i].unseen > 0);
