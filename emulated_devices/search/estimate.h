@@ -28,8 +28,8 @@ struct estimator {
 
 void estimator_close(struct estimator *);
 
-/** What it takes to list the parameters of a plan's device, as struct estimate counts it: of a large mixture more than
- *  most of its estimates.  Pure. */
+/** The result is the work of listing the parameters of a plan's device, as struct estimate counts work: of a large
+ *  mixture more than most of its estimates.  Pure. */
 double estimate_listing(const struct plan *);
 
 enum { ESTIMATE_COPIES = 128, ESTIMATE_LIVES = 256 };

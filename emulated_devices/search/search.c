@@ -311,7 +311,7 @@ static enum error_code plan_least_work(struct search *search, struct error *err)
         const struct candidate *const c = &search->of[i];
         if (c->time > 0) search->dear -= search->dear > 0;
         if (e || (c->time > 0 && search_fits(c, search->memory))) break;
-        /* What lacks memory by its bound was not planned, and is known now. */
+        /* A candidate that lacks memory by its bound was not planned, and its bound is known now. */
         if (c->time == 0 && c->least <= search->memory) break;
     }
     return e;

@@ -75,8 +75,8 @@ void searched_print_head(const struct searched *searched)
             "        %d unusual meshes of %d were not looked at; --seconds S or --plans N looks at all", s->unseen,
             s->space->meshes);
     if (s->unimproved > 0)
-        say(searched->out, 8, "        %d starts that do not fit were not changed; --seconds S or --plans N changes all",
-            s->unimproved);
+        say(searched->out, 8,
+            "        %d starts that do not fit were not changed; --seconds S or --plans N changes all", s->unimproved);
     if (s->dear > 0)
         say(searched->out, 8, "        %lld more were left out, as planning them takes long; --seconds S or --plans N "
             "plans them, too", (long long)s->dear);
@@ -348,7 +348,8 @@ enum error_code searched_nothing_fits(const struct searched *searched, struct er
     if (tired) snprintf(unseen, sizeof unseen, "; %d of %d meshes were not looked at, %d starts not changed: --seconds "
                         "S or --plans N looks at all", s->unseen, s->space->meshes, s->unimproved);
     wider.only[BY_OFFLOAD] = "none,optimizer";
-    if (!tired && plan_space_make(s->space, &s->of[at].choice, &p)) n = search_changes(&wider, &p, s->memory, change, 3);
+    if (!tired && plan_space_make(s->space, &s->of[at].choice, &p))
+        n = search_changes(&wider, &p, s->memory, change, 3);
     if (n > 0) report_changes_print(searched->out, change, n);
     if (needs > s->memory) snprintf(more, sizeof more, "%s more", size_format(needs - s->memory).text);
     return fail(err, ERR_CHECK, "--memory %s: none of %d plans fits: the smallest, %s, needs at least %s, %s%s",

@@ -132,7 +132,7 @@ static const char *name_nearest(const struct plan *plan, char *text, size_t size
     if (plan->B % plan->mesh.size[DP] == 0)
         return strcmp(plan->data.scheme, "ddp") == 0
                ? "--zero 1 pads what copies share to equal blocks, so any number of them folds"
-               : "copies fold if they are alike, and if their number divides what they share, as powers of two often do";
+               : "copies fold if they are alike and their number divides what they share, as powers of two often do";
     if (above > 0)
         snprintf(text, size, "of --batch %lld all copies have as many with --dp %d or %d", (long long)plan->B, below,
                  above);
