@@ -117,13 +117,16 @@ struct row row_of_leaders(const struct collective *collective, int rank, int P, 
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
-/* Whether the members of each node are consecutive in the group: no later member may be of an earlier node. */
+/* Whether the members of each node are consecutive in the group: none of a node comes after those of another one.
+ * Where nodes ascend, as in nearly all groups, one look at each is enough: groups may have thousands of nodes. */
 static bool side_by_side(const struct collective *collective, int P)
 {
-    for (int first = 0, end; first < P; first = end) {
-        end = node_end(collective, P, first);
-        for (int m = end; m < P; m++)
-            if (nodes_node_of(collective, m) == nodes_node_of(collective, first)) return false;
+    int highest = -1;
+    for (int first = 0; first < P; first = node_end(collective, P, first)) {
+        const int node = nodes_node_of(collective, first);
+        for (int m = 0; m < first && node <= highest; m++)
+            if (nodes_node_of(collective, m) == node) return false;
+        highest = node > highest ? node : highest;
     }
     return true;
 }

@@ -41,6 +41,8 @@ struct carrier {
      * class. */
     enum group_folds (*folds)(const struct comm *, const int *member, int size);
     void (*uneven)(const struct group *, const char *why);
+    /* Whether the run means nothing any more, so that nothing has to be sent; NULL: never. */
+    bool (*idle)(const struct comm *);
 };
 
 /* ---- what can be wrong with a message: carrier.c ---------------------------------------------------------------- */

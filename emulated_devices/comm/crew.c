@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 enum { SAID = 8 };                      /* waiting devices that a report names */
+enum { GROWS_BY = 4 };                  /* a full table of mail */
 
 /* ---- mail -------------------------------------------------------------------------------------------------------- */
 
@@ -76,7 +77,7 @@ struct crew {
     crew_fn *run;
     const void *asked;
     struct mail **bucket;               /* [buckets] that one side waits for */
-    size_t buckets, lines;              /* a power of two; keys whose mails are in the buckets */
+    size_t buckets, keys;               /* keys: of mails in them */
     struct mail *unused;
     struct mails *mails;
     struct crew_outcome *outcome;
@@ -166,7 +167,7 @@ static void live(void *argument)
  * result is false. */
 static bool crew_open(struct crew *crew, struct stacks *stacks)
 {
-    /* A table of at least 16 buckets a device keeps the lines of mails short. */
+    /* The table begins with at least 16 buckets a device, and grows with the mails (grow_table). */
     for (crew->buckets = 64; crew->buckets < 16 * (size_t)crew->lives; crew->buckets *= 2) continue;
     crew->life = calloc((size_t)crew->lives, sizeof *crew->life);
     crew->bucket = calloc(crew->buckets, sizeof *crew->bucket);
@@ -252,37 +253,38 @@ static struct mail *new_mail(struct crew *crew)
 
 static bool is_same(struct key a, struct key b) { return a.pair == b.pair && a.exchange == b.exchange; }
 
-/* Take twice the buckets, if there is memory: a thousand devices that all send to all others have a million mails. */
-static void crew_widen(struct crew *crew)
-{
-    struct crew wider = *crew;
-    wider.buckets = 2 * crew->buckets;
-    wider.bucket = calloc(wider.buckets, sizeof *wider.bucket);
-    if (wider.bucket == NULL) return;
-    for (size_t i = 0; i < crew->buckets; i++)
-        for (struct mail *m = crew->bucket[i], *next; m; m = next) {
-            struct mail **const at = &wider.bucket[bucket_of(&wider, m->key)];
-            next = m->next;
-            m->next = *at, *at = m;
-        }
-    free(crew->bucket);
-    crew->bucket = wider.bucket, crew->buckets = wider.buckets;
-}
-
 /* Take the first mail of its key out of its bucket: the next one with this key, if any, is in its place. */
 static struct mail *take_first(struct crew *crew, struct mail **at)
 {
     struct mail *first = *at, *after = first->behind;
-    crew->lines -= after == NULL;
     *at = after ? after : first->next;
     if (after) after->next = first->next, after->last = first->last;
+    else crew->keys--;
     return first;
+}
+
+/* More buckets keep the lines short where each of P devices sends to all others: P P mails wait at once.  Without
+ * memory the table stays as it is, and is slower. */
+static void grow_table(struct crew *crew)
+{
+    struct mail **const old = crew->bucket, **const grown = calloc(GROWS_BY * crew->buckets, sizeof *grown);
+    if (grown == NULL) return;
+    const size_t buckets = crew->buckets;
+    crew->bucket = grown, crew->buckets = GROWS_BY * buckets;
+    for (size_t i = 0; i < buckets; i++)
+        for (struct mail *m = old[i], *next; m; m = next) {
+            struct mail **const at = &grown[bucket_of(crew, m->key)];
+            next = m->next;
+            m->next = *at, *at = m;
+        }
+    free(old);
 }
 
 /* The result is the mail that this side completes, taken out of its bucket, or a new mail.  Mails of a key wait in a
  * line, all for the same side: a pipeline sends all its segments before one is received.  NULL: no memory. */
 static struct mail *crew_meet(struct crew *crew, struct key key, bool sending)
 {
+    if (crew->keys > crew->buckets) grow_table(crew);
     struct mail **at = &crew->bucket[bucket_of(crew, key)];
     while (*at && !is_same((*at)->key, key)) at = &(*at)->next;
     struct mail *const first = *at;
@@ -291,10 +293,8 @@ static struct mail *crew_meet(struct crew *crew, struct key key, bool sending)
     struct mail *m = new_mail(crew);
     if (m == NULL) return NULL;
     *m = (struct mail){ .key = key, .last = m, .ends = 2, .waits = -1 };
-    crew->lines += first == NULL;
     if (first) first->last->behind = m, first->last = m;
-    else *at = m;
-    if (crew->lines > crew->buckets) crew_widen(crew);
+    else *at = m, crew->keys++;
     return m;
 }
 
@@ -470,6 +470,15 @@ static bool turns_along(const struct folding *folding, enum axis axis, const int
     return true;
 }
 
+/* Whether some other member of the group is of this device's class. */
+static bool has_likes(const struct folding *folding, int rank, const int *member, int size)
+{
+    const int own = folding_stands_for(folding, rank);
+    for (int i = 0; i < size; i++)
+        if (member[i] != rank && folding_stands_for(folding, member[i]) == own) return true;
+    return false;
+}
+
 /* Whether a group has several devices of this device's class.  If so, moving along the class must turn the group. */
 static enum group_folds crew_folds(const struct comm *comm, const int *member, int size)
 {
@@ -477,15 +486,36 @@ static enum group_folds crew_folds(const struct comm *comm, const int *member, i
     const struct folding *f = &crew->folding;
     bool folds = false, turns = true;
     if (is_void(crew)) return GROUP_WHOLE;              /* nothing will be sent */
-    for (int i = 0; i < size && crew->folds && !folds; i++)
-        folds = member[i] != comm->rank && folding_stands_for(f, member[i]) == folding_stands_for(f, comm->rank);
+    if (crew->folds) folds = has_likes(f, comm->rank, member, size);
     for (enum axis a = 0; a < AXIS_COUNT && folds && turns; a++) turns = turns_along(f, a, member, size);
     return !folds ? GROUP_WHOLE : turns ? GROUP_TURNS : GROUP_BREAKS;
 }
 
+/* A collective of unequal blocks does not turn, however many devices run.  Then the next folding to try is the first
+ * in which the group's members are of different classes; all foldings before it would only fail again. */
+static int crew_apart(const struct group *group)
+{
+    struct folding f = group->comm->post->crew->folding;
+    const int n = f.mesh.size[DP];
+    if (group->folds != GROUP_TURNS || !(group->axes & AXIS_BIT(DP))) return 0;
+    for (f.every[DP]++; f.every[DP] < n; f.every[DP]++)
+        if (n % f.every[DP] == 0 && !has_likes(&f, group->comm->rank, group->member, group->size)) break;
+    return f.every[DP];
+}
+
 static void crew_uneven(const struct group *group, const char *why)
 {
-    make_void(group->comm->post->crew, group->axes, why);
+    struct crew *const crew = group->comm->post->crew;
+    if (is_void(crew)) return;
+    make_void(crew, group->axes, why);
+    crew->outcome->apart = crew_apart(group);
+}
+
+static bool crew_idle(const struct comm *comm) { return is_void(comm->post->crew); }
+
+bool comm_is_idle(const struct comm *comm)
+{
+    return comm->carrier && comm->carrier->idle && comm->carrier->idle(comm);
 }
 
 static void crew_abort(struct comm *comm, int exit_status)
@@ -504,7 +534,8 @@ static void crew_close(struct comm *comm)
 void crew_agree_by_messages(struct comm *comm)
 {
     static const struct carrier carrier = { .start = crew_start, .wait = crew_wait, .abort = crew_abort,
-                                            .close = crew_close, .folds = crew_folds, .uneven = crew_uneven };
+                                            .close = crew_close, .folds = crew_folds, .uneven = crew_uneven,
+                                            .idle = crew_idle };
     comm->carrier = &carrier;
 }
 
@@ -512,7 +543,7 @@ enum error_code crew_join(struct comm *comm, struct crew *crew, int rank, struct
 {
     static const struct carrier carrier = { .start = crew_start, .wait = crew_wait, .abort = crew_abort,
                                             .close = crew_close, .agree = crew_agree, .folds = crew_folds,
-                                            .uneven = crew_uneven };
+                                            .uneven = crew_uneven, .idle = crew_idle };
     /* All memory is asked for first; after an error all of it is freed here. */
     struct post *p = calloc(1, sizeof *p);
     *comm = (struct comm){ .device = device, .rank = rank, .size = crew->size, .carrier = &carrier, .post = p,

@@ -34,6 +34,9 @@ struct crew_outcome {
     char inexact[200];                  /* why the devices cannot be folded so, and nothing of this run is true; empty:
                                          * they can */
     unsigned axes;                      /* of the group that found out; 0: none did */
+    int apart;                          /* if the group does what no folding along dp allows: the least number of
+                                         * devices along dp that must run, so that no two of its members are of a
+                                         * class; else 0 */
 };
 
 /**
@@ -59,5 +62,8 @@ void crew_agree_by_messages(struct comm *);
 
 /** Whether the run means nothing already (crew_outcome.inexact): work that is left need not be done. */
 bool crew_is_inexact(const struct crew *);
+
+/** The same, asked by a device: what it would send need not be sent.  False for any device that is not in a crew. */
+bool comm_is_idle(const struct comm *);
 
 #endif

@@ -121,9 +121,10 @@ static const char *needs_along(const struct plan *plan, const struct algorithm *
     if (member == NULL) fail(err, ERR_MEMORY, "no memory for a list of %d devices", plan->mesh.devices);
     for (int rank = 0; member != NULL && rank < plan->mesh.devices && needs == NULL; rank++) {
         *size = mesh_members(&plan->mesh, rank, axes, member);
-        if (plan->cluster != NULL) c.nodes = nodes_on(plan->cluster, member, *size);
         /* Each group is asked once, by its first member. */
-        if (member[0] == rank) needs = algorithm_refuses(algorithm, *size, &c);
+        if (member[0] != rank) continue;
+        if (plan->cluster != NULL) c.nodes = nodes_on(plan->cluster, member, *size);
+        needs = algorithm_refuses(algorithm, *size, &c);
     }
     free(member);
     return needs;

@@ -210,19 +210,26 @@ static struct placed_mesh *usual_order(const struct plan_space *space)
 static const enum dimension of_memory[] = { BY_DATA, BY_RECOMPUTE, BY_MICROS };
 enum { OF_MEMORY = sizeof of_memory / sizeof *of_memory };
 
+/* To look for a first plan that fits takes at most this share of the work of estimates, and to plan this plan at most
+ * as much of the work of planning.  Where nothing fits, each mesh would be looked at with all these values. */
+static const double FIRST_SHARE = 0.25;
+
 /* Find a legal plan on a mesh that may fit, from dimension `from` of of_memory on.  @return whether there is one. */
-static bool may_fit(const struct search *search, struct choice *choice, int from)
+static bool may_fit(struct search *search, struct choice *choice, int from)
 {
     struct plan p;
     struct error unread;
     uint64_t least;
-    if (from == OF_MEMORY)
-        return plan_space_make(search->space, choice, &p) && search_bound(&p, &least, &unread) == OK &&
-               (search->memory == 0 || least <= search->memory);
+    if (from == OF_MEMORY) {
+        if (!plan_space_make(search->space, choice, &p)) return false;
+        search->estimator.worked += estimate_listing(&p);
+        return search_bound(&p, &least, &unread) == OK && (search->memory == 0 || least <= search->memory);
+    }
     p = *search->space->base;
     for (enum dimension d = BY_MESH; d < of_memory[from]; d++)
         if (!plan_space_set(search->space, d, &p, choice->value[d])) return false;
     for (int i = 0; i < plan_space_values(search->space, of_memory[from], &p); i++) {
+        if (search_is_tired(search, FIRST_SHARE)) return false;
         choice->value[of_memory[from]] = i;
         if (may_fit(search, choice, from + 1)) return true;
     }
@@ -234,17 +241,23 @@ static enum error_code first_answer(struct search *search, const struct placed_m
 {
     enum error_code e = OK;
     for (int n = 0; n < search->space->meshes && !e && !search_best(search) && !search_ends(search); n++) {
+        if (search_is_tired(search, FIRST_SHARE)) break;
         struct standing first = { .choice.value = { [BY_MESH] = order[n].mesh } };
         beam_tell(search, "a first plan", 0);
         first_values(search->space, &first.choice, BY_MICROS);
         if (!may_fit(search, &first.choice, 0)) continue;
         e = beam_look(search, &first, NULL, err);
-        if (!e && first.legal) e = search_plan_now(search, search_find(search, &first.choice), err);
+        const int place = !e && first.legal ? search_find(search, &first.choice) : -1;
+        if (place >= 0 && search_affords(search, place, FIRST_SHARE)) e = search_plan_now(search, place, err);
     }
     return e;
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+/* With nothing that fits, improving ends when estimates and bounds have taken this share of their work: a minute for
+ * meshes, and as much again. */
+static const double TIRED_SHARE = 2;
 
 /* An answer on the way takes at most this share of the work of planning. */
 static const double ANSWER_SHARE = 1.0 / 16;
@@ -304,6 +317,11 @@ static enum error_code beam_climb(struct search *search, const struct placed_mes
     qsort(start, (size_t)count, sizeof *start, most_promising);
     for (int i = 0; i < count && (good == 0 || (i < MOST_IMPROVED && good < WIDTH)) && !e; i++) {
         if (search_ends(search)) break;
+        /* A start that lacks memory climbs by bounds, as long as all others together if none can fit. */
+        if (good == 0 && search_is_tired(search, TIRED_SHARE)) {
+            search->unimproved = count - i;
+            break;
+        }
         beam_tell(search, "improving", (double)good / WIDTH);
         e = answer(search, &start[i], err);
         good += start[i].legal && start[i].lacks == 0;

@@ -28,6 +28,10 @@ struct estimator {
 
 void estimator_close(struct estimator *);
 
+/** The result is the work of listing the parameters of a plan's device, as struct estimate counts work: of a large
+ *  mixture more than most of its estimates.  Pure. */
+double estimate_listing(const struct plan *);
+
 enum { ESTIMATE_COPIES = 128, ESTIMATE_LIVES = 256 };
 
 /* The time of a step, and how much planning the step would take: operations and messages of all devices that would

@@ -105,6 +105,7 @@ enum error_code search_lacks(struct search *search, int place, uint64_t *lacks, 
     enum error_code e = OK;
     if (c->least == 0 && plan_space_make(search->space, &c->choice, &p)) {
         e = search_bound(&p, &c->least, err);
+        search->estimator.worked += estimate_listing(&p);
         search->bounded++, search->over += search->memory > 0 && c->least > search->memory;
     }
     *lacks = search->memory > 0 && c->least > search->memory ? c->least - search->memory : 0;
@@ -277,10 +278,43 @@ enum error_code search_plan_now(struct search *search, int place, struct error *
     return plan_by_clocks(&p, search->most_events, &search->of[place], err);
 }
 
+bool search_is_tired(const struct search *search, double share)
+{
+    return search->work_most > 0 && search->estimator.worked > share * search->work_most;
+}
+
 bool search_affords(const struct search *search, int place, double share)
 {
     return search->work_most <= 0
            || search->of[place].work <= fmin(share * search->work_most, search->work_most - search->worked);
+}
+
+/* The candidate that may fit and takes the least work to plan; -1: all were planned, or lack memory. */
+static int least_work(const struct search *search)
+{
+    int least = -1;
+    for (int i = 0; i < search->count; i++) {
+        const struct candidate *const c = &search->of[i];
+        const bool lacks = search->memory > 0 && c->least > search->memory;
+        if (c->time == 0 && !lacks && (least < 0 || c->work < search->of[least].work)) least = i;
+    }
+    return least;
+}
+
+/* With no answer, plan what takes least, even if that is more work than is left. */
+static enum error_code plan_least_work(struct search *search, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = least_work(search); i >= 0 && !e && (search->most == 0 || search->planned < search->most);
+         i = least_work(search)) {
+        e = search_plan_now(search, i, err);
+        const struct candidate *const c = &search->of[i];
+        if (c->time > 0) search->dear -= search->dear > 0;
+        if (e || (c->time > 0 && search_fits(c, search->memory))) break;
+        /* A candidate that lacks memory by its bound was not planned, and its bound is known now. */
+        if (c->time == 0 && c->least <= search->memory) break;
+    }
+    return e;
 }
 
 enum error_code search_rank(struct search *search, int *ranked, struct error *err)
@@ -293,7 +327,7 @@ enum error_code search_rank(struct search *search, int *ranked, struct error *er
     for (int i = 0; i < search->count && !e && (search->most == 0 || search->planned < search->most); i++) {
         /* A search that ends early still plans until it has an answer. */
         if (fits && search_ends(search)) break;
-        if (fits && search->of[i].time == 0 && !search_affords(search, i, 1)) {
+        if (search->of[i].time == 0 && !search_affords(search, i, 1)) {
             search->dear++;
             continue;
         }
@@ -301,6 +335,7 @@ enum error_code search_rank(struct search *search, int *ranked, struct error *er
         fits = fits || (!e && search->of[i].time > 0 && search_fits(&search->of[i], search->memory));
         search_tell(search, "planning", (double)search->planned / (double)plans_at_most(search));
     }
+    if (!e && !fits && search->work_most > 0) e = plan_least_work(search, err);
     sort(search, fastest);
     while (*ranked < search->count && search->of[*ranked].time > 0 && search_fits(&search->of[*ranked], search->memory))
         ++*ranked;

@@ -41,6 +41,7 @@ struct search {
     double work_most, worked;           /* what planning may take together, and what estimates may, as struct estimate
                                          * counts it, 0: any; what planning took */
     int unseen;                         /* meshes that were not estimated because that had taken work_most */
+    int unimproved;                     /* starts that do not fit, and were not improved, likewise */
     int64_t dear;                       /* plans that were not planned because so much work was not left */
     bool only_memory;                   /* no step is estimated, and the plan that needs least is the best */
     bool plans_all;                     /* also what the lower bound says does not fit: for tests */
@@ -78,6 +79,9 @@ enum error_code search_plan_now(struct search *, int place, struct error *);
  *  fits, until a planned one fits (beam.c).  @param[out] place  that one, or else the one that needs least; -1: no plan
  *  is legal.  @return OK or an error. */
 enum error_code search_leanest(struct search *, int *place, struct error *);
+
+/** Whether estimates and bounds have taken more than this share of what they may.  False without such a limit. */
+bool search_is_tired(const struct search *, double share);
 
 /** Whether planning a candidate takes at most this share of all work, and no more than is left. */
 bool search_affords(const struct search *, int place, double share);

@@ -135,7 +135,10 @@ test_as_many_as_there_are() {
     expect_out '^ +0, 1, \.\.  pp=0, all 2048 dp|^ +0-16383  pp=0 '; [ "$(wc -c <plan.json)" -lt 80000 ] || complain "plan.json has $(wc -c <plan.json) bytes"
     [ "$(lines '^\t\t\t"stands_for":\t16384,$')" = 8 ] || complain 'not 8 classes of 16384 devices'
     run plan --model tiny --dp 16381 --batch 16381 --cluster textbook; expect_status 2       # blocks of a sum differ in size
-    expect_error '--dp 16381: at least 16381 of 16381 devices would have to run, which is too many .data allreduce over dp'
+    expect_error '--dp 16381: at least 16381 of 16381 devices would have to run, which is too many .data allreduce over dp.* --zero 1 pads what copies share to equal blocks, so any number of them folds$'
+    run plan --model tiny --dp 16381 --batch 16381 --cluster textbook --zero 1; expect_status 0; expect_out '^folded  dp 16381 -> 1: 1 of 16381 devices ran$'
+    run plan --model tiny --dp 16381 --batch 16384 --micro 1 --cluster textbook --zero 1; expect_status 2
+    expect_error 'dp: copies have different numbers of sequences.; of --batch 16384 all copies have as many with --dp 8192 or 16384$'
     run plan --model tiny --dp 4 --pp 2 --tp 3 --batch 4 --cluster textbook --json plan.json; expect_status 0; expect_out '^ +0, 3, \.\.  pp=0 tp=0, all 4 dp '
     run plan --model tiny --dp 4 --pp 2 --tp 3 --batch 4 --cluster textbook --unfolded --json all.json; expect_status 0; expect_out '^ +0, 3, \.\.  pp=0 tp=0, all 4 dp '
     [ "$(lines '^\t\t\t"rank"') $(lines '^\t\t\t"rank"' all.json)" = '6 24' ] || complain 'not 6 classes of 24 devices'

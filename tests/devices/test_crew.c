@@ -46,6 +46,42 @@ static void test_thousands_of_devices(void **state)
     if (test_size == 1) MUST(crew_run(tier_now() == TIER_VERIFY ? 2000 : 300, be_device, &j, &err));
 }
 
+/* ---- everybody sends to all before anybody receives: more mails wait than the table had buckets ------------------ */
+
+static int number_of(int from, int to) { return 1000 * from + to; }
+
+static enum error_code to_all(struct comm *c, void *asked, struct error *e)
+{
+    struct group g;
+    struct message m[100];
+    int sent[100], got = -1;
+    (void)asked;
+    enum error_code code = group_world(&g, c, e);
+    if (code) return code;
+    struct exchange x = exchange_begin(&g, POINT_TO_POINT);
+    for (int to = 0; to < c->size; to++) {
+        sent[to] = number_of(c->rank, to);
+        if (to != c->rank) m[to] = message_send(&x, to, &sent[to], sizeof sent[to]);
+    }
+    for (int from = c->size - 1; from >= 0 && !code; from--) {
+        if (from == c->rank) continue;
+        code = message_wait(c, message_receive(&x, from, &got, sizeof got), e);
+        if (!code && got != number_of(from, c->rank))
+            code = fail(e, ERR_CHECK, "device %d has %d from %d", c->rank, got, from);
+    }
+    for (int to = 0; to < c->size && !code; to++)
+        if (to != c->rank) code = message_wait(c, m[to], e);
+    group_close(&g);
+    return code;
+}
+
+static void test_more_mails_than_buckets(void **state)
+{
+    const struct crew_job j = { "cpu", F32, NULL, to_all, NULL };
+    (void)state;
+    if (test_size == 1) MUST(crew_run(100, be_device, &j, &err));
+}
+
 /* ---- many messages from one device to another before one is received; many receives before one is sent -------- */
 
 static enum error_code send_many(struct exchange x[2], int to, int many, struct message *m)
@@ -264,7 +300,8 @@ static void test_a_deadlock(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_thousands_of_devices), MPI_TEST(test_messages_in_line), MPI_TEST(test_collectives),
+        MPI_TEST(test_thousands_of_devices), MPI_TEST(test_more_mails_than_buckets),
+        MPI_TEST(test_messages_in_line), MPI_TEST(test_collectives),
         MPI_TEST(test_training), MPI_TEST(test_a_wrong_length), MPI_TEST(test_a_deadlock),
     };
     return MPI_RUN("crew", tests);

@@ -270,6 +270,49 @@ static enum error_code run_call(struct comm *c, void *asked, struct error *e)
     return code;
 }
 
+/* A call of a group of every stride-th device. */
+struct uneven_call { int P, size, stride, count; };
+
+static enum error_code run_uneven(struct comm *c, void *asked, struct error *e)
+{
+    const struct uneven_call *a = asked;
+    struct group g;
+    int member[16];
+    double in[ELEMENTS * 2] = { 0 }, out[ELEMENTS * 2] = { 0 };
+    const struct collective call = { .in = in, .out = out, .count = a->count, .dtype = F64, .reduction = SUM };
+    for (int i = 0; i < a->size; i++) member[i] = c->rank % a->stride + i * a->stride;
+    enum error_code code = group_of(&g, c, member, a->size, TRAFFIC_OTHER, AXIS_BIT(DP), e);
+    for (int twice = 0; twice < 2 && !code; twice++) code = collective_run(&g, ALLREDUCE, "two_shot", &call, e);
+    group_close(&g);
+    return code;
+}
+
+/* Unequal blocks turn with no folding that leaves two members in a class, so the outcome names the first that does
+ * not.  After the first such call, of 4 (P - 1) sends and receives, no device sends any more. */
+static void test_blocks_that_no_folding_turns(void **state)
+{
+    static const struct { struct uneven_call call; int every, apart; } of[] = {
+        { { 12, 12, 1, 48 }, 1, 0 },                    /* equal blocks turn: folded to one */
+        { { 12, 12, 1, 49 }, 1, 12 }, { { 12, 12, 1, 49 }, 4, 12 },
+        { { 12, 3, 4, 49 }, 1, 3 },                     /* 0, 4 and 8 are three classes, where every third one runs */
+        { { 12, 6, 2, 49 }, 2, 12 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct uneven_call a = of[i].call;
+        const struct crew_job job = { "count", F64, &clusters[1], run_uneven, &a };
+        const int size[AXIS_COUNT] = { 1, a.P, 1, 1, 1 };
+        struct folding f;
+        struct crew_outcome o;
+        assert_int_equal(mesh_make(&f.mesh, size, &err), OK);
+        f = folding_none(&f.mesh), f.every[DP] = of[i].every;
+        assert_int_equal(crew_run_folded(&f, be_device, &job, &o, &err), OK);
+        assert_int_equal(o.inexact[0] != '\0', of[i].apart > 0);
+        assert_int_equal(o.apart, of[i].apart);
+        if (of[i].apart > 0) assert_in_range(o.events, 1, 4 * (uint64_t)(a.size - 1));
+    }
+}
+
 /* Folded to one member, the call takes as long as with all of them, each of which ends at the same time. */
 static void test_collectives_that_turn(void **state)
 {
@@ -313,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_plans), cmocka_unit_test(test_what_is_folded), cmocka_unit_test(test_links),
         cmocka_unit_test(test_groups_inside), cmocka_unit_test(test_what_a_tree_sends), cmocka_unit_test(test_experts),
         cmocka_unit_test(test_collectives_that_turn),
+        cmocka_unit_test(test_blocks_that_no_folding_turns),
     };
     return cmocka_run_group_tests(tests, open_clusters, NULL);
 }

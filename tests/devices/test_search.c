@@ -520,7 +520,7 @@ static void test_bounded_work(void **state)
     for (int i = 0; i < 2; i++) {
         const struct planner *beam;
         assert_int_equal(planner_find(&beam, "beam", &err), OK);
-        search[i] = (struct search){ .space = &s, .most = beam->most, .work_most = 1e4 };
+        search[i] = (struct search){ .space = &s, .most = beam->most, .work_most = 2e4 };
         assert_int_equal(beam->choose(&search[i], &err), OK);
         assert_int_equal(search_rank(&search[i], &ranked[i], &err), OK);
         assert_true(search[i].unseen > 0);
@@ -534,11 +534,44 @@ static void test_bounded_work(void **state)
     plan_space_close(&s);
 }
 
+/* A search of so much work, with so much memory a device. */
+static struct search search_bounded(struct plan_space *s, double work, uint64_t memory, int *ranked)
+{
+    const struct planner *beam;
+    assert_int_equal(planner_find(&beam, "beam", &err), OK);
+    struct search search = { .space = s, .most = beam->most, .work_most = work, .memory = memory };
+    assert_int_equal(beam->choose(&search, &err), OK);
+    assert_int_equal(search_rank(&search, ranked, &err), OK);
+    return search;
+}
+
+/* Where nothing fits, bounds are work, too, so that not every start is changed.  Where no plan is worth its work, the
+ * one that takes least is planned all the same: an answer is owed. */
+static void test_bounds_are_work(void **state)
+{
+    struct plan_space s = { .base = &base, .devices = 4 };
+    int ranked;
+    (void)state;
+    assert_int_equal(plan_space_open(&s, &err), OK);
+    struct search all = search_bounded(&s, 0, 1, &ranked), few = search_bounded(&s, 2e4, 1, &ranked);
+    assert_int_equal(ranked, 0);
+    assert_int_equal(all.unimproved + all.unseen, 0);
+    assert_true(few.unimproved > 0);
+    assert_true(few.count < all.count);
+    search_close(&all), search_close(&few);
+    few = search_bounded(&s, 1, 0, &ranked);
+    assert_int_equal(few.planned, 1);
+    assert_int_equal(ranked, 1);
+    for (int i = 1; i < few.count; i++) assert_true(few.of[i].work >= few.of[0].work);
+    search_close(&few);
+    plan_space_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_microbatches_share_integers),
-        cmocka_unit_test(test_bounded_work),
+        cmocka_unit_test(test_bounded_work), cmocka_unit_test(test_bounds_are_work),
         cmocka_unit_test(test_brute_force), cmocka_unit_test(test_order),      cmocka_unit_test(test_beam),
         cmocka_unit_test(test_early_end),
         cmocka_unit_test(test_estimates),   cmocka_unit_test(test_changes),    cmocka_unit_test(test_wrong_words),

@@ -74,6 +74,9 @@ void searched_print_head(const struct searched *searched)
         say(searched->out, 8,
             "        %d unusual meshes of %d were not looked at; --seconds S or --plans N looks at all", s->unseen,
             s->space->meshes);
+    if (s->unimproved > 0)
+        say(searched->out, 8,
+            "        %d starts that do not fit were not changed; --seconds S or --plans N changes all", s->unimproved);
     if (s->dear > 0)
         say(searched->out, 8, "        %lld more were left out, as planning them takes long; --seconds S or --plans N "
             "plans them, too", (long long)s->dear);
@@ -305,13 +308,14 @@ enum error_code searched_json(const struct searched *searched, struct error *err
     cJSON *root = document_start("orrery search"), *plans, *frontier;
     json_add(root, "model %s cluster %s devices %d memory_bytes %g batch %g seq %g words %s planner %s legal %d"
              " above_memory %g planned %g fit %d replayed %d others_beaten %hhd all_planned %hhd left_out %g"
-             " meshes_not_seen %d like %s",
+             " meshes_not_seen %d starts_not_improved %d like %s",
              searched->options->plan.model.name, searched->options->cluster.name, s->space->devices, (double)s->memory,
              (double)searched->options->plan.B, (double)searched->options->plan.S, searched->common,
              searched->planner->name,
              s->count, (double)s->over, (double)s->planned, searched->fit,
              searched->fit == 0 || searched->search.of[0].clocks == 0 ? 0 : searched->ranked, searched->beaten,
-             (bool)(s->planned + s->over >= s->count && !s->ended), (double)s->dear, s->unseen, search_asked.like);
+             (bool)(s->planned + s->over >= s->count && !s->ended), (double)s->dear, s->unseen, s->unimproved,
+             search_asked.like);
     if (s->ended) json_add(root, "ended %s", searched_why_ended());
     plans = cJSON_AddArrayToObject(root, "plans");
     for (int i = 0; i < searched->ranked; i++)
@@ -327,7 +331,7 @@ enum error_code searched_json(const struct searched *searched, struct error *err
 enum error_code searched_nothing_fits(const struct searched *searched, struct error *err)
 {
     const struct search *s = &searched->search;
-    char words[PLAN_WORDS], more[64] = "and was not planned (--plans)";
+    char words[PLAN_WORDS], more[64] = "and was not planned (--plans)", unseen[160] = "";
     struct plan p;
     if (s->ended)
         return fail(err, ERR_CHECK, "%s: none of the %d plans that were looked at until then fits",
@@ -339,12 +343,17 @@ enum error_code searched_nothing_fits(const struct searched *searched, struct er
     struct plan_space wider = *s->space;
     struct change change[3];
     int n = 0;
+    /* Where not all was looked at, there is no work left for changes. */
+    const bool tired = s->unseen + s->unimproved > 0;
+    if (tired) snprintf(unseen, sizeof unseen, "; %d of %d meshes were not looked at, %d starts not changed: --seconds "
+                        "S or --plans N looks at all", s->unseen, s->space->meshes, s->unimproved);
     wider.only[BY_OFFLOAD] = "none,optimizer";
-    if (plan_space_make(s->space, &s->of[at].choice, &p)) n = search_changes(&wider, &p, s->memory, change, 3);
+    if (!tired && plan_space_make(s->space, &s->of[at].choice, &p))
+        n = search_changes(&wider, &p, s->memory, change, 3);
     if (n > 0) report_changes_print(searched->out, change, n);
     if (needs > s->memory) snprintf(more, sizeof more, "%s more", size_format(needs - s->memory).text);
-    return fail(err, ERR_CHECK, "--memory %s: none of %d plans fits: the smallest, %s, needs at least %s, %s",
+    return fail(err, ERR_CHECK, "--memory %s: none of %d plans fits: the smallest, %s, needs at least %s, %s%s",
                 size_word(s->memory).text, s->count, searched_words(searched, at, words), size_format(needs).text,
-                more);
+                more, unseen);
 }
 

@@ -178,11 +178,13 @@ struct folding plan_alike(const struct plan *plan, char why[200])
 }
 
 /* tp is folded to one or not at all, dp step by step. */
-struct folding plan_alike_refined(const struct plan *plan, const struct folding *old, unsigned axes)
+struct folding plan_alike_refined(const struct plan *plan, const struct folding *old,
+                                  const struct crew_outcome *outcome)
 {
     struct folding f = *old;
-    const bool along_tp = f.every[TP] < plan->mesh.size[TP] && !(axes & AXIS_BIT(DP));
+    const bool along_tp = f.every[TP] < plan->mesh.size[TP] && !(outcome->axes & AXIS_BIT(DP));
+    const int next = outcome->apart > f.every[DP] ? outcome->apart : f.every[DP] + 1;
     if (along_tp || f.every[DP] == plan->mesh.size[DP]) f.every[TP] = plan->mesh.size[TP];
-    else fold_axis(plan, &f, DP, f.every[DP] + 1);
+    else fold_axis(plan, &f, DP, next);
     return f;
 }

@@ -3,7 +3,7 @@
 #ifndef ORRERY_ALIKE_H
 #define ORRERY_ALIKE_H
 
-#include "emulated_devices/comm/folding.h"
+#include "emulated_devices/comm/crew.h"
 #include "emulated_devices/plan/plan.h"
 
 /**
@@ -13,7 +13,8 @@
  */
 struct folding plan_alike(const struct plan *, char why[200]);
 
-/** A finer one, after this one was found inexact.  @param axes  of the messages that showed it; 0: not known. */
-struct folding plan_alike_refined(const struct plan *, const struct folding *, unsigned axes);
+/** A finer one, after a run with this one was found inexact: the next one, or the first that is no longer known to be
+ *  inexact. */
+struct folding plan_alike_refined(const struct plan *, const struct folding *, const struct crew_outcome *);
 
 #endif

@@ -10,6 +10,7 @@
 #include "ref/machine/system.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #ifdef __GLIBC__
 #endif
 
@@ -117,28 +118,52 @@ enum { OWN_PAGES_FROM = 1 << 16 };      /* bytes */
 /* Copies of which each runs send to all others: so many messages of a collective take minutes. */
 enum { MOST_ENDS = 1 << 24 };
 
-static enum error_code dry_run_check_folding(const struct dry_run *run, struct error *err)
+/* The nearest number of copies, in one direction, of which each has as many sequences; 0: there is none. */
+static int nearest_even(const struct plan *plan, int step)
+{
+    const int64_t most = plan->B < MESH_MOST_DEVICES ? plan->B : MESH_MOST_DEVICES;
+    for (int64_t n = plan->mesh.size[DP]; n >= 1 && n <= most; n += step)
+        if (plan->B % n == 0) return (int)n;
+    return 0;
+}
+
+/* Say what is nearest to a plan that does not fold, and does. */
+static const char *name_nearest(const struct plan *plan, char *text, size_t size)
+{
+    const int below = nearest_even(plan, -1), above = nearest_even(plan, 1);
+    if (plan->B % plan->mesh.size[DP] == 0)
+        return strcmp(plan->data.scheme, "ddp") == 0
+               ? "--zero 1 pads what copies share to equal blocks, so any number of them folds"
+               : "copies fold if they are alike and their number divides what they share, as powers of two often do";
+    if (above > 0)
+        snprintf(text, size, "of --batch %lld all copies have as many with --dp %d or %d", (long long)plan->B, below,
+                 above);
+    else
+        snprintf(text, size, "of --batch %lld all copies have as many with --dp %d", (long long)plan->B, below);
+    return text;
+}
+
+static enum error_code dry_run_check_folding(const struct plan *plan, const struct dry_run *run, struct error *err)
 {
     const struct folding *f = &run->folding;
     const int lives = folding_lives(f);
+    char text[120];
     if ((int64_t)lives * f->mesh.size[DP] <= MOST_ENDS) return OK;
-    return fail(err, ERR_PLAN,
-                "--dp %d: at least %d of %d devices would have to run, which is too many (%s); copies fold if they are "
-                "alike and their number divides the sizes of what they share, as powers of two often do",
-                f->mesh.size[DP], lives, f->mesh.devices, run->why);
+    return fail(err, ERR_PLAN, "--dp %d: at least %d of %d devices would have to run, which is too many (%s); %s",
+                f->mesh.size[DP], lives, f->mesh.devices, run->why, name_nearest(plan, text, sizeof text));
 }
 
 /* Run the crew, with less folding as long as it is inexact. */
 static enum error_code dry_run_crew(const struct job *job, bool unfolded, struct dry_run *d, struct error *err)
 {
     const struct plan *const plan = job->plan;
-    enum error_code e = unfolded ? OK : dry_run_check_folding(d, err);
+    enum error_code e = unfolded ? OK : dry_run_check_folding(plan, d, err);
     if (!e) e = crew_run_folded(&d->folding, be_device, job, &d->crew, err);
     while (!e && d->crew.inexact[0] && !folding_is_none(&d->folding)) {       /* fold less */
         snprintf(d->why, sizeof d->why, "%s", d->crew.inexact);
-        d->folding = plan_alike_refined(plan, &d->folding, d->crew.axes);
+        d->folding = plan_alike_refined(plan, &d->folding, &d->crew);
         *job->flops = 0;
-        e = dry_run_check_folding(d, err);
+        e = dry_run_check_folding(plan, d, err);
         if (!e) e = crew_run_folded(&d->folding, be_device, job, &d->crew, err);
     }
     return e ? e : charged_check(plan, job->steps, *job->flops * plan->mesh.devices / folding_lives(&d->folding), err);
