@@ -117,7 +117,7 @@ unfolded() {
 }
 
 # What a plan and a run both write of every device and step: without what only numbers can say, and what only a plan has, such as a replay, and the speed by it.
-planned() { unfolded "$1" | results /dev/stdin | sed '/^\t"profile"/,/^\t}/d; /^\t"plan":/,/^\t}/d; /^\t"virtual_speed"/,/^\t}/d' | grep -vE '"(format|loss|norm|lr|loss_scale|validation_loss|skipped|step|virtual_step_(replayed|unhindered)_ps)"' | sed 's/,$//'; }
+planned() { unfolded "$1" | results /dev/stdin | sed '/^\t"profile"/,/^\t}/d; /^\t"plan":/,/^\t}/d; /^\t"virtual_speed"/,/^\t}/d' | grep -vE '"(format|fingerprint|loss|norm|lr|loss_scale|validation_loss|skipped|step|virtual_step_(replayed|unhindered)_ps)"' | sed 's/,$//'; }
 
 # The list of a checkpoint whose files were changed on purpose, made anew: what is wrong in them is then looked at.
 reseal() {                                          # reseal DIR
