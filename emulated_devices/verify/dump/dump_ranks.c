@@ -8,6 +8,7 @@
 #include "ref/io/disk.h"
 #include "ref/io/json.h"
 #include "ref/model/params.h"
+#include "ref/numeric/convert.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -28,9 +29,10 @@ static enum error_code dump_ranks_add(struct dump_ranks *ranks, const char *key,
     struct record *r = &ranks->all[ranks->count];
     *r = (struct record){ .values = t };
     snprintf(r->name, sizeof r->name, "%s", key);
-    r->values.data = malloc(tensor_bytes(t) + 1);
+    r->values.dtype = dump_format(t.dtype);
+    r->values.data = malloc(tensor_bytes(r->values) + 1);
     if (r->values.data == NULL) return fail(err, ERR_MEMORY, "no memory to dump %s", key);
-    memcpy(r->values.data, t.data, tensor_bytes(t));
+    convert_numbers(r->values.data, r->values.dtype, t.data, t.dtype, tensor_count(t));
     ranks->count++;
     return OK;
 }
