@@ -50,6 +50,8 @@ def sums_of(x):
 
 def integers(x, bits, finest):
     """Rows as integers, and the exponent of each row's grid; a row of zeros has zeros on any grid."""
+    if not np.isfinite(x).all():
+        raise Differs("a number is not finite: this program has no sums that do not exist")
     exponent = np.frexp(np.abs(x.astype(np.float64)).max(axis=1))[1]
     grid = np.maximum(exponent - bits, finest)
     return np.rint(np.ldexp(x.astype(np.float64), -grid[:, None])).astype(np.int64), grid
@@ -111,19 +113,22 @@ def exp(x):
 # ---- the stored run ---------------------------------------------------------------------------------------------------
 
 def numbers(t):
-    """Stored numbers: bf16 are the upper halves of fp32 numbers."""
-    return (t.astype(np.uint32) << 16).view(np.float32) if t.dtype == np.dtype("<u2") else t
+    """Stored numbers of 16 bits in fp32; bf16 are the upper halves of fp32 numbers."""
+    if t.dtype == np.dtype("<u2"):
+        return (t.astype(np.uint32) << 16).view(np.float32)
+    return t.astype(np.float32) if t.dtype == np.dtype("<f2") else t
 
 
 def read_dump(folder):
-    """Whole tensors from all ranks' pieces, and the format; copies of an element must have the same bits."""
-    whole, form = {}, None
+    """Whole tensors from all ranks' pieces, the format and the loss scale; copies of an element must have the same bits."""
+    whole, form, scale = {}, None, 1
     for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
         tensors, meta = tensor_file.read(path)
         form, layout = meta["dtype"], json.loads(meta.get("layout", "{}"))
         for name, stored in tensors.items():
             entry, name, stored = layout.get(name, {}), name.split("#")[0], numbers(stored)
-            if set(entry) - {"of", "rows", "cols", "micro"}:
+            scale = 1 / entry.get("times", 1 / scale)
+            if set(entry) - {"of", "rows", "cols", "micro", "times"}:
                 sys.exit(f"{path}: {name} has a layout that this program does not read: {', '.join(sorted(entry))}")
             of = entry.get("of", stored.shape if stored.ndim == 2 else (stored.size, 1))
             every = [np.concatenate([np.arange(b, b + n) for b, n in entry.get(key, [[0, of[axis]]])])
@@ -135,7 +140,7 @@ def read_dump(folder):
             values[at], known[at] = piece, True
     if not whole:
         sys.exit(f"{folder}: has no file NAME.safetensors")
-    return {name: values for name, (values, known) in whole.items() if known.all()}, form
+    return {name: values for name, (values, known) in whole.items() if known.all()}, form, scale
 
 
 def same(a, b):
@@ -146,8 +151,9 @@ def same(a, b):
 class Pass:
     """A pass over a batch: what was stored, and how much of it has been computed again."""
 
-    def __init__(self, dump, before, weights, form):
-        self.dump, self.before, self.weights, self.form, self.count = dump, before, weights, form, 0
+    def __init__(self, dump, before, weights, form, scale):
+        self.dump, self.before, self.weights, self.form, self.scale = dump, before, weights, form, scale
+        self.count, self.squares = 0, Fraction(0)      # tensors; of the gradients of all weights
 
     def get(self, name):
         return self.dump[self.before + name]
@@ -161,6 +167,11 @@ class Pass:
                           f"{wrong.sum()} of {wrong.size} elements differ")
         self.count += 1
 
+    def hold_gradient(self, name, sums):
+        gradient = round_all(sums, "fp32")
+        self.squares += sum(Fraction(float(v)) ** 2 for v in gradient.ravel())
+        self.hold("grad/" + name, gradient)
+
     def forward(self, y, x, matrix, bias=None):
         total = product(self.get("act/" + x), self.weights[matrix], -50, -50)
         if bias in self.weights:
@@ -170,9 +181,9 @@ class Pass:
     def backward(self, y, x, matrix, bias=None, more=0):
         dy = self.get("grad/" + y)
         self.hold("grad/" + x, round_all(product(dy, self.weights[matrix].T, -64, -36), self.form))
-        self.hold("grad/" + matrix, round_all(weight_gradient(dy, self.get("act/" + x)) + more, "fp32"))
+        self.hold_gradient(matrix, weight_gradient(dy, self.get("act/" + x)) + more)
         if bias in self.weights:
-            self.hold("grad/" + bias, round_all(sums_of(dy).sum(axis=0), "fp32"))
+            self.hold_gradient(bias, sums_of(dy).sum(axis=0))
 
     def norm(self, y, x, weight, bias, eps, gradient):
         """The norm, or the gradients of its weights."""
@@ -182,14 +193,14 @@ class Pass:
             value = value if bias is None else value + self.weights[bias].reshape(1, -1)
             return self.hold("act/" + y, round_to(value, self.form))
         dy = self.get("grad/" + y)
-        self.hold("grad/" + weight, round_all(sums_of(dy * unit).sum(axis=0), "fp32"))
+        self.hold_gradient(weight, sums_of(dy * unit).sum(axis=0))
         if bias is not None:
-            self.hold("grad/" + bias, round_all(sums_of(dy).sum(axis=0), "fp32"))
+            self.hold_gradient(bias, sums_of(dy).sum(axis=0))
 
     def loss(self, labels):
         """The loss over the tokens that count, and the gradient of the logits."""
         x, rows = self.get("act/logits"), np.arange(labels.size)
-        top, scale, counts = x.max(axis=1, keepdims=True), np.float32(1 / max((labels >= 0).sum(), 1)), labels >= 0
+        top, scale, counts = x.max(axis=1, keepdims=True), np.float32(self.scale / max((labels >= 0).sum(), 1)), labels >= 0
         parts = exp(x - top)
         total = np.rint(parts.astype(np.float64) * 2.0 ** 34).sum(axis=1) / 2.0 ** 34
         each = [math.log(t) + float(m) - float(h) for t, m, h in zip(total, top[:, 0], x[rows, labels])]
@@ -252,16 +263,17 @@ def run_pass(one, config, ids, labels):
             if x.startswith("ln_"):
                 norm(i, True, x, stream(i) if x == "ln_1" else f"h.{i}.mid")
     if output != embedding:
-        one.hold("grad/" + embedding, round_all(looked_up, "fp32"))
+        one.hold_gradient(embedding, looked_up)
     if positions:
         place = np.tile(np.arange(ids.shape[1]), ids.shape[0])
-        one.hold("grad/" + positions, round_all(scattered(len(one.weights[positions]), place, one.get("grad/embedding")), "fp32"))
+        one.hold_gradient(positions, scattered(len(one.weights[positions]), place, one.get("grad/embedding")))
+    one.hold("norm", np.array([[math.sqrt(one.squares) / one.scale]]))
 
 
 def main(golden, folder):
     given, meta = tensor_file.read(pathlib.Path(golden))
     try:
-        dump, form = read_dump(folder)
+        dump, form, scale = read_dump(folder)
         start = {name[6:]: round_to(t.astype(np.float32), form) for name, t in given.items() if name.startswith("start/")}
         count, passes = 0, 0
         while passes < len(given["ids"]):
@@ -270,13 +282,14 @@ def main(golden, folder):
                 break
             at = f"adamw/{passes}/weight/"
             weights = start if not passes else {n[len(at):]: t for n, t in dump.items() if n.startswith(at)}
-            one = Pass(dump, before, weights, form)
+            one = Pass(dump, before, weights, form, scale)
             run_pass(one, json.loads(meta["config"]), given["ids"][passes], given["labels"][passes])
             count, passes = count + one.count, passes + 1
     except Differs as what:
         print(f"differs: {what}")
         return 3
-    print(f"OK: {count} tensors of {passes} {'pass' if passes == 1 else 'passes'}, computed again from docs/checking/exact.md, have the stored bits")
+    named = "1 pass" if passes == 1 else f"{passes} passes"
+    print(f"OK: {count} tensors of {named}, computed again from docs/checking/exact.md, have the stored bits")
     return 0
 
 

@@ -41,8 +41,8 @@ struct train_words {
     bool print_config;                  /* show the settings instead of running */
     int argc;                           /* the words from which they were read */
     char *const *argv;                  /* [argc] */
-    const char *attention, *dispatch, *affinity, *owners, *encoders, *batches, *model, *backend, *grad_dtype, *as, *arithmetic,
-                *balance_over;
+    const char *attention, *dispatch, *affinity, *owners, *encoders, *batches, *model, *backend, *grad_dtype, *as,
+                *arithmetic, *balance_over;
                                         /* NULL: not given */
     const char *placement, *dtype, *cluster, *optimizer, *direct;
     const char *kernels;                /* whose kernels programs run; NULL: as the cluster says */

@@ -1,5 +1,5 @@
-/* dump_pieces.h -- what dumps share: the format of numbers; of a dump of ranks also a piece of a tensor, and a mixture's
- * rows of experts.
+/* dump_pieces.h -- what dumps share: the format of numbers; of a dump of ranks also a piece of a tensor, and a
+ * mixture's rows of experts.
  *
  * dump.c, dump_ranks.c and dump_experts.c call these functions.  Errors are ERR_MEMORY and, of rows, ERR_CHECK.
  */

@@ -375,8 +375,8 @@ enum error_code compare_gradients(struct probes *probes, struct reference *ref, 
     if (e) return e;
     /* With an overflow the truth's backward pass is not finite: gradients are visited, but not judged. */
     const bool overflow = here && (reference_overflows(ref) || ref->adopts);
-    /* A golden file's numbers are of fp64, and its bounds those of ordinary arithmetic. */
-    comparison->exact = t->plan.model.exact && !(here && ref->golden);
+    comparison->exact = t->plan.model.exact;
+    comparison->of_file = here && ref->golden;
     comparison_step(comparison, here && ref->loss_scale.interval > 0);
     if (here && optimizer_draws(t->plan.optimizer)) compare_sides(comparison, ref, result, v.step);
     if (optimizer_draws(t->plan.optimizer)) return OK;
