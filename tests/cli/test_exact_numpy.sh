@@ -13,8 +13,8 @@ agrees() {
     rm -rf dump
     run train --arithmetic exact --check "$top/golden/$1.safetensors" --dump dump/ "${@:2}"
     expect_status 0
-    "$python" "$top/golden/exact.py" "$top/golden/$1.safetensors" dump >said 2>&1 || complain "$command: $(tail -1 said)"
-    grep -qE '^OK: [0-9]{2} tensors of 1 pass,' said || complain "$command: $(tail -1 said)"
+    "$python" "$top/golden/exact.py" "$top/golden/$1.safetensors" dump >said 2>&1
+    grep -qE '^OK: [0-9]{2} tensors of 1 pass,' said || complain "$(tail -1 said)"
 }
 
 test_gpt() {
@@ -55,6 +55,14 @@ test_files_have_known_formats() {
     ! head -c 40000 whole.safetensors | grep -a -q '"dtype":"exact' || complain 'whole.safetensors has a format that no reader knows'
 }
 
+# Bounds of ordinary sums would call right numbers wrong.
+test_check_has_no_bounds_of_grids() {
+    run train --arithmetic exact --check "$top/golden/gpt2-tied.safetensors" --dump dump/ --dp 3
+    expect_status 0
+    run check "$top/golden/gpt2-tied.safetensors" dump
+    expect_status 1; expect_error 'rank0.safetensors: .*exact sums.*golden/exact.py'
+}
+
 exact='--model tiny --seq 20 --batch 6 --seed 7'
 fingerprint() { sed -nE 's/^bits .* fingerprint ([0-9a-f]{16}).*/\1/p' <<<"$out"; }
 
@@ -85,5 +93,5 @@ test_options_that_store_elsewhere() {
     done
 }
 
-run_tests test_gpt test_llama test_a_wrong_bit_is_named test_files_have_known_formats test_a_checkpoint_keeps_the_word \
-    test_options_that_store_elsewhere
+run_tests test_gpt test_llama test_a_wrong_bit_is_named test_files_have_known_formats \
+    test_check_has_no_bounds_of_grids test_a_checkpoint_keeps_the_word test_options_that_store_elsewhere

@@ -108,7 +108,7 @@ static void comparison_note(struct comparison *comparison, struct worst *of, con
         comparison->largest = found;
         snprintf(comparison->largest_kind, sizeof comparison->largest_kind, "%s", kind);
     }
-    /* What a file lacks has the one-device run as its truth, and no bound if sums do not round. */
+    /* A number that the file lacks has the one-device run as its truth, and no bound if sums do not round. */
     if (comparison->exact && !(comparison->of_file && isfinite(found.bound))) found.bound = 0, found.absolute = true;
     /* An error of 0 is right even where its bound is 0: 0 / 0 would be NaN. */
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
