@@ -35,7 +35,8 @@ enum error_code device_open(struct device *device, const struct backend *backend
     if (!e) e = cluster_find(&usual, CLUSTER_USUAL, err);
     if (e) return e;
     /* Without numbers `ops` is NULL, so that operations are only charged. */
-    *device = (struct device){ .backend = backend, .dtype = dtype, .sums = dtype_wide(dtype), .ops = backend->has_numbers ? ops : NULL };
+    *device = (struct device){ .backend = backend, .dtype = dtype, .sums = dtype_wide(dtype),
+                               .ops = backend->has_numbers ? ops : NULL };
     /* The backend opens before the arena, which allocates from it. */
     if (backend->open != NULL && (e = backend->open(device, err)) != OK) return e;
     arena_open(&device->arena, device, budget);

@@ -160,7 +160,7 @@ OPTIONAL_ENTRIES(X)
     void generic_##name(struct device *d, LIST_OF(PARAMETER, operands))                                                \
     {                                                                                                                  \
         struct views seen = views_of(d);                                                                               \
-        ops_of(d->dtype, d->exact)->name(LIST_OF(VIEW, operands));                                                              \
+        ops_of(d->dtype, d->exact)->name(LIST_OF(VIEW, operands));                                                     \
         views_end(&seen);                                                                                              \
     }
 #define OPERATION(name, need, operands, cost) GENERIC_##need(name, operands)

@@ -67,7 +67,9 @@ enum error_code train_take_golden(struct train_options *options, bool chosen, st
     e = rates ? fail_about(err, read_rates(&g, p->optimizer, rates, err), "--check")
               : fail(err, ERR_MEMORY, "no memory for %lld rates", (long long)g.steps);
     p->hyper = golden_hyperparameters(&g, p->optimizer->name);
+    const bool exact = p->model.exact;
     p->model = g.config;
+    p->model.exact = exact;             /* asked for by this run; no file has the word */
     p->B = g.B, p->S = g.S, p->seed = g.seed, p->packed = g.positions != NULL;
     if (p->dtype == F16 && p->loss_scale == 0) p->loss_scale = REPLAY_LOSS_SCALE;
     options->steps = g.steps - (options->resume ? options->saved.step : 0);

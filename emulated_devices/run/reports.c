@@ -6,7 +6,8 @@
 
 struct device_report report_of_device(struct trainer *trainer, int64_t steps)
 {
-    struct device_report r = { .fingerprint = data_fingerprint_part(&trainer->data), .rank = trainer->comm->rank, .peak = trainer->device->arena.peak,
+    struct device_report r = { .fingerprint = data_fingerprint_part(&trainer->data),
+                              .rank = trainer->comm->rank, .peak = trainer->device->arena.peak,
                               .resident = system_resident(),
                                .virtual_time = trainer->device->clock.now,
                                    .computing = trainer->device->clock.computing,

@@ -173,7 +173,8 @@ static void exact_product_run(const struct exact_product *p)
     int64_t *const sum = products_take(p->k > GRID_TERMS ? ROWS_AT_ONCE * p->n : 0, sizeof *sum);
     const int widest = widest_of(p->column_grid, p->n);
     for (int64_t j = 0; j < p->n; j++)
-        scale[j] = p->column_grid[j] == GRID_ZERO || p->column_grid[j] == GRID_NONE ? 0 : fixed_power(p->column_grid[j]);
+        scale[j] = p->column_grid[j] == GRID_ZERO || p->column_grid[j] == GRID_NONE ? 0
+            : fixed_power(p->column_grid[j]);
 
     for (int64_t first = 0; first < p->m; first += ROWS_AT_ONCE) {
         const int64_t rows = p->m - first < ROWS_AT_ONCE ? p->m - first : ROWS_AT_ONCE;

@@ -1,8 +1,10 @@
 /* tokens.c -- gradients of embeddings and norms with exact sums over tokens, and the sum of two such sums.
  *
  * Source    the formulas of ref/ops/add.c, embedding.c, layernorm.c, rmsnorm.c and head_norm.c; sums:
- * docs/checking/exact.md Shapes    as there; dW, dw and db are EXACT Rounding  each term is computed in fp32 as there, and
- * added without rounding Called    ref/ops/ops.def lists the operations; ops_exact returns them.  Nothing fails.
+ *           docs/checking/exact.md
+ * Shapes    as there; dW, dw and db are EXACT
+ * Rounding  each term is computed in fp32 as there, and added without rounding
+ * Called    ref/ops/ops.def lists the operations; ops_exact returns them.  Nothing fails.
  */
 #include "ref/numeric/fixed_sum.h"
 #include "ref/ops/real.h"

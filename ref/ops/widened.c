@@ -178,7 +178,7 @@ static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
     {                                                                                                                  \
         struct scratch s = { 0 };                                                                                      \
         EACH_OF(WIDEN, operands)                                                                                       \
-        WIDE_OPS.name(LIST_OF(ARGUMENT, operands));                                                                     \
+        WIDE_OPS.name(LIST_OF(ARGUMENT, operands));                                                                    \
         widened_finish(&s);                                                                                            \
     }
 #define OPERATION_BY_HAND(name, need, operands, cost)

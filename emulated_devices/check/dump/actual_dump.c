@@ -186,6 +186,9 @@ static enum error_code read_format(const struct actual_file *file, const char *k
 {
     static const enum dtype formats[] = { F64, F32, BF16, F16 };
     const char *text = safetensors_metadata(&file->st, key);
+    if (text && strcmp(text, dtype_name(EXACT)) == 0)
+        return actual_dump_bad(file, err, key, "says exact sums, which have no bounds here: golden/exact.py compares "
+                               "their bits (docs/checking/exact.md)");
     for (int i = 0; text && i < 4; i++)
         if (strcmp(text, dtype_name(formats[i])) == 0) {
             if (*out != DTYPE_COUNT && *out != formats[i])

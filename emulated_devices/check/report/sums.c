@@ -16,7 +16,7 @@ static void add_doubles(struct sums *sums, const double *actual, const double *t
 }
 
 /* The difference of two elements.  That of sums that do not round is exact: a last bit is seen beside any number. */
-static double apart(struct tensor x, int64_t i, struct tensor y, int64_t k)
+static double sums_apart(struct tensor x, int64_t i, struct tensor y, int64_t k)
 {
     if (x.dtype != EXACT || y.dtype != EXACT) return tensor_get(x, i) - tensor_get(y, k);
     const fixed_sum a = fixed_at(x.data, i), b = fixed_at(y.data, k);
@@ -31,7 +31,8 @@ void sums_add(struct sums *sums, struct tensor actual, int64_t a, struct tensor 
         return;
     }
     for (int64_t i = 0; i < length; i++) {
-        const double x = tensor_get(actual, a + i), y = tensor_get(truth, t + i), d = apart(actual, a + i, truth, t + i);
+        const double x = tensor_get(actual, a + i), y = tensor_get(truth, t + i),
+                     d = sums_apart(actual, a + i, truth, t + i);
         sums->difference += d * d, sums->actual += x * x, sums->product += x * y, sums->truth += y * y;
     }
 }

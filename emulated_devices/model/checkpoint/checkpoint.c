@@ -259,6 +259,27 @@ static enum error_code read_files(struct trainer *trainer, const struct checkpoi
     return e;
 }
 
+/* The devices must have the bits that were saved, on any mesh.  Another format of weights rounds them; a checkpoint of
+ * an earlier version of this program has no fingerprint. */
+static enum error_code compare_fingerprint(struct trainer *trainer, const struct checkpoint *checkpoint,
+                                           struct error *err)
+{
+    const cJSON *saved = cJSON_GetObjectItemCaseSensitive(checkpoint->root, "fingerprint"),
+                *format = cJSON_GetObjectItemCaseSensitive(checkpoint->run, "--dtype");
+    const enum dtype was = cJSON_IsString(format) ? dtype_by_name(format->valuestring) : DTYPE_COUNT;
+    char print[CHECKPOINT_PRINT];
+    uint64_t sum;
+    if (!cJSON_IsString(saved) || was == DTYPE_COUNT || dtype_wide(was) != dtype_wide(trainer->plan.dtype) ||
+        !trainer->device->backend->has_numbers || trainer->data.shards.apart || json_has(checkpoint->root, "replicas"))
+        return OK;
+    enum error_code e = checkpoint_fingerprint(trainer, &sum, err);
+    checkpoint_print(sum, print);
+    if (!e && trainer->comm->rank == 0 && strcmp(print, saved->valuestring) != 0)
+        e = fail(err, ERR_FORMAT, "%s: weights have the fingerprint %s, and %s says %s",
+                 printable_path(checkpoint->dir).text, print, TRAINING_FILE, printable(saved->valuestring).text);
+    return comm_agree(trainer->comm, e, err);
+}
+
 enum error_code checkpoint_resume(struct trainer *trainer, const struct checkpoint *checkpoint, struct error *err)
 {
     const bool first = trainer->comm->rank == 0;
@@ -266,6 +287,7 @@ enum error_code checkpoint_resume(struct trainer *trainer, const struct checkpoi
     const int lock = first ? bundle_lock_to_read(checkpoint->dir) : -1;
     enum error_code e = comm_agree(trainer->comm, first ? checkpoint_check_files(checkpoint, err) : OK, err);
     if (!e) e = comm_agree(trainer->comm, read_files(trainer, checkpoint, err), err);
+    if (!e) e = compare_fingerprint(trainer, checkpoint, err);
     if (lock >= 0) close(lock);
     return e;
 }

@@ -1,8 +1,9 @@
-/* checkpoint_states.c -- lists the tensors that a checkpoint has for each parameter.  model/checkpoint/checkpoint.c
- * and model/checkpoint/checkpoint_write.c call.  Without a list to fill, checkpoint_states only counts.  No function
- * reports errors. */
+/* checkpoint_states.c -- lists the tensors that a checkpoint has for each parameter, and adds up the fingerprint.
+ * model/checkpoint/checkpoint.c and model/checkpoint/checkpoint_write.c call.  Without a list to fill,
+ * checkpoint_states only counts.  Errors: ERR_MEMORY, ERR_COMM of the fingerprint. */
 #include "emulated_devices/model/checkpoint/checkpoint_states.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 static int checkpoint_states_put(struct state_tensor *list, int at, enum tensor_kind kind, int replica,
                                  const char *whose, const char *dot, const char *what)
@@ -40,4 +41,23 @@ int checkpoint_states(const struct trainer *trainer, int replicas, struct state_
         n = put_states(trainer->plan.optimizer, list, n, r, whose);
     }
     return n;
+}
+
+void checkpoint_print(uint64_t fingerprint, char text[CHECKPOINT_PRINT])
+{
+    snprintf(text, CHECKPOINT_PRINT, "%016llx", (unsigned long long)fingerprint);
+}
+
+enum error_code checkpoint_fingerprint(struct trainer *trainer, uint64_t *sum, struct error *err)
+{
+    const uint64_t own = data_fingerprint_part(&trainer->data);
+    const bool first = trainer->comm->rank == 0;
+    uint64_t *const all = first ? malloc((size_t)trainer->comm->size * sizeof *all) : NULL;
+    enum error_code e = first && all == NULL ? fail(err, ERR_MEMORY, "no memory for fingerprints") : OK;
+    e = comm_agree(trainer->comm, e, err);
+    if (!e) e = comm_bring(trainer->comm, &own, sizeof own, all, err);
+    *sum = 0;
+    for (int n = 0; n < trainer->comm->size && first && !e; n++) *sum += all[n];
+    free(all);
+    return e;
 }

@@ -1,5 +1,5 @@
-/* checkpoint_states.h -- which tensors a checkpoint has for each parameter.  checkpoint.c and checkpoint_write.c call
- * these functions.  No function returns an error code. */
+/* checkpoint_states.h -- which tensors a checkpoint has for each parameter, and the fingerprint of the weights.
+ * checkpoint.c and checkpoint_write.c call these functions.  Errors: ERR_MEMORY, ERR_COMM of the fingerprint. */
 #ifndef ORRERY_CHECKPOINT_STATES_H
 #define ORRERY_CHECKPOINT_STATES_H
 
@@ -21,5 +21,13 @@ struct state_tensor checkpoint_weights(const struct trainer *);
  * @return how many.
  */
 int checkpoint_states(const struct trainer *, int replicas, struct state_tensor *list);
+
+/* The fingerprint of all weights as JSON has it: 16 digits. */
+enum { CHECKPOINT_PRINT = 24 };
+void checkpoint_print(uint64_t fingerprint, char text[CHECKPOINT_PRINT]);
+
+/** The fingerprint of all weights (data.h).  Collective over all devices.
+ *  @param[out] sum  on rank 0.  @return OK or, on every device, ERR_MEMORY or ERR_COMM. */
+enum error_code checkpoint_fingerprint(struct trainer *, uint64_t *sum, struct error *);
 
 #endif

@@ -88,10 +88,10 @@ static bool add_arithmetic(cJSON *root)
 }
 
 /* Everything that is not a tensor.  Numbers are saved as text where JSON would not keep every bit. */
-static enum error_code write_training(const struct trainer *trainer, const cJSON *run, const char *path,
-                                      struct error *err)
+static enum error_code write_training(const struct trainer *trainer, const cJSON *run, uint64_t fingerprint,
+                                      const char *path, struct error *err)
 {
-    char scale[32];
+    char scale[32], print[CHECKPOINT_PRINT];
     cJSON *root = cJSON_CreateObject(), *copy = cJSON_Duplicate(run, true);
     snprintf(scale, sizeof scale, "%.17g", trainer->loss_scale.scale);
     bool ok = cJSON_AddNumberToObject(root, "step", (double)trainer->step) &&
@@ -102,7 +102,8 @@ static enum error_code write_training(const struct trainer *trainer, const cJSON
         ok = cJSON_AddNumberToObject(root, "overflows_left", (double)trainer->loss_scale.left) != NULL;
     if (ok && trainer->data.shards.apart)
         ok = cJSON_AddNumberToObject(root, "replicas", shards_replicas(&trainer->data.shards)) != NULL;
-    ok = ok && add_biases(trainer, root) && add_arithmetic(root);
+    checkpoint_print(fingerprint, print);
+    ok = ok && add_biases(trainer, root) && add_arithmetic(root) && json_add(root, "fingerprint %s", print);
     if (!ok || copy == NULL || !cJSON_AddItemToObject(root, "run", copy)) {
         if (copy && !cJSON_HasObjectItem(root, "run")) cJSON_Delete(copy);
         cJSON_Delete(root);
@@ -128,6 +129,7 @@ struct saving {
     struct param_spec *weights_spec, *states_spec;
     struct state_tensor model, *list;
     int params, count;                  /* weights, and then a bias of each layer's router; states of a weight */
+    uint64_t fingerprint;               /* of all weights */
 };
 
 static enum error_code list_tensors(struct saving *saving, const struct trainer *trainer, struct error *err)
@@ -186,7 +188,8 @@ static enum error_code finish_files(struct saving *saving, const struct trainer 
     if (!e) e = weights_commit(&saving->weights, err);
     if (!e) e = weights_commit(&saving->states, err);
     if (!e) e = model_config_write(&trainer->plan.model, bundle_new_path(&saving->folder, CONFIG_FILE, path), err);
-    if (!e) e = write_training(trainer, run, bundle_new_path(&saving->folder, TRAINING_FILE, path), err);
+    if (!e) e = write_training(trainer, run, saving->fingerprint,
+                               bundle_new_path(&saving->folder, TRAINING_FILE, path), err);
     if (!e) e = file_write_all(bundle_new_path(&saving->folder, ORIGIN_FILE, path), origin, strlen(origin), err);
     return e ? e : bundle_commit(&saving->folder, err);
 }
@@ -200,6 +203,7 @@ enum error_code checkpoint_save(struct trainer *trainer, const char *dir, const 
     if (!e && writer) e = start_files(&s, trainer, dir, err);
     e = write_tensors(trainer, &s.weights, &s.model, 1, e, err);
     if (!e) e = write_tensors(trainer, &s.states, s.list, s.count, e, err);
+    if (!e) e = checkpoint_fingerprint(trainer, &s.fingerprint, err);
     if (writer && !e) e = finish_files(&s, trainer, run, origin, err);
     weights_abort(&s.weights);
     weights_abort(&s.states);

@@ -265,8 +265,8 @@ enum error_code data_put_gradient(struct data_parallel *, struct unit *, struct 
  *  add up to it; the sum has the same bits for every division into units, shards and pieces. */
 void data_norm_part(struct data_parallel *, struct exact_sum *);
 
-/** This device's part of the fingerprint of the weights: over all devices (or those of a replica) the parts add up, modulo
- *  2^64, to a number that only the bits of the weights decide, not who has which of them.  Local. */
+/** This device's part of the fingerprint of the weights: over all devices (or those of a replica) the parts add up,
+ *  modulo 2^64, to a number that only the bits of the weights decide, not who has which of them.  Local. */
 uint64_t data_fingerprint_part(struct data_parallel *);
 
 /** Step t of the weights, with every gradient multiplied by gradient_scale; then gradients are zero.  With two versions

@@ -287,7 +287,7 @@ enum error_code terms_backward_input(struct tensor_parallel *, unsigned axes, co
 enum error_code terms_backward_weight(struct tensor_parallel *, unsigned axes, bool cuts_dY, struct tensor dW,
                                       struct tensor db, struct tensor dY, struct tensor X, struct error *);
 
-/** What one of them sends: maxima of N rows and of others, then sums [N, width]; width 0: none. */
+/** Forecast what one of these three sends: maxima of N rows and of others, then sums [N, width]; width 0: none. */
 void forecast_terms(struct forecast *, unsigned axes, int64_t N, int64_t others, const int64_t rows[], int64_t width);
 
 /* ---- heads.c: grouped-query attention ---------------------------------------------------------------------------- */

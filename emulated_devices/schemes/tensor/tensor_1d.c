@@ -119,7 +119,8 @@ const struct tensor_scheme tensor_scheme_1d = {
               .source = "Megatron-LM, arXiv:1909.08053", .volume = "8 N D (P-1)/P elements a layer and microbatch",
               .memory = "weights 1/P (norms, positions and biases of width D whole); a layer keeps 4 N D + (4 D + 2 F "
                         "+ H) N/P + 4 N" },
-    .takes_tiles = true, .exact = true, .mesh = tensor_1d_mesh, INNER_CUT({ .columns = ALL }), .weight = tensor_1d_weight,
+    .takes_tiles = true, .exact = true, .mesh = tensor_1d_mesh, INNER_CUT({ .columns = ALL }),
+    .weight = tensor_1d_weight,
     .linear_forward = tensor_1d_linear_forward,
     .linear_backward_input = tensor_1d_linear_backward_input,
         .linear_backward_weight = tensor_1d_linear_backward_weight,

@@ -2,9 +2,11 @@
  * the same order.  Only rank 0 keeps records.  Without memory for a record the code is ERR_MEMORY; run/golden.c
  * frees the dump. */
 #include "emulated_devices/verify/dump/dump.h"
+#include "emulated_devices/verify/dump/dump_pieces.h"
 #include "emulated_devices/model/collect.h"
 #include "ref/golden/replay.h"
 #include "ref/model/params.h"
+#include "ref/numeric/convert.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,15 +33,16 @@ static enum error_code dump_add(struct train_dump *dump, bool here, const char *
     return OK;
 }
 
-/* Divide the last tensor by the loss scale, in a format that holds all quotients. */
+/* Divide the last tensor by the loss scale, in a format that holds all quotients and that files have. */
 static enum error_code unscale(struct train_dump *dump, double scale, struct error *err)
 {
     struct tensor *t = &dump->all[dump->count - 1].values, wide = *t;
-    if (scale == 1) return OK;
-    wide.dtype = dtype_wide(t->dtype);
+    if (scale == 1 && dump_format(t->dtype) == t->dtype) return OK;
+    wide.dtype = dump_format(dtype_wide(t->dtype));
     wide.data = malloc(tensor_bytes(wide) + 1);
     if (wide.data == NULL) return fail(err, ERR_MEMORY, "no memory to dump %s", dump->all[dump->count - 1].name);
-    for (int64_t i = 0; i < tensor_count(wide); i++) tensor_set(wide, i, tensor_get(*t, i) / scale);
+    convert_numbers(wide.data, wide.dtype, t->data, t->dtype, tensor_count(wide));
+    for (int64_t i = 0; i < tensor_count(wide); i++) tensor_set(wide, i, tensor_get(wide, i) / scale);
     free(t->data);
     *t = wide;
     return OK;

@@ -1,11 +1,15 @@
-/* dump_pieces.h -- what the files of a dump of ranks share: a piece of a tensor, and a mixture's rows of experts.
+/* dump_pieces.h -- what dumps share: the format of numbers; of a dump of ranks also a piece of a tensor, and a
+ * mixture's rows of experts.
  *
- * dump_ranks.c and dump_experts.c call these functions.  Errors are ERR_MEMORY and, of rows, ERR_CHECK.
+ * dump.c, dump_ranks.c and dump_experts.c call these functions.  Errors are ERR_MEMORY and, of rows, ERR_CHECK.
  */
 #ifndef ORRERY_VERIFY_DUMP_PIECES_H
 #define ORRERY_VERIFY_DUMP_PIECES_H
 
 #include "emulated_devices/verify/dump/dump_ranks.h"
+
+/* Safetensors have no sums of 128 bits: files have them rounded once, as the optimizer reads them. */
+static inline enum dtype dump_format(enum dtype dtype) { return dtype == EXACT ? F32 : dtype; }
 
 /** A list of intervals as JSON: [[begin, count], ..]. */
 cJSON *dump_intervals(const struct intervals *);

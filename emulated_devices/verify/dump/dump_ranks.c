@@ -8,6 +8,7 @@
 #include "ref/io/disk.h"
 #include "ref/io/json.h"
 #include "ref/model/params.h"
+#include "ref/numeric/convert.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -28,9 +29,10 @@ static enum error_code dump_ranks_add(struct dump_ranks *ranks, const char *key,
     struct record *r = &ranks->all[ranks->count];
     *r = (struct record){ .values = t };
     snprintf(r->name, sizeof r->name, "%s", key);
-    r->values.data = malloc(tensor_bytes(t) + 1);
+    r->values.dtype = dump_format(t.dtype);
+    r->values.data = malloc(tensor_bytes(r->values) + 1);
     if (r->values.data == NULL) return fail(err, ERR_MEMORY, "no memory to dump %s", key);
-    memcpy(r->values.data, t.data, tensor_bytes(t));
+    convert_numbers(r->values.data, r->values.dtype, t.data, t.dtype, tensor_count(t));
     ranks->count++;
     return OK;
 }
@@ -330,9 +332,12 @@ static enum error_code write_file(const struct dump_ranks *ranks, struct trainer
     snprintf(path, sizeof path, "%.4000s/%srank%d.safetensors", ranks->folder, of_step, trainer->comm->rank);
     const struct safetensors_pair about[] = {
         { "orrery_dump", "1" }, { "rank", rank }, { "mesh", mesh }, { "dtype", dtype_name(trainer->plan.dtype) },
-        { "program", "orrery train" }, { "layout", layout }, { "begins", begins },
+        { "program", "orrery train" }, { "layout", layout },
+        /* The last two are not in every dump: pairs counts those that are. */
+        { ranks->begins > 0 ? "begins" : "sums", ranks->begins > 0 ? begins : dtype_name(EXACT) },
+        { "sums", dtype_name(EXACT) },
     };
-    const int pairs = ranks->begins > 0 ? 7 : 6;
+    const int pairs = 6 + (ranks->begins > 0) + trainer->plan.model.exact;
     enum error_code e = mesh && layout ? records_start(&w, ranks->all, ranks->count, about, pairs, path, err)
                                        : fail(err, ERR_MEMORY, "no memory to write %s", path);
     const bool started = !e;

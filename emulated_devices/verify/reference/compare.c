@@ -376,6 +376,7 @@ enum error_code compare_gradients(struct probes *probes, struct reference *ref, 
     /* With an overflow the truth's backward pass is not finite: gradients are visited, but not judged. */
     const bool overflow = here && (reference_overflows(ref) || ref->adopts);
     comparison->exact = t->plan.model.exact, comparison->loss_rounds = t->plan.model.mlp == MLP_MIXTURE;
+    comparison->of_file = here && ref->golden;
     comparison_step(comparison, here && ref->loss_scale.interval > 0);
     if (here && optimizer_draws(t->plan.optimizer)) compare_sides(comparison, ref, result, v.step);
     if (optimizer_draws(t->plan.optimizer)) return OK;

@@ -108,7 +108,10 @@ static void comparison_note(struct comparison *comparison, struct worst *of, con
         comparison->largest = found;
         snprintf(comparison->largest_kind, sizeof comparison->largest_kind, "%s", kind);
     }
-    if (comparison->exact && !(comparison->loss_rounds && of == &comparison->loss)) found.bound = 0, found.absolute = true;
+    /* A number that the file lacks has the one-device run as its truth, and no bound if sums do not round. */
+    const bool rounds = (comparison->loss_rounds && of == &comparison->loss) ||
+                        (comparison->of_file && isfinite(found.bound));
+    if (comparison->exact && !rounds) found.bound = 0, found.absolute = true;
     /* An error of 0 is right even where its bound is 0: 0 / 0 would be NaN. */
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
     const enum judgement judgement = found.absolute ? (found.ratio <= 1 ? JUDGED_RIGHT : JUDGED_WRONG)

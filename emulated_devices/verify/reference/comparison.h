@@ -31,8 +31,9 @@ struct spread {
 };
 
 struct comparison {
-    bool exact;                         /* sums do not round: any difference is wrong */
-    bool loss_rounds;                   /* but not of the loss, whose routers' part is added in fp64, device by device */
+    bool exact;                         /* sums do not round: any difference from a one-device run is wrong */
+    bool loss_rounds;                   /* but not of the loss, whose routers' part is added in fp64, by device */
+    bool of_file;                       /* a golden file may be the truth: fp64, with finite bounds */
     struct worst loss, activation, activation_gradient, gradient, quantised, norm, weight, state;
     struct worst choice;                /* of a mixture: error is a difference of two logits (routing.h) */
     int64_t choices, choices_differ;    /* tokens whose experts were compared, in all layers and steps; which differ */

@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Holds a run of `orrery train --arithmetic exact --check GOLDEN --dump FOLDER/` to docs/checking/exact.md, bit by bit.
+
+    python3 golden/exact.py GOLDEN.safetensors FOLDER
+
+The rule is written here once more, from that page alone, in Python's integers: an integer m stands for the sum m 2^-100.
+Every matrix product, gradient of a weight, norm and loss of a GPT-2 or a Llama is computed from the inputs that the run
+has stored.  Exit status 0: all have the stored bits; 3: the first tensor that has others is named; 1: a file cannot be
+used.
+"""
+import json
+import math
+import pathlib
+import sys
+from fractions import Fraction
+
+import numpy as np
+
+import tensor_file
+
+UNIT = 100                                             # a sum is an integer times 2^-100
+FORMATS = {"fp32": (24, -149), "bf16": (8, -133), "fp16": (11, -24)}   # bits of a number; exponent of the last one
+tensor_file.DTYPES.update(BF16=np.dtype("<u2"), F16=np.dtype("<f2"))
+
+
+class Differs(Exception):
+    """A tensor whose stored bits are not those of the rule."""
+
+
+# ---- the rule ---------------------------------------------------------------------------------------------------------
+
+def rounded(m, digits, least):
+    """The number of a format that is nearest to the sum m: ties to even."""
+    if abs(m) >= 1 << 127:
+        return math.nan
+    cut = max(abs(m).bit_length() - digits, least + UNIT, 0)
+    return math.ldexp(round(Fraction(abs(m), 1 << cut)), cut - UNIT) * (-1 if m < 0 else 1)
+
+
+def round_all(sums, form):
+    with np.errstate(over="ignore"):
+        values = np.frompyfunc(lambda m: rounded(m, *FORMATS[form]), 1, 1)(sums).astype(np.float64)
+        return values.astype(np.float16 if form == "fp16" else np.float32).astype(np.float32)
+
+
+def sums_of(x):
+    """Each number as the nearest sum, an integer."""
+    return np.frompyfunc(lambda v: round(Fraction(float(v)) * (1 << UNIT)), 1, 1)(np.asarray(x)).astype(object)
+
+
+def integers(x, bits, finest):
+    """Rows as integers, and the exponent of each row's grid; a row of zeros has zeros on any grid."""
+    if not np.isfinite(x).all():
+        raise Differs("a number is not finite: this program has no sums that do not exist")
+    exponent = np.frexp(np.abs(x.astype(np.float64)).max(axis=1))[1]
+    grid = np.maximum(exponent - bits, finest)
+    return np.rint(np.ldexp(x.astype(np.float64), -grid[:, None])).astype(np.int64), grid
+
+
+def shifted(integer, exponent):
+    return np.frompyfunc(lambda m, e: int(m) << (int(e) + UNIT), 2, 1)(integer, exponent)
+
+
+def product(x, w, finest_x, finest_w):
+    """X W^T, rows of both on grids of their own."""
+    (qx, gx), (qw, gw) = integers(x, 22, finest_x), integers(w, 22, finest_w)
+    return shifted(qx @ qw.T, gx[:, None] + gw[None, :])
+
+
+def weight_gradient(dy, x):
+    """dY^T X: a token has one grid of dY and one of X."""
+    (qy, gy), (qx, gx) = integers(dy, 21, -64), integers(x, 21, -36)
+    total = np.zeros((dy.shape[1], x.shape[1]), object)
+    for g in np.unique(gy + gx):
+        here = gy + gx == g
+        total = total + shifted(qy[here].T @ qx[here], np.full(total.shape, g))
+    return total
+
+
+def row_sums(x):
+    """Sums of rows in fp32: 16 partial sums, then the second half of them is added to the first, and so on."""
+    lanes = np.zeros((len(x), 16), np.float32)
+    for i in range(0, x.shape[1], 16):
+        part = x[:, i:i + 16]
+        lanes[:, :part.shape[1]] += part
+    for half in (8, 4, 2, 1):
+        lanes = lanes[:, :half] + lanes[:, half:]
+    return lanes
+
+
+def normed(x, eps, centred):
+    """(X - mean) rstd, or X rstd, in fp32, each operation rounded."""
+    width, one = np.float32(x.shape[1]), np.float32(1)
+    if centred:
+        x = x - row_sums(x) / width
+    return x * (one / np.sqrt(row_sums(x * x) / width + np.float32(eps)))
+
+
+def exp(x):
+    """The exp of the page, in fp32, operation by operation."""
+    f = np.float32
+    x = np.clip(x, f(-104), f(89))
+    shift = f(1.5 * 2 ** 23)
+    k = (x * f(float.fromhex("0x1.71547652b82fep+0")) + shift) - shift
+    high, low = x - k * f(float.fromhex("0x1.63p-1")), k * f(float.fromhex("-0x1.bd0106p-13"))
+    r, p = high - low, f(1) / f(40320)
+    for divisor in (5040, 720, 120, 24, 6, 2):
+        p = p * r + f(1) / f(divisor)
+    p = f(1) + (high + (r * r * p - low))
+    return np.ldexp(p, k.astype(np.int32))
+
+
+# ---- the stored run ---------------------------------------------------------------------------------------------------
+
+def numbers(t):
+    """Stored numbers of 16 bits in fp32; bf16 are the upper halves of fp32 numbers."""
+    if t.dtype == np.dtype("<u2"):
+        return (t.astype(np.uint32) << 16).view(np.float32)
+    return t.astype(np.float32) if t.dtype == np.dtype("<f2") else t
+
+
+def read_dump(folder):
+    """Whole tensors from all ranks' pieces, the format and the loss scale; copies of an element must have the same bits."""
+    whole, form, scale = {}, None, 1
+    for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
+        tensors, meta = tensor_file.read(path)
+        form, layout = meta["dtype"], json.loads(meta.get("layout", "{}"))
+        for name, stored in tensors.items():
+            entry, name, stored = layout.get(name, {}), name.split("#")[0], numbers(stored)
+            scale = 1 / entry.get("times", 1 / scale)
+            if set(entry) - {"of", "rows", "cols", "micro", "times"}:
+                sys.exit(f"{path}: {name} has a layout that this program does not read: {', '.join(sorted(entry))}")
+            of = entry.get("of", stored.shape if stored.ndim == 2 else (stored.size, 1))
+            every = [np.concatenate([np.arange(b, b + n) for b, n in entry.get(key, [[0, of[axis]]])])
+                     for axis, key in enumerate(("rows", "cols"))]
+            values, known = whole.setdefault(name, (np.zeros(of, stored.dtype), np.zeros(of, bool)))
+            at, piece = np.ix_(*every), stored.reshape(len(every[0]), len(every[1]))
+            if not same(values[at][known[at]], piece[known[at]]):
+                raise Differs(f"{name}: {path.name} has other bits than the ranks before")
+            values[at], known[at] = piece, True
+    if not whole:
+        sys.exit(f"{folder}: has no file NAME.safetensors")
+    return {name: values for name, (values, known) in whole.items() if known.all()}, form, scale
+
+
+def same(a, b):
+    """Whether all bits are the same, but those of zeros' signs and of NaNs."""
+    return np.array_equal(a, b, equal_nan=True)
+
+
+class Pass:
+    """A pass over a batch: what was stored, and how much of it has been computed again."""
+
+    def __init__(self, dump, before, weights, form, scale):
+        self.dump, self.before, self.weights, self.form, self.scale = dump, before, weights, form, scale
+        self.count, self.squares = 0, Fraction(0)      # tensors; of the gradients of all weights
+
+    def get(self, name):
+        return self.dump[self.before + name]
+
+    def hold(self, name, value):
+        stored = self.get(name).reshape(value.shape)
+        wrong = ~((stored == value) | (np.isnan(stored) & np.isnan(value)))
+        if wrong.any():
+            at = tuple(int(i) for i in np.argwhere(wrong)[0])
+            raise Differs(f"{self.before}{name} {list(at)}: stored {stored[at]!r}, the rule gives {value[at]!r}; "
+                          f"{wrong.sum()} of {wrong.size} elements differ")
+        self.count += 1
+
+    def hold_gradient(self, name, sums):
+        gradient = round_all(sums, "fp32")
+        self.squares += sum(Fraction(float(v)) ** 2 for v in gradient.ravel())
+        self.hold("grad/" + name, gradient)
+
+    def forward(self, y, x, matrix, bias=None):
+        total = product(self.get("act/" + x), self.weights[matrix], -50, -50)
+        if bias in self.weights:
+            total = total + sums_of(self.weights[bias].reshape(1, -1))
+        self.hold("act/" + y, round_all(total, self.form))
+
+    def backward(self, y, x, matrix, bias=None, more=0):
+        dy = self.get("grad/" + y)
+        self.hold("grad/" + x, round_all(product(dy, self.weights[matrix].T, -64, -36), self.form))
+        self.hold_gradient(matrix, weight_gradient(dy, self.get("act/" + x)) + more)
+        if bias in self.weights:
+            self.hold_gradient(bias, sums_of(dy).sum(axis=0))
+
+    def norm(self, y, x, weight, bias, eps, gradient):
+        """The norm, or the gradients of its weights."""
+        unit = normed(self.get("act/" + x), eps, bias is not None)
+        if not gradient:
+            value = unit * self.weights[weight].reshape(1, -1)
+            value = value if bias is None else value + self.weights[bias].reshape(1, -1)
+            return self.hold("act/" + y, round_to(value, self.form))
+        dy = self.get("grad/" + y)
+        self.hold_gradient(weight, sums_of(dy * unit).sum(axis=0))
+        if bias is not None:
+            self.hold_gradient(bias, sums_of(dy).sum(axis=0))
+
+    def loss(self, labels):
+        """The loss over the tokens that count, and the gradient of the logits."""
+        x, rows = self.get("act/logits"), np.arange(labels.size)
+        top, scale, counts = x.max(axis=1, keepdims=True), np.float32(self.scale / max((labels >= 0).sum(), 1)), labels >= 0
+        parts = exp(x - top)
+        total = np.rint(parts.astype(np.float64) * 2.0 ** 34).sum(axis=1) / 2.0 ** 34
+        each = [math.log(t) + float(m) - float(h) for t, m, h in zip(total, top[:, 0], x[rows, labels])]
+        loss = np.rint(np.array(each) * 2.0 ** 28)[counts].sum() / 2.0 ** 28 / max(counts.sum(), 1)
+        self.hold("loss", np.array([[loss]]))
+        gradient = parts * (scale / total.astype(np.float32))[:, None]
+        gradient[rows[counts], labels[counts]] -= scale
+        self.hold("grad/logits", round_to(np.where(counts[:, None], gradient, np.float32(0)), self.form))
+
+
+def round_to(x, form):
+    return x if form == "fp32" else round_all(sums_of(x), form)
+
+
+def scattered(rows, ids, dy):
+    """The gradient of an embedding: each row adds the rows of dY of its tokens."""
+    total = np.zeros((rows, dy.shape[1]), object)
+    np.add.at(total, ids, sums_of(dy))
+    return total
+
+
+# ---- models -----------------------------------------------------------------------------------------------------------
+
+def names_of(config):
+    """Layers, epsilon, and the names of each weight: those of layer i by a function."""
+    if config["model_type"] == "gpt2":
+        layer = {"ln_1": "ln_1", "attn.qkv": "attn.c_attn", "attn.out": "attn.c_proj", "ln_2": "ln_2",
+                 "mlp.up": "mlp.c_fc", "mlp.out": "mlp.c_proj"}
+        return (config["n_layer"], config["layer_norm_epsilon"], True, "wte.weight", "wpe.weight", "ln_f",
+                lambda i, what: f"h.{i}.{layer[what]}")
+    if config["model_type"] == "llama":
+        layer = {"ln_1": "input_layernorm", "attn.qkv": "self_attn.qkv_proj", "attn.out": "self_attn.o_proj",
+                 "ln_2": "post_attention_layernorm", "mlp.up": "mlp.gate_up_proj", "mlp.out": "mlp.down_proj"}
+        return (config["num_hidden_layers"], config["rms_norm_eps"], False, "model.embed_tokens.weight", None, "model.norm",
+                lambda i, what: f"model.layers.{i}.{layer[what]}")
+    sys.exit(f"{config['model_type']}: this program knows gpt2 and llama")
+
+
+def run_pass(one, config, ids, labels):
+    layers, eps, biased, embedding, positions, last, name = names_of(config)
+    output = embedding if config["tie_word_embeddings"] else "lm_head.weight"
+    pair = lambda full: (full + ".weight", full + ".bias" if biased else None)
+    products = (("mlp.out", "mlp.act"), ("mlp.up", "ln_2"), ("attn.out", "attn.heads"), ("attn.qkv", "ln_1"))
+    stream = lambda i: f"h.{i - 1}.out" if i else "embedding"
+    norm = lambda i, gradient, which, x: one.norm(f"h.{i}.{which}", x, *pair(name(i, which)), eps, gradient)
+    for i in range(layers):
+        for y, x in reversed(products):
+            if x.startswith("ln_"):
+                norm(i, False, x, stream(i) if x == "ln_1" else f"h.{i}.mid")
+            one.forward(f"h.{i}.{y}", f"h.{i}.{x}", *pair(name(i, y)))
+    one.norm("ln_f", stream(layers), *pair(last), eps, False)
+    one.forward("logits", "ln_f", output)
+    one.loss(labels.ravel())
+    looked_up = scattered(len(one.weights[embedding]), ids.ravel(), one.get("grad/embedding"))
+    one.backward("logits", "ln_f", output, more=looked_up if output == embedding else 0)
+    one.norm("ln_f", stream(layers), *pair(last), eps, True)
+    for i in reversed(range(layers)):
+        for y, x in products:
+            one.backward(f"h.{i}.{y}", f"h.{i}.{x}", *pair(name(i, y)))
+            if x.startswith("ln_"):
+                norm(i, True, x, stream(i) if x == "ln_1" else f"h.{i}.mid")
+    if output != embedding:
+        one.hold_gradient(embedding, looked_up)
+    if positions:
+        place = np.tile(np.arange(ids.shape[1]), ids.shape[0])
+        one.hold_gradient(positions, scattered(len(one.weights[positions]), place, one.get("grad/embedding")))
+    one.hold("norm", np.array([[math.sqrt(one.squares) / one.scale]]))
+
+
+def main(golden, folder):
+    given, meta = tensor_file.read(pathlib.Path(golden))
+    try:
+        dump, form, scale = read_dump(folder)
+        start = {name[6:]: round_to(t.astype(np.float32), form) for name, t in given.items() if name.startswith("start/")}
+        count, passes = 0, 0
+        while passes < len(given["ids"]):
+            before = f"adamw/{passes + 1}/" if passes else ""
+            if before + "act/embedding" not in dump:
+                break
+            at = f"adamw/{passes}/weight/"
+            weights = start if not passes else {n[len(at):]: t for n, t in dump.items() if n.startswith(at)}
+            one = Pass(dump, before, weights, form, scale)
+            run_pass(one, json.loads(meta["config"]), given["ids"][passes], given["labels"][passes])
+            count, passes = count + one.count, passes + 1
+    except Differs as what:
+        print(f"differs: {what}")
+        return 3
+    named = "1 pass" if passes == 1 else f"{passes} passes"
+    print(f"OK: {count} tensors of {named}, computed again from docs/checking/exact.md, have the stored bits")
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    sys.exit(main(*sys.argv[1:]))
