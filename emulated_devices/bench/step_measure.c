@@ -221,7 +221,8 @@ static bool step_takes(const struct bench_step *step, const struct model_config 
     const struct step_mesh *m = &step_meshes[i];
     const struct tensor_scheme *s;
     return m->dp * m->tp * m->pp <= step->devices && m->pp <= config->L && step->batch >= m->dp &&
-           tensor_scheme_find(&s, m->tensor, NULL) == OK && (s->exact || m->tp == 1 || !step->exact) && tensor_check(s, config, m->tp, NULL) == OK;
+           tensor_scheme_find(&s, m->tensor, NULL) == OK && (s->exact || m->tp == 1 || !step->exact) &&
+           tensor_check(s, config, m->tp, NULL) == OK;
 }
 
 static enum error_code measure_mesh(const struct bench_step *step, const char *program,

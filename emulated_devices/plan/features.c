@@ -710,7 +710,8 @@ static bool cuts_attention(const struct facts *facts, struct typed *typed)
     const struct attention_scheme *s;
     const int *const size = facts->plan->mesh.size;
     return cp(facts, NULL) && !attention_scheme_find(&s, facts->plan->attention, NULL) &&
-           (s->head.equality != PERMUTES || size[CP] * size[TP] > facts->plan->model.K) && features_say(typed, "--attention %s", facts->plan->attention);
+           (s->head.equality != PERMUTES || size[CP] * size[TP] > facts->plan->model.K) &&
+           features_say(typed, "--attention %s", facts->plan->attention);
 }
 
 static bool latent(const struct facts *facts, struct typed *typed)

@@ -22,8 +22,8 @@
 #include "ref/exact/grid.h"
 #endif
 
-/* What a row adds to a sum over rows.  With exact sums a multiple of 2^-26: then sums over rows are exact in fp64, in
- * any order, up to 2^27 in all. */
+/* A row adds this to a sum over rows.  With exact sums it is a multiple of 2^-26: then sums over rows are exact in
+ * fp64, in any order, up to 2^27 in all. */
 #ifdef SUMS_EXACTLY
 static double FN(of_row)(double x) { return grid_round(x * 0x1p26) * 0x1p-26; }
 #else

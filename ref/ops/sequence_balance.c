@@ -19,7 +19,7 @@
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"
 
-/* What a sequence adds to the sum.  With exact sums a multiple of 2^-26, as in router_losses.c. */
+/* A sequence adds this to the sum; with exact sums a multiple of 2^-26, as in router_losses.c. */
 #ifdef SUMS_EXACTLY
 #include "ref/exact/grid.h"
 static double FN(of_sequence)(double x) { return grid_round(x * 0x1p26) * 0x1p-26; }

@@ -35,7 +35,7 @@ static inline struct cluster nodes_of(int devices)
 static inline void put(enum dtype t, void *array, int64_t i, double x)
 {
     switch (t) {
-    case F32: case F64: case BF16: case F16: tensor_set(tensor_1d(array, t, i + 1), i, x); break;
+    case F32: case F64: case BF16: case F16: case EXACT: tensor_set(tensor_1d(array, t, i + 1), i, x); break;
     case I32: ((int32_t *)array)[i] = (int32_t)x; break;
     case I64: ((int64_t *)array)[i] = (int64_t)x; break;
     case U8:  ((uint8_t *)array)[i] = (uint8_t)(int)x; break;
@@ -46,7 +46,7 @@ static inline void put(enum dtype t, void *array, int64_t i, double x)
 static inline double get(enum dtype t, const void *array, int64_t i)
 {
     switch (t) {
-    case F32: case F64: case BF16: case F16: return tensor_get(tensor_1d((void *)array, t, i + 1), i);
+    case F32: case F64: case BF16: case F16: case EXACT: return tensor_get(tensor_1d((void *)array, t, i + 1), i);
     case I32: return ((const int32_t *)array)[i];
     case I64: return (double)((const int64_t *)array)[i];
     case U8:  return ((const uint8_t *)array)[i];

@@ -96,8 +96,8 @@ static void test_busiest_is_by_the_rule_for_rows(void **state)
     }
 }
 
-/* With an even load nothing is copied, so a step is alltoall's; with an uneven one it is faster, also if copies are sent
- * again for the backward pass. */
+/* With an even load nothing is copied, so a step is alltoall's; with an uneven one it is faster, also if copies are
+ * sent again for the backward pass. */
 static void test_copies_pay(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* Functions of ref/exact/functions.h against the C library's, over their ranges: within 2^-44, relative; and in fp32 the
- * nearest number or its neighbour.
+/* Functions of ref/exact/functions.h against the C library's, over their ranges: within 2^-44, relative.
  * tier: check
  */
 #include "ref/exact/functions.h"
@@ -38,7 +37,8 @@ static void test_within_the_bound(void **state)
 static void test_ends(void **state)
 {
     (void)state;
-    assert_true(exact_log(1) == 0 && exact_log(0) == -(double)INFINITY && isnan(exact_log(-1)) && isnan(exact_log(NAN)));
+    assert_true(exact_log(1) == 0 && exact_log(0) == -(double)INFINITY);
+    assert_true(isnan(exact_log(-1)) && isnan(exact_log(NAN)));
     assert_true(exact_exp(0) == 1 && exp_x32(-200) == 0 && isinf(exp_x32(90)) && exact_log(INFINITY) > 1e300);
     assert_true(exact_tanh(0) == 0 && exact_tanh(50) == 1 && exact_tanh(-50) == -1 && isnan(exact_tanh(NAN)));
     assert_true(exact_erfc(0) == 1 && exact_erfc(40) == 0 && exact_erfc(-40) == 2 && isnan(exact_erfc(NAN)));

@@ -276,8 +276,8 @@ static enum error_code parts_are_equal(const struct expert_parallel *ep, int64_t
         sum += n, least = n < least ? n : least, most = n > most ? n : most;
     }
     if (sum == r->table[cell] && most - least <= 1) return OK;
-    return fail(err, ERR_CHECK, "layer %lld: member %lld has %d rows for expert %lld; its %d parts have %lld, from %lld "
-                "to %lld each", (wide)ep->layer, (wide)(cell / experts_in(ep)), r->table[cell],
+    return fail(err, ERR_CHECK, "layer %lld: member %lld has %d rows for expert %lld; its %d parts have %lld, "
+                "from %lld to %lld each", (wide)ep->layer, (wide)(cell / experts_in(ep)), r->table[cell],
                 (wide)(cell % experts_in(ep)), r->parts, (wide)sum, (wide)least, (wide)most);
 }
 
@@ -296,7 +296,8 @@ static enum error_code parts_are_pipelined(const void *seen, int64_t *checked, s
         free = now->came > free ? now->came : free;
         if (now->began > free || (p > 0 && now->came < r->part[p - 1].pace.came))
             e = fail(err, ERR_CHECK, "layer %lld: part %d came at %lld ns and could begin at %lld ns; it began at "
-                     "%lld ns", (wide)ep->layer, p, (wide)(now->came / 1000), (wide)(free / 1000), (wide)(now->began / 1000));
+                     "%lld ns", (wide)ep->layer, p, (wide)(now->came / 1000), (wide)(free / 1000),
+                     (wide)(now->began / 1000));
         *checked += 1;
     }
     return e;

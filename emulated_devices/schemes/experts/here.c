@@ -139,7 +139,8 @@ const struct expert_scheme expert_scheme_here = {
               .source = "the one-device operation", .volume = "nothing",
               .memory = "k rows for each token: D, up, F and D wide",
               .needs = "--ep 1 and --etp 1" },
-    .exact = true, .refuses = here_refuses, .announce = here_announce, .slots = 6, .gradient_slots = 2, .kept = here_kept,
+    .exact = true,
+    .refuses = here_refuses, .announce = here_announce, .slots = 6, .gradient_slots = 2, .kept = here_kept,
         .left = left,
     .forward = here_forward, .input = here_input, .weight = here_weight,
 };

@@ -205,7 +205,8 @@ static enum error_code open_gathered(struct moved_experts *gathered, const struc
     struct device *d = ep->tp->device;
     int64_t all = 0;
     for (int i = 0; i < gather_group(ep)->size; i++) all += numbers_held(ep, i);
-    *gathered = (struct moved_experts){ .own = device_tensor_in(d, BUFFERS, dtype, numbers_held(ep, gather_group(ep)->rank)),
+    const int64_t own = numbers_held(ep, gather_group(ep)->rank);
+    *gathered = (struct moved_experts){ .own = device_tensor_in(d, BUFFERS, dtype, own),
                             .all = device_tensor_in(d, BUFFERS, dtype, all),
                             .matrix = calloc((size_t)(2 * ep->tp->config->mixture.E), sizeof *gathered->matrix),
                             .open = true };

@@ -8,8 +8,8 @@
  *          backward weight  maxima of the rows of the operand whose columns are cut, [N]
  *          a partial sum is all-reduced, or reduce-scattered where each device has rows of its own
  *
- * tensor_1d.c and tensor_1d_sp.c multiply through this file where the device computes exactly.  All calls are collective over the
- * devices along `axes`.  Errors: ERR_MEMORY, ERR_COMM.
+ * tensor_1d.c and tensor_1d_sp.c multiply through this file where the device computes exactly.  All calls are
+ * collective over the devices along `axes`.  Errors: ERR_MEMORY, ERR_COMM.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor.h"

@@ -141,8 +141,8 @@ enum error_code expert_layer_open(struct expert_layer *layer, struct comm *world
     layer->ep = (struct expert_parallel){ .scheme = scheme, .tp = &layer->tp, .group = &layer->along_ep,
                                          .part = layer->part,
                                       .devices = shape.ep, .rank = layer->along_ep.rank, .along_etp = &layer->along_etp,
-                                      .slices = shape.etp, .slice = layer->along_etp.rank, .degree = -1, .parts = scheme->has_parts ? shape.parts : 0,
-                                          .copying = shape.copying,
+                                      .slices = shape.etp, .slice = layer->along_etp.rank, .degree = -1,
+                                      .parts = scheme->has_parts ? shape.parts : 0, .copying = shape.copying,
                                       .routing = &layer->routing,
                                       .node = nodes_even(group_nodes(&layer->along_ep), shape.ep) };
     /* The scheme says in words which devices or models it needs. */

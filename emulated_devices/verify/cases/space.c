@@ -175,7 +175,8 @@ static void add_experts(struct space *space)
             add_expert_form(space, (struct expert_form){ .scheme = e, .ep = n / slices, .etp = slices, .degree = -1 });
             /* Two parts, also where a device has no row of some expert in one of them. */
             if (e->has_parts)
-                add_expert_form(space, (struct expert_form){ .scheme = e, .ep = n, .etp = 1, .degree = -1, .parts = 2 });
+                add_expert_form(space, (struct expert_form){ .scheme = e, .ep = n, .etp = 1, .degree = -1,
+                                                         .parts = 2 });
             if (e->has_parts)
                 add_expert_form(space, (struct expert_form){ .scheme = e, .ep = n / slices, .etp = slices,
                                                              .degree = slices, .parts = 3 });
