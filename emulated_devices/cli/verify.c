@@ -29,7 +29,8 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
 {
     const char *families[2 + SCHEME_KINDS] = { NULL };
     double limit = wait_limit(SHORT_WAIT_LIMIT);
-    const char *backend = NULL;
+    static const char *const arithmetics[] = { "exact", NULL };
+    const char *backend = NULL, *arithmetic = NULL;
     for (int i = 0; verify_family(i); i++) families[i] = verify_family(i);
     const struct option table[] = {
         { "WHAT", NULL, OPTION_CHOICE, &options->what, .choices = families, .help = "one family; default: all" },
@@ -41,6 +42,8 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
           .help = "try no meshes of fewer than N devices; with --devices N: of N devices only" },
         { "--part", "K/N", OPTION_STRING, &options->part_text,
           .help = "run every Nth case, from the Kth on: runs with K = 1 to N together try every case" },
+        { "--arithmetic", "NAME", OPTION_CHOICE, &arithmetic, .choices = arithmetics,
+          .help = "exact: only plans whose sums round once (docs/checking/exact.md); default: ordinary and exact" },
         CLUSTER_OPTION(options->cluster_name, "whose nodes collectives follow"),
         { "--backend", "NAME", OPTION_STRING, &backend,
           .help = "what executes operations; `orrery list backends` shows them; default: cpu" },
@@ -67,6 +70,7 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
         argc - 2, argv + 2, table, help, err);
     set_wait_limit(limit);
     if (e || *help) return e;
+    options->exact = arithmetic && strcmp(arithmetic, "exact") == 0;
     if (options->from > options->devices)
         return fail(err, ERR_USAGE, "--from %d: there are no meshes of %d to %d devices; --devices %d would do",
                     options->from, options->from, options->devices, options->from);
@@ -96,12 +100,13 @@ static enum error_code add_job(cJSON *root, const char *path, struct verify_coun
 static enum error_code run_job(const struct verify_options *options, int devices, char *program, const char *path,
                                int *status, struct error *err)
 {
-    const char *words[13] = { program, "verify", "--json", path, "--cluster", options->cluster_name };
+    const char *words[15] = { program, "verify", "--json", path, "--cluster", options->cluster_name };
     int n = 6;
     if (options->what) words[n++] = options->what;
     if (options->only) words[n++] = "--only", words[n++] = options->only;
     if (options->part_text) words[n++] = "--part", words[n++] = options->part_text;
     if (options->quiet) words[n++] = "--quiet";
+    if (options->exact) words[n++] = "--arithmetic", words[n++] = "exact";
     return launch_devices(devices, n, (char **)words, status, err);     /* which does not write to them */
 }
 

@@ -340,8 +340,9 @@ void mixture_backward(struct transformer *model, int layer)
     experts_backward(model, layer);
     /* d_branch[n] = sum of d_rows over the token's k choices. */
     op->gather_backward_input(model->d_branch, d_rows, b.order, c->mixture.k);
-    op->add(model->d_branch, model->d_branch, from_router);
+    /* The order is that of devices: what all tokens go through comes before the router. */
     if (c->mixture.shared > 0) op->add(model->d_branch, model->d_branch, model->d_shared);
+    op->add(model->d_branch, model->d_branch, from_router);
 }
 
 /* ---- router losses ----------------------------------------------------------------------------------------------- */

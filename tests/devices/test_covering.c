@@ -85,7 +85,7 @@ static void test_every_scheme_on_every_mesh(void **state)
         static bool seen[SPACE_MOST_MESHES][SPACE_MOST_FORMS];
         struct next_case n;
         if (scheme_at((enum scheme_kind)kind, 0) == NULL) continue;
-        assert_int_equal(cases_open(&c, NULL, 4, &err), OK);
+        assert_int_equal(cases_open(&c, NULL, 4, false, &err), OK);
         cases_begin(&c, (enum scheme_kind)kind);
         const enum dimension own = space_of_kind((enum scheme_kind)kind);
         memset(seen, 0, sizeof seen);
@@ -107,7 +107,7 @@ static void test_twins(void **state)
     struct space s;
     struct choice plain, x = { { 0 } };
     (void)state;
-    assert_int_equal(space_open(&s, 2, NULL), OK);
+    assert_int_equal(space_open(&s, 2, false, NULL), OK);
     s.kind = DATA_SCHEME;
     for (int m = 0; m < s.meshes; m++)
         if (s.mesh[m][DP] == 2) x.value[DIM_MESH] = m;
@@ -129,10 +129,10 @@ static void test_full_tables(void **state)
     struct error err;
     (void)state;
     for (int n = 1; n <= 64; n++) {
-        assert_int_equal(space_open(&s, n, NULL), OK);
+        assert_int_equal(space_open(&s, n, false, NULL), OK);
         space_close(&s);
     }
-    assert_int_equal(space_open(&s, 240, &err), ERR_PLAN);
+    assert_int_equal(space_open(&s, 240, false, &err), ERR_PLAN);
     assert_string_equal(err.text, "240 devices have more meshes than the table of cases has room for");
     space_close(&s);
 }

@@ -9,11 +9,11 @@
 /* The first plan of a key ended with these bits; choice says which plan. */
 struct seen_bits { uint64_t key, hash; struct choice choice; };
 
-enum error_code cases_open(struct cases *cases, struct comm *world, int devices, struct error *err)
+enum error_code cases_open(struct cases *cases, struct comm *world, int devices, bool exact, struct error *err)
 {
     memset(cases, 0, sizeof *cases);
     cases->world = world;
-    const enum error_code e = space_open(&cases->space, devices, err);
+    const enum error_code e = space_open(&cases->space, devices, exact, err);
     if (e) return e;
     cases->covering = (struct covering){
         .dimensions = DIMENSIONS, .values = cases->space.values, .check = space_check, .context = &cases->space,

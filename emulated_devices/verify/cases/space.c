@@ -384,11 +384,21 @@ static const struct { const char *name; enum dtype dtype; bool exact; } formats[
     { "fp64", F64, false }, { "fp32", F32, false }, { "bf16", BF16, false }, { "fp16", F16, false },
     { "fp32 exact", F32, true }, { "bf16 exact", BF16, true }, { "fp16 exact", F16, true },
 };
-static const char *format_word(int value) { return formats[value].name; }
-static void take_format(struct plan *plan, int value)
+enum { FIRST_EXACT = 4 };
+
+/* The value's place in the table: where only exact sums are tried, the first value is theirs. */
+static int format_at(const struct space *space, int value) { return value + (space->exact ? FIRST_EXACT : 0); }
+
+static void show_format(const struct space *space, int value, struct value_name *name)
+{
+    snprintf(name->text, sizeof name->text, "%s", formats[format_at(space, value)].name);
+}
+
+static void take_format(const struct space *space, struct plan *plan, int value)
 {
     const bool projects = plan->optimizer->low_rank, none = plan->optimizer->forward_only;
-    plan->dtype = formats[value].dtype, plan->model.exact = formats[value].exact;
+    const int at = format_at(space, value);
+    plan->dtype = formats[at].dtype, plan->model.exact = formats[at].exact;
     if (plan->dtype != F16 || none) return;
     plan->loss_scale = 1024;
     plan->data.narrow_gradients = !projects && !plan->model.exact;
@@ -477,7 +487,7 @@ static const struct info info[DIMENSIONS] = {
     [DIM_PLACEMENT] = { "placement", ONLY_PIPELINE, LENGTH(placements), take_placement, .words = placements },
     [DIM_OPTIMIZER] = { "optimizer", ONLY_DATA, .take = take_optimizer, .show = show_optimizer },
     [DIM_PROFILE]   = { "profile", ONLY_DATA, PROFILES, take_profile, .words = profile_names },
-    [DIM_FORMAT]    = { "format", EVERY, LENGTH(formats), take_format, .word = format_word },
+    [DIM_FORMAT]    = { "format", EVERY, LENGTH(formats), .take_of = take_format, .show = show_format },
     [DIM_RECOMPUTE] = { "recompute", EVERY, LENGTH(recomputes), take_recompute, .format = "recompute %s",
                         .words = recomputes },
     [DIM_CODES]     = { "codes", ONLY_DATA, LENGTH(codes), take_codes, .word = codes_word },
@@ -502,10 +512,10 @@ static int count_schemes(enum scheme_kind kind)
     return n;
 }
 
-enum error_code space_open(struct space *space, int devices, struct error *err)
+enum error_code space_open(struct space *space, int devices, bool exact, struct error *err)
 {
     int size[AXIS_COUNT] = { 0 };
-    *space = (struct space){ .devices = devices };
+    *space = (struct space){ .devices = devices, .exact = exact };
     /* Schemes that are derived from signatures enter the registry first, so that they become values, too. */
     const enum error_code e = sbp_schemes_add(err);
     if (e) return e;
@@ -517,6 +527,7 @@ enum error_code space_open(struct space *space, int devices, struct error *err)
         return fail(err, ERR_PLAN, "%d devices have more %s than the table of cases has room for", devices,
                     space->full);
     for (int d = 0; d < DIMENSIONS; d++) space->values[d] = info[d].values;
+    if (exact) space->values[DIM_FORMAT] -= FIRST_EXACT;
     space->values[DIM_MESH] = space->meshes, space->values[DIM_DATA] = space->forms,
         space->values[DIM_OPTIMIZER] = count_optimizers();
     space->values[DIM_ATTENTION] = count_schemes(ATTENTION_SCHEME), space->values[DIM_SPLIT] = space->splits;
@@ -588,7 +599,7 @@ enum error_code space_check(const void *context, const struct choice *choice, st
         if (own ? !splits && s->devices > 1 : !splits && of_kind[k] && choice->value[of_kind[k]] != 0)
             return fail(err, ERR_USAGE, "%s is 1", k == EXPERT_SCHEME ? "ep" : axis_name(axis_of[k]));
     }
-    const bool narrow = dtype_size(formats[choice->value[DIM_FORMAT]].dtype) == 2;
+    const bool narrow = dtype_size(formats[format_at(s, choice->value[DIM_FORMAT])].dtype) == 2;
     if (narrow && (s->devices > MOST_IN_16_BITS || s->kind == PIPELINE_SCHEME))
         return fail(err, ERR_USAGE, "16 bits on fewer devices, and where a format can matter");
     /* The checks below refuse combinations that would repeat another case, or that have nothing to compare. */

@@ -81,6 +81,8 @@ static enum error_code run_families(struct job *job, struct cases *cases, const 
     enum error_code e = OK;
     for (int i = 0; (family = verify_family(i)) != NULL && !e; i++) {
         if (options->what && strcmp(options->what, family) != 0) continue;
+        /* Collectives and tiles have no arithmetic of their own. */
+        if (options->exact && (i == 0 || kind_at(i) == SPATIAL_SCHEME)) continue;
         e = i == 0 ? verify_collectives(job, err) : kind_at(i) == SPATIAL_SCHEME ? verify_tiles(job, err)
                                                 : verify_schemes(job, cases, kind_at(i), err);
     }
@@ -101,7 +103,7 @@ enum error_code verify_device(struct comm *world, const void *asked, struct erro
     if (world->size > VERIFY_MOST_DEVICES)
         return fail(err, ERR_PLAN, "verify: %d devices are too many; at most %d", world->size, VERIFY_MOST_DEVICES);
     j.cases = cJSON_CreateArray();
-    enum error_code e = comm_agree(world, cases_open(&c, world, world->size, err), err);
+    enum error_code e = comm_agree(world, cases_open(&c, world, world->size, o->exact, err), err);
     if (!e) e = run_families(&j, &c, o, err);
     cases_close(&c);
     cJSON_Delete(j.cases);

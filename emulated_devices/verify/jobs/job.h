@@ -23,6 +23,7 @@ struct verify_options {
     const char *json;                   /* file for the results; NULL: none */
     const char *digests;                /* a file of digests to write; NULL: none */
     bool quiet;                         /* print no lines */
+    bool exact;                         /* only plans with exact sums */
     const char *cluster_name;           /* as typed */
     struct cluster cluster;             /* its nodes define the collectives of several levels */
 };
