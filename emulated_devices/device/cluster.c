@@ -238,7 +238,7 @@ static enum error_code read_link(struct link *l, const cJSON *link, const char *
     if (!e) e = read_text(link, where, "source", l->source, sizeof l->source, err);
     if (e) return e;
     /* Latencies of a file are nanoseconds; those of a link are picoseconds. */
-    l->devices = (int)devices, l->ports = (int)ports;
+    l->devices = (int)devices, l->ports = ports > 1 ? (int)ports : 0;
     l->latency = latency * 1000;
     l->gap = gap * 1000;
     l->eager = eager < 0 ? ALWAYS_EAGER : (uint64_t)eager;

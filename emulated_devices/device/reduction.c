@@ -69,12 +69,19 @@ REDUCE(i32, int32_t, uint32_t, SAME, (int32_t))
 REDUCE(i64, int64_t, uint64_t, SAME, (int64_t))
 REDUCE(u8, uint8_t, unsigned, SAME, (uint8_t))
 
-/* Sums that do not round are only added; a sum that does not exist stays so.  Messages may end at any byte, so nothing
- * here needs an aligned address. */
+/* Sums that do not round; a sum that does not exist stays so.  A product rounds to fp64 first.  Messages may end at any
+ * byte, so nothing here needs an aligned address. */
+static fixed_sum reduced(enum reduction how, fixed_sum a, fixed_sum b)
+{
+    if (a == FIXED_NONE || b == FIXED_NONE) return FIXED_NONE;
+    if (how == PRODUCT) return fixed_of(fixed_to_double(a) * fixed_to_double(b));
+    if (how == MAX || how == MIN) return (how == MAX) == (b > a) ? b : a;
+    return fixed_add(a, b);
+}
+
 static void reduce_exact(enum reduction how, void *into, const void *from, int64_t n)
 {
-    const bool adds = how == SUM || how == AVERAGE;
-    EACH fixed_put(into, i, adds ? fixed_add(fixed_at(into, i), fixed_at(from, i)) : FIXED_NONE);
+    EACH fixed_put(into, i, reduced(how, fixed_at(into, i), fixed_at(from, i)));
 }
 
 static void add_exact(void *into, const void *const *part, int more, int64_t n)

@@ -22,7 +22,7 @@ static void test_wrong_arguments(void **state)
     (void)state;
     expect_refusal(ALLREDUCE, "no-such", good, "allreduce no-such: must be one of auto, two_shot");
     c = good; c.count = -1;             expect_refusal(ALLREDUCE, NULL, c, "count -1 is negative");
-    c = good; c.dtype = DTYPE_COUNT;    expect_refusal(ALLREDUCE, NULL, c, "dtype 7 does not exist");
+    c = good; c.dtype = DTYPE_COUNT;    expect_refusal(ALLREDUCE, NULL, c, "dtype 8 does not exist");
     c = good; c.reduction = 99;         expect_refusal(ALLREDUCE, NULL, c, "reduction 99 does not exist");
     if (group.size > 1)
         expect_refusal(ALLREDUCE, "two_level", good,

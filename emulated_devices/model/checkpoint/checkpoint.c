@@ -269,7 +269,7 @@ static enum error_code compare_fingerprint(struct trainer *trainer, const struct
     const enum dtype was = cJSON_IsString(format) ? dtype_by_name(format->valuestring) : DTYPE_COUNT;
     char print[CHECKPOINT_PRINT];
     uint64_t sum;
-    if (!cJSON_IsString(saved) || was == DTYPE_COUNT || dtype_wide(was) != dtype_wide(trainer->plan.dtype) ||
+    if (!cJSON_IsString(saved) || was == DTYPE_COUNT || was != trainer->plan.dtype ||
         !trainer->device->backend->has_numbers || trainer->data.shards.apart || json_has(checkpoint->root, "replicas"))
         return OK;
     enum error_code e = checkpoint_fingerprint(trainer, &sum, err);
