@@ -99,7 +99,7 @@ static void test_not_finite(void **state)
 {
     (void)state;
     for (enum dtype t = 0; t < DTYPE_COUNT; t++) {
-        if (dtype_unit(t) == 0) continue;
+        if (dtype_unit(t) == 0 || t == EXACT) continue;             /* such a sum has no infinity: fixed_sum.h */
         struct tensor x = scattered(t, N);
         tensor_set(x, 31, -INFINITY);
         assert_true(isinf(sum_of(x)) && isinf(sum_in_parts(x, 4)));

@@ -27,7 +27,7 @@ static void test_each_element_has_its_number(void **state)
     static const int64_t lengths[] = { 1, 7, 2049, 40003 };
     enum { SEED = 9, TERMS = 3, BEFORE = 2 };
     for (int t = 0; t < DTYPE_COUNT; t++)
-        for (size_t l = 0; dtype_unit((enum dtype)t) > 0 && l < sizeof lengths / sizeof *lengths; l++) {
+        for (size_t l = 0; ops_for((enum dtype)t) && l < sizeof lengths / sizeof *lengths; l++) {
             const int64_t n = lengths[l];
             const struct tensor x = numbers((enum dtype)t, n), want = numbers((enum dtype)t, n);
             struct perturbation p = { .seed = SEED, .announced = BEFORE };
