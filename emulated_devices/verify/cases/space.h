@@ -46,8 +46,8 @@ struct space {
                                          * microbatches; steps 0 where dp cannot have that size */
 };
 
-/** Set all dimensions for a number of devices.  exact: only formats with exact sums.  Local.  @return OK, ERR_MEMORY, or ERR_PLAN: a table is too small
- *  for its values; call space_close in every case. */
+/** Set all dimensions for a number of devices.  exact: only formats with exact sums.  Local.
+ *  @return OK, ERR_MEMORY, or ERR_PLAN: a table is too small for its values; call space_close in every case. */
 enum error_code space_open(struct space *, int devices, bool exact, struct error *);
 void space_close(struct space *);
 
