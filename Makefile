@@ -416,6 +416,8 @@ $(W)/ref/%.$(1).o: ref/%.c Makefile $(W)/include/cjson/cJSON.h
 	$$(call compile_wasm,-DREAL=$(1))
 endef
 $(foreach f,$(FORMATS) X32,$(eval $(call wasm_format,$(f))))
+$(W)/ref/exact/%.o: ref/exact/%.c Makefile $(W)/include/cjson/cJSON.h
+	$(call compile_wasm,-DREAL=X32)
 $(WASM_TEXTS:%=$(W)/%.o): $(W)/%.o: $(B)/%.c Makefile $(W)/include/cjson/cJSON.h
 	$(call compile_wasm)
 $(W)/%.o: %.c Makefile $(W)/include/cjson/cJSON.h

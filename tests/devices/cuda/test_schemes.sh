@@ -6,7 +6,7 @@ failed=0
 begin() { echo "[ RUN      ] $1"; name=$1 broken=; }
 end() { if [ -z "$broken" ]; then echo "[       OK ] $name"; else echo "[  FAILED  ] $name"; failed=1; fi; }
 
-counted() { sed -n '/"devices":/,/"cluster":/p' "$1" | grep -v 'resident_bytes\|validation_loss\|seconds'; }     # of the host, and rounded
+counted() { sed -n '/"devices":/,/"cluster":/p' "$1" | grep -v 'resident_bytes\|validation_loss\|fingerprint\|seconds'; }     # of the host, and rounded
 
 check() {                               # check NAME OPTION...
     begin "$1"; shift
