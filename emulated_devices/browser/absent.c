@@ -27,6 +27,12 @@ enum error_code train_data_vocabulary(const char *tokenizer, int32_t *vocabulary
     return tokenizer ? fail_no_files("--tokenizer", err) : OK;
 }
 
+enum error_code train_data_lengths(struct packing *packing, const struct train_data_source *source, struct error *err)
+{
+    *packing = (struct packing){ 0 };
+    return source->pack ? fail_no_files("--pack", err) : OK;
+}
+
 int64_t train_data_position(const struct train_data *data, int64_t step) { return (void)data, step; }
 
 struct data_facts train_data_facts(const struct train_data *data) { return (void)data, (struct data_facts){ "", "" }; }
