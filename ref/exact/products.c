@@ -201,8 +201,8 @@ static void exact_product_run(const struct exact_product *p)
     free(a), free(c), free(scale), free(sum);
 }
 
-static void forward(struct tensor Y, int64_t first, struct tensor X, struct tensor x_top, struct tensor W,
-                    struct tensor w_top, struct tensor b, bool add)
+static void products_forward(struct tensor Y, int64_t first, struct tensor X, struct tensor x_top, struct tensor W,
+                             struct tensor w_top, struct tensor b, bool add)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X), O = tensor_rows(W);
     if (N == 0 || O == 0) return;
@@ -219,23 +219,23 @@ static void forward(struct tensor Y, int64_t first, struct tensor X, struct tens
 
 void FN(linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
 {
-    forward(Y, 0, X, tensor_none, W, tensor_none, b, false);
+    products_forward(Y, 0, X, tensor_none, W, tensor_none, b, false);
 }
 
 void FN(linear_forward_add)(struct tensor Y, struct tensor X, struct tensor W)
 {
-    forward(Y, 0, X, tensor_none, W, tensor_none, tensor_none, true);
+    products_forward(Y, 0, X, tensor_none, W, tensor_none, tensor_none, true);
 }
 
 void FN(linear_forward_columns)(struct tensor Y, int64_t first, struct tensor X, struct tensor W, struct tensor b)
 {
-    forward(Y, first, X, tensor_none, W, tensor_none, b, false);
+    products_forward(Y, first, X, tensor_none, W, tensor_none, b, false);
 }
 
 void FN(linear_forward_part)(struct tensor Y, struct tensor X, struct tensor x_top, struct tensor W,
                              struct tensor w_top, struct tensor b)
 {
-    forward(Y, 0, X, x_top, W, w_top, b, false);
+    products_forward(Y, 0, X, x_top, W, w_top, b, false);
 }
 
 void FN(linear_backward_input_part)(struct tensor dX, struct tensor dY, struct tensor dy_top, struct tensor W,
@@ -317,8 +317,8 @@ static void products_spoil(struct tensor dW)
     for (int64_t i = 0; i < tensor_count(dW); i++) fixed_put(dW.data, i, FIXED_NONE);
 }
 
-static void backward_weight(struct tensor dW, struct tensor dY, struct tensor dy_top, struct tensor X,
-                            struct tensor x_top)
+static void products_backward_weight(struct tensor dW, struct tensor dY, struct tensor dy_top, struct tensor X,
+                                     struct tensor x_top)
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X), O = tensor_cols(dY);
     assert(dW.dtype == EXACT && tensor_rows(dW) == O && tensor_cols(dW) == D);
@@ -358,7 +358,7 @@ void FN(column_sums)(struct tensor db, struct tensor dY)
 void FN(linear_backward_weight_part)(struct tensor dW, struct tensor db, struct tensor dY, struct tensor dy_top,
                                      struct tensor X, struct tensor x_top)
 {
-    backward_weight(dW, dY, dy_top, X, x_top);
+    products_backward_weight(dW, dY, dy_top, X, x_top);
     if (tensor_present(db)) FN(column_sums)(db, dY);
 }
 
@@ -392,6 +392,6 @@ void FN(linear_backward_weight_columns)(struct tensor dW, struct tensor dY, int6
     const struct tensor part = tensor_2d(products_take(N * width, sizeof(real)), REAL_DTYPE, N, width);
     for (int64_t n = 0; n < N; n++)
         for (int64_t o = 0; o < width; o++) DATA(part)[n * width + o] = CONST_DATA(dY)[n * O + first + o];
-    backward_weight(dW, part, tensor_none, X, tensor_none);
+    products_backward_weight(dW, part, tensor_none, X, tensor_none);
     free(part.data);
 }

@@ -55,6 +55,9 @@ test_empty_blocks() {
             planned run.json >of-the-run; planned $scheme-$mask.json >of-the-plan;            expect_same of-the-run of-the-plan
         done
     done
+    # Conventions of utilization are of causal masks: here what was charged counts, and a rate cannot be exceeded.
+    run plan $shape --attention dcp --mask lambda:8,64;     expect_status 0; expect_out ' [0-9]{1,2}\.[0-9] % of its rate \(operations charged'
+    [[ $out != *MFU* ]] || complain 'it has the utilization of a causal mask'
     command='bytes of dcp'
     for mask in lambda:8,64 shared-question blockwise:64,1; do
         [ "$(sent dcp-$mask.json)" -lt "$(sent dcp-causal.json)" ] || complain "dcp sends $(sent dcp-$mask.json) bytes under $mask, causal $(sent dcp-causal.json)"

@@ -1,5 +1,5 @@
-/* What schemes that adapt to a load promise, by plans and by placements: more copies never make a load less even, an
- * even load has none; and of numbers of parts the one that is chosen takes no longer than any other.
+/* Schemes that adapt to a load keep their promises, by plans and by placements: more copies never make a load less
+ * even, an even load has none; and of numbers of parts the one that is chosen takes no longer than any other.
  * ranks: 1
  */
 #include <setjmp.h>
@@ -73,7 +73,7 @@ static void test_more_copies_are_never_less_even(void **state)
     assert_true(more_even > DRAWN);
 }
 
-/* What is counted as the busiest device's rows is what the rule for rows gives, if there are many of them. */
+/* The rows that are counted on the busiest device are those of the rule for rows, if there are many of them. */
 static void test_busiest_is_by_the_rule_for_rows(void **state)
 {
     (void)state;

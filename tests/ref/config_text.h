@@ -23,7 +23,7 @@ static inline struct model_config parsed(const char *start, const char *more)
     return c;
 }
 
-/* What is written of a config reads back the same. */
+/* A config that is written reads back the same. */
 static inline struct model_config read_back(const struct model_config *c)
 {
     struct model_config r;

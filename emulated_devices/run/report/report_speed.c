@@ -93,12 +93,29 @@ static bool fits_alone(const struct train_record *record)
     return record->alone > 0 && (budget == 0 || record->alone_kept <= budget);
 }
 
+/* Both ways to count attention are of causal masks.  Under another mask the operations count that were charged: those of
+ * the pairs that are seen, and of what is computed again. */
+static void report_charged(const struct train_record *record, const struct virtual_speed *speed)
+{
+    const int lives = folding_lives(&record->folded.folding);
+    double flops = 0;
+    if (!(speed->utilization[0] > 0)) return;
+    for (int n = 0; n < lives; n++) flops += record->device[n].flops / (double)record->steps / lives;
+    const double rate = flops / (1e-12 * report_virtual_step(record));
+    say(record->out, 8, "        %s/device, %.1f %% of its rate (operations charged, pairs that the mask shows)",
+        flop_rate_format(rate).text, 100 * rate * speed->utilization[0] / speed->flops[0]);
+}
+
 static void report_utilization(const struct train_record *record)
 {
     static const char *const names[] = { [ATTENTION_BY_HALF] = "by half", [ATTENTION_WHOLE] = "whole" };
     const struct virtual_speed s = virtual_speed_of(record);
     if (!(s.tokens > 0)) return;
     say(record->out, 8, "        %s tokens/s/device", count_format(s.tokens).text);
+    if (!attention_mask_is_causal(&record->options->plan.model.mask)) {
+        report_charged(record, &s);
+        return;
+    }
     for (enum attention_count k = 0; k < ATTENTION_COUNTS && s.utilization[k] > 0; k++)
         say(record->out, 8, "        %s/device, MFU %.1f %% (attention %s)", flop_rate_format(s.flops[k]).text,
             100 * s.utilization[k], names[k]);
