@@ -93,8 +93,8 @@ static bool fits_alone(const struct train_record *record)
     return record->alone > 0 && (budget == 0 || record->alone_kept <= budget);
 }
 
-/* Both ways to count attention are of causal masks.  Under another mask the operations count that were charged: those of
- * the pairs that are seen, and of what is computed again. */
+/* Both ways to count attention are of causal masks.  Under another mask the operations count that were charged: those
+ * of the pairs that are seen, and of what is computed again. */
 static void report_charged(const struct train_record *record, const struct virtual_speed *speed)
 {
     const int lives = folding_lives(&record->folded.folding);
