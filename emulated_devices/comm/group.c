@@ -35,7 +35,7 @@ enum error_code group_along(struct group *group, struct comm *comm, const struct
             size *= mesh->size[a];
             if (mesh->size[a] > 1) differing |= (int)AXIS_BIT(a);
         }
-    if (mesh->devices != comm->size)
+    if ((mesh->of > 0 ? mesh->of : mesh->devices) != comm->size)
         return fail(err, ERR_PLAN, "a mesh of %d devices does not fit %d processes", mesh->devices, comm->size);
 
     int *member = malloc(sizeof *member * (size_t)size);

@@ -45,7 +45,7 @@ enum error_code mesh_make(struct mesh *mesh, const int size[AXIS_COUNT], struct 
     if (size[PP] > MESH_MOST_LISTED)
         return fail(err, ERR_PLAN, "--pp %d: a pipeline has at most %d stages", size[PP], MESH_MOST_LISTED);
     for (enum axis a = 0; a < AXIS_COUNT; a++) mesh->size[a] = size[a];
-    mesh->devices = (int)devices;
+    mesh->devices = (int)devices, mesh->first = mesh->of = 0;
     return OK;
 }
 
@@ -59,7 +59,7 @@ static int stride(const struct mesh *mesh, enum axis axis)
 
 int mesh_coordinate(const struct mesh *mesh, int rank, enum axis axis)
 {
-    return rank / stride(mesh, axis) % mesh->size[axis];
+    return (rank - mesh->first) / stride(mesh, axis) % mesh->size[axis];
 }
 
 int mesh_neighbour(const struct mesh *mesh, int rank, enum axis axis, int coordinate)

@@ -67,6 +67,7 @@ static const struct unit *unit_with(const struct trainer *trainer, const struct 
 enum error_code collect_own(const struct trainer *trainer, const struct parameter *parameter, enum tensor_kind kind,
                             struct interval *kept, struct tensor *own, struct error *err)
 {
+    trainer = trainer_of_layer(trainer, parameter->spec.layer);
     const struct unit *u = unit_with(trainer, parameter);
     const struct interval part = data_kept(&u->over->shards, u, kind);
     const struct tensor whole =
@@ -135,6 +136,7 @@ void collect_pieces(struct trainer *trainer, int index, enum tensor_kind kind,
                     void (*visit)(void *, const struct piece *), void *context)
 {
     const struct param_spec spec = trainer_spec(trainer, index);
+    trainer = (struct trainer *)trainer_of_layer(trainer, spec.layer);
     const struct parameter *own = parameter_find(&trainer->parameters, index);
     const int tiles = tiles_of(&trainer->plan.data, &spec);
     if (data_spec(&trainer->data, &spec, kind).ndim == 0) return;
@@ -143,7 +145,8 @@ void collect_pieces(struct trainer *trainer, int index, enum tensor_kind kind,
     for (int tile = 0; tile < tiles && trainer->comm->rank != 0 && own; tile++) send_own(trainer, &x, own + tile, kind);
     for (int i = 0; i < trainer->comm->size * tiles && trainer->comm->rank == 0; i++) {
         struct piece piece = { .rank = i / tiles, .spec = &spec };
-        if (plan_holds(&trainer->plan, &trainer->schedule, piece.rank, &spec, &piece.first))
+        if (mesh_has(&trainer->plan.mesh, piece.rank)
+            && plan_holds(&trainer->plan, &trainer->schedule, piece.rank, &spec, &piece.first))
             collect_show(trainer, &x, index, i % tiles, kind, &piece, visit, context);
     }
 }
@@ -195,6 +198,7 @@ void collect_model(struct trainer *trainer, int index, struct tensor whole)
 void collect_keep(struct trainer *trainer, const struct parameter *parameter, enum tensor_kind kind,
                   struct tensor piece)
 {
+    trainer = (struct trainer *)trainer_of_layer(trainer, parameter->spec.layer);
     const struct unit *u = unit_with(trainer, parameter);
     if (data_keeps_whole(&trainer->data, kind)) {
         const struct tensor state = data_whole_state(&trainer->data, parameter, (int)(kind - KIND_STATE));

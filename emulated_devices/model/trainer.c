@@ -4,21 +4,21 @@
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/apart.h"
 #include "emulated_devices/model/mixture.h"
+#include "emulated_devices/model/sections/sections_run.h"
 #include "emulated_devices/model/zeroth.h"
 #include "ref/io/figures.h"
 #include <math.h>
 
 /* ---- an optimizer step, at the end of a step or inside it -------------------------------------------------------- */
 
-/* Reduce the gradients of this device's microbatches to those of the whole batch. */
-static enum error_code trainer_reduce(struct trainer *trainer, struct error *err)
+enum error_code trainer_reduce(struct trainer *trainer, struct error *err)
 {
     trainer->device->arena.doing = (struct doing){ .pass = "reduction of gradients", .micro = -1 };
     const enum error_code e = data_finish_gradients(&trainer->data, err);
     return e ? e : trainer_reduce_shared(trainer, err);
 }
 
-static enum error_code model_trainer_update(struct trainer *trainer, double gradient_scale, struct error *err)
+enum error_code trainer_step(struct trainer *trainer, double gradient_scale, struct error *err)
 {
     /* The number of the optimizer step: skipped steps do not count in bias corrections. */
     const int64_t at = trainer->step * trainer->plan.updates + ++trainer->updated - trainer->skipped;
@@ -32,7 +32,7 @@ static enum error_code update_in_stream(struct trainer *trainer, int micro, stru
     /* The last one follows the list, when norm and loss are known. */
     if (micro == trainer->plan.micros - 1) return OK;
     enum error_code e = trainer_reduce(trainer, err);
-    return e ? e : model_trainer_update(trainer, 1, err);
+    return e ? e : trainer_step(trainer, 1, err);
 }
 
 static enum error_code model_trainer_pass(struct trainer *trainer, enum action_kind kind, struct stage *stage,
@@ -44,7 +44,7 @@ static enum error_code model_trainer_pass(struct trainer *trainer, enum action_k
     return stage_backward(stage, micro, kind != BACKWARD_WEIGHT, kind != BACKWARD_INPUT, err);
 }
 
-static enum error_code trainer_compute(void *context, enum action_kind kind, int chunk, int micro, struct error *err)
+enum error_code trainer_compute(void *context, enum action_kind kind, int chunk, int micro, struct error *err)
 {
     static const char *const name[] = { [FORWARD] = "forward", [BACKWARD] = "backward",
                                         [BACKWARD_INPUT] = "backward for inputs",
@@ -152,7 +152,8 @@ static void end_messages(struct trainer *trainer, const char *part)
 
 enum error_code trainer_gradients(struct trainer *trainer, struct step_result *out, struct error *err)
 {
-    enum error_code e = trainer_take_batch(trainer, err);
+    enum error_code e = trainer->section ? sections_gradients(trainer, out, err) : trainer_take_batch(trainer, err);
+    if (trainer->section) return e;
     if (!e) e = draws(trainer) ? zeroth_losses(trainer, out, err) : infers(trainer) ? only_loss(trainer, out, err)
         : gradients(trainer, out, err);
     /* Inside a step devices cannot agree on an error: others wait for messages. */
@@ -192,10 +193,13 @@ enum error_code trainer_update(struct trainer *trainer, struct step_result *out,
                  (long long)trainer->step + 1, trainer->loss_scale.scale, trainer->plan.hyper.as.text);
     if (e) return comm_agree(trainer->comm, e, err);
     if (out->skipped) {
-        data_skip_step(&trainer->data);
+        if (trainer->section) sections_skip_step(trainer);
+        else data_skip_step(&trainer->data);
         trainer->skipped++;
-    } else e = model_trainer_update(trainer, draws(trainer) ? out->slope
-                                    : clip_scale(&trainer->plan.hyper, trainer->norm) / out->loss_scale, err);
+    } else if (trainer->section)
+        e = sections_step(trainer, clip_scale(&trainer->plan.hyper, trainer->norm) / out->loss_scale, err);
+    else e = trainer_step(trainer, draws(trainer) ? out->slope
+                          : clip_scale(&trainer->plan.hyper, trainer->norm) / out->loss_scale, err);
     if (!out->skipped) routers_update(trainer), encoders_update(trainer,
                                                                 clip_scale(&trainer->plan.hyper, trainer->norm));
     if (trainer->seams.ep.scheme->step) trainer->seams.ep.scheme->step(&trainer->seams.ep);

@@ -5,6 +5,7 @@
  */
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/plan/recompute.h"
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
 #include "ref/model/loss_rule.h"
@@ -72,8 +73,9 @@ static enum error_code cut_layers(struct plan *plan, const struct schedule *sche
     int layers[PLAN_MOST_STAGES];
     bool given = false;
     for (int d = 0; d < schedule->devices && d < PLAN_MOST_STAGES; d++) given = given || plan->speed[d] != 0;
+    const struct interval all = plan_layers(plan);
     for (int t = 0; t <= schedule->stages; t++)
-        plan->first_layer[t] = (int)block_start(plan->model.L, schedule->stages, t);
+        plan->first_layer[t] = (int)(all.first + block_start(all.count, schedule->stages, t));
     /* Without speeds stages have nearly equal numbers of layers. */
     if (!given) return OK;
     for (int t = 0; t < schedule->stages; t++) speed[t] = stage_speed(plan, schedule, t);
@@ -119,7 +121,8 @@ static const char *needs_along(const struct plan *plan, const struct algorithm *
     const char *needs = NULL;
     int *member = malloc(sizeof *member * (size_t)plan->mesh.devices);
     if (member == NULL) fail(err, ERR_MEMORY, "no memory for a list of %d devices", plan->mesh.devices);
-    for (int rank = 0; member != NULL && rank < plan->mesh.devices && needs == NULL; rank++) {
+    for (int i = 0; member != NULL && i < plan->mesh.devices && needs == NULL; i++) {
+        const int rank = plan->mesh.first + i;
         *size = mesh_members(&plan->mesh, rank, axes, member);
         /* Each group is asked once, by its first member. */
         if (member[0] != rank) continue;
@@ -135,8 +138,8 @@ static bool tp_groups_reduce(const struct plan *plan)
 {
     bool reduces = plan->cluster != NULL;
     int *member = malloc(sizeof *member * (size_t)plan->mesh.devices);
-    for (int rank = 0; member != NULL && rank < plan->mesh.devices && reduces; rank++) {
-        const int size = mesh_members(&plan->mesh, rank, AXIS_BIT(TP), member);
+    for (int i = 0; member != NULL && i < plan->mesh.devices && reduces; i++) {
+        const int size = mesh_members(&plan->mesh, plan->mesh.first + i, AXIS_BIT(TP), member);
         reduces = nodes_on(plan->cluster, member, size).reduces;
     }
     reduces = reduces && member != NULL;
@@ -230,7 +233,8 @@ static enum error_code check_level_algorithm(const struct plan *plan, enum opera
     for (int i = 0; i < plan->mesh.devices * (plan_cuts_experts(plan) ? 2 : 1) && !e; i++)
         for (enum shard_level l = op == ALLREDUCE ? BY_COPIES : BY_WEIGHTS;
              l < (op == ALLREDUCE ? SHARD_LEVELS : BY_COPIES) && !e; l++) {
-            const char *needs = level_needs(plan, a, i % plan->mesh.devices, l, i >= plan->mesh.devices, list, &size);
+            const char *needs = level_needs(plan, a, plan->mesh.first + i % plan->mesh.devices, l,
+                                            i >= plan->mesh.devices, list, &size);
             if (needs)
                 e = fail(err, ERR_PLAN, "%s %s: needs %s; --data-parallel %s has groups of P=%d", flag, name, needs,
                          plan->data.scheme, size);
@@ -265,7 +269,7 @@ static enum error_code check_split(const struct plan *plan, struct error *err)
     const int cp = plan->mesh.size[CP], heads = plan->split.heads, window = plan->split.window;
     if (heads && cp % heads != 0)
         return fail(err, ERR_PLAN, "--head-parallel %d: must be a divisor of --cp %d", heads, cp);
-    const struct context_parallel share = plan_context_share(plan, NULL, 0);
+    const struct context_parallel share = plan_context_share(plan, NULL, plan->mesh.first);
     const int ring = cp / share.split.heads;
     if (share.scheme->windows && window && ring % window != 0)
         return fail(err, ERR_PLAN, "--ring-window %d: must be a divisor of the ring's %d devices, --cp %d / "
@@ -285,7 +289,7 @@ static enum error_code check_attention(const struct plan *plan, const struct sha
                  "use --attention streams", a->head.name, plan->model.name);
     if (!e) e = check_split(plan, err);
     for (int t = 0; t < plan->mesh.size[TP] && !e; t++) {
-        const int rank = mesh_neighbour(&plan->mesh, 0, TP, t);
+        const int rank = mesh_neighbour(&plan->mesh, plan->mesh.first, TP, t);
         const struct tensor_parallel tp = plan_tensor_share(plan, rank);
         const struct context_parallel share = plan_context_share(plan, &tp, rank);
         const char *needs = a->refuses(&share, &plan->model);
@@ -306,7 +310,7 @@ static enum error_code check_tiles(const struct plan *plan, struct error *err)
     for (int i = 0; i < model_param_count(&plan->model) && uses_tiles(&plan->data); i++) {
         const struct param_spec s = model_param(&plan->model, i);
         for (int tp = 0; tp < plan->mesh.size[TP] && tiles_of(&plan->data, &s) > 1; tp++) {
-            const struct layout piece = plan_layout(plan, mesh_neighbour(&plan->mesh, 0, TP, tp), &s);
+            const struct layout piece = plan_layout(plan, mesh_neighbour(&plan->mesh, plan->mesh.first, TP, tp), &s);
             if (layout_rows(&piece) < plan->data.tiles)
                 return fail(err, ERR_PLAN, "--tiles %d: %s has %lld outputs to be cut%s; at most that many tiles",
                             plan->data.tiles, s.name, (long long)layout_rows(&piece),
@@ -337,6 +341,7 @@ enum error_code plan_check(struct plan *plan, struct error *err)
     const struct tensor_scheme *tensor;
     struct shards shards;
     enum error_code e = model_config_check(&plan->model, err);
+    if (!e && plan->sections) return sections_check(plan, err);
     /* The data request learns what other flags decide; all later checks read these members. */
     plan->data.context = plan->mesh.size[CP];
     plan->data.infers = plan->optimizer->infers;

@@ -248,6 +248,24 @@ static const struct clash clashes[] = {
     { HAS_exact, HAS_skips_stages, "@ is another function with another --pp", "schedules that run every stage" },
     { HAS_exact, HAS_mid_stream, "@ is another function with another --pp",
       "schedules with one version and one step" },
+
+    { HAS_sections, HAS_tied, "the two uses of the matrix of @ would have two shapes of pieces, whose gradients no "
+      "group sums", "a model with an output matrix of its own" },
+    { HAS_sections, HAS_mixture, "routers of @ add up over one mesh", "models without experts" },
+    { HAS_sections, HAS_streams, "only one residual stream is boxed, and @ has several", "--streams 1" },
+    { HAS_sections, HAS_encoders, "the encoders of @ feed one mesh", "a model of text" },
+    { HAS_sections, HAS_context_plan, "@ plans where tokens are for all layers at once", "--attention ring-zigzag" },
+    { HAS_sections, HAS_batches, "@ cuts batches over one number of copies", "equal batches" },
+    { HAS_sections, HAS_apart, "replicas of @ have all layers", "schemes without an outer step" },
+    { HAS_sections, HAS_forward_only, "@ takes both losses of one mesh", "optimizers with gradients" },
+    { HAS_sections, HAS_low_rank, "@ projects whole matrices of one mesh", "--optimizer sgd, momentum or adamw" },
+    { HAS_sections, HAS_offload, "the slow tier of @ serves one order of layers", "state on the device" },
+    { HAS_sections, HAS_quantized_weights, "blocks of @ lie in other places in other sections",
+      "weights that are not quantised" },
+    { HAS_sections, HAS_quantized_gradients, "blocks of @ lie in other places in other sections",
+      "gradients that are not quantised" },
+    { HAS_sections, HAS_keep_gathered, "@ would keep weights of one section while another computes",
+      "--reshard-after-forward yes" },
 };
 enum { CLASHES = sizeof clashes / sizeof *clashes };
 

@@ -121,7 +121,9 @@ struct facts {
     X(latent,                  "a model with latent attention")                                     \
     X(loss_by_rule,            "--as with a loss of its own")                                       \
     X(encoders,                "--modalities")                                                      \
-    X(fp64,                    "--dtype fp64")
+    X(fp64,                    "--dtype fp64")                                                      \
+    X(sections,                "sections of layers with plans of their own")                       \
+    X(tied,                    "a model whose output matrix is its embedding")
 
 enum feature {
 #define X(id, name) HAS_##id,

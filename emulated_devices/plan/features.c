@@ -113,7 +113,7 @@ static bool tp_moves_weights(const struct facts *facts, struct typed *typed)
 /* With fewer key/value heads than parts several devices have a copy of a head. */
 static bool tp_copies_keys(const struct facts *facts, struct typed *typed)
 {
-    const struct tensor_parallel share = plan_tensor_share(facts->plan, 0);
+    const struct tensor_parallel share = plan_tensor_share(facts->plan, facts->plan->mesh.first);
     const int64_t heads = facts->plan->model.K;
     return tp(facts, NULL) && axes_size(&share, share.scheme->heads.columns) > heads &&
            features_say(typed, "--tp %d with %lld key/value heads", facts->plan->mesh.size[TP], (long long)heads);
@@ -732,6 +732,16 @@ static bool encoders(const struct facts *facts, struct typed *typed)
 static bool fp64(const struct facts *facts, struct typed *typed)
 {
     return facts->plan->dtype == F64 && say_dtype(facts, typed);
+}
+
+static bool sections(const struct facts *facts, struct typed *typed)
+{
+    return facts->plan->layers.count > 0 && features_say(typed, "a section");
+}
+
+static bool tied(const struct facts *facts, struct typed *typed)
+{
+    return facts->plan->model.tied && say_model(facts, typed);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */

@@ -29,9 +29,14 @@ struct step_samples {
     int64_t *labels;                    /* [B] of each sequence, that count */
 };
 
+struct sections;
+
 struct plan {
     struct model_config model;          /* the whole model */
     struct mesh mesh;                   /* devices along each axis */
+    struct sections *sections;          /* runs of layers with a plan each (sections.h); NULL: this is the plan of all
+                                         * layers */
+    struct interval layers;             /* of a section: its layers; count 0: all of the model's */
     int64_t B, S;                       /* sequences of the global batch (a batch plan: of this step), tokens of each */
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
@@ -127,6 +132,20 @@ struct loss_scale plan_loss_scale(const struct plan *);
 enum error_code plan_schedule(const struct plan *, struct schedule *, struct error *);
 
 /* How the plan divides the model and the batch. */
+
+/** The layers that the plan has: all, but in a section. */
+static inline struct interval plan_layers(const struct plan *plan)
+{
+    return plan->layers.count > 0 ? plan->layers : (struct interval){ 0, plan->model.L };
+}
+
+/* Whether the embedding, and the loss, are the plan's: not those of a section inside the model. */
+static inline bool plan_has_embedding(const struct plan *plan) { return plan_layers(plan).first == 0; }
+static inline bool plan_has_loss(const struct plan *plan)
+{
+    return interval_end(plan_layers(plan)) == plan->model.L;
+}
+
 static inline int64_t plan_first_layer(const struct plan *plan, int stage) { return plan->first_layer[stage]; }
 
 /* The batch is cut into so many parts over dp; a copy computes this side of the weights first. */

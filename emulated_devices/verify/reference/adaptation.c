@@ -219,6 +219,8 @@ static void end_step(struct adaptation *adaptation, const struct trainer *traine
 
 enum error_code adaptation_check(struct adaptation *adaptation, const struct trainer *trainer, struct error *err)
 {
+    /* Schemes that plan or adapt are refused in sections. */
+    if (trainer->section) return OK;
     enum error_code e = check_placement(adaptation, trainer, err);
     if (!e) e = check_biases(adaptation, trainer, err);
     for (int i = 0; i < trainer->plan.micros && !e; i++) {

@@ -8,6 +8,7 @@
  * without singular vectors.  A failed reference_open leaves nothing to close; after a failed step reference_close frees
  * all.
  * Bounds are in reference_bounds.c, projections in reference_low_rank.c, outer steps in reference_outer.c. */
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/reference_bounds.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
@@ -112,13 +113,24 @@ static void serial_close(struct serial_run *run)
     if (run->model.params) transformer_close(&run->model);
 }
 
+/* With sections the largest of theirs. */
+static int most_parts(const struct plan *plan, int (*parts)(const struct plan *))
+{
+    int most = 1;
+    for (int i = 0; i < plan->sections->count; i++)
+        if (parts(&plan->sections->at[i]) > most) most = parts(&plan->sections->at[i]);
+    return most;
+}
+
 int reference_parts(const struct plan *plan)
 {
+    if (plan->sections) return most_parts(plan, reference_parts);
     return plan->mesh.size[TP] * (plan->data.tiles > 1 ? plan->data.tiles : 1);
 }
 
 int reference_gradient_parts(const struct plan *plan)
 {
+    if (plan->sections) return most_parts(plan, reference_gradient_parts);
     return plan_copies(plan) / plan_replicas(plan) * plan->micros * (1 + plan->model.tied);
 }
 
