@@ -3,6 +3,7 @@
 #ifndef ORRERY_RUN_H
 #define ORRERY_RUN_H
 
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/run/live.h"
 #include "emulated_devices/model/charged.h"
@@ -10,6 +11,7 @@
 #include "emulated_devices/train/data/data.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/verify/reference/compare.h"
+#include "ref/io/yaml.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -41,6 +43,8 @@ struct train_options {
     int keep;                           /* checkpoints of --save-every; 0: all */
     char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
+    struct sections sections;           /* of --plan; none without */
+    struct yaml *plan_file;             /* its text, to which names of schemes point; owned */
     struct affinity affinity;           /* of --affinity; empty without */
     struct expert_owners owners;        /* of --owners; empty without */
     const char *load_word;              /* as typed behind --load; NULL: routers choose, in plans the load is even */

@@ -90,8 +90,10 @@ enum error_code sections_outline(struct trainer *trainer, struct error *err)
     enum error_code e = trainer->section && trainer->boundary ? open_between(trainer, err)
         : fail(err, ERR_MEMORY, "no memory for %d sections", all->count);
     for (int i = 0; i < all->count && !e; i++) {
-        e = trainer_outline_part(&trainer->section[i], &all->at[i], trainer->comm, &trainer->schedule, all->stage[i],
-                                 err);
+        /* The rates of a run follow from its number of steps, which only the whole plan has been told. */
+        struct plan own = all->at[i];
+        own.hyper = trainer->plan.hyper;
+        e = trainer_outline_part(&trainer->section[i], &own, trainer->comm, &trainer->schedule, all->stage[i], err);
         if (!e && i > 0) e = open_boundary(&trainer->boundary[i], trainer, i, err);
     }
     return e ? e : make_times(trainer, err);

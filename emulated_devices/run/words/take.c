@@ -536,6 +536,7 @@ static enum error_code take_cluster(struct train_options *options, const struct 
     if (!e && words->kernels != NULL) e = kernel_set_choose(&options->cluster, words->kernels, err);
     p->cluster = &options->cluster;
     if (!e && strcmp(words->placement, "speed") == 0) take_speeds(p, &options->cluster);
+    if (!e && words->plan) e = train_take_sections(options, words, err);
     if (!e) e = plan_check(p, err);
     if (!options->golden) train_set_rates(&p->hyper, options, 0);
     return e ? e : cluster_check(&options->cluster, p->mesh.devices, p->dtype, err);

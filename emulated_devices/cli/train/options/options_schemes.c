@@ -21,6 +21,9 @@ void scheme_options(struct option_list *to, struct train_options *options, struc
                   "and tp; if N does not divide their number, --dp is multiplied by N" },
         { "--etp", "N", OPTION_INT, &options->plan.etp, .min = 1, .max = MESH_MOST_LISTED,
           .help = "each expert is cut into N parts, over the devices of a stage, as with --ep" },
+        { "--plan", "FILE", OPTION_STRING, &words->plan,
+          .help = "instead of one mesh: runs of layers, each with devices, a mesh and schemes of its own "
+                  "(docs/plans/sections.md)" },
         { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
         { "--tensor", "NAME|sbp:FILE", OPTION_STRING, &options->plan.tensor,
           .help = "how layers are split over tp: a registered scheme, or a text of signatures of your own" },
