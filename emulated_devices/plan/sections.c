@@ -183,24 +183,28 @@ static void add_text(char *out, size_t size, const char *format, ...)
     va_end(args);
 }
 
-static void add_section(const struct plan *section, char *out, size_t size)
+const char *section_describe(const struct plan *section, char *out, size_t size)
 {
     char layers[48], devices[48];
-    add_text(out, size, "layers %s on %s:", range_text(section->layers, layers, sizeof layers),
+    out[0] = 0;
+    add_text(out, size, "layers %s on devices %s:", range_text(section->layers, layers, sizeof layers),
              range_text(sections_devices(section), devices, sizeof devices));
     for (enum axis a = 0; a < AXIS_COUNT; a++)
         if (section->mesh.size[a] > 1) add_text(out, size, " %s %d", axis_name(a), section->mesh.size[a]);
-    add_text(out, size, " %s", section->data.scheme);
-    if (section->mesh.size[TP] > 1) add_text(out, size, " %s", section->tensor);
-    if (section->mesh.size[CP] > 1) add_text(out, size, " %s", section->attention);
+    add_text(out, size, ", %s", section->data.scheme);
+    if (section->mesh.size[TP] > 1) add_text(out, size, ", %s", section->tensor);
+    if (section->mesh.size[CP] > 1) add_text(out, size, ", %s", section->attention);
+    if (section->recompute && strcmp(section->recompute, "none") != 0)
+        add_text(out, size, ", recompute %s", section->recompute);
+    return out;
 }
 
 const char *sections_describe(const struct plan *plan, char *out, size_t size)
 {
     out[0] = 0;
     for (int i = 0; i < plan->sections->count; i++) {
-        if (i > 0) add_text(out, size, " | ");
-        add_section(&plan->sections->at[i], out, size);
+        char one[160];
+        add_text(out, size, "%s%s", i > 0 ? " | " : "", section_describe(&plan->sections->at[i], one, sizeof one));
     }
     return out;
 }

@@ -36,7 +36,8 @@ void sections_free(struct sections *);
  */
 enum error_code sections_check(struct plan *, struct error *);
 
-/** The sections as text: "layers 0-1 on 0-2: tp 3 zero2 1d-sp | layers 2-4 on 3-4: dp 2 ddp".  @return out. */
+/** A section as text: "layers 0-1 on devices 0-2: tp 3, zero2, 1d-sp"; all, with " | " between.  @return out. */
+const char *section_describe(const struct plan *section, char *out, size_t size);
 const char *sections_describe(const struct plan *, char *out, size_t size);
 
 /** The plan of a layer: its section's, or the plan itself.  @param layer  -1: of the embedding; L: of the loss. */

@@ -51,9 +51,15 @@ void report_shape(const struct train_record *record)
             (long long)p->model.V, count_format((double)model_elements(&p->model)).text, dtype_name(p->dtype),
             p->model.exact ? ", exact sums" : !dtype_is_narrow(p->dtype) ? ""
                 : p->data.narrow_gradients ? " with gradients, fp32 masters" : " with fp32 gradients and masters");
+    if (p->sections) snprintf(mesh, sizeof mesh, "%d stage%s", p->stages, plural(p->stages));
     fprintf(record->out, "mesh    %s, %d device%s", mesh, p->mesh.devices, plural(p->mesh.devices));
     if (threads > 0) fprintf(record->out, ", %d thread%s each", threads, plural(threads));
     fprintf(record->out, "\n");
+    for (int i = 0; p->sections && i < p->sections->count; i++) {
+        char section[160];
+        say(record->out, 10, "  stage %d  %s", p->sections->stage[i], section_describe(&p->sections->at[i], section,
+                                                                                  sizeof section));
+    }
     if (plan_etp(p) > 1) snprintf(slices, sizeof slices, "each in %d slices, ", plan_etp(p));
     if (plan_ep(p) * plan_etp(p) > 1)
         say(record->out, 8,
