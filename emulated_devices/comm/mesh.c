@@ -86,7 +86,7 @@ int mesh_members(const struct mesh *mesh, int rank, unsigned axes, int *member)
 
 const char *mesh_describe(const struct mesh *mesh, int rank, char *out, int size)
 {
-    int used = snprintf(out, (size_t)size, "%s", mesh->devices == 1 ? "the only device" : "");
+    int used = snprintf(out, (size_t)size, "%s", mesh->devices == 1 && mesh->of <= 1 ? "the only device" : "");
     const char *between = "";
     for (enum axis a = 0; a < AXIS_COUNT && used < size; a++)
         if (mesh->size[a] > 1) {
@@ -94,5 +94,7 @@ const char *mesh_describe(const struct mesh *mesh, int rank, char *out, int size
                              mesh_coordinate(mesh, rank, a));
             between = " ";
         }
+    /* Sections have a mesh each, and one of them may have a single device. */
+    if (used == 0) snprintf(out, (size_t)size, "%s", mesh->devices > 1 ? "in its sections" : "alone");
     return out;
 }

@@ -36,6 +36,13 @@ const struct plan *plan_of_layer(const struct plan *plan, int layer)
     return &all->at[i];
 }
 
+const struct plan *plan_of_device(const struct plan *plan, int rank)
+{
+    for (int i = 0; plan->sections && i < plan->sections->count; i++)
+        if (mesh_has(&plan->sections->at[i].mesh, rank)) return &plan->sections->at[i];
+    return plan;
+}
+
 static struct interval sections_devices(const struct plan *section)
 {
     return (struct interval){ section->mesh.first, section->mesh.devices };

@@ -43,6 +43,9 @@ const char *sections_describe(const struct plan *, char *out, size_t size);
 /** The plan of a layer: its section's, or the plan itself.  @param layer  -1: of the embedding; L: of the loss. */
 const struct plan *plan_of_layer(const struct plan *, int layer);
 
+/** The plan of a device's first section, or the plan itself. */
+const struct plan *plan_of_device(const struct plan *, int rank);
+
 /** The place in the pipeline at which a device works: its stage, or its coordinate along pp. */
 int plan_place(const struct plan *, int rank);
 
