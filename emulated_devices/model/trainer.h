@@ -48,7 +48,8 @@ struct trainer {
                                          * this device has no part in it; NULL: of a section, or a plan without */
     struct boundary *boundary;          /* [sections] how the residual stream gets from each to the next
                                          * (model/sections/sections_run.h) */
-    struct group between;               /* all devices, which send it */
+    struct tied *tied;                  /* the gradients of an embedding that two sections have; NULL: none has */
+    struct group between;               /* all devices, which send both */
     int *use_end;                       /* [actions of this device + 1] the data scheme's uses before each of them */
     struct action_time *times;          /* [actions of this device] of the last step, in virtual time */
     struct tensor_parallel tensor;      /* how matrices are cut */

@@ -249,8 +249,6 @@ static const struct clash clashes[] = {
     { HAS_exact, HAS_mid_stream, "@ is another function with another --pp",
       "schedules with one version and one step" },
 
-    { HAS_sections, HAS_tied, "the two uses of the matrix of @ would have two shapes of pieces, whose gradients no "
-      "group sums", "a model with an output matrix of its own" },
     { HAS_sections, HAS_mixture, "routers of @ add up over one mesh", "models without experts" },
     { HAS_sections, HAS_streams, "only one residual stream is boxed, and @ has several", "--streams 1" },
     { HAS_sections, HAS_encoders, "the encoders of @ feed one mesh", "a model of text" },

@@ -122,8 +122,7 @@ struct facts {
     X(loss_by_rule,            "--as with a loss of its own")                                       \
     X(encoders,                "--modalities")                                                      \
     X(fp64,                    "--dtype fp64")                                                      \
-    X(sections,                "sections of layers with plans of their own")                       \
-    X(tied,                    "a model whose output matrix is its embedding")
+    X(sections,                "sections of layers with plans of their own")
 
 enum feature {
 #define X(id, name) HAS_##id,

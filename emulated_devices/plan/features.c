@@ -739,11 +739,6 @@ static bool sections(const struct facts *facts, struct typed *typed)
     return facts->plan->layers.count > 0 && features_say(typed, "a section");
 }
 
-static bool tied(const struct facts *facts, struct typed *typed)
-{
-    return facts->plan->model.tied && say_model(facts, typed);
-}
-
 /* ---- all ---------------------------------------------------------------------------------------- */
 
 static const struct { const char *name; bool (*has)(const struct facts *, struct typed *); } features[FEATURE_COUNT] = {

@@ -81,7 +81,8 @@ bool plan_holds(const struct plan *plan, const struct schedule *schedule, int ra
     const int holders = plan_holders(plan, schedule, spec, place);
     bool holds = false;
     for (int i = 0; i < holders; i++) holds = holds || (place[i] == own && plan_has_expert(plan, rank, spec));
-    if (first) *first = holders > 0 && place[0] == own;
+    /* The matrix of a tied embedding is counted in the section of the embedding. */
+    if (first) *first = holders > 0 && place[0] == own && (spec->layer >= 0 || plan_has_embedding(plan));
     return holds;
 }
 

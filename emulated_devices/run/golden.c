@@ -97,7 +97,8 @@ static void golden_fill(const void *context, int64_t step, int64_t first, int64_
     if (within) memcpy(within, golden_positions(g, step, first), bytes);
 }
 
-static enum error_code load_one(struct session *session, const struct parameter *parameter, struct error *err)
+static enum error_code load_one(struct session *session, struct trainer *section, const struct parameter *parameter,
+                                struct error *err)
 {
     char name[RECORD_NAME];
     const enum dtype wide = dtype_wide(parameter->w.dtype);
@@ -110,7 +111,7 @@ static enum error_code load_one(struct session *session, const struct parameter 
     if (!e) e = golden_read(session->golden, name, wide, n, whole, err);
     if (!e) {
         layout_cut(&parameter->layout, whole, piece.data, dtype_size(wide));
-        e = collect_keep_weights(&session->trainer, parameter, piece, err);
+        e = collect_keep_weights(section, parameter, piece, err);
     }
     free(whole), free(piece.data);
     return e;
@@ -128,7 +129,7 @@ static enum error_code load_start(struct session *session, struct error *err)
     }
     struct trainer *part;
     for (int n = 0; (part = trainer_section(&session->trainer, n)) != NULL; n++)
-        for (int i = 0; i < part->parameters.count && !e; i++) e = load_one(session, &part->parameters.all[i], err);
+        for (int i = 0; i < part->parameters.count && !e; i++) e = load_one(session, part, &part->parameters.all[i], err);
     if (!e && session->trainer.routers.bias)
         e = golden_read_biases(session->golden, session->trainer.routers.bias, err);
     return comm_agree(session->trainer.comm, e, err);

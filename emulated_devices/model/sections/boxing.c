@@ -57,33 +57,38 @@ static struct rectangles rectangles_of(const struct part *part)
 
 /* ---- who sends what ---------------------------------------------------------------------------------------------- */
 
-/* The parts of all devices of one side, in the order of ranks. */
-struct side { const struct plan *plan; struct part *part; };
+static int side_devices(const struct boxing_side *side) { return side->plan->mesh.devices; }
+static int side_rank(const struct boxing_side *side, int i) { return side->plan->mesh.first + i; }
 
-static int side_devices(const struct side *side) { return side->plan->mesh.devices; }
-static int side_rank(const struct side *side, int i) { return side->plan->mesh.first + i; }
-
-static enum error_code side_open(struct side *side, const struct plan *plan, int micro, bool gradient,
-                                 struct error *err)
+enum error_code boxing_side_open(struct boxing_side *side, const struct plan *plan, struct error *err)
 {
-    *side = (struct side){ plan, calloc((size_t)plan->mesh.devices, sizeof *side->part) };
-    bool made = side->part != NULL;
+    *side = (struct boxing_side){ plan, calloc((size_t)plan->mesh.devices, sizeof *side->part) };
+    return side->part ? OK : fail(err, ERR_MEMORY, "no memory for the parts of %d devices", plan->mesh.devices);
+}
+
+void boxing_side_close(struct boxing_side *side)
+{
+    for (int i = 0; side->part && i < side_devices(side); i++) part_free(&side->part[i]);
+    free(side->part);
+    side->part = NULL;
+}
+
+/* Each device's part of the residual stream, or of its gradient, in a microbatch. */
+static enum error_code open_stream(struct boxing_side *side, const struct plan *plan, int micro, bool gradient,
+                                   struct error *err)
+{
+    const enum error_code e = boxing_side_open(side, plan, err);
+    bool made = !e;
     for (int i = 0; i < plan->mesh.devices && made; i++) {
         side->part[i] = plan_part(plan, side_rank(side, i), WIDTH_MODEL, plan->model.D, micro, gradient);
         made = part_made(&side->part[i]);
     }
-    return made ? OK : fail(err, ERR_MEMORY, "no memory for the parts of %d devices", plan->mesh.devices);
-}
-
-static void side_close(struct side *side)
-{
-    for (int i = 0; side->part && i < side_devices(side); i++) part_free(&side->part[i]);
-    free(side->part);
+    return e || made ? e : fail(err, ERR_MEMORY, "no memory for the parts of %d devices", plan->mesh.devices);
 }
 
 /* How far a sender is: 0 the receiver itself; then by the level of the link, then by how far its place is from the
  * receiver's, so that neighbours ask different devices. */
-static int64_t distance(const struct side *from, const struct side *to, int sender, int receiver)
+static int64_t distance(const struct boxing_side *from, const struct boxing_side *to, int sender, int receiver)
 {
     const int a = side_rank(from, sender), b = side_rank(to, receiver), n = side_devices(from);
     const struct cluster *const c = to->plan->cluster;
@@ -96,7 +101,7 @@ static int64_t distance(const struct side *from, const struct side *to, int send
 struct boxing_maker {
     struct boxing *boxing;
     int rank;
-    struct side from, to;
+    struct boxing_side from, to;
     int *order;                         /* [devices of from] the senders, nearest first */
     bool lost;                          /* there was no memory */
 };
@@ -172,7 +177,7 @@ static bool serve(struct boxing_maker *maker, int receiver)
 }
 
 /* Leave out devices with which nothing is exchanged.  @return how many are left. */
-static int pack_transfers(struct boxing_transfer *list, const struct side *peers)
+static int pack_transfers(struct boxing_transfer *list, const struct boxing_side *peers)
 {
     int n = 0;
     for (int i = 0; i < side_devices(peers); i++)
@@ -180,7 +185,7 @@ static int pack_transfers(struct boxing_transfer *list, const struct side *peers
     return n;
 }
 
-static struct part part_taken(struct side *side, int rank)
+static struct part part_taken(struct boxing_side *side, int rank)
 {
     const int i = rank - side->plan->mesh.first;
     struct part taken = { .dim = { 0, 0 } };
@@ -189,30 +194,40 @@ static struct part part_taken(struct side *side, int rank)
     return taken;
 }
 
+enum error_code boxing_between(struct boxing *boxing, struct boxing_side *from, struct boxing_side *to, int rank,
+                               struct error *err)
+{
+    struct boxing_maker maker = { .boxing = boxing, .rank = rank, .from = *from, .to = *to,
+                                  .order = calloc((size_t)side_devices(from), sizeof *maker.order) };
+    *boxing = (struct boxing){ .send = calloc((size_t)side_devices(to), sizeof *boxing->send),
+                               .receive = calloc((size_t)side_devices(from), sizeof *boxing->receive) };
+    enum error_code e = OK;
+    maker.lost = !(boxing->send && boxing->receive && maker.order);
+    const bool sends = mesh_has(&from->plan->mesh, rank);
+    for (int r = 0; r < side_devices(to) && !e && !maker.lost; r++)
+        if ((sends || side_rank(to, r) == rank) && !serve(&maker, r) && !maker.lost)
+            e = fail(err, ERR_PLAN, "device %d needs numbers that no device of the other section has",
+                     side_rank(to, r));
+    if (!e && maker.lost) e = fail(err, ERR_MEMORY, "no memory for what device %d sends to another section", rank);
+    free(maker.order);
+    if (e) {
+        boxing_free(boxing);
+        return e;
+    }
+    boxing->sends = pack_transfers(boxing->send, to), boxing->receives = pack_transfers(boxing->receive, from);
+    boxing->from = part_taken(from, rank), boxing->to = part_taken(to, rank);
+    return OK;
+}
+
 enum error_code boxing_make(struct boxing *boxing, const struct plan *from, const struct plan *to, int rank, int micro,
                             bool gradient, struct error *err)
 {
-    struct boxing_maker maker = { .boxing = boxing, .rank = rank,
-                                  .order = calloc((size_t)from->mesh.devices, sizeof *maker.order) };
-    *boxing = (struct boxing){ .send = calloc((size_t)to->mesh.devices, sizeof *boxing->send),
-                               .receive = calloc((size_t)from->mesh.devices, sizeof *boxing->receive) };
-    enum error_code e = side_open(&maker.from, from, micro, gradient, err);
-    if (!e) e = side_open(&maker.to, to, micro, gradient, err);
-    maker.lost = !e && !(boxing->send && boxing->receive && maker.order);
-    const bool sends = mesh_has(&from->mesh, rank);
-    for (int r = 0; r < to->mesh.devices && !e && !maker.lost; r++)
-        if ((sends || side_rank(&maker.to, r) == rank) && !serve(&maker, r) && !maker.lost)
-            e = fail(err, ERR_PLAN, "device %d needs parts of the residual stream that no device of the section before "
-                     "has", side_rank(&maker.to, r));
-    if (!e && maker.lost) e = fail(err, ERR_MEMORY, "no memory for the boxing of microbatch %d", micro);
-    if (!e) {
-        boxing->sends = pack_transfers(boxing->send, &maker.to);
-        boxing->receives = pack_transfers(boxing->receive, &maker.from);
-        boxing->from = part_taken(&maker.from, rank), boxing->to = part_taken(&maker.to, rank);
-    }
-    side_close(&maker.from), side_close(&maker.to);
-    free(maker.order);
-    if (e) boxing_free(boxing);
+    struct boxing_side before = { 0 }, after = { 0 };
+    *boxing = (struct boxing){ 0 };
+    enum error_code e = open_stream(&before, from, micro, gradient, err);
+    if (!e) e = open_stream(&after, to, micro, gradient, err);
+    if (!e) e = boxing_between(boxing, &before, &after, rank, err);
+    boxing_side_close(&before), boxing_side_close(&after);
     return e;
 }
 
@@ -284,9 +299,9 @@ static void copy_own(struct device *device, const struct boxing *boxing, struct 
     }
 }
 
-static struct tensor packed_tensor(struct device *device, const struct boxing_transfer *transfer)
+static struct tensor packed_tensor(struct device *device, const struct boxing_transfer *transfer, enum dtype dtype)
 {
-    return device_tensor_1d(device, BUFFERS, transfer->elements);
+    return device_tensor_in(device, BUFFERS, dtype, transfer->elements);
 }
 
 enum error_code boxing_send(const struct boxing *boxing, struct exchange *exchange, struct tensor stream,
@@ -299,8 +314,8 @@ enum error_code boxing_send(const struct boxing *boxing, struct exchange *exchan
         return fail(err, ERR_MEMORY, "no memory for %d messages", boxing->sends);
     for (int i = 0; i < boxing->sends; i++) {
         const struct boxing_transfer *const transfer = &boxing->send[i];
-        const struct tensor packed = packed_tensor(comm->device, transfer);
-        if (packed.data == NULL) return fail(err, ERR_MEMORY, "no memory to send %lld numbers of the residual stream",
+        const struct tensor packed = packed_tensor(comm->device, transfer, stream.dtype);
+        if (packed.data == NULL) return fail(err, ERR_MEMORY, "no memory to send %lld numbers to another section",
                                              (long long)transfer->elements);
         copy_transfer(comm->device, transfer, &boxing->from, stream, packed, true);
         ledger_messages(&comm->expected, exchange->group, POINT_TO_POINT, transfer->peer, tensor_bytes(packed), 1);
@@ -322,9 +337,9 @@ enum error_code boxing_receive(const struct boxing *boxing, struct exchange *exc
     int posted = 0;
     for (; posted < boxing->receives && !e; posted++) {
         const struct boxing_transfer *const transfer = &boxing->receive[posted];
-        packed[posted] = packed_tensor(comm->device, transfer);
+        packed[posted] = packed_tensor(comm->device, transfer, stream.dtype);
         if (packed[posted].data == NULL)
-            return fail(err, ERR_MEMORY, "no memory to receive %lld numbers of the residual stream",
+            return fail(err, ERR_MEMORY, "no memory to receive %lld numbers of another section",
                         (long long)transfer->elements);
         clock_start_collective(&comm->device->clock);
         message[posted] = message_receive(exchange, transfer->peer, packed[posted].data, tensor_bytes(packed[posted]));

@@ -36,6 +36,18 @@ struct boxing {
     struct boxing_transfer own;
 };
 
+/* The parts of all devices of a plan's mesh, in the order of ranks. */
+struct boxing_side { const struct plan *plan; struct part *part; };
+
+/** Make a device's boxing from the parts of both sides, of which the device's own are taken.  Local.
+ *  @return as boxing_make. */
+enum error_code boxing_between(struct boxing *, struct boxing_side *from, struct boxing_side *to, int rank,
+                               struct error *);
+
+/** Make room for a side's parts, all empty.  @return OK or ERR_MEMORY, for boxing_side_close. */
+enum error_code boxing_side_open(struct boxing_side *, const struct plan *, struct error *);
+void boxing_side_close(struct boxing_side *);
+
 /**
  * Make a device's boxing of a microbatch.  Local.
  * @param from, to  plans of the sections, in the direction of travel; for a gradient `from` is the later one.

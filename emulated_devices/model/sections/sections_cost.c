@@ -1,6 +1,7 @@
 /* sections_cost.c -- what one device's part of a plan with sections sends and holds, by formula.
  * model/trainer_cost.c calls.  No function returns an error code. */
 #include "emulated_devices/model/sections/sections_run.h"
+#include "emulated_devices/model/sections/tied.h"
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/plan/sections.h"
 
@@ -13,6 +14,7 @@ static struct account boxings_cost(const struct trainer *trainer)
             boxing_cost(&trainer->boundary[s].forward[m], &trainer->between, trainer->plan.dtype, &ledger);
             boxing_cost(&trainer->boundary[s].gradient[m], &trainer->between, trainer->plan.dtype, &ledger);
         }
+    if (trainer->tied) tied_cost(trainer->tied, trainer, &ledger);
     return ledger.of[TRAFFIC_PIPELINE];
 }
 

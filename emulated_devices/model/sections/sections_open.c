@@ -1,6 +1,7 @@
 /* sections_open.c -- makes the trainers of a plan's sections, and the boxings between them.
  * model/trainer_open.c calls.  Errors: ERR_MEMORY, and those of a trainer's outline; sections_close works after all. */
 #include "emulated_devices/model/sections/sections_run.h"
+#include "emulated_devices/model/sections/tied.h"
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/plan/sections.h"
 #include <stdlib.h>
@@ -90,12 +91,14 @@ enum error_code sections_outline(struct trainer *trainer, struct error *err)
     enum error_code e = trainer->section && trainer->boundary ? open_between(trainer, err)
         : fail(err, ERR_MEMORY, "no memory for %d sections", all->count);
     for (int i = 0; i < all->count && !e; i++) {
-        /* The rates of a run follow from its number of steps, which only the whole plan has been told. */
         struct plan own = all->at[i];
-        own.hyper = trainer->plan.hyper;
+        own.optimizer = trainer->plan.optimizer, own.hyper = trainer->plan.hyper;
         e = trainer_outline_part(&trainer->section[i], &own, trainer->comm, &trainer->schedule, all->stage[i], err);
+        /* A run may set the rate of each step: all sections read the whole plan's. */
+        trainer->section[i].data.hyper = &trainer->plan.hyper;
         if (!e && i > 0) e = open_boundary(&trainer->boundary[i], trainer, i, err);
     }
+    if (!e) e = tied_open(&trainer->tied, trainer, err);
     return e ? e : make_times(trainer, err);
 }
 
@@ -124,7 +127,8 @@ void sections_close(struct trainer *trainer)
         if (trainer->section[i].comm) trainer_close(&trainer->section[i]);
         if (trainer->boundary) close_boundary(&trainer->boundary[i], trainer->plan.micros);
     }
+    tied_close(trainer->tied);
     if (trainer->section) group_close(&trainer->between);
     free(trainer->section), free(trainer->boundary);
-    trainer->section = NULL, trainer->boundary = NULL;
+    trainer->section = NULL, trainer->boundary = NULL, trainer->tied = NULL;
 }

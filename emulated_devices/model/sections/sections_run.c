@@ -1,6 +1,7 @@
 /* sections_run.c -- executes the list of a device's stage: passes through its sections, and boxings before, between and
  * after them.  model/trainer.c calls.  Errors: ERR_MEMORY, ERR_COMM, and those of a pass; the step cannot go on then. */
 #include "emulated_devices/model/sections/sections_run.h"
+#include "emulated_devices/model/sections/tied.h"
 #include "emulated_devices/device/trace.h"
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/plan/sections.h"
@@ -180,6 +181,7 @@ enum error_code sections_gradients(struct trainer *trainer, struct step_result *
     if (!e) e = sections_pass(trainer, err);
     for (int i = count - 1; i >= 0 && !e; i--)
         if (trainer_takes_part(&trainer->section[i])) e = trainer_reduce(&trainer->section[i], err);
+    if (!e && trainer->tied) e = tied_reduce(trainer->tied, trainer, err);
     if (!e) e = sections_share(trainer, out, err);
     if (e) comm_give_up(trainer->comm, err);
     messages_have_ended(trainer->comm, "at the end of a step's passes");

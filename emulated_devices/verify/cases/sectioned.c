@@ -71,7 +71,7 @@ static void draw_model(struct drawing *drawing, struct plan *plan, int layers)
     static void (*const take[])(struct plan *) = { case_take_llama, case_take_qwen2, case_take_gptj, case_take_windows,
                                                    case_take_olmo2, case_take_gemma2 };
     *plan = case_plan(1, 1, 1);
-    plan->model.L = layers, plan->model.tied = false;
+    plan->model.L = layers, plan->model.tied = draw_below(drawing, 2) == 1;
     take[draw_below(drawing, 6)](plan);
 }
 
