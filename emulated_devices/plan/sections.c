@@ -25,6 +25,57 @@ void sections_free(struct sections *sections)
     *sections = (struct sections){ 0 };
 }
 
+static struct interval sections_devices(const struct plan *section)
+{
+    return (struct interval){ section->mesh.first, section->mesh.devices };
+}
+
+/* ---- as text ----------------------------------------------------------------------------------------------------- */
+
+/* Add text where there is room. */
+static void add_text(char *out, size_t size, const char *format, ...)
+{
+    const size_t used = strlen(out);
+    va_list args;
+    va_start(args, format);
+    if (used < size) vsnprintf(out + used, size - used, format, args);
+    va_end(args);
+}
+
+/* "layer 3", "layers 2-5". */
+static void add_range(char *out, size_t size, const char *what, struct interval range)
+{
+    if (range.count == 1) add_text(out, size, "%s %lld", what, (long long)range.first);
+    else add_text(out, size, "%ss %lld-%lld", what, (long long)range.first, (long long)interval_end(range) - 1);
+}
+
+const char *section_describe(const struct plan *section, char *out, size_t size)
+{
+    out[0] = 0;
+    add_range(out, size, "layer", section->layers);
+    add_text(out, size, " on ");
+    add_range(out, size, "device", sections_devices(section));
+    add_text(out, size, ":");
+    for (enum axis a = 0; a < AXIS_COUNT; a++)
+        if (section->mesh.size[a] > 1) add_text(out, size, " %s %d,", axis_name(a), section->mesh.size[a]);
+    add_text(out, size, " %s", section->data.scheme);
+    if (section->mesh.size[TP] > 1) add_text(out, size, ", %s", section->tensor);
+    if (section->mesh.size[CP] > 1) add_text(out, size, ", %s", section->attention);
+    if (section->recompute && strcmp(section->recompute, "none") != 0)
+        add_text(out, size, ", recompute %s", section->recompute);
+    return out;
+}
+
+const char *sections_describe(const struct plan *plan, char *out, size_t size)
+{
+    out[0] = 0;
+    for (int i = 0; i < plan->sections->count; i++) {
+        char one[160];
+        add_text(out, size, "%s%s", i > 0 ? " | " : "", section_describe(&plan->sections->at[i], one, sizeof one));
+    }
+    return out;
+}
+
 /* ---- where a layer and a device are ------------------------------------------------------------------------------ */
 
 const struct plan *plan_of_layer(const struct plan *plan, int layer)
@@ -41,11 +92,6 @@ const struct plan *plan_of_device(const struct plan *plan, int rank)
     for (int i = 0; plan->sections && i < plan->sections->count; i++)
         if (mesh_has(&plan->sections->at[i].mesh, rank)) return &plan->sections->at[i];
     return plan;
-}
-
-static struct interval sections_devices(const struct plan *section)
-{
-    return (struct interval){ section->mesh.first, section->mesh.devices };
 }
 
 int plan_places(const struct plan *plan) { return plan->sections ? plan->sections->stages : plan->mesh.size[PP]; }
@@ -73,10 +119,8 @@ struct section_name { char text[64]; };
 
 static struct section_name name_of(const struct plan *section)
 {
-    struct section_name name;
-    const struct interval l = section->layers;
-    if (l.count == 1) snprintf(name.text, sizeof name.text, "layer %lld", (long long)l.first);
-    else snprintf(name.text, sizeof name.text, "layers %lld-%lld", (long long)l.first, (long long)interval_end(l) - 1);
+    struct section_name name = { "" };
+    add_range(name.text, sizeof name.text, "layer", section->layers);
     return name;
 }
 
@@ -169,49 +213,4 @@ enum error_code sections_check(struct plan *plan, struct error *err)
     }
     plan->first_layer[all->stages] = (int)plan->model.L;
     return e;
-}
-
-/* ---- as text ----------------------------------------------------------------------------------------------------- */
-
-static const char *range_text(struct interval range, char *out, size_t size)
-{
-    if (range.count == 1) snprintf(out, size, "%lld", (long long)range.first);
-    else snprintf(out, size, "%lld-%lld", (long long)range.first, (long long)interval_end(range) - 1);
-    return out;
-}
-
-/* Add text where there is room. */
-static void add_text(char *out, size_t size, const char *format, ...)
-{
-    const size_t used = strlen(out);
-    va_list args;
-    va_start(args, format);
-    if (used < size) vsnprintf(out + used, size - used, format, args);
-    va_end(args);
-}
-
-const char *section_describe(const struct plan *section, char *out, size_t size)
-{
-    char layers[48], devices[48];
-    out[0] = 0;
-    add_text(out, size, "layers %s on devices %s:", range_text(section->layers, layers, sizeof layers),
-             range_text(sections_devices(section), devices, sizeof devices));
-    for (enum axis a = 0; a < AXIS_COUNT; a++)
-        if (section->mesh.size[a] > 1) add_text(out, size, " %s %d", axis_name(a), section->mesh.size[a]);
-    add_text(out, size, ", %s", section->data.scheme);
-    if (section->mesh.size[TP] > 1) add_text(out, size, ", %s", section->tensor);
-    if (section->mesh.size[CP] > 1) add_text(out, size, ", %s", section->attention);
-    if (section->recompute && strcmp(section->recompute, "none") != 0)
-        add_text(out, size, ", recompute %s", section->recompute);
-    return out;
-}
-
-const char *sections_describe(const struct plan *plan, char *out, size_t size)
-{
-    out[0] = 0;
-    for (int i = 0; i < plan->sections->count; i++) {
-        char one[160];
-        add_text(out, size, "%s%s", i > 0 ? " | " : "", section_describe(&plan->sections->at[i], one, sizeof one));
-    }
-    return out;
 }

@@ -57,8 +57,8 @@ void report_shape(const struct train_record *record)
     fprintf(record->out, "\n");
     for (int i = 0; p->sections && i < p->sections->count; i++) {
         char section[160];
-        say(record->out, 10, "  stage %d  %s", p->sections->stage[i], section_describe(&p->sections->at[i], section,
-                                                                                  sizeof section));
+        say(record->out, 8, "stage   %d: %s", p->sections->stage[i],
+            section_describe(&p->sections->at[i], section, sizeof section));
     }
     if (plan_etp(p) > 1) snprintf(slices, sizeof slices, "each in %d slices, ", plan_etp(p));
     if (plan_ep(p) * plan_etp(p) > 1)
