@@ -131,7 +131,7 @@ static void collect_show(struct trainer *trainer, struct exchange *exchange, int
     free(piece->data.data);
 }
 
-/* Of one section, or of a plan without sections. */
+/* Bring the pieces that one section has, or a plan without sections. */
 static void collect_section(struct trainer *trainer, struct exchange *exchange, const struct param_spec *spec,
                             int index, enum tensor_kind kind, void (*visit)(void *, const struct piece *),
                             void *context)

@@ -223,7 +223,8 @@ enum error_code stage_open(struct stage *stage, const struct plan *plan, struct 
     *stage = (struct stage){ .plan = plan, .device = device, .tp = tp, .seams = seams, .data = data,
                          .parameters = data->parameters, .rank = rank, .index = index,
                          .first = index == 0 && plan_has_embedding(plan),
-                         .last = index == plan->stages - 1 && plan_has_loss(plan), .first_layer = (int)plan_first_layer(plan, index) };
+                         .last = index == plan->stages - 1 && plan_has_loss(plan),
+                         .first_layer = (int)plan_first_layer(plan, index) };
     stage->layers = (int)plan_first_layer(plan, index + 1) - stage->first_layer;
     stage->micro = calloc((size_t)plan->micros, sizeof *stage->micro);
     stage->part = calloc((size_t)stage->layers + 2, sizeof *stage->part);

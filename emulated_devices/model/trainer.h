@@ -98,7 +98,8 @@ static inline bool trainer_takes_part(const struct trainer *trainer)
     return trainer->plan.sections == NULL && mesh_has(&trainer->plan.mesh, trainer->comm->rank);
 }
 
-/** The trainer of a layer: of its section, or the trainer itself.  @param layer  -1: of the embedding; L: of the loss. */
+/** The trainer of a layer: of its section, or the trainer itself.
+ *  @param layer  -1: of the embedding; L: of the loss. */
 const struct trainer *trainer_of_layer(const struct trainer *, int layer);
 
 /** The trainers of which a device's work consists: of its sections, or the trainer itself.

@@ -160,8 +160,8 @@ static enum error_code check_devices(struct plan *plan, int *stage, struct error
             continue;
         }
         if (own.first < interval_end(before))
-            return fail(err, ERR_PLAN, "%s: devices %lld-%lld have layers of an earlier stage; a stage is on devices of "
-                        "its own, after those of the stage before", name_of(at).text, (long long)own.first,
+            return fail(err, ERR_PLAN, "%s: devices %lld-%lld have layers of an earlier stage; a stage is on devices "
+                        "of its own, after those of the stage before", name_of(at).text, (long long)own.first,
                         (long long)interval_end(own) - 1);
         if (own.first > interval_end(before))
             return fail(err, ERR_PLAN, "%s: device %lld before has no layers; stages are on consecutive devices",

@@ -6,8 +6,8 @@
  * different numbers of devices, and different numbers of copies, parts and shards.  All sections cut the same
  * microbatches, each over its own copies.
  *
- * Callers: run/words/sections.c makes sections from a file, verify/cases/ draws them; model/sections/ runs them.  The
- * functions are local and send nothing.
+ * Callers: run/words/take_sections.c makes sections from a file, verify/cases/ draws them, model/sections/ runs them.
+ * The functions are local and send nothing.
  */
 #ifndef ORRERY_PLAN_SECTIONS_H
 #define ORRERY_PLAN_SECTIONS_H

@@ -129,7 +129,8 @@ static enum error_code load_start(struct session *session, struct error *err)
     }
     struct trainer *part;
     for (int n = 0; (part = trainer_section(&session->trainer, n)) != NULL; n++)
-        for (int i = 0; i < part->parameters.count && !e; i++) e = load_one(session, part, &part->parameters.all[i], err);
+        for (int i = 0; i < part->parameters.count && !e; i++)
+            e = load_one(session, part, &part->parameters.all[i], err);
     if (!e && session->trainer.routers.bias)
         e = golden_read_biases(session->golden, session->trainer.routers.bias, err);
     return comm_agree(session->trainer.comm, e, err);

@@ -1,5 +1,5 @@
-/* The boxing of the residual stream between drawn sections: each element reaches a device once, from itself if it has the
- * element, and both ends list the same rectangles.
+/* The boxing of the residual stream between drawn sections: each element reaches a device once, from itself if it has
+ * the element, and both ends list the same rectangles.
  * tier: check
  */
 #include <stdarg.h>

@@ -3,6 +3,7 @@
  * ERR_COMM; ERR_PLAN says that no device has an element, which a checked plan excludes. */
 #include "emulated_devices/model/sections/boxing.h"
 #include "emulated_devices/device/backend.h"
+#include "emulated_devices/model/probe.h"
 #include <stdlib.h>
 
 /* ---- rectangles -------------------------------------------------------------------------------------------------- */

@@ -15,12 +15,14 @@
 #define ORRERY_BOXING_H
 
 #include "emulated_devices/comm/comm.h"
-#include "emulated_devices/model/probe.h"
+#include "emulated_devices/device/part.h"
+
+struct plan;
 
 /* A rectangle of the stream [B S, D]: rows and columns that follow each other, in the whole and in both parts. */
 struct rectangle { struct interval rows, cols; };
 
-/* What one device gives to another, in order. */
+/* One device gives these rectangles to another, in order. */
 struct boxing_transfer {
     int peer;                           /* the other device's rank */
     int count, room;                    /* rectangles */
@@ -28,7 +30,7 @@ struct boxing_transfer {
     int64_t elements;                   /* of all of them */
 };
 
-/* What one device does at a boundary for a microbatch: its messages, sorted by peer, and what stays with it. */
+/* One device does this at a boundary for a microbatch: its messages are sorted by peer, and `own` stays with it. */
 struct boxing {
     struct part from, to;               /* its parts before and after; without elements where it is not on that side */
     int sends, receives;

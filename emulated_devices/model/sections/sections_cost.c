@@ -63,7 +63,7 @@ static struct held activations(const struct trainer *trainer)
 static struct passing weights_in(const struct use *use) { return use->weights; }
 static struct passing gradients_in(const struct use *use) { return use->gradients; }
 
-/* What each section of this device has left when it last computed, and the most of all together. */
+/* The walk keeps what each section of this device has left when it last computed, and the most of all together. */
 struct passing_walk {
     const struct trainer *trainer;
     struct passing (*in)(const struct use *);
@@ -99,7 +99,7 @@ static int64_t most_passing(const struct trainer *trainer, struct passing (*in)(
     return walk.most;
 }
 
-/* What is kept all the time adds up over sections. */
+/* Sections keep this all the time; it adds up. */
 static struct model_state kept_by_all(const struct trainer *trainer)
 {
     struct model_state all = { 0 };

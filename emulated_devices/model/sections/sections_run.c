@@ -1,5 +1,6 @@
 /* sections_run.c -- executes the list of a device's stage: passes through its sections, and boxings before, between and
- * after them.  model/trainer.c calls.  Errors: ERR_MEMORY, ERR_COMM, and those of a pass; the step cannot go on then. */
+ * after them.  model/trainer.c calls.  Errors: ERR_MEMORY, ERR_COMM, and those of a pass; the step cannot go on
+ * then. */
 #include "emulated_devices/model/sections/sections_run.h"
 #include "emulated_devices/model/sections/tied.h"
 #include "emulated_devices/device/trace.h"

@@ -4,7 +4,7 @@
  * chained: at a stage's pass its sections run one after the other; between sections, and between stages, the residual
  * stream and its gradient are boxed (boxing.h).  Loss and norm are sums over all devices.
  *
- * model/trainer*.c calls these functions for a trainer whose plan has sections.
+ * model/trainer.c, trainer_open.c and trainer_cost.c call these functions for a trainer whose plan has sections.
  */
 #ifndef ORRERY_SECTIONS_RUN_H
 #define ORRERY_SECTIONS_RUN_H

@@ -1,5 +1,6 @@
 /* tied.c -- exchanges the gradients of a tied embedding between its two sections.
- * sections_open.c, sections_run.c and sections_cost.c call.  Errors: ERR_MEMORY, ERR_COMM; the step cannot go on then. */
+ * sections_open.c, sections_run.c and sections_cost.c call.  Errors: ERR_MEMORY and ERR_COMM; the step cannot go on
+ * then. */
 #include "emulated_devices/model/sections/tied.h"
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/plan/sections.h"
@@ -8,7 +9,7 @@
 
 /* ---- who has which elements -------------------------------------------------------------------------------------- */
 
-static void add_run(void *context, struct run run)
+static void tied_add_run(void *context, struct run run)
 {
     intervals_add(context, (struct interval){ run.whole, run.length });
 }
@@ -23,7 +24,7 @@ static enum error_code open_side(struct boxing_side *side, const struct trainer 
         struct interval kept;
         side->part[i] = (struct part){ .dim = { spec.dim[0] * spec.dim[1], 1 } };
         e = collect_kept(section, index, section->plan.mesh.first + i, KIND_GRADIENT, &layout, &kept, err);
-        if (!e) layout_each_run_within(&layout, kept.first, kept.count, add_run, &side->part[i].rows);
+        if (!e) layout_each_run_within(&layout, kept.first, kept.count, tied_add_run, &side->part[i].rows);
         intervals_add(&side->part[i].cols, (struct interval){ 0, 1 });
         if (!e && !part_made(&side->part[i])) e = fail(err, ERR_MEMORY, "no memory for parts of %s", spec.name);
     }
@@ -42,8 +43,8 @@ static enum error_code make_boxing(struct boxing *boxing, const struct trainer *
 }
 
 /* The first section has the embedding, the last the loss. */
-static struct trainer *first_of(struct trainer *trainer) { return &trainer->section[0]; }
-static struct trainer *last_of(struct trainer *trainer)
+static struct trainer *tied_first(struct trainer *trainer) { return &trainer->section[0]; }
+static struct trainer *tied_last(struct trainer *trainer)
 {
     return &trainer->section[trainer->plan.sections->count - 1];
 }
@@ -62,8 +63,8 @@ enum error_code tied_open(struct tied **out, struct trainer *trainer, struct err
     struct tied *const tied = calloc(1, sizeof *tied);
     if (tied == NULL) return fail(err, ERR_MEMORY, "no memory for a tied embedding");
     tied->index = tied_index(&trainer->plan.model);
-    enum error_code e = make_boxing(&tied->there, first_of(trainer), last_of(trainer), tied->index, err);
-    if (!e) e = make_boxing(&tied->back, last_of(trainer), first_of(trainer), tied->index, err);
+    enum error_code e = make_boxing(&tied->there, tied_first(trainer), tied_last(trainer), tied->index, err);
+    if (!e) e = make_boxing(&tied->back, tied_last(trainer), tied_first(trainer), tied->index, err);
     *out = tied;
     return e;
 }
@@ -119,8 +120,8 @@ enum error_code tied_reduce(struct tied *tied, struct trainer *trainer, struct e
     struct boxing_flight there = { 0 }, back = { 0 };
     struct exchange x = exchange_begin(&trainer->between, POINT_TO_POINT),
         y = exchange_begin(&trainer->between, POINT_TO_POINT);
-    enum error_code e = take_side(&first, first_of(trainer), tied->index, err);
-    if (!e) e = take_side(&last, last_of(trainer), tied->index, err);
+    enum error_code e = take_side(&first, tied_first(trainer), tied->index, err);
+    if (!e) e = take_side(&last, tied_last(trainer), tied->index, err);
     if (!e && first.section) e = boxing_send(&tied->there, &x, first.own, &there, err);
     if (!e && last.section) e = boxing_send(&tied->back, &y, last.own, &back, err);
     if (!e && last.section) e = boxing_receive(&tied->there, &x, first.own, last.other, err);

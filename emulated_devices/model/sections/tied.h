@@ -24,7 +24,7 @@ void tied_close(struct tied *);
  *  @return OK, ERR_MEMORY or ERR_COMM. */
 enum error_code tied_reduce(struct tied *, struct trainer *, struct error *);
 
-/** What it sends and adds. */
+/** Add what this device sends and adds up to a ledger. */
 void tied_cost(const struct tied *, const struct trainer *, struct ledger *);
 
 #endif

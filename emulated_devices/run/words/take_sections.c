@@ -29,7 +29,7 @@ static enum error_code refuse_value(const struct section_text *text, const struc
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
 /* A number from 1 on, of at most seven digits. */
-static bool read_number(const char *text, int64_t *number, const char **end)
+static bool section_read_number(const char *text, int64_t *number, const char **end)
 {
     int64_t n = 0;
     int digits = 0;
@@ -44,9 +44,9 @@ static enum error_code take_range(const struct section_text *text, const struct 
 {
     int64_t first, last;
     const char *end = value->text;
-    bool good = value->kind == YAML_TEXT && read_number(value->text, &first, &end);
+    bool good = value->kind == YAML_TEXT && section_read_number(value->text, &first, &end);
     last = good ? first : 0;
-    if (good && *end == '-') good = read_number(end + 1, &last, &end);
+    if (good && *end == '-') good = section_read_number(end + 1, &last, &end);
     if (!good || *end != '\0' || last < first)
         return refuse_value(text, value, "must be a number, or the first and the last such as 2-5", err);
     *range = (struct interval){ first, last - first + 1 };
@@ -58,13 +58,13 @@ static enum error_code take_size(const struct section_text *text, const struct y
 {
     int64_t n;
     const char *end = value->text;
-    if (value->kind != YAML_TEXT || !read_number(value->text, &n, &end) || *end != '\0' || n < 1)
+    if (value->kind != YAML_TEXT || !section_read_number(value->text, &n, &end) || *end != '\0' || n < 1)
         return refuse_value(text, value, "must be a number of devices, at least 1", err);
     *size = (int)n;
     return OK;
 }
 
-static enum error_code take_name(const struct section_text *text, const struct yaml *value, const char **name,
+static enum error_code section_take_name(const struct section_text *text, const struct yaml *value, const char **name,
                                  struct error *err)
 {
     if (value->kind != YAML_TEXT) return refuse_value(text, value, "must be a name", err);
@@ -96,11 +96,11 @@ static enum error_code take_key(struct section_text *text, const struct yaml *va
             return take_size(text, value, &text->size[a], err);
     if (strcmp(key, "layers") == 0) return take_range(text, value, &plan->layers, err);
     if (strcmp(key, "devices") == 0) return take_range(text, value, &text->devices, err);
-    if (strcmp(key, "tensor") == 0) return take_name(text, value, &plan->tensor, err);
-    if (strcmp(key, "attention") == 0) return take_name(text, value, &plan->attention, err);
-    if (strcmp(key, "data-parallel") == 0) return take_name(text, value, &plan->data.scheme, err);
+    if (strcmp(key, "tensor") == 0) return section_take_name(text, value, &plan->tensor, err);
+    if (strcmp(key, "attention") == 0) return section_take_name(text, value, &plan->attention, err);
+    if (strcmp(key, "data-parallel") == 0) return section_take_name(text, value, &plan->data.scheme, err);
     if (strcmp(key, "zero") == 0) return take_zero(text, value, err);
-    if (strcmp(key, "recompute") == 0) return take_name(text, value, &plan->recompute, err);
+    if (strcmp(key, "recompute") == 0) return section_take_name(text, value, &plan->recompute, err);
     const char *const nearest = nearest_name(key, keys, sizeof keys / sizeof *keys);
     return fail(err, ERR_FORMAT, "%s, line %d: %.60s: a section has no such key%s%s; its keys are " SECTION_KEYS,
                 printable_path(text->file).text, value->line, key, nearest ? "; did you mean " : "",

@@ -1,4 +1,5 @@
-/* sectioned.h -- draws plans whose layers have different strategies, for `orrery verify plans` and tests. */
+/* sectioned.h -- draws plans whose layers have different strategies, for `orrery verify plans` and tests.
+ * verify/jobs/plans.c calls case_draw_sections, and so do tests of devices. */
 #ifndef ORRERY_VERIFY_SECTIONED_H
 #define ORRERY_VERIFY_SECTIONED_H
 
@@ -9,8 +10,8 @@
 enum { SECTIONED_TRIES = 64 };
 
 /**
- * Draw a plan for so many devices: stages of drawn numbers of devices, one or two sections on each, and for each section
- * a mesh, schemes of tensor, context and data parallelism, and recomputation.  The same on every device.
+ * Draw a plan for so many devices: stages of drawn numbers of devices, one or two sections on each, and for each
+ * section a mesh, schemes of tensor, context and data parallelism, and recomputation.  The same on every device.
  * @param draw  which one, from 0.  @param[out] sections  of the plan, for sections_free.
  * @return OK with a checked plan; ERR_PLAN if all tries are refused; ERR_MEMORY.
  */

@@ -107,7 +107,8 @@ static void probes_see(void *context, const char *name, int layer, bool gradient
         const struct tensor seen = p->isolate ? view_write(&v, t) : view_read(&v, t);
         /* A tensor of another shape cannot be compared: NaN makes rank 0 count a failure. */
         /* wrong shape */
-        if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan_of(p->trainer, e), rank, e->width))
+        if (tensor_rows(t) != tensor_rows(beside) ||
+            tensor_cols(t) != plan_columns(plan_of(p->trainer, e), rank, e->width))
             p->sums[i].difference = NAN;
         else {
             if (*truth) add_up(&p->sums[i], seen, beside);

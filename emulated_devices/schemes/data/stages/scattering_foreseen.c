@@ -20,8 +20,8 @@ bool gradient_stays_after(const struct data_parallel *dp, int use, int unit)
     return false;
 }
 
-/* here: elements of whole gradients on the device; during: the most of them in the use that is foreseen; beside: during a tile's use, those of the untiled parameters of its
- * part. */
+/* here: elements of whole gradients on the device; during: the most of them in the use that is foreseen; beside: during
+ * a tile's use, those of the untiled parameters of its part. */
 struct foreseeing { struct data_parallel *dp; struct scattering *s; int64_t here, beside, during; };
 
 /* A unit that only one device keeps, in its memory, is reduced where it is kept. */
