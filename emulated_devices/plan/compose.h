@@ -122,7 +122,7 @@ struct facts {
     X(loss_by_rule,            "--as with a loss of its own")                                       \
     X(encoders,                "--modalities")                                                      \
     X(fp64,                    "--dtype fp64")                                                      \
-    X(sections,                "sections of layers with plans of their own")
+    X(sections,                "--plan FILE")
 
 enum feature {
 #define X(id, name) HAS_##id,

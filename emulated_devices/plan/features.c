@@ -736,7 +736,7 @@ static bool fp64(const struct facts *facts, struct typed *typed)
 
 static bool sections(const struct facts *facts, struct typed *typed)
 {
-    return facts->plan->layers.count > 0 && features_say(typed, "a section");
+    return facts->plan->layers.count > 0 && features_say(typed, "--plan with sections");
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */

@@ -103,7 +103,7 @@ test_refused() {
     refused "  - { layers: 3-1, devices: 0 }\n$rest" 1 'layers: 3-1: must be a number, or the first and the last'
     refused "  - { devices: 0 }\n$rest" 1 'the section does not say its layers'
     refused "  - { layers: 0, devices: 0, tensor: 4d }\n$rest" 2 'layer 0: .*4d'
-    refused "  - { layers: 0, devices: 0, data-parallel: diloco }\n$rest" 2 'layer 0: a section: replicas of .* have all layers'
+    refused "  - { layers: 0, devices: 0, data-parallel: diloco }\n$rest" 2 'layer 0: --plan with sections: replicas of .* have all layers'
     wrong 'layers: 3\n' 'must have one key, sections'
     wrong '' 'must have one key, sections'
     wrong 'sections: [' 'bad.yaml'
@@ -111,7 +111,7 @@ test_refused() {
     seven
     run plan $model --plan seven.yaml --dp 2;    expect_status 2;    expect_error '--dp: the sections of --plan seven.yaml have devices of their own$'
     printf 'sections:\n  - { layers: 0-3, devices: 0 }\n' >one.yaml
-    run plan --model mixtral-tiny:L=4 --batch 12 --micro 2 --plan one.yaml;    expect_status 2;    expect_error 'a section: routers of .* add up over one mesh'
+    run plan --model mixtral-tiny:L=4 --batch 12 --micro 2 --plan one.yaml;    expect_status 2;    expect_error '--plan with sections: routers of .* add up over one mesh'
     run plan $model --plan seven.yaml --schedule interleaved --chunks 2;    expect_status 2;    expect_error 'sections are on one stage each'
     run show memory $model --plan seven.yaml;    expect_status 2;    expect_error 'draws a plan of one mesh'
 }

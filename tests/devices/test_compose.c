@@ -95,6 +95,7 @@ static void take(struct plan *p, enum feature f)
     case HAS_long_rotary: case_take_phi3(p); break;
     case HAS_packed: p->packed = true; break;
     case HAS_mask: p->model.mask = (struct attention_mask){ ATTENTION_LAMBDA, { 2, 3 } }; break;
+    case HAS_sections: p->layers = (struct interval){ 0, p->model.L }; break;
     case HAS_exact:
         p->model.exact = true;
         if (p->dtype == F64) p->dtype = F32;
