@@ -90,9 +90,12 @@ static int node_of_context(const struct plan *plan)
     const int cp = plan->mesh.size[CP];
     const int devices = plan->cluster && plan->cluster->levels > 1
         ? plan->cluster->link[plan->cluster->levels - 2].devices : 0;
-    /* n counts neighbours along cp whose ranks are on the first node.  Nodes must divide cp evenly to count. */
+    const int first = plan->mesh.first, node = devices > 0 ? cluster_slot(plan->cluster, first) / devices : 0;
+    /* n counts neighbours along cp on the first one's node.  Nodes must divide cp evenly to count. */
     int n = 1;
-    while (devices > 0 && n < cp && mesh_neighbour(&plan->mesh, 0, CP, n) < devices) n++;
+    while (devices > 0 && n < cp &&
+           cluster_slot(plan->cluster, mesh_neighbour(&plan->mesh, first, CP, n)) / devices == node)
+        n++;
     return devices > 0 && cp % n == 0 ? n : cp;
 }
 

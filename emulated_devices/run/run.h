@@ -43,6 +43,7 @@ struct train_options {
     int keep;                           /* checkpoints of --save-every; 0: all */
     char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
+    int *slots;                         /* [devices] of --slots; NULL without; owned */
     struct sections sections;           /* of --plan; none without */
     struct yaml *plan_file;             /* its text, to which names of schemes point; owned */
     struct affinity affinity;           /* of --affinity; empty without */

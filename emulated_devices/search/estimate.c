@@ -246,7 +246,7 @@ static picoseconds estimate_hop(const struct plan *plan)
     const struct cluster *c = plan->cluster;
     const int stage = plan_stage_devices(plan);
     if (c == NULL || plan->mesh.size[PP] == 1) return 0;
-    const struct link *l = &c->link[link_between(c->link, c->levels, 0, stage)];
+    const struct link *l = &c->link[cluster_level(c, 0, stage)];
     const uint64_t bytes = (uint64_t)(plan_microbatch(plan, 0, 0).count * plan->S / plan->mesh.size[CP]
                                       * plan->model.D) *
                            dtype_size(plan->dtype);

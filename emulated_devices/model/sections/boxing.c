@@ -94,7 +94,7 @@ static int64_t distance(const struct boxing_side *from, const struct boxing_side
     const int a = side_rank(from, sender), b = side_rank(to, receiver), n = side_devices(from);
     const struct cluster *const c = to->plan->cluster;
     if (a == b) return -1;
-    const int level = c ? link_between(c->link, c->levels, a, b) : 0;
+    const int level = c ? cluster_level(c, a, b) : 0;
     return (int64_t)level * n + (sender - receiver % n + n) % n;
 }
 

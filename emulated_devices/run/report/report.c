@@ -36,6 +36,18 @@ static void report_mask(FILE *out, const struct plan *plan, const struct packing
         100 * seen / (all > 0 ? all : 1), packing ? "samples" : "sequences");
 }
 
+/* The places of the first devices in the machine, in the order of ranks. */
+static void report_slots(const struct train_record *record)
+{
+    enum { SHOWN = 16 };
+    const int devices = record->options->plan.mesh.devices;
+    char text[SHOWN * 8 + 8] = "";
+    for (int r = 0, used = 0; r < devices && r < SHOWN; r++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%d", r ? " " : "", record->options->slots[r]);
+    say(record->out, 8, "slots   devices 0, 1, .. are at places %s%s of the machine", text,
+        devices > SHOWN ? " .." : "");
+}
+
 void report_shape(const struct train_record *record)
 {
     const struct plan *p = &record->options->plan;
@@ -55,6 +67,7 @@ void report_shape(const struct train_record *record)
     fprintf(record->out, "mesh    %s, %d device%s", mesh, p->mesh.devices, plural(p->mesh.devices));
     if (threads > 0) fprintf(record->out, ", %d thread%s each", threads, plural(threads));
     fprintf(record->out, "\n");
+    if (record->options->cluster.slot) report_slots(record);
     for (int i = 0; p->sections && i < p->sections->count; i++) {
         char section[160];
         say(record->out, 8, "stage   %d: %s", p->sections->stage[i],

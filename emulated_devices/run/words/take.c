@@ -537,6 +537,7 @@ static enum error_code take_cluster(struct train_options *options, const struct 
     p->cluster = &options->cluster;
     if (!e && strcmp(words->placement, "speed") == 0) take_speeds(p, &options->cluster);
     if (!e && words->plan) e = train_take_sections(options, words, err);
+    if (!e && words->slots) e = train_take_slots(options, words, err);
     if (!e) e = plan_check(p, err);
     if (!options->golden) train_set_rates(&p->hyper, options, 0);
     return e ? e : cluster_check(&options->cluster, p->mesh.devices, p->dtype, err);

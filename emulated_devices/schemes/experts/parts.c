@@ -25,7 +25,7 @@ static int level_between(const struct expert_parallel *ep, int a, int b)
     const struct cluster *c = loads_cluster(ep);
     const int *const places = ep->tp->device->clock.places;
     const int first = ep->group->member[0] - ep->slice, from = first + a, to = first + b;
-    return link_between(c->link, c->levels, places ? places[from] : from, places ? places[to] : to);
+    return cluster_level(c, places ? places[from] : from, places ? places[to] : to);
 }
 
 static void add_rows(const struct expert_parallel *ep, struct part_loads *loads, int from, int to, int64_t rows)

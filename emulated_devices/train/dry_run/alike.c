@@ -27,8 +27,10 @@ static bool keeps_units(const struct folding *folding, enum axis axis, int n, in
     return true;
 }
 
+/* Devices with places of their own are never folded. */
 static bool same_links(const struct cluster *cluster, const struct folding *folding, enum axis axis)
 {
+    if (cluster->slot) return false;
     int *unit = malloc(sizeof *unit * (size_t)folding->mesh.devices);
     bool same = unit != NULL;
     for (int l = 0; l < cluster->levels - 1 && same; l++)

@@ -174,7 +174,7 @@ void train_options_free(struct train_options *options)
     free(options->settings);
     checkpoint_close(&options->saved);
     batch_plan_free(&options->batches);
-    sections_free(&options->sections), yml_free(options->plan_file);
+    sections_free(&options->sections), yml_free(options->plan_file), free(options->slots);
     affinity_free(&options->affinity);
     expert_owners_free(&options->owners);
     load_close(&options->load);

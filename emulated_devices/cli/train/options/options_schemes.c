@@ -24,6 +24,10 @@ void scheme_options(struct option_list *to, struct train_options *options, struc
         { "--plan", "FILE", OPTION_STRING, &words->plan,
           .help = "instead of one mesh: runs of layers, each with devices, a mesh and schemes of its own "
                   "(docs/plans/sections.md)" },
+        { "--slots", "AXES|LIST", OPTION_STRING, &words->slots,
+          .help = "where devices are in the machine: axes, the one whose neighbours are nearest first, such as "
+                  "dp,tp,pp; or the places of devices 0, 1, .., such as 4-7,0-3; default: tp,ep,cp,dp,pp, device n "
+                  "at place n" },
         { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
         { "--tensor", "NAME|sbp:FILE", OPTION_STRING, &options->plan.tensor,
           .help = "how layers are split over tp: a registered scheme, or a text of signatures of your own" },
