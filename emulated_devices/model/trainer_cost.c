@@ -146,8 +146,7 @@ void trainer_predict(const struct trainer *trainer, int64_t steps, struct ledger
     const int64_t skipped = trainer->skipped - trainer->skipped_before, taken = steps * trainer->plan.updates - skipped;
     struct account *const data = &ledger->of[TRAFFIC_DATA];
     *ledger = trainer->begun;
-    for (int i = 0; trainer->section && i < trainer->plan.sections->count; i++)
-        account_add(data, trainer->section[i].begun.of[TRAFFIC_DATA], 1);
+    for (int i = 0; trainer->section && i < trainer->plan.sections->count; i++) sections_begun(trainer, i, ledger);
     for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && !plan_changes(&trainer->plan); kind++)
         account_add(&ledger->of[kind], trainer_cost(trainer, kind), steps);
     for (int c = 0; c < trainer->stages_open; c++)

@@ -115,7 +115,7 @@ static enum error_code make_expert_groups(struct trainer *trainer, struct error 
 static enum error_code make_own_groups(struct trainer *trainer, struct error *err)
 {
     struct group *const groups[] = { &trainer->dp, &trainer->tp, &trainer->pp, &trainer->cp, &trainer->ep,
-                                     &trainer->etp };
+                                     &trainer->etp, &trainer->same_experts };
     enum error_code e = OK;
     for (size_t i = 0; i < sizeof groups / sizeof *groups && !e; i++)
         e = group_of(groups[i], trainer->comm, &trainer->comm->rank, 1, TRAFFIC_OTHER, 0, err);
@@ -264,7 +264,8 @@ enum error_code trainer_outline_part(struct trainer *trainer, const struct plan 
     for (int s = plan->batches ? plan->batches->steps - 1 : -1; s >= 0 && !e; s--)
         e = trainer_cut_step(trainer, s, err);
     if (plan_follows_data(plan)) trainer->held = (struct held){ 0 };
-    if (!e && plan_cuts_experts(plan)) trainer_note_held(trainer);            /* as if no rows came */
+    if (!e && plan_cuts_experts(plan) && trainer_takes_part(trainer))
+        trainer_note_held(trainer);                                            /* as if no rows came */
     if (!e) account_add(&trainer->begun.of[TRAFFIC_DATA], data_first_cost(&trainer->data), 1);
     if (!e) tier_traffic_add(&trainer->moved, data_first_moves(&trainer->data), 1);
     return e;

@@ -230,10 +230,7 @@ static inline int64_t plan_stream_rows(const struct plan *plan) { return STREAMS
 bool plan_follows_data(const struct plan *);
 
 /** Whether rows of activations, and so their memory, are known only in a step. */
-static inline bool plan_routes_rows(const struct plan *plan)
-{
-    return plan_follows_data(plan) || plan_cuts_experts(plan);
-}
+bool plan_routes_rows(const struct plan *);
 
 /** Whether outside attention the rows of a microbatch are ordered by a prediction of their experts. */
 bool plan_shuffles(const struct plan *);

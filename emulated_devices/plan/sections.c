@@ -61,6 +61,9 @@ const char *section_describe(const struct plan *section, char *out, size_t size)
     add_text(out, size, " %s", section->data.scheme);
     if (section->mesh.size[TP] > 1) add_text(out, size, ", %s", section->tensor);
     if (section->mesh.size[CP] > 1) add_text(out, size, ", %s", section->attention);
+    if (section->ep > 1) add_text(out, size, ", ep %d", section->ep);
+    if (section->etp > 1) add_text(out, size, ", etp %d", section->etp);
+    if (plan_cuts_experts(section)) add_text(out, size, ", %s", section->dispatch);
     if (section->recompute && strcmp(section->recompute, "none") != 0)
         add_text(out, size, ", recompute %s", section->recompute);
     return out;
@@ -92,6 +95,14 @@ const struct plan *plan_of_device(const struct plan *plan, int rank)
     for (int i = 0; plan->sections && i < plan->sections->count; i++)
         if (mesh_has(&plan->sections->at[i].mesh, rank)) return &plan->sections->at[i];
     return plan;
+}
+
+bool plan_routes_rows(const struct plan *plan)
+{
+    bool routes = plan_follows_data(plan) || plan_cuts_experts(plan);
+    for (int i = 0; plan->sections && i < plan->sections->count; i++)
+        routes = routes || plan_cuts_experts(&plan->sections->at[i]);
+    return routes;
 }
 
 int plan_places(const struct plan *plan) { return plan->sections ? plan->sections->stages : plan->mesh.size[PP]; }

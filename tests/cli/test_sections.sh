@@ -44,6 +44,15 @@ test_tied() {
     run train --model tiny:L=4 --batch 12 --micro 2 --data "$text" --plan seven.yaml --steps 2 --check ref --paranoid;    holds
 }
 
+# Dense attention by parts, experts over devices; both sections of a mixture.
+test_mixture() {
+    make_text
+    printf 'sections:\n  - { layers: 0-1, devices: 0-2, tp: 3, recompute: full }\n  - { layers: 2-3, devices: 3-6, dp: 4, ep: 2, etp: 2 }\n' >plan.yaml
+    run train --model mixtral-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan plan.yaml --balance-over sequence --as megatron --steps 2 --check ref;    holds
+    expect_out '^stage   1: layers 2-3 on devices 3-6: dp 4, ddp, ep 2, etp 2, alltoall$'
+    run plan --model mixtral-tiny:L=4 --batch 12 --plan plan.yaml --as megatron --balance-over microbatch;    expect_status 2;    expect_error 'with sections: --balance-over microbatch is another loss'
+}
+
 # With exact sums the strategy of a layer changes no bit.
 test_bits() {
     local bits
@@ -96,7 +105,7 @@ test_refused() {
     refused '  - { layers: 0, devices: 0 }\n  - { layers: 1-3, devices: 2 }\n' 2 'layers 1-3: device 1 before has no layers'
     refused '  - { layers: 0, devices: 0 }\n  - { layers: 1, devices: 1 }\n  - { layers: 2-3, devices: 0 }\n' 2 'layers 2-3: devices 0-0 have layers of an earlier stage'
     refused "  - { layers: 0, devices: 0, tp: 3 }\n$rest" 1 'dp x cp x tp is 3, but the section has 1 devices'
-    refused "  - { layers: 0, devices: 0, ep: 2 }\n$rest" 1 'ep: a section has no such key'
+    refused "  - { layers: 0, devices: 0, pp: 2 }\n$rest" 1 'pp: a section has no such key'
     refused "  - { layers: 0, devices: 0, tensr: 1d }\n$rest" 1 'tensr: a section has no such key; did you mean tensor'
     refused "  - { layers: 0, devices: 0, zero: 4 }\n$rest" 1 'zero: 4: must be a stage from 0 to 3'
     refused "  - { layers: 0, devices: 0, zero: 1, data-parallel: ddp }\n$rest" 1 'zero and data-parallel: one of them'
@@ -110,10 +119,8 @@ test_refused() {
     run plan $model --plan none.yaml;    expect_status 1;    expect_error 'none.yaml'
     seven
     run plan $model --plan seven.yaml --dp 2;    expect_status 2;    expect_error '--dp: the sections of --plan seven.yaml have devices of their own$'
-    printf 'sections:\n  - { layers: 0-3, devices: 0 }\n' >one.yaml
-    run plan --model mixtral-tiny:L=4 --batch 12 --micro 2 --plan one.yaml;    expect_status 2;    expect_error '--plan with sections: routers of .* add up over one mesh'
     run plan $model --plan seven.yaml --schedule interleaved --chunks 2;    expect_status 2;    expect_error 'sections are on one stage each'
     run show memory $model --plan seven.yaml;    expect_status 2;    expect_error 'draws a plan of one mesh'
 }
 
-run_tests test_beside_one_device test_tied test_bits test_saved test_planned test_golden test_refused
+run_tests test_beside_one_device test_tied test_mixture test_bits test_saved test_planned test_golden test_refused

@@ -107,7 +107,11 @@ static void take(struct plan *p, enum feature f)
     case HAS_cuts_experts: take(p, HAS_mixture), split(p, TP, 2); break;
     case HAS_adds_choices: take(p, HAS_mixture), p->dispatch = "allgather"; break;
     case HAS_returning_experts: take(p, HAS_mixture), p->model.mixture.zero = 2; break;
-    case HAS_balance_of_microbatch: case_take_mixtral(p), p->model.mixture.balance.over = OVER_MICROBATCH; break;
+    case HAS_balance_of_microbatch: case HAS_balance_together:
+        case_take_mixtral(p);
+        p->model.mixture.balance.over = f == HAS_balance_together ? OVER_SEQUENCE : OVER_MICROBATCH;
+        p->model.mixture.balance.layers = f == HAS_balance_together ? LAYERS_TOGETHER : LAYERS_EACH;
+        break;
     case HAS_latent: case_take_deepseek(p), p->model.mixture.balance_coefficient = 0; break;
     case HAS_loss_by_rule: p->model.loss.smoothing = 0.125; break;
     case HAS_encoders: p->encoders.kinds = 1; break;

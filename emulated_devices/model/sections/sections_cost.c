@@ -1,5 +1,6 @@
 /* sections_cost.c -- what one device's part of a plan with sections sends and holds, by formula.
  * model/trainer_cost.c calls.  No function returns an error code. */
+#include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/sections/sections_run.h"
 #include "emulated_devices/model/sections/tied.h"
 #include "emulated_devices/model/trainer_parts.h"
@@ -21,7 +22,10 @@ static struct account boxings_cost(const struct trainer *trainer)
 static struct account result_cost(const struct trainer *trainer)
 {
     const struct collective numbers = { .count = RESULT_NUMBERS, .dtype = F64, .reduction = SUM };
-    return group_cost(&trainer->result.along[2], ALLREDUCE, "one_shot", &numbers);
+    struct account sum = group_cost(&trainer->result.along[2], ALLREDUCE, "one_shot", &numbers);
+    for (int i = 0; i < trainer->plan.sections->count; i++)
+        if (trainer_takes_part(&trainer->section[i])) account_add(&sum, routers_cost(&trainer->section[i]), 1);
+    return sum;
 }
 
 struct account sections_cost(const struct trainer *trainer, enum traffic_kind kind)
@@ -32,6 +36,14 @@ struct account sections_cost(const struct trainer *trainer, enum traffic_kind ki
     for (int i = 0; i < trainer->plan.sections->count; i++)
         if (trainer_takes_part(&trainer->section[i])) account_add(&sum, trainer_cost(&trainer->section[i], kind), 1);
     return sum;
+}
+
+void sections_begun(const struct trainer *trainer, int section, struct ledger *ledger)
+{
+    const struct trainer *const part = &trainer->section[section];
+    account_add(&ledger->of[TRAFFIC_DATA], part->begun.of[TRAFFIC_DATA], 1);
+    account_add(&ledger->of[TRAFFIC_RESULT], part->begun.of[TRAFFIC_RESULT], 1);
+    if (trainer_takes_part(part)) account_add(&ledger->of[TRAFFIC_EXPERTS], part->stage->dispatched, 1);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -55,6 +67,19 @@ static struct held activations(const struct trainer *trainer)
         }
     }
     return h;
+}
+
+void sections_note_held(struct trainer *trainer)
+{
+    const struct held h = activations(trainer);
+    trainer->held = (struct held){ .peak = larger(trainer->held.peak, h.peak),
+                                   .together = larger(trainer->held.together, h.together) };
+}
+
+/* If experts' rows are known only after routing, the largest step counts. */
+static struct held activations_held(const struct trainer *trainer)
+{
+    return plan_routes_rows(&trainer->plan) ? trainer->held : activations(trainer);
 }
 
 /* ---- weights and gradients that exist for a while ---------------------------------------------------------------- */
@@ -121,7 +146,7 @@ uint64_t sections_peak(const struct trainer *trainer, enum arena_tag tag)
         return kept.gradients
             + (uint64_t)most_passing(trainer, gradients_in) * dtype_size(data_format(any, KIND_GRADIENT));
     case OPTIMIZER: return kept.optimizer;
-    case ACTIVATIONS: return activations(trainer).peak;
+    case ACTIVATIONS: return activations_held(trainer).peak;
     default: return 0;
     }
 }
@@ -129,5 +154,5 @@ uint64_t sections_peak(const struct trainer *trainer, enum arena_tag tag)
 uint64_t sections_least(const struct trainer *trainer)
 {
     const struct model_state kept = kept_by_all(trainer);
-    return kept.weights + kept.gradients + kept.optimizer + activations(trainer).together;
+    return kept.weights + kept.gradients + kept.optimizer + activations_held(trainer).together;
 }

@@ -99,7 +99,9 @@ enum error_code sections_outline(struct trainer *trainer, struct error *err)
         if (!e && i > 0) e = open_boundary(&trainer->boundary[i], trainer, i, err);
     }
     if (!e) e = tied_open(&trainer->tied, trainer, err);
-    return e ? e : make_times(trainer, err);
+    if (!e) e = make_times(trainer, err);
+    if (!e && plan_routes_rows(&trainer->plan)) sections_note_held(trainer);       /* as if no rows came */
+    return e;
 }
 
 enum error_code sections_fill(struct trainer *trainer, struct error *err)

@@ -4,6 +4,7 @@
 #include "emulated_devices/model/sections/sections_run.h"
 #include "emulated_devices/model/sections/tied.h"
 #include "emulated_devices/device/trace.h"
+#include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/plan/sections.h"
 #include <math.h>
@@ -15,6 +16,7 @@ struct walk {
     int first, last;                    /* the stage's sections */
     struct boxing_flight *flight;       /* [actions] what is on its way to other stages */
     int flights;
+    bool shared;                        /* the counts of routers, in this step */
 };
 
 /* A message is named by its microbatch, the section that receives or sent it, and its direction. */
@@ -117,6 +119,21 @@ static enum error_code walk_action(struct walk *walk, const struct action *actio
     }
 }
 
+/* Before the first backward pass the devices of a section share the counts of its routers. */
+static enum error_code share_routers(struct walk *walk, struct error *err)
+{
+    enum error_code e = OK;
+    for (int s = walk->first; s <= walk->last && !e && !walk->shared; s++)
+        e = routers_share(&walk->trainer->section[s], err);
+    walk->shared = true;
+    return e;
+}
+
+static bool is_backward(const struct action *action)
+{
+    return action->kind == BACKWARD || action->kind == BACKWARD_INPUT || action->kind == RECEIVE_GRADIENT;
+}
+
 static enum error_code sections_pass(struct trainer *trainer, struct error *err)
 {
     const int place = plan_place(&trainer->plan, trainer->comm->rank), n = trainer->schedule.count[place];
@@ -130,7 +147,8 @@ static enum error_code sections_pass(struct trainer *trainer, struct error *err)
         const struct action *const a = &trainer->schedule.actions[place][i];
         const int64_t start = trainer->device->clock.now;
         trace_enter_action(trainer->device->clock.trace, action_letter(a->kind), a->micro);
-        e = walk_action(&walk, a, err);
+        if (is_backward(a)) e = share_routers(&walk, err);
+        if (!e) e = walk_action(&walk, a, err);
         trainer->times[i] = (struct action_time){ start, trainer->device->clock.now };
     }
     trace_enter_action(trainer->device->clock.trace, NULL, 0);
@@ -146,17 +164,21 @@ static enum error_code sections_share(struct trainer *trainer, struct step_resul
 {
     double number[RESULT_NUMBERS] = { 0 };
     struct exact_sum squares = { 0 };
-    for (int i = 0; i < trainer->plan.sections->count; i++) {
+    enum error_code e = OK;
+    for (int i = 0; i < trainer->plan.sections->count && !e; i++) {
         struct trainer *const part = &trainer->section[i];
         struct exact_sum own;
-        double own_numbers[EXACT_LIMBS];
+        double own_numbers[EXACT_LIMBS], routers = 0;
         if (!trainer_takes_part(part)) continue;
         if (part->stage->last) number[0] += part->stage->loss;
+        e = routers_loss(part, &routers, err);
+        /* All devices of a section have the sum of its routers: the first one counts. */
+        if (part->plan.mesh.first == trainer->comm->rank) number[0] += routers * (double)trainer->labels;
         data_norm_part(&part->data, &own);
         exact_to_numbers(&own, own_numbers);
         for (int k = 0; k < EXACT_LIMBS; k++) number[1 + k] += own_numbers[k];
     }
-    const enum error_code e = allreduce(&trainer->result.along[2], number, RESULT_NUMBERS, F64, SUM, "one_shot", err);
+    if (!e) e = allreduce(&trainer->result.along[2], number, RESULT_NUMBERS, F64, SUM, "one_shot", err);
     exact_from_numbers(&squares, number + 1);
     clock_host_waits(&trainer->device->clock, WAIT_NORM);
     out->loss_scale = trainer->loss_scale.scale;
@@ -186,6 +208,8 @@ enum error_code sections_gradients(struct trainer *trainer, struct step_result *
     if (!e) e = sections_share(trainer, out, err);
     if (e) comm_give_up(trainer->comm, err);
     messages_have_ended(trainer->comm, "at the end of a step's passes");
+    /* Now the routings are known. */
+    if (plan_routes_rows(&trainer->plan)) sections_note_held(trainer);
     return OK;
 }
 

@@ -37,6 +37,12 @@ enum error_code sections_gradients(struct trainer *, struct step_result *, struc
 enum error_code sections_step(struct trainer *, double gradient_scale, struct error *);
 void sections_skip_step(struct trainer *);
 
+/** Add what a section has sent besides the formulas of its steps: before them, and of routed rows. */
+void sections_begun(const struct trainer *, int section, struct ledger *);
+
+/** Keep the largest so far of what activations hold. */
+void sections_note_held(struct trainer *);
+
 /** As trainer_cost, trainer_peak and trainer_least. */
 struct account sections_cost(const struct trainer *, enum traffic_kind);
 uint64_t sections_peak(const struct trainer *, enum arena_tag);

@@ -83,12 +83,12 @@ static enum error_code take_zero(const struct section_text *text, const struct y
 
 /* ---- a section --------------------------------------------------------------------------------------------------- */
 
-#define SECTION_KEYS "layers, devices, dp, cp, tp, tensor, attention, data-parallel, zero, recompute"
+#define SECTION_KEYS "layers, devices, dp, cp, tp, ep, etp, tensor, attention, dispatch, data-parallel, zero, recompute"
 
 static enum error_code take_key(struct section_text *text, const struct yaml *value, struct error *err)
 {
-    static const char *const keys[] = { "layers", "devices", "dp", "cp", "tp", "tensor", "attention", "data-parallel",
-                                        "zero", "recompute" };
+    static const char *const keys[] = { "layers", "devices", "dp", "cp", "tp", "ep", "etp", "tensor", "attention",
+                                        "dispatch", "data-parallel", "zero", "recompute" };
     struct plan *const plan = text->plan;
     const char *const key = value->key;
     for (enum axis a = 0; a < AXIS_COUNT; a++)
@@ -96,6 +96,9 @@ static enum error_code take_key(struct section_text *text, const struct yaml *va
             return take_size(text, value, &text->size[a], err);
     if (strcmp(key, "layers") == 0) return take_range(text, value, &plan->layers, err);
     if (strcmp(key, "devices") == 0) return take_range(text, value, &text->devices, err);
+    if (strcmp(key, "ep") == 0) return take_size(text, value, &plan->ep, err);
+    if (strcmp(key, "etp") == 0) return take_size(text, value, &plan->etp, err);
+    if (strcmp(key, "dispatch") == 0) return section_take_name(text, value, &plan->dispatch, err);
     if (strcmp(key, "tensor") == 0) return section_take_name(text, value, &plan->tensor, err);
     if (strcmp(key, "attention") == 0) return section_take_name(text, value, &plan->attention, err);
     if (strcmp(key, "data-parallel") == 0) return section_take_name(text, value, &plan->data.scheme, err);
@@ -122,6 +125,8 @@ static enum error_code take_mesh(struct section_text *text, struct error *err)
     const enum error_code e = mesh_make(&text->plan->mesh, size, err);
     text->plan->mesh.first = (int)text->devices.first;
     if (size[CP] > 1 && yml_find(text->of, "attention") == NULL) text->plan->attention = "ring-zigzag";
+    if (plan_ep(text->plan) * plan_etp(text->plan) > 1 && yml_find(text->of, "dispatch") == NULL)
+        text->plan->dispatch = "alltoall";
     return e;
 }
 

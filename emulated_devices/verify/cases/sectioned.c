@@ -1,6 +1,7 @@
 /* sectioned.c -- draws plans with sections by counter-based random numbers.
  * verify/jobs/plans.c and tests/devices/test_sections.c call.  A draw that plan_check refuses is drawn again. */
 #include "emulated_devices/verify/cases/sectioned.h"
+#include "ref/model/kinds.h"
 #include "ref/numeric/philox.h"
 
 /* One stream of drawn numbers. */
@@ -37,6 +38,17 @@ static void draw_mesh(struct drawing *drawing, struct plan *section, struct inte
     section->mesh.first = (int)devices.first;
 }
 
+/* All experts on each device, or parts of them over the section's devices. */
+static void draw_experts(struct drawing *drawing, struct plan *section)
+{
+    static const char *const dispatch[] = { "alltoall", "allgather", "two-step" };
+    const int devices = section->mesh.devices;
+    if (devices == 1 || draw_below(drawing, 3) == 0) return;
+    section->ep = draw_divisor(drawing, devices);
+    section->etp = draw_divisor(drawing, devices / section->ep);
+    section->dispatch = section->ep * section->etp > 1 ? draw_word(drawing, dispatch, 3) : section->dispatch;
+}
+
 static void draw_section(struct drawing *drawing, struct plan *section, struct interval layers,
                          struct interval devices)
 {
@@ -49,6 +61,7 @@ static void draw_section(struct drawing *drawing, struct plan *section, struct i
     section->attention = section->mesh.size[CP] > 1 ? draw_word(drawing, attention, 4) : "whole";
     section->data.scheme = draw_word(drawing, data, 4);
     section->recompute = draw_word(drawing, recompute, 3);
+    if (section->model.mlp == MLP_MIXTURE) draw_experts(drawing, section);
 }
 
 /* ---- a plan ------------------------------------------------------------------------------------------------------ */
@@ -69,10 +82,13 @@ enum { MOST_DRAWN_STAGES = 4, MOST_DRAWN_SECTIONS = 2 * MOST_DRAWN_STAGES };
 static void draw_model(struct drawing *drawing, struct plan *plan, int layers)
 {
     static void (*const take[])(struct plan *) = { case_take_llama, case_take_qwen2, case_take_gptj, case_take_windows,
-                                                   case_take_olmo2, case_take_gemma2 };
+                                                   case_take_olmo2, case_take_gemma2, case_take_mixtral,
+                                                   case_take_qwen3_moe };
     *plan = case_plan(1, 1, 1);
     plan->model.L = layers, plan->model.tied = draw_below(drawing, 2) == 1;
-    take[draw_below(drawing, 6)](plan);
+    take[draw_below(drawing, 8)](plan);
+    if (plan->model.mlp == MLP_MIXTURE)
+        plan->model.mixture.balance = (struct balance_rule){ draw_below(drawing, 2) == 1 ? OVER_BATCH : OVER_SEQUENCE, LAYERS_EACH };
 }
 
 static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, struct sections *sections, int devices,
