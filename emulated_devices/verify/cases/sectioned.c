@@ -1,7 +1,6 @@
 /* sectioned.c -- draws plans with sections by counter-based random numbers.
  * verify/jobs/plans.c and tests/devices/test_sections.c call.  A draw that plan_check refuses is drawn again. */
 #include "emulated_devices/verify/cases/sectioned.h"
-#include "ref/model/kinds.h"
 #include "ref/numeric/philox.h"
 
 /* One stream of drawn numbers. */
@@ -61,7 +60,7 @@ static void draw_section(struct drawing *drawing, struct plan *section, struct i
     section->attention = section->mesh.size[CP] > 1 ? draw_word(drawing, attention, 4) : "whole";
     section->data.scheme = draw_word(drawing, data, 4);
     section->recompute = draw_word(drawing, recompute, 3);
-    if (section->model.mlp == MLP_MIXTURE) draw_experts(drawing, section);
+    if (section->model.mixture.E > 0) draw_experts(drawing, section);
 }
 
 /* ---- a plan ------------------------------------------------------------------------------------------------------ */
@@ -87,8 +86,8 @@ static void draw_model(struct drawing *drawing, struct plan *plan, int layers)
     *plan = case_plan(1, 1, 1);
     plan->model.L = layers, plan->model.tied = draw_below(drawing, 2) == 1;
     take[draw_below(drawing, 8)](plan);
-    if (plan->model.mlp == MLP_MIXTURE)
-        plan->model.mixture.balance = (struct balance_rule){ draw_below(drawing, 2) == 1 ? OVER_BATCH : OVER_SEQUENCE, LAYERS_EACH };
+    plan->model.mixture.balance.over = draw_below(drawing, 2) == 1 ? OVER_BATCH : OVER_SEQUENCE;
+    plan->model.mixture.balance.layers = LAYERS_EACH;
 }
 
 static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, struct sections *sections, int devices,
