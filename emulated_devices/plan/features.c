@@ -704,14 +704,14 @@ static bool returning_experts(const struct facts *facts, struct typed *typed)
     return facts->plan->model.mlp == MLP_MIXTURE && m->zero > 0 && !m->zero_is_null && say_model(facts, typed);
 }
 
-/* Results of a query are merged from several devices, or gradients of a copied key. */
+/* Results of a query are merged from several devices after they are rounded, or gradients of a copied key added. */
 static bool cuts_attention(const struct facts *facts, struct typed *typed)
 {
     const struct attention_scheme *s;
-    const int *const size = facts->plan->mesh.size;
-    return cp(facts, NULL) && !attention_scheme_find(&s, facts->plan->attention, NULL) &&
-           (s->head.equality != PERMUTES || size[CP] * size[TP] > facts->plan->model.K) &&
-           features_say(typed, "--attention %s", facts->plan->attention);
+    const struct plan *const p = facts->plan;
+    if (!cp(facts, NULL) || attention_scheme_find(&s, p->attention, NULL)) return false;
+    const int heads = s->exchanged > 0 ? plan_context_share(p, NULL, 0).split.heads : 1;
+    return (!s->exact || heads * p->mesh.size[TP] > p->model.K) && features_say(typed, "--attention %s", p->attention);
 }
 
 static bool latent(const struct facts *facts, struct typed *typed)
