@@ -301,7 +301,7 @@ void FN(attention_part_forward)(struct tensor O, struct tensor lse, struct tenso
 /* Row 0 of the sums of a head; rows `ld_dq` and `ld_dkv` apart. */
 struct gradient_sums { char *dq, *dk, *dv; int64_t ld_dq, ld_dkv; };
 
-/* What a head's gradients are computed from. */
+/* The gradients of a head are computed from these. */
 struct head_backward { const real *d_o, *lse, *D; int64_t ld_o; struct grid_rows q, k, d_o_rows; };
 
 static char *sum_row(char *sums, int64_t row, int64_t ld) { return sums + row * ld * (int64_t)sizeof(fixed_sum); }
@@ -317,7 +317,7 @@ static void add_gradients(struct gradient_sums to, const struct head_backward *x
         for (int64_t i = 0; i < TILE * TILE; i++) p[i] = ds[i] = 0;
         if (!FN(attention_rows_differentiate)(p, ds, x->d_o + q0 * x->ld_o, x->ld_o, x->lse + q0, x->D + q0, t, a, q0,
                                               rows, k0, cols)) continue;
-        /* What a query does not see has no gradient, also where its value is not finite. */
+        /* A key that a query does not see has no gradient, also where its value is not finite. */
         for (int64_t i = 0; i < TILE * TILE; i++) ds[i] = p[i] == 0 ? 0 : ds[i] * (real)a->scale;
         FN(attention_drop)(p, TILE, t, a, q0, rows, k0, cols);
         /* dq += scale ds k,  dk += scale ds^T q,  dv += (m p)^T do */

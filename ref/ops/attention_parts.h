@@ -20,7 +20,7 @@ struct part {
 struct part FN(attention_parts_of)(struct tensor Q, struct tensor KV, struct tensor q_at, struct tensor k_at,
                                    struct attention a);
 
-/* The same with keys alone, which are columns of K from `first` on. */
+/* A call with keys alone, which are columns of K from `first` on. */
 struct part FN(attention_parts_with_keys)(struct tensor Q, struct tensor K, int64_t first, struct tensor q_at,
                                           struct tensor k_at, struct attention a);
 

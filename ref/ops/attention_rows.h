@@ -56,8 +56,8 @@ struct FN(head_gradients) {
 bool FN(attention_rows_score)(real *tile, const struct head *, const struct attention *, int64_t q0, int64_t rows,
                               int64_t k0, int64_t cols);
 
-/* The same with p = the probabilities, without dropout, and ds = the gradients of the scores.  d_o, lse and D begin at
- * query q0. */
+/* p [rows, TILE] = the probabilities, without dropout, and ds = the gradients of the scores.  d_o, lse and D begin at
+ * query q0.  @return as above. */
 bool FN(attention_rows_differentiate)(real *p, real *ds, const real *d_o, int64_t ld_o, const real *lse, const real *D,
                                       const struct head *, const struct attention *, int64_t q0, int64_t rows,
                                       int64_t k0, int64_t cols);

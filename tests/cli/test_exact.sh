@@ -89,7 +89,7 @@ test_refused() {
     refuse --model mixtral-tiny;                        expect_error '--balance-over batch or sequence'
     refuse --model mixtral-tiny --balance-over batch --tp 2;    expect_error '--tp 2'
     refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch allgather;    expect_error 'allgather'
-    refuse --model deepseek-v2-tiny;                    expect_error 'deepseek-v2-tiny'
+    refuse --model deepseek-v2-tiny --dp 2 --ep 2 --tp 2;       expect_error '--tp 2 of deepseek-v2-tiny'
     refuse --model tiny --cp 2 --attention rsa;         expect_error 'merges results of a query'
     refuse --model tiny --tp 4 --tensor 2d;             expect_error '--tensor 2d'
     refuse --model olmo2-tiny --tp 2;                   expect_error 'olmo2-tiny'

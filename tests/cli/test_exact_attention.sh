@@ -43,14 +43,14 @@ test_plans() {
     same "$one" --model llama-tiny --pack lengths --cp 2 --attention ring-zigzag
     same "$one" --model llama-tiny --pack lengths --cp 3 --attention hdp
     same "$one" --model llama-tiny --pack lengths --cp 3 --attention dcp
-    same "$one" --model llama-tiny --pack lengths --cp 4 --attention zeppelin --node 2
+    same "$one" --model llama-tiny --pack lengths --cp 8 --attention zeppelin --cluster a100-ethernet
     same "$one" --model llama-tiny --pack lengths --cp 2 --attention flexsp
 }
 
-# Dropout, 16 bits, sinks and windows, capped scores, another number of microbatches.
+# Dropout, 16 bits, sinks and windows, latents, capped scores, another number of microbatches.
 test_models() {
     local model
-    for model in 'tiny --dropout 0.2' 'gpt-oss-tiny --balance-over batch' 'gemma2-tiny' 'llama-tiny --dtype bf16'; do
+    for model in 'tiny --dropout 0.2' gpt-oss-tiny deepseek-v3-tiny 'gemma2-tiny' 'llama-tiny --dtype bf16'; do
         # shellcheck disable=SC2086
         { print_of --model $model; local one=$print
           same "$one" --model $model --cp 3 --attention ring-zigzag
@@ -65,15 +65,15 @@ test_check_has_no_bounds() {
     expect_status 0
     expect_out '^OK: every activation, gradient, weight and loss'
     expect_out '^  gradients +[0-9]+ +[0-9]+ +0.0e\+00  0.0e\+00'
-    expect_out 'are those of the formulas|EQUAL the formulas|equal to the formulas|as predicted'
+    expect_out '^traffic counted messages, bytes and additions of every kind equal the formulas'
 }
 
 test_refused() {
     refuse() { run train --arithmetic exact --model tiny "$@"; expect_status 2; }
     refuse --cp 2 --attention rsa;                      expect_error '--attention rsa merges results of a query'
     refuse --cp 2 --attention tokenring-narrow;         expect_error '--attention tokenring-narrow merges'
-    run train --arithmetic exact --model llama-tiny --cp 4 --attention ulysses;         expect_status 2
-    expect_error '--attention ulysses .*copies keys'
+    run train --arithmetic exact --model llama-tiny --cp 8 --attention ulysses;         expect_status 2
+    expect_error '--attention ulysses of 4 key/value heads several devices have parts'
 }
 
 run_tests test_rings test_two_dimensions test_plans test_models test_check_has_no_bounds test_refused

@@ -64,8 +64,9 @@ void block_raise_tops(struct cp_pass *cp_pass, void *results, struct tensor keys
     /* The own block sets the tops; others raise them if a query sees a key. */
     if (!own && pairs == 0) return;
     dev_attention_part_top(cp_pass->device, r->top, cp_pass->call->qkv, keys, first,
-                           positions_of(&cp_pass->at, cp_pass->cp->rank), positions_of(&cp_pass->at, owner),
-                           attention_of_pairs(cp_shape(cp_pass, owner), pairs), !own);
+                           positions_of(&cp_pass->at, cp_pass->cp->rank),
+                           positions_of(&cp_pass->at, owner), attention_of_pairs(cp_shape(cp_pass, owner), pairs),
+                           !own);
 }
 
 enum error_code block_find_tops(struct cp_pass *cp_pass, struct block_results *results, struct error *err)

@@ -20,8 +20,8 @@ enum error_code block_results_open(struct cp_pass *, struct block_results *, str
  *  Else nothing is sent.  Collective.  @return OK, or ERR_MEMORY before anything is sent. */
 enum error_code block_find_tops(struct cp_pass *, struct block_results *, struct error *);
 
-/** The same with the keys of one member, which are columns from `first` on: for who has all of them.  The device's own
- *  first.  `results` is a struct block_results. */
+/** Raise the tops to those of one member's keys, which are columns from `first` on; the device's own come first.  For
+ *  schemes whose devices have all keys.  `results` is a struct block_results. */
 void block_raise_tops(struct cp_pass *, void *results, struct tensor keys, int64_t first, int owner);
 
 /** Round the result to the call's output. */
