@@ -10,8 +10,9 @@
 
 /* Queries of some tokens, keys and values of some: all of a sequence's, or a part of each. */
 struct part {
-    struct tensor Q, KV, q_at, k_at;
-    struct attention a;
+    struct tensor Q, KV;                /* [B queries, >= H A], [B keys, >= first + K A] */
+    struct tensor q_at, k_at;           /* I32 positions of the rows of each sequence, or tensor_none */
+    struct attention a;                 /* of the call */
     int64_t queries, keys, B;           /* rows of a sequence; sequences */
     int64_t first;                      /* column of KV with the first key */
 };

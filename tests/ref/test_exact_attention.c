@@ -364,6 +364,42 @@ static void test_alone_as_in_a_pack(void **state)
     free(a.mask.data), call_free(&pack);
 }
 
+/* The same operations in ordinary arithmetic: their sums, from three pieces of the keys, give the result of all. */
+static void test_ordinary_sums(void **state)
+{
+    const struct ops *op = ops_for(F64);
+    struct attention a = small;
+    double sinks[] = { 0.5, -3, 2, 4 };
+    a.sinks = tensor_1d(sinks, F64, 4);
+    struct call c = call_of(F64, a, 2, 91);
+    struct piece piece[3], all = { .n = a.S };
+    const int64_t N = c.B * a.S, heads = c.B * a.H;
+    const struct tensor O = room(F64, N, a.H * a.A), total = room(F64, heads, a.S), top = room(F64, heads, a.S),
+                        Y = room(F64, N, a.H * a.A), lse = room(F64, heads, a.S);
+    (void)state;
+    free(c.lse.data), c.lse = room(F64, heads, a.S);
+    op->attention_forward(c.O, c.lse, c.QKV, a);
+    cut(piece, 3, a.S, 5);
+    for (int64_t s = 0; s < a.S; s++) all.at[s] = (int32_t)s;
+    for (int pass = 0; pass < 2; pass++)
+        for (int k = 0; k < 3; k++) {
+            const struct tensor part = piece_rows(c.QKV, &piece[k], c.B, a.S);
+            struct attention once = a;
+            if (k != 1) once.sinks = tensor_none;
+            if (pass == 0)
+                op->attention_part_top(top, c.QKV, part, a.H * a.A, piece_at(&all), piece_at(&piece[k]), once, k > 0);
+            else
+                op->attention_part_sums(O, total, top, c.QKV, part, piece_at(&all), piece_at(&piece[k]), once);
+            free(part.data);
+        }
+    op->attention_part_finish(Y, lse, O, total, top, a);
+    for (int64_t i = 0; i < tensor_count(Y); i++)
+        if (!(fabs(tensor_get(Y, i) - tensor_get(c.O, i)) < 1e-12)) fail_msg("O[%d] in parts is another", (int)i);
+    for (int64_t i = 0; i < tensor_count(lse); i++)
+        if (!(fabs(tensor_get(lse, i) - tensor_get(c.lse, i)) < 1e-12)) fail_msg("lse[%d] in parts is another", (int)i);
+    free(O.data), free(total.data), free(top.data), free(Y.data), free(lse.data), call_free(&c);
+}
+
 /* A value that is none spoils the queries that see it, and no other. */
 static void test_numbers_that_are_none(void **state)
 {
@@ -410,7 +446,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_integers_of_128_bits), cmocka_unit_test(test_any_cut_of_queries_and_keys),
         cmocka_unit_test(test_a_prefix_has_its_bits), cmocka_unit_test(test_alone_as_in_a_pack),
-        cmocka_unit_test(test_numbers_that_are_none), cmocka_unit_test(test_error),
+        cmocka_unit_test(test_ordinary_sums), cmocka_unit_test(test_numbers_that_are_none),
+        cmocka_unit_test(test_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
