@@ -3,9 +3,9 @@
  * in planned->e. */
 #include "emulated_devices/schemes/attention/planned/planned.h"
 #include "emulated_devices/device/compute.h"
-#include "emulated_devices/schemes/attention/planned/context_index.h"
 #include "emulated_devices/schemes/attention/planned/planned_pass.h"
 #include "emulated_devices/schemes/attention/tops.h"
+#include <stdlib.h>
 
 /* View the first rows x cols numbers of a buffer as a matrix of that shape. */
 static struct tensor shaped(struct tensor buffer, int64_t rows, int64_t cols)
@@ -111,30 +111,47 @@ static void open_results(struct planned *planned)
     }
 }
 
-/* The pairs of a block's queries and of all keys of a member. */
-static double pairs_with(const struct planned *planned, int block, int owner)
+/* The pairs of each own block's queries with the keys of each member: [own blocks, devices]. */
+struct raising { struct planned *p; double *pairs; int first, count; };
+
+static enum error_code count_pairs(struct raising *raising, struct error *err)
 {
-    double pairs = 0;
-    for (int w = 0; w < planned->plan->works; w++) {
-        const struct context_work *const work = &planned->plan->work[w];
-        if (work->query == block && planned->plan->block[work->key].home == owner)
-            pairs += context_work_pairs(planned->plan, work);
+    const struct context_plan *const plan = raising->p->plan;
+    /* Blocks are listed by their homes, so the own ones follow each other. */
+    for (int b = plan->blocks - 1; b >= 0; b--)
+        if (planned_owns(raising->p, b)) raising->first = b, raising->count++;
+    raising->pairs = calloc((size_t)raising->count * (size_t)plan->devices + 1, sizeof *raising->pairs);
+    if (raising->pairs == NULL) return fail(err, ERR_MEMORY, "no memory for pairs of %d blocks", raising->count);
+    for (int w = 0; w < plan->works; w++) {
+        const struct context_work *const work = &plan->work[w];
+        if (planned_owns(raising->p, work->query))
+            raising->pairs[(work->query - raising->first) * plan->devices + plan->block[work->key].home] +=
+                context_work_pairs(plan, work);
     }
-    return pairs;
+    return OK;
 }
 
 /* Raise the tops of all own blocks to those of a member's keys, which are columns from `first` on. */
 static void raise_tops(struct cp_pass *cp_pass, void *context, struct tensor keys, int64_t first, int owner)
 {
-    struct planned *const planned = context;
+    const struct raising *const r = context;
     const bool own = owner == cp_pass->cp->rank;
-    for (int b = 0; b < planned->plan->blocks; b++) {
-        const double pairs = planned_owns(planned, b) ? pairs_with(planned, b, owner) : 0;
-        if (!planned_owns(planned, b) || (!own && pairs == 0)) continue;
-        dev_attention_part_top(cp_pass->device, planned->at[b].top, planned->at[b].queries, keys, first,
-                               planned_positions(planned, b), positions_of(&cp_pass->at, owner),
+    for (int b = r->first; b < r->first + r->count; b++) {
+        const double pairs = r->pairs[(b - r->first) * r->p->plan->devices + owner];
+        if (!own && pairs == 0) continue;
+        dev_attention_part_top(cp_pass->device, r->p->at[b].top, r->p->at[b].queries, keys, first,
+                               planned_positions(r->p, b), positions_of(&cp_pass->at, owner),
                                attention_of_pairs(cp_shape(cp_pass, owner), pairs), !own);
     }
+}
+
+/* With exact sums: find the tops of the own blocks.  Collective. */
+static void find_tops(struct planned *planned)
+{
+    struct raising r = { .p = planned };
+    planned->e = count_pairs(&r, planned->err);
+    if (!planned->e) planned->e = tops_travel(&planned->g, planned->qkv, raise_tops, &r, planned->err);
+    free(r.pairs);
 }
 
 /* With exact sums the finished sums of the own blocks are rounded, block by block. */
@@ -154,7 +171,7 @@ enum error_code planned_forward(struct attention_call *call, struct error *err)
     const enum error_code e = planned_begin(&p, call, FORWARD_PASS, err);
     if (e || p.g.B == 0) return e;
     if (!p.e) open_results(&p);
-    if (!p.e && p.g.device->exact) p.e = tops_travel(&p.g, p.qkv, raise_tops, &p, err);
+    if (!p.e && p.g.device->exact) find_tops(&p);
     if (!p.e) {
         planned_divisions(&p, false, planned_attend);
         /* Guests send their results home, where those of one block are merged in one order. */
