@@ -83,7 +83,7 @@ FORMATS  := F32 F64
 # An operation's source includes real.h, and is compiled once per format.
 OPS_SRC  := $(shell grep -l '^.include "ref/ops/real.h"' ref/ops/*.c ref/optim/*.c)
 # Once more for exact sums, without fused multiply-adds: what ref/exact has itself is left out.
-EXACT_SRC := $(filter-out ref/ops/linear.c,$(filter ref/ops/%,$(OPS_SRC)))
+EXACT_SRC := $(filter-out ref/ops/linear.c ref/ops/attention.c,$(filter ref/ops/%,$(OPS_SRC)))
 REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c ref/*/*/*.c))
 DEV_SRC  := $(filter-out emulated_devices/browser/% emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/cli/$(if $(FUZZ),%,main.c),$(sort $(shell find emulated_devices/*/ -name '*.c')))
 LESSONS  := $(sort $(wildcard tutorials/*/check.c))       # each defines struct lesson lesson_NN_name

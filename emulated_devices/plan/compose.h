@@ -118,8 +118,10 @@ struct facts {
     X(cuts_experts,            "--tp P of a mixture, or --etp P")                                   \
     X(adds_choices,            "--dispatch two-step")                                               \
     X(returning_experts,       "--zero-experts Z")                                                 \
-    X(cuts_attention,          "--attention ring")                                                  \
+    X(cuts_attention,          "--attention rsa or tokenring-narrow")                               \
+    X(exchanges_copied_keys,   "--attention ulysses with fewer key/value heads")                    \
     X(latent,                  "a model with latent attention")                                     \
+    X(latent_over_tp,          "--tp P of a model with latent attention")                           \
     X(loss_by_rule,            "--as with a loss of its own")                                       \
     X(encoders,                "--modalities")                                                      \
     X(fp64,                    "--dtype fp64")                                                      \

@@ -712,19 +712,34 @@ static bool returning_experts(const struct facts *facts, struct typed *typed)
     return facts->plan->model.mlp == MLP_MIXTURE && m->zero > 0 && !m->zero_is_null && say_model(facts, typed);
 }
 
-/* Results of a query are merged from several devices, or gradients of a copied key. */
+/* Results of a query are merged from several devices after they are rounded. */
 static bool cuts_attention(const struct facts *facts, struct typed *typed)
 {
     const struct attention_scheme *s;
-    const int *const size = facts->plan->mesh.size;
-    return cp(facts, NULL) && !attention_scheme_find(&s, facts->plan->attention, NULL) &&
-           (s->head.equality != PERMUTES || size[CP] * size[TP] > facts->plan->model.K) &&
+    return cp(facts, NULL) && !attention_scheme_find(&s, facts->plan->attention, NULL) && !s->exact &&
            features_say(typed, "--attention %s", facts->plan->attention);
+}
+
+/* Tokens are exchanged for more parts of the heads than there are key/value heads. */
+static bool exchanges_copied_keys(const struct facts *facts, struct typed *typed)
+{
+    const struct attention_scheme *s;
+    const struct plan *const p = facts->plan;
+    if (!cp(facts, NULL) || attention_scheme_find(&s, p->attention, NULL) || s->exchanged == 0) return false;
+    return plan_context_share(p, NULL, 0).split.heads * p->mesh.size[TP] > p->model.K &&
+           features_say(typed, "--attention %s of %lld key/value heads", p->attention, (long long)p->model.K);
 }
 
 static bool latent(const struct facts *facts, struct typed *typed)
 {
     return LATENT(&facts->plan->model) && say_model(facts, typed);
+}
+
+/* All heads share the latents, so devices add up what their heads say of these. */
+static bool latent_over_tp(const struct facts *facts, struct typed *typed)
+{
+    return tp(facts, NULL) && LATENT(&facts->plan->model) &&
+           features_say(typed, "--tp %d of %s", facts->plan->mesh.size[TP], facts->plan->model.name);
 }
 
 static bool loss_by_rule(const struct facts *facts, struct typed *typed)

@@ -86,7 +86,7 @@ static inline double fixed_to_odd(fixed_sum sum)
 /* The sum rounded to fp64. */
 static inline double fixed_to_double(fixed_sum sum)
 {
-    return sum == FIXED_NONE ? (double)NAN : ldexp((double)sum, FIXED_UNIT);
+    return sum == FIXED_NONE ? (double)NAN : (double)sum * 0x1p-100;
 }
 
 /** Element i of an array as a double, rounded; and an element from a double. */

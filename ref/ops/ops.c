@@ -84,6 +84,14 @@ struct op_cost attention_part_forward_cost(double pairs, int64_t queries, int64_
                              .seen = all > 0 ? pairs / all : 0 };
 }
 
+/* The scores alone: half of the operations, and no values. */
+struct op_cost attention_part_top_cost(double pairs, int64_t queries, int64_t keys, struct attention attention,
+                                       enum dtype dtype)
+{
+    struct op_cost c = attention_part_forward_cost(pairs, queries, keys, attention, dtype);
+    return c.flops /= 2, c.bytes /= 2, c;
+}
+
 struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64_t keys, struct attention attention,
                                             enum dtype dtype)
 {

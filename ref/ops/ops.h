@@ -214,6 +214,8 @@ struct op_cost attention_backward_cost(int64_t N, struct attention attention, en
 /* A part has pairs (query, key) that see each other, over all sequences; rows of queries and of keys. */
 struct op_cost attention_part_forward_cost(double pairs, int64_t queries, int64_t keys,
                                            struct attention attention, enum dtype);
+struct op_cost attention_part_top_cost(double pairs, int64_t queries, int64_t keys, struct attention attention,
+                                       enum dtype dtype);
 struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64_t keys, struct attention attention,
                                             enum dtype);
 /* A product with stored scores, `scores` of them; rows of queries and of keys. */

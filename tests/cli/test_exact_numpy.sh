@@ -21,12 +21,14 @@ test_gpt() {
     has_python || return 0
     agrees gpt2-tied
     agrees gpt2-even --dp 2 --tp 2
+    agrees gpt2-even --cp 2 --attention ring --dtype fp16
     agrees gpt2-untied --pp 3 --dtype bf16
 }
 
 test_llama() {
     has_python || return 0
     agrees llama-even --dp 2 --tp 2
+    agrees llama-even --cp 3 --attention tokenring
     agrees llama-grouped --dtype fp16 --pp 3 --micro 3
 }
 

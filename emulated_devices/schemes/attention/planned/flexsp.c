@@ -135,8 +135,8 @@ static enum error_code flexsp_forward(struct attention_call *call, struct error 
     struct tensor wide = tensor_none;
     enum error_code e = flexsp_begin(&p, call, err);
     if (e || p.h.x.tokens == 0) return e;
-    /* In 16 bits the attention's result is wide and is rounded into the kept output. */
-    const bool rounds = p.g.own != p.g.wide;
+    /* In 16 bits the attention's result is wide and is rounded into the kept output; exact sums round themselves. */
+    const bool rounds = p.g.own != p.g.wide && !p.g.device->exact;
     const struct tensor qkv = call->kept[QKV], out = call->kept[OUT];
     e = cp_open(&p.g, &wide, rounds ? 1 : 0, p.g.wide, tensor_rows(out), tensor_cols(out), err);
     /* Tokens go to heads, attention runs over the group's tokens, and the result goes back. */
@@ -150,7 +150,8 @@ static enum error_code flexsp_forward(struct attention_call *call, struct error 
     return e;
 }
 
-/* The backward pass has these buffers inside the group; `wide` is the sum before rounding, in 16 bits. */
+/* The backward pass has these buffers inside the group; `wide` is the sum before rounding, if sums have another
+ * format. */
 struct gradients { struct tensor d_out, delta, d_qkv, wide; };
 
 /* Each buffer has the group's T tokens; after an error the caller closes all of them. */
@@ -161,7 +162,7 @@ static enum error_code flexsp_open_gradients(struct inside *inside, struct gradi
     enum error_code e = cp_open(&inside->g, &gradients->d_out, 1, inside->g.own, T, tensor_cols(c->kept[OUT]), err);
     if (!e) e = cp_open(&inside->g, &gradients->delta, 1, inside->g.wide, inside->shape.H, T, err);
     if (!e) e = cp_open(&inside->g, &gradients->d_qkv, 1, inside->g.own, T, width, err);
-    if (!e) e = cp_open(&inside->g, &gradients->wide, inside->g.own != inside->g.wide ? 1 : 0, inside->g.wide,
+    if (!e) e = cp_open(&inside->g, &gradients->wide, inside->g.own != inside->g.sums ? 1 : 0, inside->g.sums,
                         T, width, err);
     return e;
 }
@@ -178,12 +179,12 @@ static enum error_code flexsp_backward_input(struct attention_call *call, struct
     if (!e) e = head_exchange_gather(&p.h.x, call->d_out, s.d_out, false, err);
     if (!e) {
         /* sum [T, (h+2k) A] gets dQ in its first columns, dK and dV in its last ones. */
-        const struct tensor sum = p.g.own != p.g.wide ? s.wide : s.d_qkv;
+        const struct tensor sum = p.g.own != p.g.sums ? s.wide : s.d_qkv;
         device_zero(p.g.device, sum);
         dev_attention_delta(p.g.device, s.delta, s.d_out, call->kept[OUT], p.shape);
         dev_attention_part_backward(p.g.device, sum, sum, s.d_out, s.delta, p.lse, qkv, qkv, p.at, p.at,
                                     attention_of_pairs(p.shape, p.pairs));
-        if (p.g.own != p.g.wide) dev_round(p.g.device, s.d_qkv, s.wide);
+        if (p.g.own != p.g.sums) dev_round(p.g.device, s.d_qkv, s.wide);
         e = head_exchange_back(&p.h.x, call->d_qkv, s.d_qkv, true, err);
     }
     cp_close(&p.g, &s.d_out, 1), cp_close(&p.g, &s.delta, 1), cp_close(&p.g, &s.d_qkv, 1), cp_close(&p.g, &s.wide, 1);
@@ -225,7 +226,7 @@ const struct attention_scheme attention_scheme_flexsp = {
               .volume = "T/d (d-1)/d (2 H + 2 K) A elements a layer forward for T tokens in a group of d; backward too",
               .memory = "queries, keys, values, results and log-sum-exp of the group's tokens and 1/d of the heads",
               .needs = "nothing", .invariants = flexsp_invariants },
-    .refuses = flexsp_refuses, .plan = planned_flexsp_plan, .open = flexsp_open_groups, .slots = SLOTS,
+    .exact = true, .refuses = flexsp_refuses, .plan = planned_flexsp_plan, .open = flexsp_open_groups, .slots = SLOTS,
         .exchanged = LSE, .kept = flexsp_kept,
     .forward = flexsp_forward, .backward_input = flexsp_backward_input, .exchange = flexsp_exchange,
         .cost = flexsp_cost,
