@@ -83,6 +83,14 @@ struct routers {
     double *bias;                       /* [L,E] corrections of a biased router: state, the same on all devices */
 };
 
+/* The first exact sum of a step that does not exist (lost.h). */
+enum { LOST_NAME = 64 };
+struct lost_sum {
+    double order;                               /* its place in the step; INFINITY: all exist */
+    bool beyond;                                /* it went beyond the bits there are; else a term is not finite */
+    char name[LOST_NAME];                       /* of the tensor; empty: none is known */
+};
+
 struct stage {
     const struct plan *plan;                    /* of the run */
     struct device *device;                      /* which computes the stage */
@@ -102,6 +110,7 @@ struct stage {
     struct account dispatched;                  /* what its expert scheme has sent, by formula, from the routings */
     int64_t counted;                            /* labels in the whole batch that are not ignored */
     double loss_scale;                          /* factor of the loss, and so of all gradients */
+    struct lost_sum lost;                       /* of this step, with exact sums */
     double loss;                                /* sum over the tokens of the microbatches done in this step */
     struct model_part *part;                    /* [layers + 2]: embedding, layers, loss; linked if the stage has it */
     int buffers;                                /* of all parts */

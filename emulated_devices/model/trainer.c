@@ -3,6 +3,7 @@
  * trainer can only be closed. */
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/apart.h"
+#include "emulated_devices/model/lost.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/zeroth.h"
 #include "ref/io/figures.h"
@@ -86,7 +87,7 @@ static const struct stage_operations stage_operations = {
 
 enum error_code trainer_pass(struct trainer *trainer, double *loss, struct error *err)
 {
-    for (int c = 0; c < trainer->plan.chunks; c++) trainer->stage[c].loss = 0;
+    for (int c = 0; c < trainer->plan.chunks; c++) trainer->stage[c].loss = 0, lost_begin(&trainer->stage[c]);
     const enum error_code e = schedule_execute(&trainer->schedule, &trainer->pp, &stage_operations, trainer,
                                                trainer->times, err);
     *loss = 0;
@@ -120,7 +121,7 @@ static enum error_code share_result(struct trainer *trainer, double loss, struct
     routers_name_lost(trainer, sums.lost, out);
     out->loss = sums.loss / (double)(trainer->labels ? trainer->labels : 1) + routers;
     out->norm = sqrt(sums.squares) / out->loss_scale;
-    return e;
+    return e ? e : lost_share(trainer, sums.loss, out, err);
 }
 
 static enum error_code gradients(struct trainer *trainer, struct step_result *out, struct error *err)

@@ -132,7 +132,7 @@ static void put_element(const struct exact_product *p, int64_t row, int64_t colu
 {
     const int a = p->row_grid[row], b = p->column_grid[column];
     const int64_t at = row * p->ld + p->first + column;
-    fixed_sum sum = a == GRID_NONE || b == GRID_NONE ? FIXED_NONE
+    fixed_sum sum = a == GRID_NONE || b == GRID_NONE ? fixed_lose(FIXED_NOT_FINITE)
         : integer == 0 ? 0 : fixed_scaled(integer, a + b);
     if (p->bias != NULL) sum = fixed_add(sum, fixed_of((double)p->bias[column]));
     if (p->to.dtype == EXACT) fixed_put(p->to.data, at, p->add ? fixed_add(sum, fixed_at(p->to.data, at)) : sum);
@@ -314,7 +314,7 @@ static void add_tokens(struct tensor dW, const double *dy, int64_t O, const doub
 
 static void products_spoil(struct tensor dW)
 {
-    for (int64_t i = 0; i < tensor_count(dW); i++) fixed_put(dW.data, i, FIXED_NONE);
+    for (int64_t i = 0; i < tensor_count(dW); i++) fixed_put(dW.data, i, fixed_lose(FIXED_NOT_FINITE));
 }
 
 static void products_backward_weight(struct tensor dW, struct tensor dY, struct tensor dy_top, struct tensor X,
