@@ -31,8 +31,9 @@ struct step_calls { bool counted; double of[STEP_CALLS]; };
 /* Seconds in each round: of the backend's matrix product, also of a processor, of a step on one device, also on one
  * thread of it, and on each mesh; and the ratios to one device and to the mesh before.  Processor time of a step on
  * each mesh, by another backend, too, and their ratio.  Work: processor time of a step on the one device, and in the
- * processes of all devices of a mesh together, as a multiple of that.  plain, dearer: with exact sums, a step on one device without
- * them, and how many times as long theirs takes.  rounds: that were measured, of a mesh and of the one device. */
+ * processes of all devices of a mesh together, as a multiple of that.  plain, dearer: with exact sums, a step on one
+ * device without them, and how many times as long theirs takes.  rounds: that were measured, of a mesh and of the one
+ * device. */
 struct step_pace {
     char model[64];                     /* its name */
     double flops, tokens;               /* of a step */

@@ -146,7 +146,7 @@ struct train_record {
     const struct train_options *options;        /* of the run */
     struct step_result *step;           /* [steps] */
     double *seconds;                    /* [steps] of the devices' step alone */
-    double *processor;                  /* [steps] of its processor time, in this device's process; NULL: not measured */
+    double *processor;                  /* [steps] of processor time in this device's process; NULL: not measured */
     int64_t first_step, steps;          /* steps done before this run; steps that it has done */
     struct comparison comparison;       /* with the reference, or with a golden file */
     const char *overridden;             /* differences from the resumed run, as text; empty: none */

@@ -126,11 +126,12 @@ double scalar_power(double base, double exponent)
 
 /* ---- sine and cosine --------------------------------------------------------------------------------------------- */
 
-/* r = x - k pi/2, at most about pi/4 in size.  pi/2 is the sum of four numbers of 24 bits and one of 53: k times each of
- * the four has no rounding as long as k is below 2^29. */
+/* r = x - k pi/2, at most about pi/4 in size.  pi/2 is the sum of four numbers of 24 bits and one of 53: k times each
+ * of the four has no rounding as long as k is below 2^29. */
 static struct twofold less_quarters(double x, double k)
 {
-    static const double part[] = { 0x1.921fb4p+0, 0x1.4442dp-24, 0x1.846988p-48, 0x1.8cc516p-72, 0x1.01b839a25204ap-96 };
+    static const double part[] = { 0x1.921fb4p+0, 0x1.4442dp-24, 0x1.846988p-48, 0x1.8cc516p-72,
+                                   0x1.01b839a25204ap-96 };
     struct twofold r = { x, 0 };
     for (int i = 0; i < 5; i++) r = twofold_add(r, (struct twofold){ -k * part[i], 0 });
     return r;

@@ -1,5 +1,5 @@
-/* scalars.h -- sine, cosine, power, exponential and logarithm of single numbers in fp64, by the same operations on every
- * processor and with any C library.
+/* scalars.h -- sine, cosine, power, exponential and logarithm of single numbers in fp64, by the same operations on
+ * every processor and with any C library.
  *
  * Files use them for numbers that a run computes once for a table or a step: angles and frequencies of rotary tables
  * (ref/model/rotary.c), corrections of optimizers (ref/optim), rates (ref/optim/rates.c) and drawn lengths (ref/io).

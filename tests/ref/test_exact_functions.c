@@ -65,7 +65,8 @@ static void test_scalars(void **state)
 {
     static const struct scalar scalars[] = {
         { "sine", scalar_sine, sinl, -7, 7, 0.8, false }, { "cosine", scalar_cosine, cosl, -7, 7, 0.8, false },
-        { "sine far", scalar_sine, sinl, 0, 1.3e5, 0.8, false }, { "cosine far", scalar_cosine, cosl, 0, 2e8, 0.8, false },
+        { "sine far", scalar_sine, sinl, 0, 1.3e5, 0.8, false },
+        { "cosine far", scalar_cosine, cosl, 0, 2e8, 0.8, false },
         { "sine near 0", scalar_sine, sinl, -60, 0, 0.8, true }, { "exp", scalar_exp, expl, -700, 709, 0.51, false },
         { "log", scalar_log, logl, -900, 900, 0.51, true }, { "log near 1", scalar_log, logl, 0.99, 1.01, 0.51, false },
     };
@@ -119,7 +120,7 @@ static uint64_t mixed(uint64_t hash, double x)
     return (hash ^ bits) * 0x100000001b3;
 }
 
-/* The bits of many results, found on one processor: a fused multiply-add, or a function of the C library, shows here. */
+/* The bits of many results, found on one processor: a fused multiply-add, or a function of the C library, shows. */
 static void test_bits(void **state)
 {
     uint64_t fp32 = 0, fp64 = 0;

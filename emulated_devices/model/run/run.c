@@ -2,7 +2,6 @@
  * Tensors are allocated and dropped as the list says.  Without memory in the arena the code is ERR_MEMORY. */
 #include "emulated_devices/model/run/run.h"
 #include "emulated_devices/model/run/run_node.h"
-#include "emulated_devices/model/lost.h"
 #include "emulated_devices/device/arena_list.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/trace.h"
@@ -135,7 +134,7 @@ static enum error_code run_step(struct stage *stage, struct microbatch *micro, c
                                    : parts ? RETURN_ROWS : ALL_PHASES;
     const enum error_code e = run_node(&(struct node_call){ stage, micro, part, n, which == LIST_AGAIN, phases }, which,
                                        err);
-    if (stage->device->exact) lost_note(stage, part, which, n->is->out);
+    if (stage->device->exact) stage_note_lost(stage, part, which, n->is->out);
     /* Copies that the layer before needs travel while attention's gradients are computed here. */
     const bool before = which == LIST_INPUT && n->is->op == OP_MIXTURE && (phases & RETURN_ROWS);
     return e || !before ? e : run_bring_early(stage, micro, part - 1, err);

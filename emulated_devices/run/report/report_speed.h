@@ -20,8 +20,9 @@ struct virtual_speed {
                                          * mask shows, and what is computed again */
 };
 
-/** The speed of a run or plan; rates are those of its format, also where products with exact sums go by fp64's.  A step's operations are three times those of its forward pass, or the passes of an
- *  optimizer without a backward pass; what is computed again does not count. */
+/** The speed of a run or plan.  A step's operations are three times those of its forward pass, or the passes of an
+ *  optimizer without a backward pass; what is computed again does not count.  Rates are those of the format, also where
+ *  products with exact sums go by that of fp64. */
 struct virtual_speed virtual_speed_of(const struct train_record *);
 
 /** The training of --tokens, whose steps are as this run's or plan's. */
