@@ -1,6 +1,5 @@
 # With exact sums a run ends with the same bits on every machine: these fingerprints are those of any processor, kernel of a BLAS, compiler
 # and C library.  `make check-machines` runs this file in programs for several processors and with several BLAS (docs/checking/exact.md).
-# tier: test
 . "$(dirname "$0")/lib.sh"
 
 exact='--arithmetic exact --seq 20 --batch 5 --steps 4 --seed 7'
@@ -31,6 +30,7 @@ has() { grep -qsw -- "$1" /proc/cpuinfo; }
 # Kernels of OpenBLAS multiply and add in orders of their own, some with fused multiply-adds, which integers do not show.
 test_kernels_of_a_blas() {
     local kernels=() kernel
+    [[ ${BUILD:-build} != *-aarch64-* ]] || return 0
     has ssse3 && kernels+=(Nehalem)
     has avx2 && kernels+=(Haswell Zen)
     has avx512f && kernels+=(SkylakeX)

@@ -1,5 +1,4 @@
 # What a run with exact sums is charged, on the virtual clock, and what becomes of sums beyond the bits there are.
-# tier: test
 . "$(dirname "$0")/lib.sh"
 
 step_of() { sed -n 's/^\t"virtual_step_ps":\t\([0-9]*\),*$/\1/p' "$1"; }
