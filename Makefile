@@ -26,7 +26,8 @@ endif
 PREFIX   ?= /usr/local
 PYTHON   ?= python3
 MAKEFLAGS += --no-builtin-rules
-B        := build$(if $(FUZZ),-fuzz)$(if $(SAN),-san)$(if $(PORTABLE),-portable)$(CROSS:%=-%)
+# VARIANT=NAME builds in a folder of its own, for other values of OPT= and BLAS=: tests/machines/run.sh.
+B        := build$(if $(FUZZ),-fuzz)$(if $(SAN),-san)$(if $(PORTABLE),-portable)$(CROSS:%=-%)$(VARIANT:%=-%)
 Q        := $(if $(V),,@)
 
 , := ,
@@ -64,11 +65,12 @@ SYSTEM_LIBS := -L$(BREW)/opt/openblas/lib -L$(BREW)/opt/libomp/lib -L$(BREW)/lib
 SONAME    = -dynamiclib -Wl$(,)-install_name$(,)@rpath/liborrery.$(ABI).dylib -Wl$(,)-exported_symbol$(,)_orrery_*
 endif
 CORES    := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
-# No -ffast-math: NaN must stay NaN.  Contraction to fused multiply-add only makes results more exact.
+# No -ffast-math: NaN must stay NaN.  No fused multiply-adds, which not every processor has: what a run computes outside of its ordinary
+# operations has the same bits on all of them.
 # Position-independent, so that the same objects become the program and the shared library.
 # gcc 11 would warn of fields that an initializer with names leaves out; newer ones do not.
 override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(SYSTEM_FLAGS) $(if $(BLAS_INC),-isystem $(BLAS_INC)) $(if $(FUZZ),,$(OPENMP)) -fno-math-errno \
-            -ffp-contract=fast -fPIC -fno-semantic-interposition -Wall -Wextra -Wno-missing-field-initializers -Wstrict-prototypes -Wmissing-prototypes $(if $(CI),-Werror) -MMD -MP
+            -ffp-contract=off -fPIC -fno-semantic-interposition -Wall -Wextra -Wno-missing-field-initializers -Wstrict-prototypes -Wmissing-prototypes $(if $(CI),-Werror) -MMD -MP
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING -Wno-unknown-pragmas -Wno-unused-function -Wno-format,$(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG))
 # Plug-ins call functions of the program that loads them.
@@ -97,7 +99,7 @@ SETS     := $(sort $(wildcard emulated_devices/device/kernels/sets/*.json))
 CLAIMS   := $(sort $(wildcard golden/published/*.txt))
 PAGE     := emulated_devices/draw/page/page.css $(sort $(wildcard emulated_devices/draw/page/script/*.js))
 DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/kernel_tables.o $(B)/kernel_sets.o $(B)/layouts.o $(B)/claims.o $(B)/page_texts.o $(B)/lessons.o
-OWN_FOLDER := $(or $(SAN),$(CROSS),$(PORTABLE))
+OWN_FOLDER := $(or $(SAN),$(CROSS),$(PORTABLE),$(VARIANT))
 SAN_OBJ  := $(if $(SAN),$(B)/tests/sanitizers.o)
 TESTS    := $(TEST_SRC:%.c=$(B)/%)
 ORRERY   := $(if $(OWN_FOLDER),$(B)/orrery,$(if $(filter judge,$(CUDA)),$(B)/cuda-judge/orrery,orrery))
@@ -117,6 +119,10 @@ run: all
 ## make check-aarch64   the quickest tests in programs for ARM, under qemu, on Debian or Ubuntu of another machine (docs/using/installing.md)
 check-aarch64:
 	$(Q)bash tests/aarch64/run.sh $(FILES)
+
+## make check-machines  the bits of exact sums in programs for several processors, ARM under qemu, and several BLAS (docs/checking/exact.md)
+check-machines:
+	$(Q)bash tests/machines/run.sh $(MACHINES)
 
 ## make check-portable  the quickest tests with what macOS and others have of the system, here
 check-portable:
@@ -468,11 +474,10 @@ $(B)/ref/%.$(1).o: ref/%.c $(ALSO)
 	$$(call compile,$$(CC),-DREAL=$(1))
 endef
 $(foreach f,$(FORMATS) X32,$(eval $(call compile_format,$(f))))
-$(B)/ref/ops/%.X32.o: override CFLAGS += -ffp-contract=off
-$(B)/ref/exact/%.o: override CFLAGS += -DREAL=X32 -ffp-contract=off
+# Ordinary operations may fuse products with sums, which only makes them more exact.
+$(foreach f,$(FORMATS),$(eval $(B)/ref/ops/%.$(f).o: override CFLAGS += -ffp-contract=fast))
+$(B)/ref/exact/%.o: override CFLAGS += -DREAL=X32
 
-# An optimizer's step has the same bits on every machine and GPU: each product and each sum is rounded.
-$(B)/ref/optim/%.o: override CFLAGS += -ffp-contract=off
 $(B)/ref/%.o: ref/%.c $(ALSO)
 	$(call compile,$(CC))
 $(B)/%.o: %.c $(ALSO)
@@ -573,5 +578,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always ready check-aarch64 check-portable wheel place simgrid test-cuda wasm test-wasm has-emcc cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzz-programs fuzzers docs install uninstall clean help deps
+.PHONY: always ready check-aarch64 check-machines check-portable wheel place simgrid test-cuda wasm test-wasm has-emcc cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzz-programs fuzzers docs install uninstall clean help deps
 .SECONDARY:

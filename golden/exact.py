@@ -110,6 +110,31 @@ def exp(x):
     return np.ldexp(p, k.astype(np.int32))
 
 
+SLOPE, CUBIC = np.float32(1.5957691216057308), np.float32(0.044715)     # 2 sqrt(2 / pi)
+
+
+def gelu(x):
+    return x / (np.float32(1) + exp(-SLOPE * x * (np.float32(1) + CUBIC * x * x)))
+
+
+def gelu_slope(x):
+    one, x = np.float32(1), np.clip(x, np.float32(-10), np.float32(10))
+    e = exp(-SLOPE * x * (one + CUBIC * x * x))
+    s = one / (one + e)
+    return s + x * s * (s * e) * (SLOPE * (one + np.float32(3) * CUBIC * x * x))
+
+
+def swiglu(x):
+    g, u = np.split(x, 2, axis=1)
+    return g / (np.float32(1) + exp(-g)) * u
+
+
+def swiglu_gradient(dy, x):
+    one, (g, u) = np.float32(1), np.split(x, 2, axis=1)
+    s, rest = one / (one + exp(-g)), one / (one + exp(g))
+    return np.concatenate([dy * u * s * (one + g * rest), dy * (g * s)], axis=1)
+
+
 # ---- the stored run ---------------------------------------------------------------------------------------------------
 
 def numbers(t):
@@ -216,6 +241,16 @@ class Pass:
         self.hold(f"act/{before}heads", round_to(output.astype(np.float32) if self.form == "fp32" else output, self.form))
         self.hold("grad/" + name, round_all(gradient, self.form))
 
+    def activation(self, layer, gradient):
+        """What a layer's perceptron has between its matrices: gelu, or silu times the other half."""
+        x, gated = self.get(f"act/h.{layer}.mlp.up"), self.get(f"act/h.{layer}.mlp.up").shape != self.get(
+            f"act/h.{layer}.mlp.act").shape
+        if not gradient:
+            return self.hold(f"act/h.{layer}.mlp.act", round_to(swiglu(x) if gated else gelu(x), self.form))
+        dy = self.get(f"grad/h.{layer}.mlp.act")
+        value = swiglu_gradient(dy, x) if gated else dy * gelu_slope(x)
+        return self.hold(f"grad/h.{layer}.mlp.up", round_to(value, self.form))
+
     def loss(self, labels):
         """The loss over the tokens that count, and the gradient of the logits."""
         x, rows = self.get("act/logits"), np.arange(labels.size)
@@ -314,6 +349,8 @@ def run_pass(one, config, ids, labels):
         for y, x in reversed(products):
             if x.startswith("ln_"):
                 norm(i, False, x, stream(i) if x == "ln_1" else f"h.{i}.mid")
+            if x == "mlp.act":
+                one.activation(i, False)
             one.forward(f"h.{i}.{y}", f"h.{i}.{x}", *pair(name(i, y)))
     one.norm("ln_f", stream(layers), *pair(last), eps, False)
     one.forward("logits", "ln_f", output)
@@ -324,6 +361,8 @@ def run_pass(one, config, ids, labels):
     for i in reversed(range(layers)):
         for y, x in products:
             one.backward(f"h.{i}.{y}", f"h.{i}.{x}", *pair(name(i, y)))
+            if x == "mlp.act":
+                one.activation(i, True)
             if x.startswith("ln_"):
                 norm(i, True, x, stream(i) if x == "ln_1" else f"h.{i}.mid")
     if output != embedding:

@@ -9,6 +9,9 @@
 #include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/rotary.h"
+#include "ref/numeric/fixed_sum.h"
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
@@ -264,6 +267,35 @@ void stage_show(struct stage *stage, const struct microbatch *micro, const char 
                 struct tensor t)
 {
     if (stage->probe) stage->probe->see(stage->probe->context, name, layer, gradient, (int)(micro - stage->micro), t);
+}
+
+/* ---- exact sums that do not exist -------------------------------------------------------------------------------- */
+
+void stage_begin_sums(struct stage *stage)
+{
+    stage->lost = (struct lost_sum){ .order = INFINITY };
+    (void)fixed_loss_take();
+}
+
+/* The place of a part's list in a step: layers one after another, and back. */
+static double order_of(const struct stage *stage, const struct model_part *part, enum list which)
+{
+    const double layers = (double)stage->plan->model.L + 2, at = part ? part->layer + 1 : layers;
+    return which == LIST_FORWARD ? at : 2 * layers - at;
+}
+
+void stage_note_lost(struct stage *stage, const struct model_part *part, enum list which, const char *name)
+{
+    static const char *const what[LIST_COUNT] = { "", "", "the gradient of what enters ",
+                                                  "the gradient of the weights of " };
+    struct lost_sum *const lost = &stage->lost;
+    const enum fixed_loss why = fixed_loss_take();
+    char layer[24] = "";
+    if (why == FIXED_ALL_THERE || lost->order < (double)INFINITY) return;
+    if (part && part->layer >= 0 && part->layer < stage->plan->model.L)
+        snprintf(layer, sizeof layer, "h.%d.", part->layer);
+    *lost = (struct lost_sum){ .order = order_of(stage, part, which), .beyond = why == FIXED_BEYOND };
+    snprintf(lost->name, sizeof lost->name, "%s%s%s", part ? what[which] : "", layer, name);
 }
 
 /* ---- what the executor sends and receives ------------------------------------------------------------------------ */

@@ -83,6 +83,14 @@ struct routers {
     double *bias;                       /* [L,E] corrections of a biased router: state, the same on all devices */
 };
 
+/* The first exact sum of a step that does not exist: ref/numeric/fixed_sum.h notes that there is one. */
+enum { LOST_NAME = 64 };
+struct lost_sum {
+    double order;                               /* its place in the step; INFINITY: all exist */
+    bool beyond;                                /* it went beyond the bits there are; else a term is not finite */
+    char name[LOST_NAME];                       /* of the tensor; empty: none is known */
+};
+
 struct stage {
     const struct plan *plan;                    /* of the run */
     struct device *device;                      /* which computes the stage */
@@ -102,6 +110,7 @@ struct stage {
     struct account dispatched;                  /* what its expert scheme has sent, by formula, from the routings */
     int64_t counted;                            /* labels in the whole batch that are not ignored */
     double loss_scale;                          /* factor of the loss, and so of all gradients */
+    struct lost_sum lost;                       /* of this step, with exact sums */
     double loss;                                /* sum over the tokens of the microbatches done in this step */
     struct model_part *part;                    /* [layers + 2]: embedding, layers, loss; linked if the stage has it */
     int buffers;                                /* of all parts */
@@ -142,6 +151,13 @@ const char *stage_entering(const struct model_part *);
 
 /** Call the probe with a tensor, or a gradient, that was just computed. */
 void stage_show(struct stage *, const struct microbatch *, const char *name, int layer, bool gradient, struct tensor);
+
+/** Forget the exact sums that a step before has lost. */
+void stage_begin_sums(struct stage *);
+
+/** Note that an operation has just lost an exact sum, if one has, and this stage has lost none before in this step.
+ *  @param part  NULL: gradients were added over devices.  @param name  of the node's tensor. */
+void stage_note_lost(struct stage *, const struct model_part *part, enum list which, const char *name);
 
 /* The operations a schedule is made of.  Collective over the tp group.  After an error the step cannot go on. */
 enum error_code stage_forward(struct stage *, int micro, struct error *);

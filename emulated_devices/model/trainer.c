@@ -6,6 +6,7 @@
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/sections/sections_run.h"
 #include "emulated_devices/model/zeroth.h"
+#include "ref/exact/grid.h"
 #include "ref/io/figures.h"
 #include <math.h>
 
@@ -86,13 +87,61 @@ static const struct stage_operations stage_operations = {
 
 enum error_code trainer_pass(struct trainer *trainer, double *loss, struct error *err)
 {
-    for (int c = 0; c < trainer->plan.chunks; c++) trainer->stage[c].loss = 0;
+    for (int c = 0; c < trainer->plan.chunks; c++) trainer->stage[c].loss = 0, stage_begin_sums(&trainer->stage[c]);
     const enum error_code e = schedule_execute(&trainer->schedule, &trainer->pp, &stage_operations, trainer,
                                                trainer->times, err);
     *loss = 0;
     for (int c = 0; c < trainer->plan.chunks; c++)
         if (trainer->stage[c].last) *loss += trainer->stage[c].loss;
     return e;
+}
+
+/* The first exact sum that this device's stages have lost. */
+static struct lost_sum lost_here(const struct trainer *trainer)
+{
+    struct lost_sum first = { .order = INFINITY };
+    for (int c = 0; c < trainer->plan.chunks; c++)
+        if (trainer->stage[c].lost.order < first.order) first = trainer->stage[c].lost;
+    return first;
+}
+
+static enum error_code reduce_lost(struct trainer *trainer, double *number, int count, enum reduction how,
+                                   struct error *err)
+{
+    account_add(&trainer->begun.of[TRAFFIC_RESULT], result_reduce_cost(trainer, count, how), 1);
+    return result_reduce(trainer, number, count, how, err);
+}
+
+/* number = order, whether only a term is not finite, and the device: the smallest is the first loss.  Its device sends
+ * the name, a number for each letter, and all others send zeros. */
+static enum error_code name_lost(struct trainer *trainer, struct step_result *out, struct error *err)
+{
+    const struct lost_sum here = lost_here(trainer);
+    const double devices = trainer->comm->size, own = (here.order * 2 + !here.beyond) * devices + trainer->comm->rank;
+    double number = own, letter[LOST_NAME] = { 0 };
+    enum error_code e = reduce_lost(trainer, &number, 1, MIN, err);
+    if (e || isinf(number)) return e;
+    for (int i = 0; i < LOST_NAME && number == own; i++) letter[i] = (unsigned char)here.name[i];
+    e = reduce_lost(trainer, letter, LOST_NAME, SUM, err);
+    out->lost = (struct lost_sum){ .order = here.order, .beyond = fmod(floor(number / devices), 2) == 0 };
+    for (int i = 0; i < LOST_NAME - 1; i++) out->lost.name[i] = (char)letter[i];
+    return e;
+}
+
+/* Name the first lost sum of all devices where the loss or the norm, which they share, is not finite. */
+static enum error_code share_lost_sums(struct trainer *trainer, double losses, struct step_result *out,
+                                       struct error *err)
+{
+    out->lost = (struct lost_sum){ .order = INFINITY };
+    if (!trainer->device->exact) return OK;
+    stage_note_lost(&trainer->stage[0], NULL, LIST_WEIGHT, "a gradient, added over devices");
+    /* Each device's sum is exact, since its losses are no less than 0; the whole may be beyond fp64's 53 bits. */
+    if (losses >= LOSS_MOST) {
+        out->loss = NAN;
+        out->lost = (struct lost_sum){ .order = 0, .beyond = true, .name = "the losses of all tokens" };
+        return OK;
+    }
+    return isfinite(out->loss) && isfinite(out->norm) ? OK : name_lost(trainer, out, err);
 }
 
 /* Reduce loss and norm, a few numbers.  Of the devices of a tp group with the same tokens, one contributes the
@@ -120,7 +169,7 @@ static enum error_code share_result(struct trainer *trainer, double loss, struct
     routers_name_lost(trainer, sums.lost, out);
     out->loss = sums.loss / (double)(trainer->labels ? trainer->labels : 1) + routers;
     out->norm = sqrt(sums.squares) / out->loss_scale;
-    return e;
+    return e ? e : share_lost_sums(trainer, sums.loss, out, err);
 }
 
 static enum error_code gradients(struct trainer *trainer, struct step_result *out, struct error *err)

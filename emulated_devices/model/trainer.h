@@ -87,6 +87,7 @@ struct step_result {
     double lr;                          /* learning rate of the step */
     double loss_scale;                  /* of the gradients, which still have this factor; the norm does not */
     bool skipped;                       /* a gradient was not finite: no device has taken the step */
+    struct lost_sum lost;               /* with exact sums, the first of all devices that does not exist */
     int64_t lost_layer, lost_row;       /* of a mixture, the first router whose logits of a row of the batch are not
                                          * finite: 1 + its layer, and the row; 0: there is none */
 };

@@ -217,6 +217,10 @@ static const struct clash clashes[] = {
 
     { HAS_exact, HAS_fp64, "products of numbers of @ have more bits than fp64 adds exactly",
       "--dtype fp32, bf16 or fp16" },
+    { HAS_exact, HAS_wide_vocabulary, "exponentials of @ add up to more bits than fp64 has",
+      "a vocabulary of at most 524288 tokens" },
+    { HAS_exact, HAS_many_tokens, "losses of @ add up to 2^25, beyond the bits there are",
+      "a smaller --batch or --seq" },
     { HAS_exact, HAS_adds_by_layout, "@ rounds partial sums before they are finished", "--tensor 1d or 1d-sp" },
     { HAS_exact, HAS_cuts_heads_norm, "with --tp devices add squares of the heads of @, rounded before", "--tp 1" },
     { HAS_exact, HAS_cuts_attention, "@ merges results of a query that are rounded before", "--attention ring" },

@@ -125,7 +125,9 @@ struct facts {
     X(loss_by_rule,            "--as with a loss of its own")                                       \
     X(encoders,                "--modalities")                                                      \
     X(fp64,                    "--dtype fp64")                                                      \
-    X(sections,                "--plan FILE")
+    X(sections,                "--plan FILE")                                                          \
+    X(wide_vocabulary,         "a vocabulary of more than 2^19 tokens")                             \
+    X(many_tokens,             "a --batch whose losses add up to 2^25")
 
 enum feature {
 #define X(id, name) HAS_##id,

@@ -4,6 +4,8 @@
  * returns an error code. */
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "ref/exact/grid.h"
+#include "ref/exact/scalars.h"
 #include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/loss_rule.h"
@@ -760,6 +762,21 @@ static bool fp64(const struct facts *facts, struct typed *typed)
 static bool sections(const struct facts *facts, struct typed *typed)
 {
     return facts->plan->layers.count > 0 && features_say(typed, "--plan with sections");
+}
+
+/* Exponentials of a row of logits add up in fp64, as integers of which the largest is 1 / KEY_GRID. */
+static bool wide_vocabulary(const struct facts *facts, struct typed *typed)
+{
+    const int64_t V = facts->plan->model.V;
+    return (double)V > 0x1p53 / KEY_GRID && features_say(typed, "a vocabulary of %lld", (long long)V);
+}
+
+/* A model that has learnt nothing has a loss of log V for each token. */
+static bool many_tokens(const struct facts *facts, struct typed *typed)
+{
+    const double tokens = (double)plan_most_sequences(facts->plan) * (double)facts->plan->S;
+    return tokens * scalar_log((double)facts->plan->model.V) >= LOSS_MOST &&
+           features_say(typed, "a step of %.0f tokens", tokens);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* reports.c -- collects each device's report on rank 0.  plan.c and session.c call these functions.  Errors:
  * ERR_MEMORY, ERR_COMM of a report; ERR_CHECK if counts differ from predictions. */
-#include "emulated_devices/run/run.h"
+#include "emulated_devices/run/report/report.h"
 #include "emulated_devices/verify/reference/counts.h"
 #include "ref/machine/system.h"
 
@@ -29,9 +29,11 @@ struct device_report report_of_device(struct trainer *trainer, int64_t steps)
     return r;
 }
 
-enum error_code collect_reports(struct trainer *trainer, int64_t steps, struct device_report *all, struct error *err)
+enum error_code collect_reports(struct trainer *trainer, int64_t steps, const double *processor,
+                                struct device_report *all, struct error *err)
 {
-    const struct device_report own = report_of_device(trainer, steps);
+    struct device_report own = report_of_device(trainer, steps);
+    own.processor = report_median(processor, steps);
     return comm_bring(trainer->comm, &own, sizeof own, all, err);
 }
 

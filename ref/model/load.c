@@ -3,6 +3,7 @@
  * fit the model is ERR_FORMAT, a wrong S of zipf:S is ERR_USAGE.  Without memory the code is ERR_MEMORY.  After an
  * error of load_open there is nothing to close. */
 #include "ref/model/load.h"
+#include "ref/exact/scalars.h"
 #include "ref/io/output.h"
 #include "ref/io/safetensors.h"
 #include "ref/model/config.h"
@@ -51,7 +52,7 @@ static enum error_code open_zipf(struct load *load, double exponent, const struc
     if (load->below == NULL || load->expert == NULL) return fail(err, ERR_MEMORY, "no memory for a load of experts");
     for (int64_t n = 0; n < columns; n++) {
         /* Whole numbers as weights: sums are exact, and the same on every machine. */
-        const double weight = floor(ZIPF_UNIT * pow((double)(n + 1), -exponent));
+        const double weight = floor(ZIPF_UNIT * scalar_power((double)(n + 1), -exponent));
         load->below[n + 1] = load->below[n] + (weight > 1 ? (uint64_t)weight : 1);
     }
     /* Each layer has its own random order of ranks. */

@@ -203,6 +203,7 @@ struct op_cost {
     double seen;                        /* of attention: pairs of a query and a key that see each other, over all */
     bool grouped;                       /* products of the same columns and depth, with these rows together */
     bool running;                       /* part of a kernel that is running already, as sums of a collective are */
+    bool exact;                         /* a product of integers in fp64 (ref/exact/): that format's rate counts */
 };
 
 /* Forward; each of the two backward parts costs the same. */

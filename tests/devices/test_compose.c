@@ -101,6 +101,8 @@ static void take(struct plan *p, enum feature f)
         if (p->dtype == F64) p->dtype = F32;
         break;
     case HAS_fp64: p->dtype = F64; break;
+    case HAS_wide_vocabulary: p->model.V = 600000; break;
+    case HAS_many_tokens: p->B = 1 << 24; break;
     case HAS_adds_by_layout: split(p, TP, 4), p->tensor = "2d"; break;
     case HAS_cuts_heads_norm: case_take_olmo2(p), split(p, TP, 2); break;
     case HAS_cuts_attention: case_take_context(p, 2, "ring"); break;

@@ -134,6 +134,7 @@ static enum error_code run_step(struct stage *stage, struct microbatch *micro, c
                                    : parts ? RETURN_ROWS : ALL_PHASES;
     const enum error_code e = run_node(&(struct node_call){ stage, micro, part, n, which == LIST_AGAIN, phases }, which,
                                        err);
+    if (stage->device->exact) stage_note_lost(stage, part, which, n->is->out);
     /* Copies that the layer before needs travel while attention's gradients are computed here. */
     const bool before = which == LIST_INPUT && n->is->op == OP_MIXTURE && (phases & RETURN_ROWS);
     return e || !before ? e : run_bring_early(stage, micro, part - 1, err);

@@ -540,6 +540,8 @@ static enum error_code take_cluster(struct train_options *options, const struct 
     if (!e && words->slots) e = train_take_slots(options, words, err);
     if (!e) e = plan_check(p, err);
     if (!options->golden) train_set_rates(&p->hyper, options, 0);
+    /* Products with exact sums are computed in fp64. */
+    if (!e && p->model.exact) e = cluster_check(&options->cluster, p->mesh.devices, F64, err);
     return e ? e : cluster_check(&options->cluster, p->mesh.devices, p->dtype, err);
 }
 
