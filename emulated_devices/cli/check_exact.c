@@ -176,7 +176,7 @@ static void add_tensor(cJSON *list, const struct bits_tensor *tensor)
 static enum error_code write_json(const char *path, enum dtype dtype, const struct bits_found *found,
                                   struct error *err)
 {
-    cJSON *const root = document_start("orrery check exact");
+    cJSON *const root = document_start("orrery check --exact");
     const enum check_verdict verdict = verdict_of(found);
     cJSON_AddBoolToObject(root, "holds", check_verdict_holds(verdict));
     cJSON_AddStringToObject(root, "verdict", check_verdict_word(verdict));
@@ -206,8 +206,9 @@ static enum error_code conclude(const struct bits_found *found, struct error *er
 }
 
 enum error_code check_exact(const struct check_options *options, const struct golden *golden,
-                            const struct actual *actual, struct error *err)
+                            struct actual *actual, struct error *err)
 {
+    actual->not_recorded = options->not_recorded;
     const enum dtype dtype = check_setting_of(options, golden, actual).format;
     struct bits_found found;
     enum error_code e = bits_check(golden, actual, dtype, &found, err);

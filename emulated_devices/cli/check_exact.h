@@ -13,6 +13,6 @@ enum error_code check_exact_options(const struct check_options *, struct error *
  * @return OK if all that ACTUAL has is right, and enough was judged; ERR_CHECK naming the first tensor that differs, or
  *         what could not be judged; errors of bits_check; ERR_FILE.
  */
-enum error_code check_exact(const struct check_options *, const struct golden *, const struct actual *, struct error *);
+enum error_code check_exact(const struct check_options *, const struct golden *, struct actual *, struct error *);
 
 #endif

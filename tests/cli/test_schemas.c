@@ -151,6 +151,7 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "check", "check " GOLDEN " " GOLDEN " --json -", 0, false },
     { "check", "check " GOLDEN " golden/biased-attention.safetensors --json -", 3, false },
     { "check", "check " GOLDEN " golden/biased-attention.safetensors --first --json -", 3, false },
+    { "check-exact", "check --exact " GOLDEN " " GOLDEN " --dtype fp32 --json -", 3, false },
     { "check-against", "check " GOLDEN " " GOLDEN " --against " GOLDEN " --json -", 0, false },
     { "check-against", "check " GOLDEN " " GOLDEN " --against golden/biased-attention.safetensors --json -", 3, false },
     { "check-against", "check " GOLDEN " --against golden/gpt2-even.safetensors --json -", 3, false },

@@ -289,6 +289,19 @@ static bool bits_wants(void *context, const char *optimizer)
 
 /* ---- the whole dump ---------------------------------------------------------------------------------------------- */
 
+/* A pattern that is of no golden tensor has a slip in it. */
+static enum error_code check_patterns(const struct golden *golden, const struct actual *actual, struct error *err)
+{
+    char pattern[ACTUAL_OUR_NAME];
+    for (int which = 0; actual_declared(actual, which, pattern); which++) {
+        bool any = false;
+        for (int i = 0; i < golden->file.count && !any; i++)
+            any = actual_pattern_is_of(pattern, golden->file.entry[i].name);
+        if (!any) return fail(err, ERR_FORMAT, "not recorded: no golden tensor is called %s", printable(pattern).text);
+    }
+    return OK;
+}
+
 /* What no bit can be compared with is refused by its name. */
 static enum error_code check_usable(const struct golden *golden, const struct actual *actual, enum dtype dtype,
                                     struct error *err)
@@ -307,7 +320,7 @@ static enum error_code check_usable(const struct golden *golden, const struct ac
     if (c->sinks) return fail(err, ERR_FORMAT, "sinks of %s have no exact sums", c->name);
     if (golden_balance_micros(golden) > 0)
         return fail(err, ERR_FORMAT, "a balance loss of each microbatch has no exact sum");
-    return OK;
+    return check_patterns(golden, actual, err);
 }
 
 /* The loss scale: by what gradients of the dump are multiplied, or what a single file says.  Fp32 and bf16 need none,
