@@ -39,8 +39,8 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
         { "--first", NULL, OPTION_SWITCH, &options->first,
           .help = "stop behind the first wrong tensor, and print that one alone" },
         { "--exact", NULL, OPTION_SWITCH, &options->exact,
-          .help = "ACTUAL's sums do not round (--arithmetic exact): hold each operation to the bits that its own inputs "
-                  "give (docs/checking/exact.md)" },
+          .help = "ACTUAL's sums do not round (--arithmetic exact): hold each operation to the bits that its own "
+                  "inputs give (docs/checking/exact.md)" },
         { "--dtype", "NAME", OPTION_CHOICE, &options->dtype, .choices = formats,
           .help = "number format of the computation; default: the widest format in ACTUAL" },
         { "--sums", "NAME", OPTION_CHOICE, &options->sums, .choices = formats,

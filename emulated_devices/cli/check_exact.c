@@ -66,7 +66,8 @@ static void print_first(FILE *out, const struct bits_tensor *tensor)
     }
     say(out, 12, "  where     %s%s%s", element_of(tensor).text, tensor->on[0] ? " on " : "", tensor->on);
     say(out, 12, "  stored    %.9g (%a)", tensor->have, tensor->have);
-    say(out, 12, "  %s %.9g (%a)", tensor->finding == BITS_COPIES ? "first copy" : "the rule ", tensor->want, tensor->want);
+    say(out, 12, "  %s %.9g (%a)", tensor->finding == BITS_COPIES ? "first copy" : "the rule ", tensor->want,
+        tensor->want);
     say(out, 12, "  apart     %s; %lld of %lld elements differ", units_of(tensor).text, (long long)tensor->differing,
         (long long)(tensor->dim[0] * tensor->dim[1]));
 }
@@ -85,7 +86,7 @@ static enum check_verdict verdict_of(const struct bits_found *found)
     return found->declared > 0 ? CHECK_RECORDED : CHECK_OK;
 }
 
-/* What lacks for a verdict. */
+/* These words say what lacks for a verdict. */
 static struct bits_words lacking_of(const struct bits_found *found)
 {
     struct bits_words w;
@@ -96,11 +97,11 @@ static struct bits_words lacking_of(const struct bits_found *found)
             return w;
         }
     if (found->unknown > 0)
-        snprintf(w.text, sizeof w.text, "%d of the dump's tensors, first %s, are not of this rule: nothing was compared "
-                 "with them", found->unknown, printable(found->first_unknown).text);
+        snprintf(w.text, sizeof w.text, "%d of the dump's tensors, first %s, are not of this rule: nothing was "
+                 "compared with them", found->unknown, printable(found->first_unknown).text);
     else if (found->missing > 0)
-        snprintf(w.text, sizeof w.text, "%s is not there, though others of its kind are; say that it is not recorded by "
-                 "--not-recorded '%s'", found->first_missing, found->first_missing);
+        snprintf(w.text, sizeof w.text, "%s is not there, though others of its kind are; say that it is not recorded "
+                 "by --not-recorded '%s'", found->first_missing, found->first_missing);
     else snprintf(w.text, sizeof w.text, "%d tensors beside losses and norms were compared: record activations, "
                   "gradients or weights", found->count - found->numbers);
     return w;

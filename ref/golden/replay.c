@@ -413,7 +413,9 @@ static enum error_code one_step(struct replay *replay, const struct optimizer *o
     *norm = gradient_norm(replay);
     if (replay->judge) keep_pass_numbers(replay, loss, norm);
     snprintf(folder, sizeof folder, "%s%s/grad", optimizer->name, at);
-    if (g->every_step && step > 0 && replay->judge == NULL) keep_parameters(replay, folder, replay->model.g, 1, replay->model.loss_scale);
+    /* A judge has seen the gradients in the pass. */
+    const bool kept = g->every_step && step > 0 && replay->judge == NULL;
+    if (kept) keep_parameters(replay, folder, replay->model.g, 1, replay->model.loss_scale);
     replay_update(replay, optimizer, hyper, step + 1, lr, *norm);
     transformer_move_biases(&replay->model);
     if (g->every_step && step + 1 < g->steps) keep_result(replay, optimizer, at);

@@ -90,8 +90,8 @@ enum error_code replay_pass_run(struct replay *, const struct golden *, enum dty
                                 const struct perturbation *disturb, struct error *);
 
 /**
- * Run all passes and steps of the file, and show every tensor to a judge, in order of execution.  Activations of a later
- * step's pass have that step before their names: "adamw/2/act/h.0.ln_1".  Nothing is recorded.
+ * Run all passes and steps of the file, and show every tensor to a judge, in order of execution.  Activations of a
+ * later step's pass have that step before their names: "adamw/2/act/h.0.ln_1".  Nothing is recorded.
  * @param exact  compute with sums that do not round (ref/exact/).
  * @param scale  the loss scale.
  * @return as replay_run.

@@ -87,9 +87,9 @@ static void check_exponent(struct judge *j)
             const float *const x = r->device[d].buffer[0].data;
             const int want = grid(x, r->device[d].number[0], bits);
             if (r->device[d].result != want)
-                trial_fails(r, "device %d: the grid of its %lld numbers has the exponent %lld; 2^(g + %d) must be above "
-                            "their largest size and g the least such number: %d", d, (long long)r->device[d].number[0],
-                            (long long)r->device[d].result, bits, want);
+                trial_fails(r, "device %d: the grid of its %lld numbers has the exponent %lld; 2^(g + %d) must be "
+                            "above their largest size and g the least such number: %d", d,
+                            (long long)r->device[d].number[0], (long long)r->device[d].result, bits, want);
         }
     trial_close(r);
 }
@@ -111,8 +111,8 @@ static void check_sum(struct judge *j)
             const float *const x = r->device[d].buffer[0].data;
             const int64_t n = r->device[d].number[0], want = sum_on(x, n, (int)r->device[d].number[1]);
             if (r->device[d].result != want)
-                trial_fails(r, "device %d: the sum of its %lld integers on the grid 2^%lld is %lld and should be %lld", d,
-                            (long long)n, (long long)r->device[d].number[1], (long long)r->device[d].result,
+                trial_fails(r, "device %d: the sum of its %lld integers on the grid 2^%lld is %lld and should be %lld",
+                            d, (long long)n, (long long)r->device[d].number[1], (long long)r->device[d].result,
                             (long long)want);
         }
     trial_close(r);

@@ -295,7 +295,7 @@ static enum error_code open_files(struct actual *actual, char **paths, int count
     /* check_alike has made sure that the first file speaks for all files. */
     actual->dump = !e && actual_is_dump(&actual->file[0].st);
     if (!e) e = actual->dump ? actual_open_dump(actual, err) : place_ranks(actual, err);
-    /* Of what a dump says of itself, files without a layout say how they compute. */
+    /* Files without a layout may say how they compute, as a dump does. */
     for (int f = 0; f < actual->files && !actual->dump && !e; f++)
         e = actual_read_computation(actual, &actual->file[f], err);
     actual->ranks = actual->mesh.devices;

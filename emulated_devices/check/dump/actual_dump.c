@@ -284,8 +284,8 @@ static enum error_code check_keys(const struct actual_file *file, struct error *
             found = found || strcmp(file->st.metadata[i].key, known[k]) == 0;
         if (!found)
             return fail(err, ERR_FORMAT, "%s: metadata \"%.60s\" is none of orrery_dump, rank, mesh, coordinates, "
-                        "dtype, sums, parts, arithmetic, begins, program, layout, left_out, not_recorded, adapters, trained, "
-                        "format",
+                        "dtype, sums, parts, arithmetic, begins, program, layout, left_out, not_recorded, adapters, "
+                        "trained, format",
                         printable_path(file->st.path).text,
                         printable(file->st.metadata[i].key).text);
     }

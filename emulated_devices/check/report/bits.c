@@ -302,13 +302,14 @@ static enum error_code check_patterns(const struct golden *golden, const struct 
     return OK;
 }
 
-/* What no bit can be compared with is refused by its name. */
+/* A dump with which no bit can be compared is refused, and the reason is named. */
 static enum error_code check_usable(const struct golden *golden, const struct actual *actual, enum dtype dtype,
                                     struct error *err)
 {
     const struct model_config *const c = &golden->config;
     if (actual->sums != DTYPE_COUNT)
-        return fail(err, ERR_FORMAT, "the dump says that its sums are in %s: such sums round", dtype_name(actual->sums));
+        return fail(err, ERR_FORMAT, "the dump says that its sums are in %s: such sums round",
+                    dtype_name(actual->sums));
     if (actual->begins > 0)
         return fail(err, ERR_FORMAT, "the dump is of a run that was resumed after step %lld: what it went on with has "
                     "no operation to compare with; dump a run from its start", (long long)actual->begins);

@@ -1,9 +1,9 @@
 /* bits.h -- holds a dump whose sums do not round to the rule of docs/checking/exact.md: every tensor has the bits that
  * the operation before it gives of the dump's own inputs.
  *
- * Serial.  The one-device model runs with exact sums (ref/exact/).  After each operation its result is compared with the
- * dump's, and then replaced by the dump's, which the next operation reads.  So a wrong tensor makes no later one wrong.
- * Memory is that of the one-device model, and of one tensor.
+ * Serial.  The one-device model runs with exact sums (ref/exact/).  After each operation its result is compared with
+ * the dump's, and then replaced by the dump's, which the next operation reads.  So a wrong tensor makes no later one
+ * wrong.  Memory is that of the one-device model, and of one tensor.
  *
  * cli/check_exact.c calls bits_check, and prints what it found.
  */
@@ -22,7 +22,7 @@ enum bits_finding {
 };
 const char *bits_finding_words(enum bits_finding);
 
-/* What was found of one tensor. */
+/* The check has found this of one tensor. */
 struct bits_tensor {
     char name[RECORD_NAME];
     enum bits_finding finding;

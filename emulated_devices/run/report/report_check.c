@@ -62,8 +62,8 @@ static const char *report_check_verdict(char *text, size_t size, const struct tr
         return "OK: both losses, the slope and every weight of every device are what one device computes.";
     if (record->comparison.exact && !record->comparison.of_file)
         return record->comparison.loss_rounds
-            ? "OK: every activation, gradient and weight of every device is what one device computes, compared with ==, "
-              "sums before they round; so is the loss, but for the rounding of its routers' part."
+            ? "OK: every activation, gradient and weight of every device is what one device computes, compared with "
+              "==, sums before they round; so is the loss, but for the rounding of its routers' part."
             : "OK: every activation, gradient, weight and loss of every device is what one device computes, compared "
               "with ==, sums before they round.";
     if (!data_quantises(&record->options->plan.data))
@@ -149,7 +149,8 @@ static void add_first(cJSON *check, const struct comparison *comparison, const s
     json_add(first, "scale %s", diagnose_scale(text, sizeof text, &plan->mesh, plan->micros, &comparison->where.on));
     if (comparison->exact && comparison->first.element.there) {
         const struct apart_element *const e = &comparison->first.element;
-        json_add(first, "row %g column %g actual %g expected %g", (double)e->row, (double)e->column, e->actual, e->truth);
+        json_add(first, "row %g column %g actual %g expected %g", (double)e->row, (double)e->column, e->actual,
+                 e->truth);
         json_add(first, "units %g unit_exponent %d", e->units, e->unit);
     }
     cJSON *devices = cJSON_AddArrayToObject(first, "devices");
