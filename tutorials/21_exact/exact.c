@@ -23,7 +23,7 @@ int64_t grid_sum(const float *x, int n, int g)
     for (int i = 0; i < n; i++) sum += (int64_t)rint(ldexp((double)x[i], -g));
     return sum;
 /*SKELETON
-    // your code: rint() gives the nearest integer, and in the middle the even one
+    // your code: rint() gives the nearest integer, of two the even one
     return 0;
 */
 }
