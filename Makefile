@@ -183,21 +183,26 @@ faults: DEPS_FOR := faults
 faults: deps
 	$(Q)$(MAKE) -j$(CORES) --no-print-directory $(ORRERY) $(FAULT_TESTS) $(if $(CUDA_FAULTS),$(OBJECTS_emulated)) $(if $(JUDGE_FAULTS),$(B)/cuda-judge/tests/devices/cuda/test_judge)
 	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/faults/run.sh $(B) $(FAULTS)
+## make faults-modes  which faults are found in ordinary arithmetic, and which with exact sums (FAULTS='loss-*')
+faults-modes: DEPS_FOR := faults
+faults-modes: deps
+	$(Q)$(MAKE) -j$(CORES) --no-print-directory $(ORRERY)
+	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/faults/modes.sh $(B) $(FAULTS)
 FAULT_FILES = $(patsubst %,tests/faults/%.fault,$(or $(FAULTS),*))
 FAULT_TESTS = $(filter $(addprefix %/,$(sort $(shell sed -n 's/^caught by: .*\(test_[a-z0-9_]*\).*/\1/p' $(FAULT_FILES)))),$(TESTS))
 CUDA_FAULTS = $(shell grep -l '^caught by: .*cuda-emulated' $(FAULT_FILES))
 JUDGE_FAULTS = $(shell grep -l '^caught by: test_judge' $(FAULT_FILES))
 # How a file is compiled and a program linked, for tests/faults/run.sh.
-test verify faults: export HOW_REF   = $(CC) $(CFLAGS)
-test verify faults: export HOW_DEV   = $(MPICC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
-test verify faults: export HOW_LIBS  = $(LDLIBS)
-test verify faults: export HOW_EMULATED = $(HOW_DEV) -I$(CUDA_DIR)/emulated -DCUDA_EMULATED
-test verify faults: export HOW_CUDA  = $(OBJECTS_emulated)
-test verify faults: export HOW_JUDGE = $(CXX) $(CXXFLAGS)
-test verify faults: export HOW_JUDGED = $(OBJECTS_judge) $(TEST_KERNELS:%=$(B)/cuda-judge/%.o) $(HALVES)
-test verify faults: export HOW_TWICE = $(OPS_SRC)
-test verify faults: export HOW_FORMATS = $(FORMATS)
-test verify faults: export HOW_EXACT = $(EXACT_SRC)
+test verify faults faults-modes: export HOW_REF   = $(CC) $(CFLAGS)
+test verify faults faults-modes: export HOW_DEV   = $(MPICC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
+test verify faults faults-modes: export HOW_LIBS  = $(LDLIBS)
+test verify faults faults-modes: export HOW_EMULATED = $(HOW_DEV) -I$(CUDA_DIR)/emulated -DCUDA_EMULATED
+test verify faults faults-modes: export HOW_CUDA  = $(OBJECTS_emulated)
+test verify faults faults-modes: export HOW_JUDGE = $(CXX) $(CXXFLAGS)
+test verify faults faults-modes: export HOW_JUDGED = $(OBJECTS_judge) $(TEST_KERNELS:%=$(B)/cuda-judge/%.o) $(HALVES)
+test verify faults faults-modes: export HOW_TWICE = $(OPS_SRC)
+test verify faults faults-modes: export HOW_FORMATS = $(FORMATS)
+test verify faults faults-modes: export HOW_EXACT = $(EXACT_SRC)
 
 ## make fuzz       let clang's libFuzzer attack every reader of files for a while (SECONDS=60 each, NAMES='json schedule')
 fuzz: fuzz-programs
@@ -578,5 +583,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always ready check-aarch64 check-machines check-portable wheel place simgrid test-cuda wasm test-wasm has-emcc cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzz-programs fuzzers docs install uninstall clean help deps
+.PHONY: always ready check-aarch64 check-machines check-portable wheel place simgrid test-cuda wasm test-wasm has-emcc cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults faults-modes fuzz fuzz-programs fuzzers docs install uninstall clean help deps
 .SECONDARY:

@@ -349,10 +349,17 @@ static enum error_code write_dump(struct session *session, struct error *err)
     const struct train_dump *d = &session->dump;
     enum error_code e = session->dumps_end
         ? train_dump_end(&session->dump, &session->trainer, session->golden->steps, err) : OK;
+    const struct plan *const p = &session->options->plan;
+    char scale[40];
+    snprintf(scale, sizeof scale, "%.17g", p->loss_scale > 0 ? p->loss_scale : 1);
     const struct safetensors_pair about[] = { { "generator", "orrery train" },
-                                             { "model", session->golden->config.name } };
+                                             { "model", session->golden->config.name },
+                                             /* Only a run with exact sums has the last ones. */
+                                             { "arithmetic", "exact" }, { "dtype", dtype_name(p->dtype) },
+                                             { "loss_scale", scale } };
+    const int pairs = p->model.exact ? 5 : 2;
     if (!e && session->here)
-        e = fail_about(err, records_write(d->all, d->count, about, 2, session->options->dump, err), "--dump");
+        e = fail_about(err, records_write(d->all, d->count, about, pairs, session->options->dump, err), "--dump");
     if (!e) say_dumped(session, "tensors", d->count);
     return comm_agree(session->trainer.comm, e, err);
 }

@@ -343,8 +343,8 @@ static enum error_code write_file(const struct dump_ranks *ranks, struct trainer
         { "orrery_dump", "1" }, { "rank", rank }, { "mesh", mesh }, { "dtype", dtype_name(trainer->plan.dtype) },
         { "program", "orrery train" }, { "layout", layout },
         /* The last two are not in every dump: pairs counts those that are. */
-        { ranks->begins > 0 ? "begins" : "sums", ranks->begins > 0 ? begins : dtype_name(EXACT) },
-        { "sums", dtype_name(EXACT) },
+        { ranks->begins > 0 ? "begins" : "arithmetic", ranks->begins > 0 ? begins : "exact" },
+        { "arithmetic", "exact" },
     };
     const int pairs = 6 + (ranks->begins > 0) + trainer->plan.model.exact;
     enum error_code e = mesh && layout ? records_start(&w, ranks->all, ranks->count, about, pairs, path, err)
