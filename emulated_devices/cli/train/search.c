@@ -27,7 +27,7 @@ const char *const search_without[] = {
     "--context-first", "--dispatch", "--degree", "--row-parts", "--copies",
     "--copies-to-all", "--copy-again", "--owners", "--affinity", "--recompute", "--schedule", "--chunks", "--skip",
     "--update-every", "--micro", "--data-parallel", "--zero", "--shards", "--local-steps", "--outer-lr",
-    "--outer-momentum", "--offload", "--placement", "--perturb", NULL
+    "--outer-momentum", "--micro-tokens", "--offload", "--placement", "--perturb", NULL
 };
 
 /* Both commands say anew what they search by default. */
