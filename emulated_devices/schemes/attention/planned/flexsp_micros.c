@@ -143,6 +143,21 @@ static void take_best(const struct choosing *choosing)
               longest_first);
 }
 
+/* Say what has no room: a sample alone in the largest group, or all samples of the step. */
+static enum error_code fail_no_room(const struct choosing *choosing, struct error *err)
+{
+    const struct context_load *const load = choosing->load;
+    const long long longest = choosing->sample[SORTED][0].count, room = load->room;
+    int largest = 1;
+    while (2 * largest <= load->devices && 2 * largest <= load->heads) largest *= 2;
+    if (longest > room * largest)
+        return fail(err, ERR_PLAN, "--micro-tokens %lld: a sample of %lld tokens is on at most %d devices, by the heads and "
+                    "--cp; it needs %lld", room, longest, largest, (longest + largest - 1) / largest);
+    return fail(err, ERR_PLAN, "--micro-tokens %lld: %d samples of %lld tokens do not fit into %d microbatches on %d "
+                "devices; --micro allows more", room, load->samples, (long long)load->tokens,
+                load->micros > 1 ? load->micros : 1, load->devices);
+}
+
 /* With a room: M_min and those after it.  A step may need more than are tried at first. */
 static enum error_code try_options(struct choosing *choosing, int most, struct error *err)
 {
@@ -151,11 +166,7 @@ static enum error_code try_options(struct choosing *choosing, int most, struct e
     enum error_code e = least < 0 ? fail(err, ERR_MEMORY, "no memory to cut %d samples", load->samples) : OK;
     for (int i = 0; least + i <= most && !e && (i < FLEXSP_OPTIONS || choosing->out->count == 0); i++)
         e = try_micros(choosing, least + i, err);
-    if (e || choosing->out->count > 0) return e;
-    return fail(err, ERR_PLAN, "%d microbatches on %d devices with room for %lld tokens each do not hold %d samples of "
-                "%lld tokens, the longest of %lld; allow more with --micro or --micro-tokens", load->micros,
-                load->devices, (long long)load->room, load->samples, (long long)load->tokens,
-                (long long)choosing->sample[SORTED][0].count);
+    return e || choosing->out->count > 0 ? e : fail_no_room(choosing, err);
 }
 
 enum error_code flexsp_micros_choose(struct flexsp_micros *out, const struct context_load *load, int buckets,
