@@ -91,8 +91,8 @@ static enum error_code check_micro_tokens(const struct plan *plan, struct error 
     if (plan->micro_tokens == 0) return OK;
     const enum error_code e = attention_scheme_find(&s, plan->attention, err);
     if (e || (s->chooses_micros && plan_plans_steps(plan))) return e;
-    return fail(err, ERR_PLAN, "--micro-tokens %llu: --attention flexsp with --cp 2 or more chooses microbatches, and not "
-                "with --batches or a schedule of several optimizer steps or skipped stages",
+    return fail(err, ERR_PLAN, "--micro-tokens %llu: --attention flexsp with --cp 2 or more chooses microbatches, and "
+                "not with --batches or a schedule of several optimizer steps or skipped stages",
                 (unsigned long long)plan->micro_tokens);
 }
 

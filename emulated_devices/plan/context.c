@@ -213,7 +213,8 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
     *out = (struct context_load){
         .length = length, .samples = sample_lengths(plan, own, length), .tokens = tokens,
         .devices = plan->mesh.size[CP],
-        .room = (int64_t)plan->micro_tokens, .node = node_of_context(plan), .micros = plan_plans_steps(plan) ? plan->micros : 1,
+        .room = (int64_t)plan->micro_tokens, .node = node_of_context(plan),
+        .micros = plan_plans_steps(plan) ? plan->micros : 1,
         .micro = plan_plans_steps(plan) ? micro : 0,
         .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
         .heads = fewest_heads(plan), .per_element = per_element(plan, 0),

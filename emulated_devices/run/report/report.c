@@ -66,8 +66,9 @@ void report_shape(const struct train_record *record)
                                                   : "all experts get as many tokens, whatever their routers prefer");
     if (p->micro_tokens > 0)
         snprintf(room, sizeof room, ", with %lld tokens of each on a device", (long long)p->micro_tokens);
-    say(record->out, 8, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy%s", p->batches ? "up to " : "",
-        (long long)plan_most_sequences(p), (long long)p->S, p->batches || p->micro_tokens ? "up to " : "", p->micros,
+    say(record->out, 8, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy%s",
+        p->batches ? "up to " : "", (long long)plan_most_sequences(p), (long long)p->S,
+        p->batches || p->micro_tokens ? "up to " : "", p->micros,
         p->micros == 1 ? "" : "es", room);
     if (!p->packed) report_mask(record->out, p, NULL);
 }

@@ -508,7 +508,8 @@ static enum error_code take_microbatches(struct train_options *options, const st
                                          struct error *err)
 {
     struct plan *const p = &options->plan;
-    p->micros = words->micro ? words->micro : p->micro_tokens ? most_microbatches(p) : usual_microbatches(options, words);
+    p->micros = words->micro ? words->micro
+              : p->micro_tokens ? most_microbatches(p) : usual_microbatches(options, words);
     if (options->pack && options->golden) return fail(err, ERR_USAGE, "--pack: a golden file has its own batches");
     enum error_code e = words->batches ? take_batches(options, words->batches, words->batch, words->micro, err) : OK;
     if (!e) e = take_schedule(p, words->chunks_given, words->micro > 0 || words->batches, err);

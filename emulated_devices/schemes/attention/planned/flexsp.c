@@ -13,7 +13,7 @@
  *          device 3           1, 1
  *
  * Plan     the samples of a step are sorted by length and cut into microbatches (flexsp_micros.h): as many as --micro
- *          says, or with --micro-tokens as many as take the least time, and the microbatches after them are empty.
+ *          says, or with --micro-tokens as many as take the least time, and the microbatches before them are empty.
  *          Then each microbatch has its own groups (flexsp_plan.h)
  * Sends    as ulysses of d devices, for the group's T tokens: forward T/d (d-1)/d (2 H + 2 K) A elements, backward as
  *          many; with K < d copies of keys
@@ -39,9 +39,11 @@ static enum error_code planned_flexsp_plan(struct context_plan *plan, const stru
     const struct flexsp_micros *step;
     *plan = (struct context_plan){ .devices = load->devices, .divisions = 1 };
     const enum error_code e = flexsp_micros_find(&step, load, USUAL_BUCKETS, err);
-    if (e || load->micro >= step->count) return e;
-    const int first = step->first[load->micro];
-    return flexsp_plan(plan, load, step->sample + first, step->first[load->micro + 1] - first, USUAL_BUCKETS, err);
+    /* The first ones stay empty: gradients are reduced beside the last backward pass, which must have samples. */
+    const int micro = e ? -1 : load->micro - ((load->micros > 1 ? load->micros : 1) - step->count);
+    if (micro < 0) return e;
+    const int first = step->first[micro];
+    return flexsp_plan(plan, load, step->sample + first, step->first[micro + 1] - first, USUAL_BUCKETS, err);
 }
 
 /* ---- the exchange ------------------------------------------------------------------------------------------------ */
@@ -232,7 +234,8 @@ const struct attention_scheme attention_scheme_flexsp = {
               .volume = "T/d (d-1)/d (2 H + 2 K) A elements a layer forward for T tokens in a group of d; backward too",
               .memory = "queries, keys, values, results and log-sum-exp of the group's tokens and 1/d of the heads",
               .needs = "nothing", .invariants = flexsp_invariants },
-    .refuses = flexsp_refuses, .plans_steps = true, .chooses_micros = true, .plan = planned_flexsp_plan, .open = flexsp_open_groups, .slots = SLOTS,
+    .refuses = flexsp_refuses, .plans_steps = true, .chooses_micros = true, .plan = planned_flexsp_plan,
+    .open = flexsp_open_groups, .slots = SLOTS,
         .exchanged = LSE, .kept = flexsp_kept,
     .forward = flexsp_forward, .backward_input = flexsp_backward_input, .exchange = flexsp_exchange,
         .cost = flexsp_cost,

@@ -1,7 +1,7 @@
 /* flexsp_invariants.c -- what flexsp promises of its groups and of its microbatches.  verify/reference/adaptation.c and
- * verify/cases/drawn.c call the functions of the list at the end; *checked counts what was compared.  Times and cuts are
- * computed by their definitions, without the planner's code.  A broken promise is ERR_CHECK; without memory the code is
- * ERR_MEMORY. */
+ * verify/cases/drawn.c call the functions of the list at the end; *checked counts what was compared.  Times and cuts
+ * are computed by their definitions, without the planner's code.  A broken promise is ERR_CHECK; without memory the
+ * code is ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/comm/mesh.h"
 #include <math.h>
@@ -188,7 +188,8 @@ static enum error_code devices_have_room(const void *seen, int64_t *checked, str
 {
     const struct context_seen *const s = seen;
     int64_t tokens[MESH_MOST_LISTED] = { 0 };
-    for (int b = 0; b < s->plan->blocks; b++) tokens[s->plan->block[b].home] += context_block_tokens(&s->plan->block[b]);
+    for (int b = 0; b < s->plan->blocks; b++)
+        tokens[s->plan->block[b].home] += context_block_tokens(&s->plan->block[b]);
     for (int d = 0; d < s->plan->devices && s->load->room > 0 && is_planned(seen); d++, *checked += 1)
         if (tokens[d] > s->load->room)
             return fail(err, ERR_CHECK, "device %d has %lld tokens of the microbatch, and room for %lld", d,
@@ -196,9 +197,9 @@ static enum error_code devices_have_room(const void *seen, int64_t *checked, str
     return OK;
 }
 
-/* The fewest tokens of the largest range, if samples in this order are cut into 1 to n ranges: as the paper defines it,
- * least[i][k] = min over j of max(least[j][k-1], tokens j to i-1).  The start of each last range is the first that gives
- * the minimum.  @param[out] least, from  [n + 1][n + 1]. */
+/* The fewest tokens of the largest range, if samples in this order are cut into 1 to n ranges, as the paper defines it:
+ * least[i][k] = min over j of max(least[j][k-1], tokens j to i-1).  The start of each last range is the first that
+ * gives the minimum.  @param[out] least, from  [n + 1][n + 1]. */
 static void cut_by_definition(const struct interval sample[], int n, int64_t *least, int *from)
 {
     const size_t width = (size_t)n + 1;
@@ -266,10 +267,12 @@ static double time_of_cut(const struct context_load *load, const struct ordered 
     return sum;
 }
 
-/* A step is checked with its first microbatch, which has samples if any has. */
-static bool begins_step(const struct context_seen *seen)
+/* A step is checked with its last microbatch, which has samples if any has. */
+static bool ends_step(const struct context_seen *seen)
 {
-    return seen->step && is_planned(seen) && seen->load->micro == 0 && seen->load->samples <= MOST_CUT_SAMPLES;
+    const int micros = seen->load->micros > 1 ? seen->load->micros : 1;
+    return seen->step && is_planned(seen) && seen->load->micro == micros - 1
+           && seen->load->samples <= MOST_CUT_SAMPLES;
 }
 
 /* How many microbatches of the step have samples, and the time of all. */
@@ -309,7 +312,7 @@ static enum error_code check_time(const struct context_seen *seen, const struct 
 static enum error_code microbatches_are_fastest(const void *seen, int64_t *checked, struct error *err)
 {
     const struct context_seen *const s = seen;
-    if (!begins_step(s)) return OK;
+    if (!ends_step(s)) return OK;
     struct ordered ordered[2] = { ordered_open(s->load, true), ordered_open(s->load, false) };
     const enum error_code e = ordered[0].ok && ordered[1].ok ? check_time(s, ordered, checked, err)
                                                               : fail(err, ERR_MEMORY, "no memory to check a step");
@@ -318,10 +321,11 @@ static enum error_code microbatches_are_fastest(const void *seen, int64_t *check
 }
 
 /* The most tokens of any microbatch. */
-static int64_t most_tokens(const struct context_seen *seen, int used)
+static int64_t most_tokens(const struct context_seen *seen)
 {
+    const int micros = seen->load->micros > 1 ? seen->load->micros : 1;
     int64_t most = 0;
-    for (int m = 0; m < used; m++) {
+    for (int m = 0; m < micros; m++) {
         int64_t tokens = 0;
         for (int b = 0; b < seen->step[m]->blocks; b++) tokens += context_block_tokens(&seen->step[m]->block[b]);
         most = tokens > most ? tokens : most;
@@ -334,14 +338,14 @@ static enum error_code tokens_are_even(const void *seen, int64_t *checked, struc
 {
     const struct context_seen *const s = seen;
     double time;
-    if (!begins_step(s)) return OK;
+    if (!ends_step(s)) return OK;
     const int n = s->load->samples, used = used_micros(s, &time);
-    const int64_t most = most_tokens(s, used);
+    const int64_t most = most_tokens(s);
     struct ordered ordered[2] = { ordered_open(s->load, true), ordered_open(s->load, false) };
     enum error_code e = ordered[0].ok && ordered[1].ok ? OK : fail(err, ERR_MEMORY, "no memory to check a step");
     if (!e && most != least_of(&ordered[0], n, used) && most != least_of(&ordered[1], n, used))
-        e = fail(err, ERR_CHECK, "the largest of %d microbatches has %lld tokens; the best cuts have %lld sorted, %lld as "
-                 "samples come", used, (wide)most, (wide)least_of(&ordered[0], n, used),
+        e = fail(err, ERR_CHECK, "the largest of %d microbatches has %lld tokens; the best cuts have %lld sorted, "
+                 "%lld as samples come", used, (wide)most, (wide)least_of(&ordered[0], n, used),
                  (wide)least_of(&ordered[1], n, used));
     ordered_close(&ordered[0]), ordered_close(&ordered[1]);
     *checked += 1;

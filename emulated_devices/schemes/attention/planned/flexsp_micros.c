@@ -1,6 +1,6 @@
 /* flexsp_micros.c -- cuts the samples of a step into microbatches by dynamic programming, and chooses their number by
- * the planned times.  flexsp.c calls flexsp_micros_choose for each step.  Errors: ERR_PLAN if the room is too small, and
- * ERR_MEMORY; after an error there is nothing to free. */
+ * the planned times.  flexsp.c calls flexsp_micros_find for each step.  Errors: ERR_PLAN if the room is too small,
+ * and ERR_MEMORY; after an error there is nothing to free. */
 #include "emulated_devices/schemes/attention/planned/flexsp_micros.h"
 #include "emulated_devices/schemes/attention/planned/flexsp_plan.h"
 #include <math.h>
@@ -10,8 +10,8 @@
 
 static int64_t larger_of(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Where the last of k + 1 ranges of the first `end` samples begins.  Among starts j the tokens of the ranges before grow
- * with j, and those of the last range fall, so the best start is where they cross, or the one before. */
+/* Where the last of k + 1 ranges of the first `end` samples begins.  Among starts j the tokens of the ranges before
+ * grow with j, and those of the last range fall, so the best start is where they cross, or the one before. */
 static int last_start(const int64_t before[], const int64_t fewer[], int k, int end)
 {
     int low = k, high = end - 1;
@@ -151,8 +151,8 @@ static enum error_code fail_no_room(const struct choosing *choosing, struct erro
     int largest = 1;
     while (2 * largest <= load->devices && 2 * largest <= load->heads) largest *= 2;
     if (longest > room * largest)
-        return fail(err, ERR_PLAN, "--micro-tokens %lld: a sample of %lld tokens is on at most %d devices, by the heads and "
-                    "--cp; it needs %lld", room, longest, largest, (longest + largest - 1) / largest);
+        return fail(err, ERR_PLAN, "--micro-tokens %lld: a sample of %lld tokens is on at most %d devices, by the "
+                    "heads and --cp; it needs %lld", room, longest, largest, (longest + largest - 1) / largest);
     return fail(err, ERR_PLAN, "--micro-tokens %lld: %d samples of %lld tokens do not fit into %d microbatches on %d "
                 "devices; --micro allows more", room, load->samples, (long long)load->tokens,
                 load->micros > 1 ? load->micros : 1, load->devices);

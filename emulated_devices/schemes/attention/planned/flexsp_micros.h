@@ -20,7 +20,7 @@
  * microbatch; here a microbatch takes at least as long as its kernels take to start.
  *
  * Without a known room there are as many microbatches as load.micros says, or as samples if these are fewer.  With a
- * room, load.micros is the most, and microbatches after the last one that is needed are empty.
+ * room, load.micros is the most, and flexsp.c leaves those before the ones that are needed empty.
  *
  * flexsp.c cuts each step with these functions, on every device alike.
  */
