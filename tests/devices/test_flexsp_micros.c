@@ -143,7 +143,8 @@ static void check_step(const struct context_load *load, uint64_t seed)
         struct context_load l = *load;
         l.micro = m;
         struct context_plan p = plan_by("flexsp", &l);
-        if (begun && p.tokens == 0) fail_msg("seed %d: microbatch %d is empty, and one before has samples", (int)seed, m);
+        if (begun && p.tokens == 0)
+            fail_msg("seed %d: microbatch %d is empty, and one before has samples", (int)seed, m);
         begun = begun || p.tokens > 0;
         for (int d = 0; d < l.devices; d++)
             if (l.room > 0 && tokens_on(&p, d) > l.room)
