@@ -6,6 +6,7 @@
 #include "emulated_devices/model/balance.h"
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/model/run/run.h"
+#include "emulated_devices/schemes/data/tiles.h"
 #include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/rotary.h"
@@ -488,10 +489,18 @@ struct seams stage_seams(const struct stage *stage, const struct microbatch *mic
     return seams;
 }
 
+bool stage_skips(const struct stage *stage, const struct microbatch *micro)
+{
+    /* Devices of a copy share the plan, so all of them skip. */
+    return micro->plan.devices > 0 && micro->plan.tokens == 0 && stage->plan->model.mlp != MLP_MIXTURE
+           && !uses_tiles(&stage->plan->data);
+}
+
 struct account stage_attention_cost(const struct stage *stage, int micro)
 {
     const struct context_parallel cp = stage_seams(stage, &stage->micro[micro], stage->part).cp;
     struct account sum = { 0 };
+    if (stage_skips(stage, &stage->micro[micro])) return sum;
     for (int i = 0; i < stage->layers + 2; i++)
         account_add(&sum, linked_attention_cost(&stage->part[i].linked, &cp, stage->micro[micro].N), 1);
     account_add(&sum, balance_cost(stage, &stage->micro[micro], CP), 1);
@@ -501,6 +510,7 @@ struct account stage_attention_cost(const struct stage *stage, int micro)
 struct account stage_cost(const struct stage *stage, int micro)
 {
     struct account sum = { 0 };
+    if (stage_skips(stage, &stage->micro[micro])) return sum;
     for (int i = 0; i < stage->layers + 2; i++)
         account_add(&sum, linked_cost(&stage->part[i].linked, stage->seams, stage->micro[micro].N), 1);
     account_add(&sum, balance_cost(stage, &stage->micro[micro], TP), 1);

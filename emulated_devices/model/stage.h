@@ -196,6 +196,11 @@ static inline void held_more(struct held *held, uint64_t bytes)
 void stage_forward_held(const struct stage *, int micro, struct held *);
 void stage_backward_held(const struct stage *, int micro, bool input, bool weight, struct held *);
 
+/** Whether no device of the copy has tokens of a microbatch, so that its operations are left out; weights are acquired
+ *  and released all the same, because other copies may have tokens.  Experts and tiles are never left out: other copies
+ *  wait for them. */
+bool stage_skips(const struct stage *, const struct microbatch *);
+
 /** Exactly what a microbatch's passes through the stage send on the tp group. */
 struct account stage_cost(const struct stage *, int micro);
 

@@ -30,11 +30,13 @@ static enum error_code check_batch_plan(const struct plan *plan, struct error *e
 /* The sequence must fit into the model, and every microbatch of every copy must have a sequence. */
 static enum error_code check_batch(const struct plan *plan, struct error *err)
 {
-    const int parts = plan_parts(plan), M = plan->micros;
+    /* Where the samples of a step are cut anew, a microbatch needs no sequence of its own. */
+    const int parts = plan_parts(plan), M = plan->micro_tokens > 0 ? 1 : plan->micros;
     if (plan->S < 1 || plan->S > plan->model.S)
         return fail(err, ERR_PLAN, "--seq %lld: model %s has positions for 1 to %lld tokens", (long long)plan->S,
                     plan->model.name, (long long)plan->model.S);
-    if (M < 1) return fail(err, ERR_PLAN, "--micro %d: there must be at least 1 microbatch", M);
+    if (plan->micros < 1)
+        return fail(err, ERR_PLAN, "--micro %d: there must be at least 1 microbatch", plan->micros);
     if (plan->batches) return check_batch_plan(plan, err);
     if (plan->B < (int64_t)parts * M)
         return fail(err, ERR_PLAN, "--batch %lld: --dp %d%s times --micro %d needs at least %lld sequences",
@@ -84,6 +86,18 @@ static enum error_code cut_layers(struct plan *plan, const struct schedule *sche
     return e;
 }
 
+/* Microbatches are chosen by an attention scheme that plans whole steps, and says that it chooses. */
+static enum error_code check_micro_tokens(const struct plan *plan, struct error *err)
+{
+    const struct attention_scheme *s;
+    if (plan->micro_tokens == 0) return OK;
+    const enum error_code e = attention_scheme_find(&s, plan->attention, err);
+    if (e || (s->chooses_micros && plan_plans_steps(plan))) return e;
+    return fail(err, ERR_PLAN, "--micro-tokens %llu: --attention flexsp with --cp 2 or more chooses microbatches, and "
+                "not with --batches or a schedule of several optimizer steps or skipped stages",
+                (unsigned long long)plan->micro_tokens);
+}
+
 /* Also checks for clashes: only with the schedule is everything known that features.c reads. */
 static enum error_code check_pipeline(struct plan *plan, const struct shards *shards, struct error *err)
 {
@@ -96,6 +110,7 @@ static enum error_code check_pipeline(struct plan *plan, const struct shards *sh
     plan->updates = (s.micros + s.update_every - 1) / s.update_every;
     plan->skips = schedule_is_partial(&s);
     e = plan_check_compose(&(struct facts){ plan, shards, &s }, err);
+    if (!e) e = check_micro_tokens(plan, err);
     if (!e && plan->updates > 1 && !schedule_updates_can_meet(&s))
         e = fail(err, ERR_PLAN,
                  "--schedule %s: would hang: devices wait for each other's optimizer step, and one of them cannot come "

@@ -34,7 +34,7 @@ struct facts {
     X(cp,                      "--cp P")                                                            \
     X(split_cp,                "--head-parallel or --context-first")                                \
     X(context_plan,            "--attention hdp")                                                    \
-    X(plans_steps,             "--attention hdp with several microbatches")                          \
+    X(plans_steps,             "--attention hdp or flexsp with several microbatches")                \
     X(windows,                 "a model whose attention has windows")                               \
     X(sinks,                   "a model whose attention has sinks")                                 \
     X(stored_scores,           "--attention rsa")                                                   \

@@ -4,6 +4,7 @@
  * which callers must ask; functions with an error_code return ERR_PLAN or ERR_MEMORY.
  */
 #include "emulated_devices/plan/plan.h"
+#include "emulated_devices/device/kernel_set.h"
 #include "emulated_devices/schemes/attention/streams.h"
 #include "ref/model/kinds.h"
 #include "ref/model/sample_mask.h"
@@ -133,6 +134,21 @@ static double per_kept(const struct plan *plan)
     return (double)dtype_size(plan->dtype) * (double)c->flop_rate[plan->dtype] / (double)c->copy_rate * elements;
 }
 
+/* A layer's forward pass has about so many kernels: two norms, four products, rotation, attention, an activation, two
+ * sums, and copies of the exchange. */
+enum { LAYER_KERNELS = 12 };
+
+/* Operations in the time in which the kernels of a layer are started, by the host or on the device. */
+static double per_micro(const struct plan *plan)
+{
+    const struct cluster *c = plan->cluster;
+    if (c == NULL) return 0;
+    const picoseconds host = c->kernels.set ? c->host.issue.kernel[c->kernels.set->issued] : 0,
+                      start = host > c->kernels.launch ? host : c->kernels.launch;
+    /* 10^6 operations a second are 10^-6 operations a picosecond. */
+    return 1e-6 * LAYER_KERNELS * (double)start * (double)c->flop_rate[plan->dtype];
+}
+
 /* The lengths of the samples of some sequences.  @param[out] length  room for their tokens.  @return how many. */
 static int sample_lengths(const struct plan *plan, struct interval sequences, int64_t length[])
 {
@@ -200,12 +216,13 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
     *out = (struct context_load){
         .length = length, .samples = sample_lengths(plan, own, length), .tokens = tokens,
         .devices = plan->mesh.size[CP],
-        .node = node_of_context(plan), .micros = plan_plans_steps(plan) ? plan->micros : 1,
+        .room = (int64_t)plan->micro_tokens, .node = node_of_context(plan),
+        .micros = plan_plans_steps(plan) ? plan->micros : 1,
         .micro = plan_plans_steps(plan) ? micro : 0,
         .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
         .heads = fewest_heads(plan), .per_element = per_element(plan, 0),
         .per_far_element = per_element(plan, plan->cluster ? plan->cluster->levels - 1 : 0),
-        .layers = (int)block_at(c->L, plan->stages > 0 ? plan->stages : 1, 0).count,
+        .per_micro = per_micro(plan), .layers = (int)block_at(c->L, plan->stages > 0 ? plan->stages : 1, 0).count,
         .per_kept = per_kept(plan), .per_pair = 4 * (double)(c->H * c->A),
         .per_token = model_forward_flops(c, 1, 1) / (double)c->L,
     };

@@ -48,6 +48,8 @@ struct plan {
                                          * as one sample a sequence */
     const struct step_samples *samples; /* the same as lists of lengths, where devices share a batch; NULL: not there */
     int micros;                         /* microbatches of each data-parallel copy, M */
+    uint64_t micro_tokens;              /* a device holds so many tokens of a microbatch, and the attention scheme
+                                         * chooses how many of the microbatches have samples; 0: all do */
     int chunks;                         /* stages on each device of a pipeline, v; plan_check sets the schedule's */
     int stages;                         /* of the pipeline; set by plan_check from the schedule */
     int speed[PLAN_MOST_STAGES];        /* of each place of the pipeline: faster ones get more layers; all 0: equal */

@@ -128,6 +128,7 @@ static enum error_code run_step(struct stage *stage, struct microbatch *micro, c
     default: break;
     }
     const struct linked_node *n = &part->linked.node[step.at];
+    if (stage_skips(stage, micro)) return OK;
     /* A node in three parts: it sends at its own place, computes and takes results at later ones. */
     const bool parts = n->end > 0 && (which == LIST_FORWARD || which == LIST_INPUT);
     const enum expert_phase phases = step.kind == STEP_BEGIN ? SEND_ROWS : step.kind == STEP_MIDDLE ? COMPUTE_ROWS

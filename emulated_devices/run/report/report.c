@@ -52,7 +52,7 @@ void report_shape(const struct train_record *record)
 {
     const struct plan *p = &record->options->plan;
     const int threads = record->arithmetic.threads;
-    char mesh[64] = "one device", slices[64] = "";
+    char mesh[64] = "one device", slices[64] = "", room[64] = "";
     int used = 0;
     for (int a = 0; a < AXIS_COUNT; a++)
         if (p->mesh.size[a] > 1)
@@ -83,9 +83,12 @@ void report_shape(const struct train_record *record)
         say(record->out, 8, "load    %s: %s", record->options->load_word ? record->options->load_word : "even",
             p->load && p->load->kind != LOAD_EVEN ? "tokens go to these experts, whatever their routers prefer"
                                                   : "all experts get as many tokens, whatever their routers prefer");
-    say(record->out, 8, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy", p->batches ? "up to " : "",
-            (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros,
-            p->micros == 1 ? "" : "es");
+    if (p->micro_tokens > 0)
+        snprintf(room, sizeof room, ", with %lld tokens of each on a device", (long long)p->micro_tokens);
+    say(record->out, 8, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy%s",
+        p->batches ? "up to " : "", (long long)plan_most_sequences(p), (long long)p->S,
+        p->batches || p->micro_tokens ? "up to " : "", p->micros,
+        p->micros == 1 ? "" : "es", room);
     if (!p->packed) report_mask(record->out, p, NULL);
 }
 

@@ -67,6 +67,7 @@ struct attention_scheme {
     const char *(*refuses)(const struct context_parallel *, const struct model_config *);
     bool plans_steps;                   /* `plan` is given the samples of all microbatches of a step, and chooses those
                                          * of each: load.micros */
+    bool chooses_micros;                /* with load.room `plan` also chooses how many of these have samples */
     /* One of both.  cut: add the tokens of a sequence that a member has, in the order of its rows, ascending.
      * plan: place the tokens of a microbatch by the lengths of its samples.  Pure.
      * @return as context_plan_finish. */

@@ -132,7 +132,7 @@ bool context_load_same(const struct context_load *a, const struct context_load *
            (a->made == NULL) == (b->made == NULL) && a->ranges == b->ranges &&
            (a->made == NULL || memcmp(a->made, b->made, made_bytes(a)) == 0) &&
            a->per_pair == b->per_pair && a->per_token == b->per_token && a->per_element == b->per_element &&
-           a->per_far_element == b->per_far_element &&
+           a->per_far_element == b->per_far_element && a->per_micro == b->per_micro &&
            a->per_kept == b->per_kept && memcmp(a->length, b->length, (size_t)a->samples * sizeof *a->length) == 0;
 }
 

@@ -12,9 +12,9 @@
  *          device 2           2
  *          device 3           1, 1
  *
- * Plan     flexsp_plan.h.  It is a plan of one microbatch; the paper's blaster, which chooses how many microbatches
- *          there are and cuts the sorted samples into them, has no place here: --micro says how many, and the order of
- *          the data which samples they have
+ * Plan     the samples of a step are sorted by length and cut into microbatches (flexsp_micros.h): as many as --micro
+ *          says, or with --micro-tokens as many as take the least time, and the microbatches before them are empty.
+ *          Then each microbatch has its own groups (flexsp_plan.h)
  * Sends    as ulysses of d devices, for the group's T tokens: forward T/d (d-1)/d (2 H + 2 K) A elements, backward as
  *          many; with K < d copies of keys
  * Memory   kept: queries, keys, values and results after the exchange, the log-sum-exp
@@ -26,15 +26,24 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/planned/buckets.h"
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
+#include "emulated_devices/schemes/attention/planned/flexsp_micros.h"
 #include "emulated_devices/schemes/attention/planned/flexsp_plan.h"
 #include "emulated_devices/schemes/attention/heads/head_exchange.h"
 #include "emulated_devices/schemes/attention/pass.h"
 #include "ref/model/config.h"
 
+/* Plan one microbatch of the step; one without samples has a plan of no tokens. */
 static enum error_code planned_flexsp_plan(struct context_plan *plan, const struct context_load *load,
                                            struct error *err)
 {
-    return flexsp_plan(plan, load, USUAL_BUCKETS, err);
+    const struct flexsp_micros *step;
+    *plan = (struct context_plan){ .devices = load->devices, .divisions = 1 };
+    const enum error_code e = flexsp_micros_find(&step, load, USUAL_BUCKETS, err);
+    /* The first ones stay empty: gradients are reduced beside the last backward pass, which must have samples. */
+    const int micro = e ? -1 : load->micro - ((load->micros > 1 ? load->micros : 1) - step->count);
+    if (micro < 0) return e;
+    const int first = step->first[micro];
+    return flexsp_plan(plan, load, step->sample + first, step->first[micro + 1] - first, USUAL_BUCKETS, err);
 }
 
 /* ---- the exchange ------------------------------------------------------------------------------------------------ */
@@ -226,7 +235,8 @@ const struct attention_scheme attention_scheme_flexsp = {
               .volume = "T/d (d-1)/d (2 H + 2 K) A elements a layer forward for T tokens in a group of d; backward too",
               .memory = "queries, keys, values, results and log-sum-exp of the group's tokens and 1/d of the heads",
               .needs = "nothing", .invariants = flexsp_invariants },
-    .exact = true, .refuses = flexsp_refuses, .plan = planned_flexsp_plan, .open = flexsp_open_groups, .slots = SLOTS,
+    .exact = true, .refuses = flexsp_refuses, .plans_steps = true, .chooses_micros = true, .plan = planned_flexsp_plan,
+    .open = flexsp_open_groups, .slots = SLOTS,
         .exchanged = LSE, .kept = flexsp_kept,
     .forward = flexsp_forward, .backward_input = flexsp_backward_input, .exchange = flexsp_exchange,
         .cost = flexsp_cost,
