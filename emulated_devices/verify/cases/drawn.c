@@ -64,14 +64,16 @@ static enum error_code draw_plans(const struct attention_scheme *scheme, int P, 
     for (int kind = 0; kind < KINDS_OF_LENGTHS; kind++)
         for (int node = 1; node <= P; node++)
             for (int micros = 1; micros <= (scheme->plans_steps ? 3 : 1); micros++) {
+                /* Activations stay, or copies take less time than a layer's work, or several times as long. */
+                static const double kept[] = { 0, 5000, 20000 };
                 if (P % node != 0) continue;
                 const int n = draw_lengths(kind, P, length, &tokens);
                 /* The costs per pair, token and element are fixed numbers, so every device plans the same. */
                 const struct context_load load = {
                     .length = length, .samples = n, .tokens = tokens, .micros = micros, .micro = micros - 1,
                     .devices = P, .node = node, .per_pair = 128, .per_token = 6000, .per_element = 500,
-                    .per_far_element = 2000, .layers = 4,
-                    .heads = 8, .query_width = 32, .key_width = 16,
+                    .per_far_element = 2000, .layers = 10,
+                    .per_kept = scheme->plans_steps ? kept[(kind + node + micros) % 3] : 0, .heads = 8, .query_width = 32, .key_width = 16,
                 };
                 e = check_drawn(scheme, &load, counts, err);
                 if (e) return e;
