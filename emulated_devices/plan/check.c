@@ -303,6 +303,8 @@ static enum error_code check_attention(const struct plan *plan, const struct sha
         e = fail(err, ERR_PLAN, "--attention %s: cannot attend to the prefixes of the parallel streams of model %s; "
                  "use --attention streams", a->head.name, plan->model.name);
     if (!e) e = check_split(plan, err);
+    unsigned without;
+    if (!e) e = plan_attention_without(plan, &without, err);
     for (int t = 0; t < plan->mesh.size[TP] && !e; t++) {
         const int rank = mesh_neighbour(&plan->mesh, plan->mesh.first, TP, t);
         const struct tensor_parallel tp = plan_tensor_share(plan, rank);

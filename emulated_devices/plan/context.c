@@ -8,15 +8,57 @@
 #include "emulated_devices/schemes/attention/streams.h"
 #include "ref/model/kinds.h"
 #include "ref/model/sample_mask.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Find a part by the first `length` letters of a text.  @return its number, or -1. */
+static int part_named(const struct attention_scheme *scheme, const char *text, size_t length)
+{
+    for (int i = 0; scheme->parts && scheme->parts[i].name; i++)
+        if (strlen(scheme->parts[i].name) == length && strncmp(scheme->parts[i].name, text, length) == 0) return i;
+    return -1;
+}
+
+static enum error_code fail_without(const struct plan *plan, const struct attention_scheme *scheme, struct error *err)
+{
+    char names[128] = "nothing to leave out";
+    for (int i = 0, at = 0; scheme->parts && scheme->parts[i].name; i++)
+        at += snprintf(names + at, sizeof names - (size_t)at, "%s%s", i > 0 ? ", " : "", scheme->parts[i].name);
+    return fail(err, ERR_PLAN, "--attention-without %s: --attention %s has %s", plan->attention_without,
+                scheme->head.name, names);
+}
+
+enum error_code plan_attention_without(const struct plan *plan, unsigned *bits, struct error *err)
+{
+    const struct attention_scheme *scheme;
+    const char *name = plan->attention_without;
+    *bits = 0;
+    if (name == NULL) return OK;
+    const enum error_code e = attention_scheme_find(&scheme, plan->attention, err);
+    for (bool more = true; more && !e;) {
+        const size_t length = strcspn(name, ",");
+        const int part = part_named(scheme, name, length);
+        if (part < 0) return fail_without(plan, scheme, err);
+        *bits |= 1u << part, more = name[length] == ',', name += length + 1;
+    }
+    return e;
+}
+
+/* Whether the scheme plans the microbatches of a step together; a part of a scheme that does may be left out. */
+static bool plans_steps(const struct plan *plan)
+{
+    const struct attention_scheme *s;
+    unsigned without;
+    if (attention_scheme_find(&s, plan->attention, NULL) || !s->plans_steps) return false;
+    return plan_attention_without(plan, &without, NULL) || !(without & s->steps_part);
+}
 
 /* Where microbatches differ in what they compute, or have sizes that were asked for, they stay as they are. */
 bool plan_plans_steps(const struct plan *plan)
 {
-    const struct attention_scheme *s;
-    return !attention_scheme_find(&s, plan->attention, NULL) && s->plans_steps && plan->mesh.size[CP] > 1 &&
-           plan->batches == NULL && plan->updates <= 1 && !plan->skips;
+    return plans_steps(plan) && plan->mesh.size[CP] > 1 && plan->batches == NULL && plan->updates <= 1 &&
+           !plan->skips;
 }
 
 struct interval plan_sequences(const struct plan *plan, int dp, int micro)
@@ -226,7 +268,8 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
         .per_kept = per_kept(plan), .per_pair = 4 * (double)(c->H * c->A),
         .per_token = model_forward_flops(c, 1, 1) / (double)c->L,
     };
-    const enum error_code e = context_load_mask(out, &c->mask, err);
+    enum error_code e = plan_attention_without(plan, &out->without, err);
+    if (!e) e = context_load_mask(out, &c->mask, err);
     if (e) context_load_free(out);
     return e;
 }

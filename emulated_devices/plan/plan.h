@@ -82,6 +82,8 @@ struct plan {
     const int32_t *ids;                 /* [B*S] the tokens of this step; NULL: not known yet */
     const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule may be a
                                                                          * file's name */
+    const char *attention_without;      /* names of the attention scheme's parts that are left out, with commas between
+                                         * them; NULL: none */
     struct context_split split;         /* of cp, for attention schemes of two dimensions; 0: the defaults */
     bool offload_activations;           /* to the slow tier of `data`, between forward and backward: away.h */
     const char *recompute;              /* which layers recompute activations: recompute.h; NULL: none */
@@ -217,6 +219,10 @@ struct interval plan_sequences(const struct plan *, int dp, int micro);
 
 /** Whether the attention scheme plans whole steps: which tokens each microbatch of a copy has. */
 bool plan_plans_steps(const struct plan *);
+
+/** The parts of the attention scheme that the plan leaves out.
+ *  @param[out] bits  as struct context_load has them.  @return OK; ERR_PLAN naming the parts that there are. */
+enum error_code plan_attention_without(const struct plan *, unsigned *bits, struct error *);
 
 /** The microbatch that each token of a step's batch is in, numbered over all copies.  Pure, of the plan's samples.
  *  @param[out] micro_of  [B*S], dp coordinate * microbatches + microbatch.  @return OK or ERR_MEMORY. */

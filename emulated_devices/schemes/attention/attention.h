@@ -55,6 +55,10 @@ struct attention_call {
     struct tensor kept[ATTENTION_SLOTS];        /* from forward to backward; shapes: the scheme's `kept` */
 };
 
+/* A part of what a scheme that plans does.  --attention-without leaves it out, as the ablation of a paper does; results
+ * stay right. */
+struct planned_part { const char *name, *sentence; };     /* the sentence says what is done without it */
+
 struct attention_scheme {
     struct scheme head;                 /* name, description, source; first, for casts */
     bool cuts_streams;                  /* devices along cp have different parallel streams of all tokens */
@@ -68,6 +72,9 @@ struct attention_scheme {
     bool plans_steps;                   /* `plan` is given the samples of all microbatches of a step, and chooses those
                                          * of each: load.micros */
     bool chooses_micros;                /* with load.room `plan` also chooses how many of these have samples */
+    unsigned steps_part;                /* the bit of the part without which each microbatch is planned by itself */
+    const struct planned_part *parts; /* that may be left out, in the order of load.without's bits, then one without
+                                         * a name; NULL: none */
     /* One of both.  cut: add the tokens of a sequence that a member has, in the order of its rows, ascending.
      * plan: place the tokens of a microbatch by the lengths of its samples.  Pure.
      * @return as context_plan_finish. */

@@ -100,6 +100,8 @@ static enum error_code draw_plans(const struct attention_scheme *scheme, int P, 
 {
     int64_t length[MOST_DRAWN_SAMPLES], tokens;
     enum error_code e = OK;
+    /* Activations stay, or copies take less time than a layer's work, or several times as long. */
+    static const double kept[] = { 0, 5000, 20000 };
     for (int kind = 0; kind < KINDS_OF_LENGTHS && !e; kind++)
         for (int node = 1; node <= P && !e; node++) {
             if (P % node != 0) continue;
@@ -107,7 +109,8 @@ static enum error_code draw_plans(const struct attention_scheme *scheme, int P, 
             /* The costs per pair, token and element are fixed numbers, so every device plans the same. */
             e = draw_steps(scheme, (struct context_load){
                 .length = length, .samples = n, .tokens = tokens, .devices = P, .node = node, .per_pair = 128,
-                .per_token = 6000, .per_element = 500, .per_far_element = 2000, .layers = 4,
+                .per_token = 6000, .per_element = 500, .per_far_element = 2000, .layers = 10,
+                .per_kept = scheme->plans_steps ? kept[(kind + node) % 3] : 0,
                 .heads = 8, .query_width = 32, .key_width = 16,
             }, counts, err);
         }

@@ -34,6 +34,9 @@ void scheme_options(struct option_list *to, struct train_options *options, struc
         { "--attention", "NAME", OPTION_STRING, &words->attention,
           .help = "how sequences are split over cp; default: whole, and ring-zigzag with --cp" },
         CONTEXT_SPLIT_OPTIONS(options->plan.split),
+        { "--attention-without", "PARTS", OPTION_STRING, &options->plan.attention_without,
+          .help = "leave out parts of a scheme that plans, as its paper's ablation does: balance of hdp; remap, "
+                  "routing or nodes of zeppelin; divisions or nodes of dcp" },
         { "--dispatch", "NAME", OPTION_STRING, &words->dispatch,
           .help = "how experts are split over ep and etp; default: here, and alltoall with --ep or --etp" },
         { "--degree", "R", OPTION_INT, &options->plan.degree, .min = 0, .max = 4096,

@@ -3,6 +3,7 @@
  * ERR_CHECK.  Without memory the code is ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/comm/mesh.h"
+#include "emulated_devices/schemes/attention/planned/remap.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -113,7 +114,7 @@ static enum error_code fewest_rows_move(const void *seen, int64_t *checked, stru
     const struct context_plan *const p = ((const struct context_seen *)seen)->plan;
     struct tokens_of_device of[MESH_MOST_LISTED];
     int64_t moved = 0, least = INT64_MAX, most = 0;
-    if (!is_planned(seen)) return OK;
+    if (!is_planned(seen) || ((const struct context_seen *)seen)->load->without & 1u << REMAP) return OK;
     count_tokens(p, of);
     for (int d = 0; d < p->devices; d++) {
         moved += of[d].attended - of[d].stay;
@@ -182,7 +183,9 @@ static struct sample_share context_invariants_share_of(const struct context_plan
     return share;
 }
 
-/* With offloading a long sample needs fewer devices than its length says, so that count is not checked. */
+/* ---- what leaves for the slow tier ------------------------------------------------------------------------------- */
+
+/* With offloading a long sample needs fewer devices than its length says; offload_is_least compares these. */
 static bool leaves_for_tier(const struct context_load *load) { return load->per_kept > 0 && load->layers > 2; }
 
 /* A sample of s tokens is on ceil(s / room) devices, or on all of them. */
@@ -203,6 +206,58 @@ static enum error_code as_many_devices_as_needed(const void *seen, int64_t *chec
                         "needs %lld", (wide)l->length[i], has, (wide)room, (wide)want);
         *checked += 1;
     }
+    return OK;
+}
+
+/* The devices that a sample of s tokens needs if `away` of the `may` layers leave, of which the device has two more. */
+static int64_t needed_with(int64_t s, int away, int may, int64_t room)
+{
+    return divided_up(divided_up(s * (2 + may - away), 2 + may), room);
+}
+
+/* So many of the layers that may leave are copied while others compute: by the operations of a forward pass. */
+static int hidden_layers(const struct context_load *load, int64_t s)
+{
+    const double layer = load->per_pair * (double)(s + 1) / 2 + load->per_token;
+    return (int)floor(fmin(1, layer / load->per_kept) * (load->layers - 2));
+}
+
+/* The first device that has tokens of a sample; -1: none does. */
+static int first_device_of(const struct context_plan *plan, int64_t first)
+{
+    for (int b = 0; b < plan->blocks; b++)
+        if (plan->block[b].tokens[0].first == first) return plan->block[b].home;
+    return -1;
+}
+
+/* Each sample is on as few devices as hidden copies allow, and no more leaves than that takes. */
+static enum error_code offload_is_least(const void *seen, int64_t *checked, struct error *err)
+{
+    const struct context_seen *const x = seen;
+    const struct context_load *const l = x->load;
+    const int64_t room = divided_up(l->tokens, (int64_t)l->devices * (l->micros > 1 ? l->micros : 1));
+    const int may = l->layers - 2;
+    int must[MESH_MOST_LISTED] = { 0 };
+    if (!is_planned(seen) || !leaves_for_tier(l)) return OK;
+    for (int64_t i = 0, first = 0; i < l->samples; first += l->length[i++]) {
+        const int64_t s = l->length[i];
+        const int D = context_invariants_share_of(x->plan, (struct interval){ first, s }).devices;
+        const int hidden = s > room ? hidden_layers(l, s) : 0;
+        const int64_t fewest = needed_with(s, hidden, may, room), want = fewest < l->devices ? fewest : l->devices;
+        int least = 0;
+        while (least < hidden && (fewest > l->devices || needed_with(s, least, may, room) > fewest)) least++;
+        if (D == 0) continue;                                   /* in another microbatch */
+        if (D != want)
+            return fail(err, ERR_CHECK, "a sample of %lld tokens is on %d devices; with %d of %d layers away it needs "
+                        "%lld", (wide)s, D, hidden, may, (wide)want);
+        for (int d = first_device_of(x->plan, first), k = 0; k < D; k++)
+            if (must[d + k] < least) must[d + k] = least;
+        *checked += 1;
+    }
+    for (int d = 0; d < l->devices; d++)
+        if (fabs(x->plan->away[d] * may - must[d]) > 1e-6)
+            return fail(err, ERR_CHECK, "of device %d %.0f of %d layers leave; %d would do", d, x->plan->away[d] * may,
+                        may, must[d]);
     return OK;
 }
 
@@ -313,6 +368,8 @@ const struct invariant zeppelin_invariants[] = {
 const struct invariant hdp_invariants[] = {
     { "devices", "a sample of s tokens is on ceil(s/C) devices, if each has room for C", as_many_devices_as_needed },
     { "step", "each sample of a step is in one microbatch", context_samples_are_once },
+    { "offload", "a long sample is on the fewest devices that hidden copies allow, and no more leaves",
+      offload_is_least },
     NEEDED_MOVES, EVEN_SHARES, { NULL },
 };
 const struct invariant dcp_invariants[] = {

@@ -41,6 +41,7 @@ struct context_load {
                                          * the slow tier; 0: activations stay on the device */
     int64_t heads;                      /* the fewest query heads of a device of tp */
     int64_t query_width, key_width;     /* numbers of a token: its queries, and as many results; its keys and values */
+    unsigned without;                   /* a bit for each of the scheme's parts that the plan leaves out: attention.h */
     const int32_t *sees;                /* [tokens, ranges, 2] what each token sees of its sample, as the mask of struct
                                          * attention: first and end, ascending.  NULL: its sample up to itself */
     int ranges;                         /* ranges of a token in `sees` */
