@@ -388,7 +388,7 @@ enum error_code dispatch_announce(struct expert_routing *routing, const struct e
 {
     struct choices held = *own;
     int32_t *memory = NULL;             /* of what is held, once that is no longer `own` */
-    /* What the group's rows choose tells what comes by one hop to the whole group. */
+    /* The counts of the group's rows say what comes only if one hop brings all rows to all members. */
     if (!ep->scheme->weighs_there || ep->scheme->hops != 1 || !needs_no_list(ep, routing)) held.pooled = NULL;
     /* The routing of the microbatch before is freed first, if the scheme has not done so to place copies. */
     enum error_code e = OK;
