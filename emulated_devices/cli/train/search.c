@@ -229,6 +229,7 @@ enum error_code searched_leanest(struct searched *searched, int *place, struct e
     searched->started = measure_now();
     stopping_listen();
     searched->search.ends = search_is_over, searched->search.context = searched;
+    searched->search.stop = (struct crew_stop){ search_is_asked, searched };
     return search_leanest(&searched->search, place, err);
 }
 
