@@ -81,6 +81,7 @@ struct routers {
     double *lost;                       /* [1] layer * rows of the batch + row, of the first logits that are not
                                          * finite; INFINITY: none */
     double *bias;                       /* [L,E] corrections of a biased router: state, the same on all devices */
+    struct pooled_choices *pooled;      /* on devices without numbers: pooled.h */
 };
 
 /* The first exact sum of a step that does not exist: ref/numeric/fixed_sum.h notes that there is one. */

@@ -273,3 +273,16 @@ enum error_code load_deal(const struct load *load, const struct model_config *co
     free(room);
     return OK;
 }
+
+bool load_count(const struct load *load, const struct model_config *config, int64_t first, int64_t count,
+                int32_t *of_column)
+{
+    const struct mixture_config *m = &config->mixture;
+    const int64_t columns = mixture_columns(m);
+    if ((load && load->kind != LOAD_EVEN) || m->capacity_factor > 0) return false;
+    /* As many rows as there are columns choose each column k times; only what is left over is dealt. */
+    for (int64_t e = 0; e < columns; e++) of_column[e] += (int32_t)(count / columns * m->k);
+    for (int64_t row = first; row < first + count % columns; row++)
+        for (int64_t i = 0; i < m->k; i++) of_column[expert_dealt(m, (row % columns * m->k + i) % columns)]++;
+    return true;
+}

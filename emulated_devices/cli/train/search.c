@@ -167,6 +167,13 @@ static bool search_is_over(void *context)
     return stopping_asked() != 0 || (search_asked.seconds > 0 && measure_now() - r->started >= search_asked.seconds);
 }
 
+/* A signal ends it at once.  After --seconds, the first plan is still planned, so that there is an answer. */
+static bool search_is_asked(void *context)
+{
+    const struct searched *r = context;
+    return stopping_asked() != 0 || (search_is_over(context) && search_best(&r->search));
+}
+
 enum error_code searched_open(struct searched *searched, const struct train_options *options, const struct option *own,
                               struct error *err)
 {
@@ -210,6 +217,7 @@ enum error_code searched_run(struct searched *searched, struct error *err)
     time_left_begin(&searched->line);
     stopping_listen();
     s->tell = see_search, s->ends = search_is_over, s->context = searched;
+    s->stop = (struct crew_stop){ search_is_asked, searched };
     enum error_code e = searched->planner->choose(s, err);
     if (!e) e = search_rank(s, &searched->ranked, err);
     searched->fit = searched->ranked;
@@ -225,6 +233,7 @@ enum error_code searched_leanest(struct searched *searched, int *place, struct e
     searched->started = measure_now();
     stopping_listen();
     searched->search.ends = search_is_over, searched->search.context = searched;
+    searched->search.stop = (struct crew_stop){ search_is_asked, searched };
     return search_leanest(&searched->search, place, err);
 }
 

@@ -87,7 +87,9 @@ void searched_print_head(const struct searched *searched)
         say(searched->out, 8, "        ended early, %s: the first is the best so far", searched_why_ended());
     else say(searched->out, 8, "        so %s", s->planned + s->over < s->count
         ? "of those planned the first is the fastest; the others were only estimated" : searched->planner->promise);
-    if (cluster_replays(&searched->options->cluster))
+    if (cluster_replays(&searched->options->cluster) && s->of[0].clocks == 0)
+        say(searched->out, 8, "        times are by the clocks, without sharing and contention: none was replayed");
+    else if (cluster_replays(&searched->options->cluster))
         say(searched->out, 8, "        %d of them were replayed with sharing and contention: %s", searched->ranked,
             searched->beaten ? "the others are slower even without it"
                 : "without it, others are faster than some of these");
