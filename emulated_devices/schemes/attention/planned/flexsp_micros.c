@@ -121,7 +121,8 @@ static enum error_code try_micros(struct choosing *choosing, int micros, struct 
 {
     const int n = choosing->load->samples;
     enum error_code e = OK;
-    for (enum order order = SORTED; order < ORDERS && !e; order++) {
+    /* One microbatch has all samples in any order. */
+    for (enum order order = SORTED; order < (micros > 1 ? ORDERS : AS_THEY_COME) && !e; order++) {
         double time;
         if (flexsp_cut(choosing->first, choosing->sample[order], n, micros) < 0)
             return fail(err, ERR_MEMORY, "no memory to cut %d samples into %d microbatches", n, micros);
@@ -186,7 +187,9 @@ enum error_code flexsp_micros_choose(struct flexsp_micros *out, const struct con
     int64_t first = 0;
     for (int i = 0; i < load->samples && ok; first += load->length[i++])
         x.sample[AS_THEY_COME][i] = (struct interval){ first, load->length[i] };
+    /* Where there is no choice, nothing is planned yet. */
     if (!e && load->room > 0) e = try_options(&x, most, err);
+    else if (!e && most == 1) out->count = 1, out->first[1] = load->samples;
     else if (!e) e = try_micros(&x, most, err);
     if (!e) take_best(&x);
     free(x.first), free(x.sample[SORTED]), free(x.sample[AS_THEY_COME]), free(x.range);

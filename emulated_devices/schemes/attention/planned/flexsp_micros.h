@@ -36,7 +36,8 @@ struct flexsp_micros {
     int count;                          /* microbatches with samples */
     int *first;                         /* [count + 1] */
     struct interval *sample;            /* [samples] microbatch by microbatch, in each the longest first */
-    double time;                        /* operations of a layer's forward pass, of all microbatches together */
+    double time;                        /* operations of a layer's forward pass, of all microbatches together; 0: there
+                                         * was no choice */
 };
 
 /** Cut ordered samples into so many ranges, with as few tokens in the largest as can be.  Pure.
