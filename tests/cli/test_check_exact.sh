@@ -41,6 +41,19 @@ test_layouts_hold() {
     holds gpt2-untied --dtype bf16 --pp 3
 }
 
+# Passes and steps of a golden file of one's own, with dropout; two such dumps have the same bits.
+test_later_passes_hold() {
+    seq 3000 >text
+    run golden make --out own.safetensors --model llama-tiny:L=2 --text text --sequences 2 --tokens 8 --steps 2 --keep all --dropout 0.1 --optimizer sgd
+    expect_status 0
+    run train --arithmetic exact --check own.safetensors --dump a/ --dump-passes --dp 2 --tp 2; expect_status 0
+    run train --arithmetic exact --check own.safetensors --dump b/ --dump-passes --pp 2;        expect_status 0
+    run check --exact own.safetensors a
+    expect_status 0; expect_out '^OK: [0-9]{3} tensors'
+    run check a --against b
+    expect_status 0; expect_out '0 the same within rounding'
+}
+
 # A file of whole tensors says its arithmetic, its format and its loss scale.
 test_one_file_holds() {
     dump llama-grouped d.safetensors --dtype fp16 --loss-scale 4096
@@ -102,4 +115,4 @@ test_refused() {
     run check --exact "$tied" e.safetensors;                            expect_status 1; expect_error 'none of ordinary, exact'
 }
 
-run_tests test_layouts_hold test_one_file_holds test_one_bit test_copies test_unknown test_refused
+run_tests test_layouts_hold test_later_passes_hold test_one_file_holds test_one_bit test_copies test_unknown test_refused
