@@ -43,9 +43,10 @@ void find_divergence(struct train_record *record)
 static enum error_code fail_beyond(const struct train_record *record, struct error *err)
 {
     const struct divergence *d = &record->divergence;
-    return fail(err, ERR_CHECK, "step %lld: %s: an exact sum is beyond the bits there are (docs/checking/exact.md), so "
-                "the %s is %g; try a smaller --lr than %g, or --arithmetic ordinary%s", (long long)d->step, d->lost.name,
-                d->what, d->value, record->options->plan.hyper.lr, record->options->save ? "; nothing was saved" : "");
+    return fail(err, ERR_CHECK,
+                "step %lld: %s: an exact sum is beyond the bits there are (docs/checking/exact.md), so the %s is %g; "
+                "try a smaller --lr than %g, or --arithmetic ordinary%s", (long long)d->step, d->lost.name, d->what,
+                d->value, record->options->plan.hyper.lr, record->options->save ? "; nothing was saved" : "");
 }
 
 enum error_code fail_diverged(const struct train_record *record, struct error *err)

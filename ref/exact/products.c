@@ -145,7 +145,7 @@ static inline double add_to_odd(double a, double b)
     const double sum = a + b, part = sum - a, lost = (a - (sum - part)) + (b - part);
     int64_t bits;
     memcpy(&bits, &sum, sizeof bits);
-    /* Of the two neighbours of the sum one is odd: the nearest number, or the next one on the side of what is lost. */
+    /* Either the nearest number is odd, or its neighbour on the side of what is lost. */
     bits += lost != 0 && (bits & 1) == 0 ? ((lost > 0) == (sum > 0) ? 1 : -1) : 0;
     double odd;
     memcpy(&odd, &bits, sizeof odd);
