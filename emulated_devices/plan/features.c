@@ -704,13 +704,13 @@ static bool returning_experts(const struct facts *facts, struct typed *typed)
     return facts->plan->model.mlp == MLP_MIXTURE && m->zero > 0 && !m->zero_is_null && say_model(facts, typed);
 }
 
-/* Results of a query are merged from several devices, or gradients of a copied key. */
+/* Results of a query are merged from several devices, or in another order on one; or gradients of a copied key. */
 static bool cuts_attention(const struct facts *facts, struct typed *typed)
 {
     const struct attention_scheme *s;
     const int *const size = facts->plan->mesh.size;
-    return cp(facts, NULL) && !attention_scheme_find(&s, facts->plan->attention, NULL) &&
-           (s->head.equality != PERMUTES || size[CP] * size[TP] > facts->plan->model.K) &&
+    return !attention_scheme_find(&s, facts->plan->attention, NULL) &&
+           (s->head.equality != PERMUTES || (cp(facts, NULL) && size[CP] * size[TP] > facts->plan->model.K)) &&
            features_say(typed, "--attention %s", facts->plan->attention);
 }
 
