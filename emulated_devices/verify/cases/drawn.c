@@ -44,7 +44,7 @@ static enum error_code check_drawn(const struct attention_scheme *scheme, const 
     struct context_plan plan;
     enum error_code e = scheme->plan(&plan, load, err);
     if (e) return e;
-    const struct context_seen seen = { load, &plan };
+    const struct context_seen seen = { load, &plan, scheme->plan };
     struct error found;
     for (int i = 0; scheme->head.invariants[i].name && !e; i++) {
         e = scheme->head.invariants[i].holds(&seen, &counts->checked[i], &found);
@@ -100,6 +100,8 @@ static enum error_code learn_layer(const struct expert_scheme *scheme, struct co
             if (e) fail(err, e, "%s: %lld experts on %d devices, drawn loads: %s: %s", scheme->head.name,
                         (long long)shape.E, world->size, scheme->head.invariants[i].sentence, found.text);
         }
+        /* What is sent differs by device, and so may what holds: no device may begin another step alone. */
+        e = comm_agree(world, e, err);
         if (scheme->step) scheme->step(&l.ep);
         memset(step, 0, sizeof step);
         for (int m = 0; m < shape.ep && !e; m++)

@@ -68,7 +68,8 @@ static enum error_code check_plan(struct adaptation *adaptation, const struct tr
         plan_context_load(&trainer->plan, mesh_coordinate(&trainer->plan.mesh, trainer->comm->rank, DP),
                           micro, &load, err);
     if (e) return e;
-    e = adaptation_hold(&adaptation->of[ADAPTS_ATTENTION], &(struct context_seen){ &load, plan }, err);
+    e = adaptation_hold(&adaptation->of[ADAPTS_ATTENTION],
+                        &(struct context_seen){ &load, plan, trainer->seams.cp.scheme->plan }, err);
     context_load_free(&load);
     return e;
 }
@@ -118,12 +119,16 @@ static enum error_code check_layer(struct adaptation *adaptation, const struct t
                                    const struct microbatch *micro, const struct model_part *part, struct error *err)
 {
     struct expert_parallel ep = stage_seams(stage, micro, part).ep;
+    const int64_t at = part - stage->part;
+    /* Weights for a layer's backward pass leave when that of the mixture above ends, or before the loss. */
+    const bool above = at < stage->layers ? micro->routing[at + 1].table != NULL : stage->last;
     int64_t *const load = calloc((size_t)trainer->plan.model.mixture.E + 1, sizeof *load);
     /* The seam is a copy for this check alone, so its layer can be set here. */
     ep.layer = part->layer;
     if (load == NULL) return fail(err, ERR_MEMORY, "no memory for the loads of a layer");
     add_steps(adaptation, trainer, ep.layer, load);
-    const struct expert_seen seen = { .ep = &ep, .load = sees_all_routings(trainer) ? load : NULL };
+    const struct expert_seen seen = { .ep = &ep, .load = sees_all_routings(trainer) ? load : NULL,
+                                      .early = above && data_keeps_weights(stage->data, part->index) };
     const enum error_code e = adaptation_hold(&adaptation->of[ADAPTS_EXPERTS], &seen, err);
     adaptation_count_choices(adaptation, trainer, &ep);
     free(load);
