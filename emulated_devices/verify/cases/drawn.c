@@ -100,7 +100,7 @@ static enum error_code learn_layer(const struct expert_scheme *scheme, struct co
             if (e) fail(err, e, "%s: %lld experts on %d devices, drawn loads: %s: %s", scheme->head.name,
                         (long long)shape.E, world->size, scheme->head.invariants[i].sentence, found.text);
         }
-        /* What is sent differs by device, and so may what holds: no device may begin another step alone. */
+        /* Rows that are sent differ by device, and so may the outcome: no device may begin another step alone. */
         e = comm_agree(world, e, err);
         if (scheme->step) scheme->step(&l.ep);
         memset(step, 0, sizeof step);

@@ -12,21 +12,21 @@
 #include "emulated_devices/schemes/attention/planned/context_plan.h"
 #include "emulated_devices/schemes/scheme.h"
 
-/* The `seen` of an attention scheme's invariants: a finished plan, what its planner knew, and the planner, for the other
- * microbatches of a step. */
+/* The `seen` of an attention scheme's invariants: a finished plan, what its planner knew, and the planner, which makes
+ * the plans of a step's other microbatches. */
 struct context_seen {
     const struct context_load *load;
     const struct context_plan *plan;
     enum error_code (*planner)(struct context_plan *, const struct context_load *, struct error *);
 };
 
-/** Of the nodes, and of the devices of each node: no whole sample is longer than one that is cut; and the busiest has
+/** Check the nodes, and then the devices of each node: no whole sample is longer than a cut one; and the busiest has
  *  little more than the mean work, or no more than if every sample were cut finest.  As struct invariant's `holds`. */
 enum error_code context_longest_are_cut(const void *seen, int64_t *checked, struct error *);
 enum error_code context_cuts_are_even(const void *seen, int64_t *checked, struct error *);
 
-/** Of a step's microbatches, with the first one's plan: no whole sample of the busiest device would end the step earlier
- *  elsewhere.  As struct invariant's `holds`. */
+/** Check all microbatches of a step, given the plan of the first: no whole sample of the busiest device would end the
+ *  step earlier elsewhere.  As struct invariant's `holds`. */
 enum error_code context_step_is_even(const void *seen, int64_t *checked, struct error *);
 
 extern const struct invariant zeppelin_invariants[], hdp_invariants[], flexsp_invariants[], dcp_invariants[];

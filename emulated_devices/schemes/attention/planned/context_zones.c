@@ -9,7 +9,7 @@
 
 typedef long long wide;
 
-/* What zeppelin.c promises: a device of a ring has 2 tokens or more, and 1.04 of the mean work is even enough. */
+/* The numbers are zeppelin.c's: a device of a ring has 2 tokens or more, and 1.04 of the mean work is even enough. */
 enum { FINEST = 2 };
 static const double EVEN_ENOUGH = 1.04;
 
@@ -146,8 +146,9 @@ static enum error_code cut_is_longer(const struct context_zones *zones, int node
         else cut = s < cut ? s : cut;
     }
     *checked += whole > 0 && cut < INT64_MAX;
-    return whole <= cut ? OK : fail(err, ERR_CHECK, "a sample of %lld tokens is on several %s, and one of %lld is whole",
-                                    (wide)cut, zones_word(node), (wide)whole);
+    if (whole <= cut) return OK;
+    return fail(err, ERR_CHECK, "a sample of %lld tokens is on several %s, and one of %lld is whole", (wide)cut,
+                zones_word(node), (wide)whole);
 }
 
 enum error_code context_longest_are_cut(const void *seen, int64_t *checked, struct error *err)
@@ -163,7 +164,8 @@ static void zones_bins(const struct context_zones *zones, int node, struct conte
     double work = 0;
     bool in[MESH_MOST_LISTED];
     for (int i = 0; i < l->samples; i++) work += causal_pairs(zones->sample[i].count);
-    *bins = (struct context_bins){ .count = node < 0 ? zones->nodes : zones->node, .devices = node < 0 ? zones->node : 1,
+    *bins = (struct context_bins){ .count = node < 0 ? zones->nodes : zones->node,
+                                   .devices = node < 0 ? zones->node : 1,
                                    .room = node < 0 ? room * zones->node : room };
     bins->mean = work / (node < 0 ? zones->nodes : l->devices);
     for (int i = 0; i < l->samples && node >= 0; i++) {
@@ -202,7 +204,7 @@ enum error_code context_cuts_are_even(const void *seen, int64_t *checked, struct
 
 /* ---- a step of several microbatches ------------------------------------------------------------------------------ */
 
-/* What a step's plans have put on devices: operations of the step, tokens of each microbatch. */
+/* The plans of a step have put this on devices: operations of the step, tokens of each microbatch. */
 struct context_step {
     double busy[MESH_MOST_LISTED];
     int64_t *tokens;                    /* [micros, devices] */
