@@ -11,12 +11,14 @@
 
 static struct error err;
 
-/* By what its interface says: it makes plans, chooses by what devices tell, remembers steps, or predicts. */
+/* By what its interface says: it makes plans, searches schedules, chooses by what devices tell, remembers steps, or
+ * predicts. */
 static bool adapts(const struct scheme *s)
 {
     const struct attention_scheme *const a = (const struct attention_scheme *)s;
     const struct expert_scheme *const e = (const struct expert_scheme *)s;
     if (s->kind == ATTENTION_SCHEME) return a->plan != NULL;
+    if (s->kind == PIPELINE_SCHEME) return ((const struct schedule_generator *)s)->searches;
     return s->kind == EXPERT_SCHEME && (e->choose || e->step || e->predicts);
 }
 
@@ -47,12 +49,12 @@ static bool is_drawn(const char *name)
 
 static void test_drawn_inputs(void **state)
 {
-    const enum scheme_kind kinds[] = { ATTENTION_SCHEME, EXPERT_SCHEME };
+    const enum scheme_kind kinds[] = { ATTENTION_SCHEME, EXPERT_SCHEME, PIPELINE_SCHEME };
     struct device device;
     struct comm comm;
     (void)state;
     ASSERT_ALL(device_open(&device, NULL, F64, 0, &err) == OK && comm_open(&comm, &device, &err) == OK, "%s", err.text);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         const struct scheme *s;
         for (int i = 0; (s = scheme_at(kinds[k], i)) != NULL; i++) {
             struct invariant_counts c;
