@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draw the pictures of these pages.  Usage: draw.sh FOLDER, from the top of the tree, with ./orrery built ($ORRERY: another one).
+# Draw the pictures of these pages and of docs/parallelism/.  Usage: draw.sh FOLDER, from the top of the tree, with ./orrery built ($ORRERY: another one).
 # `make docs` draws them into this folder; tests/cli/test_concepts.sh says if they are not those that the program draws now.
 set -eu
 to=$1 orrery=${ORRERY:-./orrery}
@@ -18,3 +18,4 @@ draw context     plan --model small --cp 4 --batch 16
 draw attention   attention ring-zigzag --devices 4
 draw experts     plan --model mixtral-small --dp 4 --ep 4 --batch 16
 draw dispatch    dispatch alltoall --devices 4 --experts 8
+draw copies      dispatch fssdp --devices 4 --tokens 6

@@ -714,11 +714,12 @@ static bool returning_experts(const struct facts *facts, struct typed *typed)
     return facts->plan->model.mlp == MLP_MIXTURE && m->zero > 0 && !m->zero_is_null && say_model(facts, typed);
 }
 
-/* Results of a query are merged from several devices after they are rounded. */
+/* Results of a query are merged from several devices after they are rounded, or in another order on one. */
 static bool cuts_attention(const struct facts *facts, struct typed *typed)
 {
     const struct attention_scheme *s;
-    return cp(facts, NULL) && !attention_scheme_find(&s, facts->plan->attention, NULL) && !s->exact &&
+    return !attention_scheme_find(&s, facts->plan->attention, NULL) && !s->exact &&
+           (cp(facts, NULL) || s->head.equality != PERMUTES) &&
            features_say(typed, "--attention %s", facts->plan->attention);
 }
 

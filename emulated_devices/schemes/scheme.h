@@ -39,7 +39,7 @@ enum equality {
 struct invariant {
     const char *name, *sentence;        /* the sentence says what holds */
     /* Compare what was done with what holds, which is computed without the scheme's own code.  Local.
-     * @param seen              of the scheme's kind: struct context_seen, struct expert_seen.
+     * @param seen              of the scheme's kind: struct context_seen, expert_seen, schedule_seen.
      * @param[in,out] checked   grows by what was compared; it stays where nothing was to be decided.
      * @return OK; ERR_CHECK with both numbers; ERR_MEMORY. */
     enum error_code (*holds)(const void *seen, int64_t *checked, struct error *);

@@ -5,6 +5,7 @@
 #include "ref/model/config.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,21 +104,37 @@ double attention_mask_pairs(const struct attention_mask *mask, int64_t n)
 
 /* ---- as typed ---------------------------------------------------------------------------------------------------- */
 
+/* The fewest digits that are read as the same number: a checkpoint has this text, and later runs read it. */
+static int mask_digits(double value)
+{
+    char text[32];
+    /* Ten digits are those of a whole number up to MOST_TOKENS: it is written without a power of ten. */
+    int digits = 10;
+    for (; digits < DBL_DECIMAL_DIG; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    return digits;
+}
+
 struct attention_mask_text attention_mask_text(const struct attention_mask *mask)
 {
     struct attention_mask_text t;
     const struct mask_row *row = &mask_rows[mask->kind];
+    const double a = mask->value[0], b = mask->value[1];
     if (row->number[0].name == NULL) snprintf(t.text, sizeof t.text, "%s", row->name);
-    else snprintf(t.text, sizeof t.text, "%s:%.10g,%.10g", row->name, mask->value[0], mask->value[1]);
+    else snprintf(t.text, sizeof t.text, "%s:%.*g,%.*g", row->name, mask_digits(a), a, mask_digits(b), b);
     return t;
 }
 
-/* Read one number and step behind it.  @return whether a number was there that the mask can have. */
+/* Read one number and step behind it.  A number is decimal: strtod also takes blanks, signs, "inf" and "0x4".
+ * @return whether a number was there that the mask can have. */
 static bool take_mask_number(const struct mask_number *number, const char **at, double *value)
 {
     char *end;
     *value = strtod(*at, &end);
-    const bool there = end != *at && *value >= number->least && *value <= number->most;
+    const bool decimal = **at >= '0' && **at <= '9' && strspn(*at, "0123456789.eE+-") >= (size_t)(end - *at);
+    const bool there = decimal && *value >= number->least && *value <= number->most;
     *at = end;
     return there && (!number->whole || *value == floor(*value));
 }

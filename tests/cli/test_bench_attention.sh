@@ -44,7 +44,8 @@ test_wall_clock() {
 # Virtual time is the same everywhere, so that what it shows is, too.
 test_claims() {
     local seconds=900                   # 40 jobs, each of up to 16 processes, and plans of 64 devices
-    run $small --devices 1 --wall 0;                    expect_status 0; expect_silent
+    run $small --devices 1 --wall 0 --json rows.json;   expect_status 0; expect_silent
+    tr -d '\t\n' <rows.json | grep -q '"claims":.*"what":"ulysses cp 8 dp 8, tp 32 dp 2: rate","published":2\.5,"ours":2\.' || complain 'the report has no planned row of ulysses'
     expect_out '^ +ulysses, ulysses: P 8, node 8, S 4096, K 16: bytes +1\.00 +0\.86 .* yes '
     expect_out '^ +ring, ring: P 8, node 8, S 4096, K 16: bytes +0\.47 .* yes '
     expect_out '^ +ring-striped, ring: P 8, node 8, S 65536, K 16: time +1\.45 +1\.[4-9][0-9] .* yes '

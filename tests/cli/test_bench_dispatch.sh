@@ -17,13 +17,16 @@ test_counts() {
     for name in $(sed -n 's/^  \([a-z][a-z0-9-]*\)  *[^ ].*/\1/p' "$place/out"); do
         [ "$name" = here ] || [ -n "$(row "$name" 4 1)" ] || complain "no row of $name on 4 devices"
     done
+    [ "$(sed -n '/"planned"/,$p' rows.json | grep -c '"seconds":')" = 6 ] || complain 'not a planned step of each scheme'
+    sed -n '/"planned"/,$p' rows.json | tr -d '\t\n' | grep -q '"scheme":"fssdp --copies 2","seconds":0.00[0-9]*,"than":"alltoall","times_as_fast":1\.[0-9]*,"source":"Hecate, ' ||
+        complain 'the planned step of fssdp is not compared with that of alltoall'
     ! grep -q '"devices_unlike_formulas":1' rows || complain 'a device differs from the formulas'
 }
 
 test_claims() {
     run bench dispatch;                                 expect_status 0; expect_silent; expect_no_out DIFFERS
     expect_out '^  its bytes: \(m-1\)/m \+ 1 - m/P +1\.5 +1\.5 +==  '; expect_out 'nodes of 4'
-    expect_out '^  fssdp --copies 2 .* yes  the same$'; expect_out ' yes  Tutel, .*: adaptive pipelining$'; expect_no_out ' NO  '
+    expect_out '^  fssdp --copies 2 .* yes  Hecate, arXiv:2502.02581: up to 3.54$'; expect_out ' yes  Tutel, .*: adaptive pipelining$'; expect_no_out ' NO  '
     run bench dispatch --devices 4 --node 4 --tokens 3; expect_status 0; expect_out '^No claims: '
 }
 

@@ -10,7 +10,7 @@ test_pictures_are_up_to_date() {
     for f in "$pages"/*.svg drawn/*.svg; do
         f=${f##*/}
         cmp -s "$pages/$f" "drawn/$f" || complain "docs/concepts/$f is not what is drawn now: bash docs/concepts/draw.sh docs/concepts"
-        grep -q "($f)" "$pages"/*.md || complain "no page shows $f"
+        grep -qE "\((../concepts/)?$f\)" "$pages"/*.md "$top"/docs/parallelism/*.md || complain "no page shows $f"
     done
 }
 

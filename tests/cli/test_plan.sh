@@ -50,7 +50,7 @@ test_loads() {
     same mixtral-tiny --dp 2 --ep 2 --load even
     same mixtral-tiny --dp 2 --tp 2 --ep 4 --tensor 1d-sp --dispatch two-step --load zipf:1.2
     make_text
-    for axes in '--dp 2 --ep 2' '--dp 4'; do
+    for axes in '--dp 4 --ep 4 --dispatch fssdp --copies 2' '--dp 2 --ep 2 --dispatch tutel' '--dp 2 --ep 2' '--dp 4'; do
         run train --model mixtral-tiny --data "$text" --steps 2 $axes --save-load load --json run.json; expect_status 0
         run plan --model mixtral-tiny --steps 2 $axes --load load --json plan.json; expect_status 0; expect_out '^load    load: '
         cmp -s <(planned plan.json | grep -v '^\t"steps"') <(planned run.json | grep -v '^\t"steps"') ||

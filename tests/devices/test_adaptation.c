@@ -11,12 +11,14 @@
 
 static struct error err;
 
-/* By what its interface says: it makes plans, chooses by what devices tell, remembers steps, or predicts. */
+/* By what its interface says: it makes plans, searches schedules, chooses by what devices tell, remembers steps, or
+ * predicts. */
 static bool adapts(const struct scheme *s)
 {
     const struct attention_scheme *const a = (const struct attention_scheme *)s;
     const struct expert_scheme *const e = (const struct expert_scheme *)s;
     if (s->kind == ATTENTION_SCHEME) return a->plan != NULL;
+    if (s->kind == PIPELINE_SCHEME) return ((const struct schedule_generator *)s)->searches;
     return s->kind == EXPERT_SCHEME && (e->choose || e->step || e->predicts);
 }
 
@@ -41,18 +43,18 @@ static void test_who_adapts_has_invariants(void **state)
 /* Whether an invariant can be compared of choices alone: without a pass, and with nodes of more than one size. */
 static bool is_drawn(const char *name)
 {
-    return strcmp(name, "early") != 0 && strcmp(name, "pipeline") != 0 &&
+    return strcmp(name, "early") != 0 && strcmp(name, "again") != 0 && strcmp(name, "pipeline") != 0 &&
            (strcmp(name, "remap nodes") != 0 || test_size >= 4);
 }
 
 static void test_drawn_inputs(void **state)
 {
-    const enum scheme_kind kinds[] = { ATTENTION_SCHEME, EXPERT_SCHEME };
+    const enum scheme_kind kinds[] = { ATTENTION_SCHEME, EXPERT_SCHEME, PIPELINE_SCHEME };
     struct device device;
     struct comm comm;
     (void)state;
     ASSERT_ALL(device_open(&device, NULL, F64, 0, &err) == OK && comm_open(&comm, &device, &err) == OK, "%s", err.text);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         const struct scheme *s;
         for (int i = 0; (s = scheme_at(kinds[k], i)) != NULL; i++) {
             struct invariant_counts c;
@@ -67,13 +69,14 @@ static void test_drawn_inputs(void **state)
     comm_close(&comm), device_close(&device);
 }
 
-/* parts: of rows; the scheme's invariants but `left_out` are all compared. */
-static void run_mixture_by(const char *dispatch, const char *tensor, int tp, int parts, const char *left_out)
+/* parts: of rows; again: copies are sent again; the scheme's invariants but `left_out` are all compared. */
+static void run_mixture_by(const char *dispatch, const char *tensor, int tp, int parts, bool again,
+                           const char *left_out)
 {
     struct outcome o;
     struct plan p = case_plan(test_size / tp, tp, 1);
     case_take_mixtral(&p);
-    p.tensor = tensor, p.row_parts = parts;
+    p.tensor = tensor, p.row_parts = parts, p.copying.again = again;
     case_take_experts(&p, tp > 1 ? tp : test_size, dispatch);
     ASSERT_ALL(plan_check(&p, &err) == OK, "%s: %s", dispatch, err.text);
     ASSERT_ALL(case_run(&p, &o, &err) == OK, "%s: %s", dispatch, err.text);
@@ -88,10 +91,11 @@ static void run_mixture_by(const char *dispatch, const char *tensor, int tp, int
 static void test_in_a_run(void **state)
 {
     (void)state;
-    run_mixture_by("fssdp", "1d", 1, 0, "");
-    run_mixture_by("tutel", "1d", 1, -1, "pipeline");   /* the scheme may choose one part */
-    run_mixture_by("tutel", "1d", 1, 2, "parts");
-    if (test_size % 2 == 0) run_mixture_by("speculative", "1d-sp", 2, 0, "");
+    run_mixture_by("fssdp", "1d", 1, 0, false, "again");
+    run_mixture_by("fssdp", "1d", 1, 0, true, "");
+    run_mixture_by("tutel", "1d", 1, -1, false, "pipeline");    /* the scheme may choose one part */
+    run_mixture_by("tutel", "1d", 1, 2, false, "parts");
+    if (test_size % 2 == 0) run_mixture_by("speculative", "1d-sp", 2, 0, false, "");
 }
 
 /* Plans of a run with packed samples. */

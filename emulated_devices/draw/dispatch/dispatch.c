@@ -407,10 +407,11 @@ enum error_code dispatch_show(struct comm *world, const void *shown, struct erro
     t.P = a->devices;
     if (a->node > 0) clock_restart(&world->device->clock, &nodes, F64);
     e = expert_scheme_find(&s, a->name, err);
+    /* An even load has no copies, so a scheme that copies experts is drawn with an uneven one. */
     if (!e)
         e = expert_layer_open(&layer, world, s, (struct expert_shape){ .E = a->experts, .k = a->choices,
                               .tokens = a->tokens, .D = 2, .F = 2 * a->devices, .ep = a->devices / a->etp,
-                              .etp = a->etp }, err);
+                              .etp = a->etp, .zipf = s->copies }, err);
     e = comm_agree(world, e, err);
     if (!e) e = comm_agree(world, dispatch_run(world, &layer, &own, &outcome, err), err);
     if (!e) e = record_bring(world, &own, t.record, err);

@@ -85,8 +85,9 @@ static const struct linked_node *experts_in(const struct model_part *part, enum 
     return NULL;
 }
 
-enum error_code run_bring(struct stage *stage, struct microbatch *micro, const struct model_part *part, bool back,
-                          struct error *err)
+/* Begin to bring the weights of a part's experts; a part without experts has none. */
+static enum error_code bring_experts(struct stage *stage, struct microbatch *micro, const struct model_part *part,
+                                     bool back, struct error *err)
 {
     const bool again = back && experts_in(part, LIST_AGAIN);
     const struct linked_node *n = experts_in(part, again ? LIST_AGAIN : back ? LIST_INPUT : LIST_FORWARD);
@@ -95,11 +96,21 @@ enum error_code run_bring(struct stage *stage, struct microbatch *micro, const s
                               again ? EXCHANGE_PASS : back ? INPUT_PASS : FORWARD_PASS, err);
 }
 
+enum error_code run_bring(struct stage *stage, struct microbatch *micro, const struct model_part *part, bool back,
+                          struct error *err)
+{
+    /* The moment is compared with that in which weights have left early. */
+    if (back && experts_in(part, LIST_INPUT))
+        micro->routing[part - stage->part].pace.reached = stage->device->clock.now;
+    return bring_experts(stage, micro, part, back, err);
+}
+
 enum error_code run_bring_early(struct stage *stage, struct microbatch *micro, const struct model_part *part,
                                 struct error *err)
 {
     const bool layer = part > stage->part && part <= stage->part + stage->layers;
-    return layer && data_keeps_weights(stage->data, part->index) ? run_bring(stage, micro, part, true, err) : OK;
+    return layer && data_keeps_weights(stage->data, part->index) ? bring_experts(stage, micro, part, true, err)
+                                                                 : OK;
 }
 
 void run_finish(struct stage *stage, struct microbatch *micro, const struct model_part *part)

@@ -171,6 +171,45 @@ static enum error_code copies_leave_early(const void *seen, int64_t *checked, st
     return OK;
 }
 
+/* Weights that are sent again for the backward pass leave before it reaches the layer. */
+static enum error_code copies_return_early(const void *seen, int64_t *checked, struct error *err)
+{
+    const struct expert_seen *const s = seen;
+    const struct expert_pace *const pace = &s->ep->routing->pace;
+    if (s->ep->routing->held == NULL || pace->again == 0 || !s->early) return OK;
+    if (pace->again >= pace->reached)
+        return fail(err, ERR_CHECK, "layer %lld: weights of copies left again at %lld ns, and the backward pass had "
+                    "reached the layer at %lld ns", (wide)s->ep->layer, (wide)(pace->again / 1000),
+                    (wide)(pace->reached / 1000));
+    *checked += 1;
+    return OK;
+}
+
+/* Rows stay where their expert is, and on the node if it is there: this device sends no row that need not move. */
+static enum error_code rows_stay_near(const void *seen, int64_t *checked, struct error *err)
+{
+    const struct expert_parallel *const ep = ((const struct expert_seen *)seen)->ep;
+    const struct expert_routing *const r = ep->routing;
+    int64_t stay = 0, cross = 0, stayed = 0, crossed = 0;
+    if (r->held == NULL || r->table == NULL || ep->devices == 1) return OK;
+    for (int64_t e = 0; e < experts_in(ep); e++) {
+        const bool *const of = r->held + e * ep->devices;
+        const int64_t rows = r->table[ep->rank * experts_in(ep) + e];
+        int near = 0;
+        for (int n = 0; n < ep->devices; n++) near += of[n] && same_node(ep, n, ep->rank);
+        stay += of[ep->rank] ? rows : 0, cross += near == 0 ? rows : 0;
+    }
+    for (int m = 0; m < ep->devices; m++) {
+        stayed += m == ep->rank ? r->hop[0].sent[m] : 0;
+        crossed += same_node(ep, m, ep->rank) ? 0 : r->hop[0].sent[m];
+    }
+    *checked += stay > 0;
+    return stayed == stay && crossed == cross ? OK
+         : fail(err, ERR_CHECK, "layer %lld: device %d keeps %lld rows and sends %lld to other nodes; by its experts "
+                "%lld stay and %lld leave the node", (wide)ep->layer, ep->rank, (wide)stayed, (wide)crossed,
+                (wide)stay, (wide)cross);
+}
+
 /* The last copy of expert a was made when a had one device less.  Then its load for each device was at least that of
  * every b with room, which had at most as many devices as now.  Which copy was the last is not known: b had room where
  * that copy is if b is on none of the devices with a copy of a. */
@@ -203,7 +242,9 @@ const struct invariant fssdp_invariants[] = {
     { "even", "with no fewer copies would the busiest device have fewer rows of the last 5 steps", load_is_most_even },
     { "load", "no copy would be better of another expert, by choices of the last 5 steps for each device",
       copies_follow_load },
+    { "rows", "rows stay on a device, or else a node, that has their expert", rows_stay_near },
     { "early", "weights of copies leave before the router has chosen", copies_leave_early },
+    { "again", "weights that are sent again leave before the backward pass reaches their layer", copies_return_early },
     { NULL },
 };
 

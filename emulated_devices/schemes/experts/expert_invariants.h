@@ -16,6 +16,8 @@ struct expert_seen {
     const struct expert_parallel *ep;   /* with the layer and the routing of the call */
     const int64_t *load;                /* [E] choices of the layer's experts in the last LOAD_WINDOW steps, counted
                                          * beside the scheme; NULL: not known */
+    bool early;                         /* weights for the backward pass can leave before it: they are on their device,
+                                         * and the stage computes something else before */
     /* For a scheme that predicts: rows of a microbatch in their order outside attention, of which each of `sharing`
      * devices has a range (block_at).  NULL: of no such scheme. */
     const int32_t *part;                /* [rows] where a row's experts probably are; -1: not known */

@@ -54,6 +54,8 @@ struct moved_experts {
 struct expert_pace {
     picoseconds chosen;                 /* the router has chosen */
     picoseconds moved;                  /* weights of copies left for the forward pass; 0: none did */
+    picoseconds again, reached;         /* they left once more for the backward pass, 0: none did; the layer's backward
+                                         * pass began */
     picoseconds left, brought;          /* all rows have left, if a pass is one call, else -1; how long weights of this
                                          * pass were then waited for */
     picoseconds came, began, ended;     /* of a part: its rows came; the experts began, and were done */

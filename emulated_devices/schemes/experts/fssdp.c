@@ -340,6 +340,9 @@ static enum error_code fssdp_bring(struct mixture_call *call, enum tensor_pass p
     if (weights->open) return OK;
     enum error_code e = open_copies(weights, ep, sends, expert_format(ep, false), err);
     if (e || !sends) return e;
+    /* With recomputation two passes may send weights again; the first of them is the early one. */
+    if (pass != FORWARD_PASS && call->routing->pace.again == 0)
+        call->routing->pace.again = ep->tp->device->clock.now;
     visit_own(call, weights->own, false);
     if (pass == FORWARD_PASS) call->routing->pace.moved = ep->tp->device->clock.now;
     e = move_beside(weights, ep, SENDS_WEIGHTS, SPARSE_ALLGATHER, err);

@@ -89,6 +89,7 @@ static void add_model(uint64_t *h, const struct plan *plan)
     for (int i = 0; i < n; i++) ADD(*h, of[i].value);
     add_text(h, c->name), add_text(h, plan->batches ? plan->batches->digest.text : NULL);
     ADD(*h, shape), ADD(*h, number), ADD(*h, c->mixture.balance);
+    ADD(*h, c->mask.kind), ADD(*h, c->mask.value);
 }
 
 enum error_code case_bits_key(const struct plan *plan, uint64_t *key, struct error *err)

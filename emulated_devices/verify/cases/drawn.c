@@ -3,6 +3,7 @@
 #include "emulated_devices/verify/cases/drawn.h"
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"
+#include "emulated_devices/schemes/pipeline/search_invariants.h"
 #include "emulated_devices/verify/cases/experts.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
@@ -66,7 +67,7 @@ static enum error_code draw_step(const struct attention_scheme *scheme, const st
         e = scheme->plan(&plan[planned], &of, err);
     }
     for (of.micro = 0; of.micro < load->micros && !e; of.micro++)
-        e = check_drawn(scheme, &(struct context_seen){ &of, &plan[of.micro], step }, counts, err);
+        e = check_drawn(scheme, &(struct context_seen){ &of, &plan[of.micro], step, scheme->plan }, counts, err);
     while (planned-- > 0) context_plan_free(&plan[planned]);
     return e;
 }
@@ -138,6 +139,8 @@ static enum error_code learn_layer(const struct expert_scheme *scheme, struct co
             if (e) fail(err, e, "%s: %lld experts on %d devices, drawn loads: %s: %s", scheme->head.name,
                         (long long)shape.E, world->size, scheme->head.invariants[i].sentence, found.text);
         }
+        /* Rows that are sent differ by device, and so may the outcome: no device may begin another step alone. */
+        e = comm_agree(world, e, err);
         if (scheme->step) scheme->step(&l.ep);
         memset(step, 0, sizeof step);
         for (int m = 0; m < shape.ep && !e; m++)
@@ -169,6 +172,43 @@ static enum error_code draw_loads(const struct expert_scheme *scheme, struct com
     return e;
 }
 
+/* ---- times ------------------------------------------------------------------------------------------------------- */
+
+/* Each device has two microbatches or more: with fewer the searched schedule does not use all its memory, and zb-h2,
+ * made by hand, is up to a fortieth shorter. */
+enum { DRAWN_TIMES = 4, LEAST_TIMES_OF_DEVICES = 2, MOST_TIMES_OF_DEVICES = 4 };
+
+/* Let a generator search a schedule for drawn times of F, I, W and a message, and hold the schedule to its invariants.
+ * Schedules are the same on every device, so nothing is sent. */
+static enum error_code draw_schedules(const struct schedule_generator *generator, int P,
+                                      struct invariant_counts *counts, struct error *err)
+{
+    static const int64_t times[DRAWN_TIMES][4] = {
+        { 1, 1, 1, 0 }, { 10, 11, 9, 1 }, { 6, 9, 4, 0 }, { 20, 23, 14, 3 },
+    };
+    for (int k = 0; k < DRAWN_TIMES; k++)
+        for (int micros = LEAST_TIMES_OF_DEVICES * P; micros <= MOST_TIMES_OF_DEVICES * P; micros += P - P / 2) {
+            const int64_t *const t = times[k];
+            const struct schedule_request request = {
+                .devices = P, .micros = micros, .chunks = 1, .forward = t[0], .backward_input = t[1],
+                .backward_weight = t[2], .communication = t[3],
+            };
+            struct schedule schedule;
+            struct error found;
+            enum error_code e = schedule_make(&schedule, generator->head.name, &request, err);
+            if (e) return e;
+            const struct schedule_seen seen = { &request, &schedule };
+            for (int i = 0; generator->head.invariants[i].name && !e; i++) {
+                e = generator->head.invariants[i].holds(&seen, &counts->checked[i], &found);
+                if (e) fail(err, e, "%s: %s: %s", generator->head.name, generator->head.invariants[i].sentence,
+                            found.text);
+            }
+            schedule_free(&schedule);
+            if (e) return e;
+        }
+    return OK;
+}
+
 enum error_code adaptation_drawn(const struct scheme *scheme, struct comm *world, struct invariant_counts *counts,
                                  struct error *err)
 {
@@ -179,5 +219,8 @@ enum error_code adaptation_drawn(const struct scheme *scheme, struct comm *world
     if (scheme->invariants == NULL || world->size == 1) return OK;
     if (scheme->kind == ATTENTION_SCHEME)
         return comm_agree(world, draw_plans(attention, world->size, counts, err), err);
+    if (scheme->kind == PIPELINE_SCHEME)
+        return comm_agree(world, draw_schedules((const struct schedule_generator *)scheme, world->size, counts, err),
+                          err);
     return scheme->kind == EXPERT_SCHEME && experts->choose ? draw_loads(experts, world, counts, err) : OK;
 }

@@ -8,6 +8,7 @@
 #include "emulated_devices/verify/cases/space.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -340,6 +341,16 @@ static void take_samples(struct plan *plan, int value)
     if (value == 2) plan->micro_tokens = (uint64_t)(plan->B * plan->S / plan->mesh.size[CP]) + 1;
 }
 
+/* Every mask, with numbers for which sequences of CASE_TOKENS tokens and samples of a few have all its ranges. */
+static const struct { const char *name; struct attention_mask mask; } masks[] = {
+    { "causal", { .kind = ATTENTION_CAUSAL } },
+    { "mask lambda:1,2", { ATTENTION_LAMBDA, { 1, 2 } } },
+    { "mask shared-question:2,0.3", { ATTENTION_SHARED_QUESTION, { 2, 0.3 } } },
+    { "mask blockwise:2,0", { ATTENTION_BLOCKWISE, { 2, 0 } } },
+};
+static const char *mask_word(int value) { return masks[value].name; }
+static void take_mask(struct plan *plan, int value) { plan->model.mask = masks[value].mask; }
+
 static const char *const chunks[] = { "v=1", "v=2" };
 static void take_chunks(struct plan *plan, int value) { plan->chunks = value ? 2 : plan->chunks; }
 
@@ -488,6 +499,7 @@ static const struct info info[DIMENSIONS] = {
     [DIM_BATCHES]   = { "batches", ONLY_DATA | ONLY_PIPELINE, LENGTH(batches), .take_of = take_batches,
                         .words = batches },
     [DIM_SAMPLES]   = { "samples", EVERY, LENGTH(samples), take_samples, .words = samples },
+    [DIM_MASK]      = { "mask", ONLY_ATTENTION, LENGTH(masks), take_mask, .word = mask_word },
     [DIM_CHUNKS]    = { "chunks", ONLY_PIPELINE, LENGTH(chunks), take_chunks, .words = chunks },
     [DIM_PLACEMENT] = { "placement", ONLY_PIPELINE, LENGTH(placements), take_placement, .words = placements },
     [DIM_OPTIMIZER] = { "optimizer", ONLY_DATA, .take = take_optimizer, .show = show_optimizer },

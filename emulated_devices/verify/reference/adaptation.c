@@ -69,7 +69,8 @@ static enum error_code check_plan(struct adaptation *adaptation, const struct tr
                           micro, &load, err);
     if (e) return e;
     /* A scheme that does not plan steps plans each microbatch as a step of one. */
-    const struct context_seen seen = { &load, plan, load.micros > 1 ? step : step + micro };
+    const struct context_seen seen = { &load, plan, load.micros > 1 ? step : step + micro,
+                                       trainer->seams.cp.scheme->plan };
     e = adaptation_hold(&adaptation->of[ADAPTS_ATTENTION], &seen, err);
     context_load_free(&load);
     return e;
@@ -131,12 +132,16 @@ static enum error_code check_layer(struct adaptation *adaptation, const struct t
                                    const struct microbatch *micro, const struct model_part *part, struct error *err)
 {
     struct expert_parallel ep = stage_seams(stage, micro, part).ep;
+    const int64_t at = part - stage->part;
+    /* Weights for a layer's backward pass leave when that of the mixture above ends, or before the loss. */
+    const bool above = at < stage->layers ? micro->routing[at + 1].table != NULL : stage->last;
     int64_t *const load = calloc((size_t)trainer->plan.model.mixture.E + 1, sizeof *load);
     /* The seam is a copy for this check alone, so its layer can be set here. */
     ep.layer = part->layer;
     if (load == NULL) return fail(err, ERR_MEMORY, "no memory for the loads of a layer");
     add_steps(adaptation, trainer, ep.layer, load);
-    const struct expert_seen seen = { .ep = &ep, .load = sees_all_routings(trainer) ? load : NULL };
+    const struct expert_seen seen = { .ep = &ep, .load = sees_all_routings(trainer) ? load : NULL,
+                                      .early = above && data_keeps_weights(stage->data, part->index) };
     const enum error_code e = adaptation_hold(&adaptation->of[ADAPTS_EXPERTS], &seen, err);
     adaptation_count_choices(adaptation, trainer, &ep);
     free(load);

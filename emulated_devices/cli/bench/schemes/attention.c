@@ -68,6 +68,8 @@ static enum error_code attention_take(struct asked *asked, struct error *err)
         return fail(err, ERR_USAGE, "--kv-heads %d: does not divide --heads %d", asked->K, asked->H);
     j->B = asked->B, j->S = asked->S, j->H = asked->H, j->K = asked->K, j->A = asked->A;
     j->dtype = dtype_by_name(asked->dtype);
+    /* The report on the standard output takes the place of the tables; with --quiet there are no claims. */
+    asked->claims = asked->claims && !asked->quiet;
     asked->quiet = asked->quiet || (j->json && strcmp(j->json, "-") == 0);
     enum error_code e = j->scheme ? attention_scheme_find(&s, j->scheme, err) : OK;
     if (!e) e = bench_devices(asked->devices, BENCH_ATTENTION_DEVICES, LIST, asked->size, &asked->sizes, err);
@@ -154,16 +156,34 @@ static enum error_code attention_compare(const struct asked *asked, char *progra
 
 /* ---- claims ------------------------------------------------------------------------------------------------------ */
 
-/* Run what papers compare, in bf16, on this cluster if a row names none, and plan steps of whole models that they
- * compare.  Both are printed beside the papers' claims. */
-static enum error_code compare_with_claims(const char *cluster, char *program, int *status, struct error *err)
+/* Compute the claims of a file, print them unless nothing is printed, and add them to the report's sections. */
+static enum error_code add_claims(const char *name, const struct claims_setting *setting, bool prints, cJSON *sections,
+                                  struct error *err)
 {
-    const struct claims_setting setting = { .word = { "--cluster", cluster }, .words = 2, .program = program,
-                                            .status = status };
+    struct claims claims;
+    enum error_code e = claims_find(&claims, name, NULL, err);
+    if (e) return e;
+    e = claims_compute(&claims, setting, err);
+    if (!e && (setting->status == NULL || *setting->status == 0)) {
+        if (prints) claims_print(&claims, true);
+        claims_add(&claims, sections);
+    }
+    claims_free(&claims);
+    return e;
+}
+
+/* Run what papers compare, in bf16, on this cluster if a row names none, and plan steps of whole models that they
+ * compare.  Both are given beside the papers' claims. */
+static enum error_code compare_with_claims(const struct asked *asked, char *program, cJSON *root, int *status,
+                                           struct error *err)
+{
+    const struct claims_setting setting = { .word = { "--cluster", asked->job.cluster }, .words = 2,
+                                            .program = program, .status = status };
     const struct claims_setting planned = { .plan = train_plan_words };
-    printf("\n");
-    const enum error_code e = claims_show("attention", &setting, err);
-    return e || *status != 0 ? e : claims_show("sequence-parallelism", &planned, err);
+    cJSON *const sections = cJSON_AddArrayToObject(root, "claims");
+    if (!asked->quiet) printf("\n");
+    const enum error_code e = add_claims("attention", &setting, !asked->quiet, sections, err);
+    return e || *status != 0 ? e : add_claims("sequence-parallelism", &planned, !asked->quiet, sections, err);
 }
 
 /* ---- the wall clock ---------------------------------------------------------------------------------------------- */
@@ -204,8 +224,7 @@ static enum error_code bench(const struct asked *asked, char *program, int *stat
 {
     cJSON *root = document_start("orrery bench attention"), *rows = cJSON_AddArrayToObject(root, "rows");
     enum error_code e = attention_compare(asked, program, rows, status, err);
-    if (!e && *status == 0 && asked->claims && !asked->quiet)
-        e = compare_with_claims(asked->job.cluster, program, status, err);
+    if (!e && *status == 0 && asked->claims) e = compare_with_claims(asked, program, root, status, err);
     if (!e && *status == 0 && asked->wall > 0 && asked->job.runs > 0)
         e = compare_by_wall_clock(asked, program, root, status, err);
     if (!e && *status == 0 && asked->job.json) e = json_write(asked->job.json, root, err);

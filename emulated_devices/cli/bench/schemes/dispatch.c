@@ -111,7 +111,9 @@ static void print_counted(const struct dispatch_counted *counted, const char *cl
     table_end(&to);
 }
 
-static enum error_code dispatch_write_json(const struct dispatch_counted *counted, const char *path, struct error *err)
+static enum error_code dispatch_write_json(const struct dispatch_counted *counted,
+                                           const struct dispatch_planned *planned, const char *path,
+                                           struct error *err)
 {
     cJSON *root = document_start("orrery bench dispatch"), *rows = cJSON_AddArrayToObject(root, "rows");
     for (int i = 0; i < counted->rows; i++) {
@@ -121,6 +123,7 @@ static enum error_code dispatch_write_json(const struct dispatch_counted *counte
             cJSON_AddNumberToObject(row, dispatch_count_names[c], counted->row[i].count[c]);
     }
     dispatch_load_json(counted->load, root);
+    dispatch_planned_json(planned, root);
     return json_finish(path, root, err);
 }
 
@@ -128,13 +131,16 @@ static enum error_code dispatch_report(const struct dispatch_counted *counted, c
                                        struct error *err)
 {
     enum error_code e = OK;
+    struct dispatch_planned planned;
     for (int i = 0; i < counted->rows && !e; i++)
         if (counted->row[i].count[DISPATCH_WRONG] > 0)
             e = fail(err, ERR_CHECK, "%s, ep %d x etp %d: a device did not send what the formulas say, or has a wrong "
                      "result", counted->row[i].scheme, counted->row[i].ep, counted->row[i].etp);
     if (!e && !asked->quiet) print_counted(counted, asked->cluster), e = print_claims(counted, err);
     if (!e && !asked->quiet) e = dispatch_load_print(counted->load, err);
-    return !e && asked->json ? dispatch_write_json(counted, asked->json, err) : e;
+    if (!e && (asked->json || !asked->quiet)) e = dispatch_planned_measure(&planned, err);
+    if (!e && !asked->quiet) dispatch_planned_print(&planned);
+    return !e && asked->json ? dispatch_write_json(counted, &planned, asked->json, err) : e;
 }
 
 static enum error_code bench_on(struct comm *world, const void *asked, struct error *err)
@@ -193,6 +199,5 @@ enum error_code bench_dispatch_topic(int argc, char **argv, int *status, struct 
     if (!e && !help) e = schemes_dispatch_take(&a, &m, err);
     if (e || help) return e;
     if (under_launcher()) return be_a_device(F64, &m, bench_on, &a, err);
-    e = launch_devices(a.measures.devices, argc, argv, status, err);
-    return e || *status || a.quiet ? e : dispatch_planned_print(err);
+    return launch_devices(a.measures.devices, argc, argv, status, err);
 }

@@ -41,32 +41,45 @@ static int64_t end_of_sample(const struct context_load *load, int64_t token)
     return end;
 }
 
-/* A device with one token of a sample may see nothing of those whose keys pass it on a ring. */
-static bool has_one_token(const struct context_seen *seen, int block, int device)
+/* A device on the ring of a block's sample may see none of the keys that pass it on: under a causal mask only a device
+ * with one token of the sample, under other masks any. */
+static bool passes_on(const struct context_seen *seen, int block, int device)
 {
     const int64_t end = end_of_sample(seen->load, seen->plan->block[block].tokens[0].first);
     for (int b = 0; b < seen->plan->blocks; b++)
-        if (seen->plan->block[b].home == device && context_block_tokens(&seen->plan->block[b]) == 1 &&
+        if (seen->plan->block[b].home == device &&
+            (seen->load->sees || context_block_tokens(&seen->plan->block[b]) == 1) &&
             end_of_sample(seen->load, seen->plan->block[b].tokens[0].first) == end)
             return true;
     return false;
 }
 
-/* Every block goes once to each device that computes with it, and to no other device. */
-static enum error_code moves_are_needed(const void *seen, int64_t *checked, struct error *err)
+/* Every block goes once to each device that computes with it, and to no other device; `rings`: once around a ring. */
+static enum error_code moves_are_needed(const struct context_seen *seen, bool rings, int64_t *checked,
+                                        struct error *err)
 {
-    const struct context_plan *const p = ((const struct context_seen *)seen)->plan;
+    const struct context_plan *const p = seen->plan;
     for (int b = 0; b < p->blocks && is_planned(seen) && p->groups == 0; b++)
         for (int d = 0; d < p->devices; d++)
             for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS; data++) {
-                /* More is allowed where a ring passes keys on through a device that sees none of them. */
                 const int moved = times_moved(p, data, b, d), wanted = needs(p, data, b, d);
-                if (moved != wanted && !(moved > wanted && has_one_token(seen, b, d)))
+                const bool passed = rings && moved == 1 && data == CONTEXT_KEYS && passes_on(seen, b, d);
+                if (moved != wanted && !passed)
                     return fail(err, ERR_CHECK, "the %s of block %d go %d times to device %d, which needs them %d "
                                 "times", data == CONTEXT_KEYS ? "keys" : "queries", b, moved, d, wanted);
                 *checked += wanted;
             }
     return OK;
+}
+
+static enum error_code blocks_go_where_needed(const void *seen, int64_t *checked, struct error *err)
+{
+    return moves_are_needed(seen, false, checked, err);
+}
+
+static enum error_code keys_go_around_rings(const void *seen, int64_t *checked, struct error *err)
+{
+    return moves_are_needed(seen, true, checked, err);
 }
 
 /* Tokens of a device that are in its blocks and in its rows outside attention: they do not move. */
@@ -355,24 +368,34 @@ static enum error_code is_balanced(const void *seen, int64_t *checked, struct er
 
 /* ---- of each scheme ---------------------------------------------------------------------------------------------- */
 
-#define NEEDED_MOVES { "moves", "a block is sent once to each device that computes with it, and only to these", \
-                       moves_are_needed }
+#define RING_MOVES   { "moves", "keys are sent once to each device of their sample's ring, and nothing to others", \
+                       keys_go_around_rings }
 #define EVEN_SHARES  { "shares", "the devices of a sample compute equally many pairs, to 3 for each token", \
                        devices_share_evenly }
 
 const struct invariant zeppelin_invariants[] = {
     { "remap", "outside attention rows are even to one, and the fewest move that will do", fewest_rows_move },
     { "remap nodes", "of these the fewest cross nodes", fewest_rows_cross },
-    NEEDED_MOVES, EVEN_SHARES, { NULL },
+    RING_MOVES, EVEN_SHARES,
+    { "zones", "samples of several nodes, or devices of a node, are the longest: no whole one is longer",
+      context_longest_are_cut },
+    { "balance", "the busiest node, and device of a node, has 1.04 of the mean work, or no more than with finest cuts",
+      context_cuts_are_even },
+    { NULL },
 };
 const struct invariant hdp_invariants[] = {
     { "devices", "a sample of s tokens is on ceil(s/C) devices, if each has room for C", as_many_devices_as_needed },
-    { "step", "each sample of a step is in one microbatch", context_samples_are_once },
+    { "samples", "each sample of a step is in one microbatch", context_samples_are_once },
     { "offload", "a long sample is on the fewest devices that hidden copies allow, and no more leaves",
       offload_is_least },
-    NEEDED_MOVES, EVEN_SHARES, { NULL },
+    RING_MOVES, EVEN_SHARES,
+    { "step", "no whole sample of the step's busiest device would end the step earlier on another with room",
+      context_step_is_even },
+    { NULL },
 };
 const struct invariant dcp_invariants[] = {
     { "balance", "pairs and tokens are even to a twentieth or one block", is_balanced },
-    NEEDED_MOVES, { NULL },
+    { "moves", "a block is sent once to each device that computes with it, and only to these",
+      blocks_go_where_needed },
+    { NULL },
 };

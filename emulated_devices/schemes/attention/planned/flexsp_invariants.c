@@ -355,7 +355,7 @@ static enum error_code tokens_are_even(const void *seen, int64_t *checked, struc
 const struct invariant flexsp_invariants[] = {
     { "groups", "no groups of one size are faster; with up to 6 samples on 4 devices no groups at all",
       groups_are_fastest },
-    { "step", "each sample of a step is in one microbatch", context_samples_are_once },
+    { "samples", "each sample of a step is in one microbatch", context_samples_are_once },
     { "room", "no device has more tokens of a microbatch than it has room for", devices_have_room },
     { "cut", "the largest microbatch has as few tokens as the best cut of sorted samples, or as they come",
       tokens_are_even },

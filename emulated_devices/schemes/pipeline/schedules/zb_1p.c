@@ -12,6 +12,7 @@
  * further.
  */
 #include "emulated_devices/schemes/pipeline/schedules/zb_search.h"
+#include "emulated_devices/schemes/pipeline/search_invariants.h"
 
 static enum error_code zb_1p_make(struct schedule *schedule, const struct schedule_request *request, struct error *err)
 {
@@ -29,6 +30,7 @@ const struct schedule_generator schedule_zb_1p = {
     .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
               .name = "zb-1p", .description = "zero bubble by search, memory of 1f1b",
               .source = "Qi et al., arXiv:2401.10241", .memory = "what P microbatches take, or the limit",
-              .needs = "P >= 1, M >= 1; times of F, I, W and messages" },
+              .needs = "P >= 1, M >= 1; times of F, I, W and messages",
+              .invariants = searched_invariants },
     .bubble = "as zb-h1 or less", .chunks = 1, .searches = true, .make = zb_1p_make,
 };

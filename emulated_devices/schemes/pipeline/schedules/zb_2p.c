@@ -17,6 +17,7 @@
  *   2  ......F0-I0-F1-I1-F2-I2-F3-I3-F4-I4-F5-I5-W0-W1-W2-W3-W4-W5-
  */
 #include "emulated_devices/schemes/pipeline/schedules/zb_search.h"
+#include "emulated_devices/schemes/pipeline/search_invariants.h"
 
 static enum error_code zb_2p_make(struct schedule *schedule, const struct schedule_request *request, struct error *err)
 {
@@ -34,6 +35,7 @@ const struct schedule_generator schedule_zb_2p = {
     .head = { .kind = PIPELINE_SCHEME, .equality = PERMUTES,
               .name = "zb-2p", .description = "zero bubble by search, twice the memory of 1f1b",
               .source = "Qi et al., arXiv:2401.10241", .memory = "what 2P microbatches take, or the limit",
-              .needs = "P >= 1, M >= 1; times of F, I, W and messages" },
+              .needs = "P >= 1, M >= 1; times of F, I, W and messages",
+              .invariants = searched_invariants },
     .bubble = "about 0, by search", .chunks = 1, .searches = true, .make = zb_2p_make,
 };
