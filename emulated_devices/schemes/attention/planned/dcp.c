@@ -43,7 +43,7 @@ static const struct planned_part dcp_parts[] = {
     { NULL, NULL },
 };
 
-static bool has(const struct context_load *load, enum dcp_part part) { return !(load->without & 1u << part); }
+static bool dcp_has(const struct context_load *load, enum dcp_part part) { return !(load->without & 1u << part); }
 
 struct dcp {
     const struct context_load *load;
@@ -150,7 +150,7 @@ static void fill_hypergraph(struct dcp *dcp)
 /* Divide the vertices first among nodes, then among the devices of each node. */
 static enum error_code dcp_divide(struct dcp *dcp, struct error *err)
 {
-    const int R = dcp->load->devices, per_node = has(dcp->load, WITH_NODES) ? dcp->load->node : R;
+    const int R = dcp->load->devices, per_node = dcp_has(dcp->load, WITH_NODES) ? dcp->load->node : R;
     const int nodes = (R + per_node - 1) / per_node;
     int *const share = calloc(3 * (size_t)R, sizeof *share), *const one = share + R, *const node = one + R;
     int *const in = malloc(((size_t)dcp->g.vertices + 1) * sizeof *in);
@@ -189,7 +189,7 @@ static void dcp_receive(struct dcp *dcp, int device, int64_t all[], int64_t befo
     for (int i = 0; i < 2 * dcp->plan->blocks; i++) {
         if (dcp->when[i] <= 0) continue;
         const int home = dcp->plan->block[i / 2].home;
-        const int parts = has(dcp->load, WITH_DIVISIONS) ? DIVISIONS - 1 : 1;
+        const int parts = dcp_has(dcp->load, WITH_DIVISIONS) ? DIVISIONS - 1 : 1;
         const int division = (int)(parts * before[home] / all[home]);
         context_add_move(dcp->plan, (struct context_move){ (enum context_data)(i % 2), i / 2, home, device, division });
         dcp->when[i] = division + 1, before[home] += move_size(dcp, i);

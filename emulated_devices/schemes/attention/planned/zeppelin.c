@@ -44,10 +44,16 @@ static const struct planned_part zeppelin_parts[] = {
     { NULL, NULL },
 };
 
-static bool has(const struct context_load *load, enum zeppelin_part part) { return !(load->without & 1u << part); }
+static bool zeppelin_has(const struct context_load *load, enum zeppelin_part part)
+{
+    return !(load->without & 1u << part);
+}
 
 /* The devices of a bin of the first pass: a node, or all devices at once. */
-static int placed_together(const struct context_load *load) { return has(load, NODES) ? load->node : load->devices; }
+static int placed_together(const struct context_load *load)
+{
+    return zeppelin_has(load, NODES) ? load->node : load->devices;
+}
 
 enum { LEAST = 2 };                     /* tokens of a device: fewer cannot be balanced */
 
@@ -288,7 +294,8 @@ static enum error_code zeppelin_plan(struct context_plan *plan, const struct con
     struct zeppelin *const z = malloc(sizeof *z);
     char *const in = calloc(3 * samples * bins + 1, 1);
     *plan = (struct context_plan){ .devices = load->devices, .tokens = load->tokens,
-                                   .proxies = has(load, ROUTING) && load->devices > load->node ? load->node : 0,
+                                   .proxies = zeppelin_has(load, ROUTING) && load->devices > load->node ? load->node
+                                            : 0,
                                    .lost = z == NULL || in == NULL };
     if (!plan->lost) {
         z->load = load, z->sample = context_samples(load), z->node = calloc(samples + 1, sizeof *z->node);
@@ -300,7 +307,7 @@ static enum error_code zeppelin_plan(struct context_plan *plan, const struct con
     if (!plan->lost) {
         worst = place_samples(z);
         for (enum zone zone = BETWEEN_NODES; zone < ZONES; zone++) add_zone(plan, z, zone);
-        if (has(load, REMAP) && !remap_balance(plan, load->node)) plan->lost = true;
+        if (zeppelin_has(load, REMAP) && !remap_balance(plan, load->node)) plan->lost = true;
     }
     if (!(z == NULL || in == NULL)) free(z->sample), free(z->node);
     free(z), free(in);
