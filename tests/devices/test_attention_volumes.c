@@ -318,7 +318,8 @@ static void test_pairs_of_drawn_masks(void **state)
     FOR_SIZES(P)
         for (int i = 0; i < 3; i++)
             for (int runs = 0; runs < 2; runs++)
-                check_drawn(names[i], P, 0, runs), check_drawn(names[i], P, 5, runs), check_drawn(names[i], P, 17, runs);
+                check_drawn(names[i], P, 0, runs), check_drawn(names[i], P, 5, runs),
+                    check_drawn(names[i], P, 17, runs);
 }
 
 int main(void)
