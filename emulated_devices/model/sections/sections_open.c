@@ -111,10 +111,10 @@ enum error_code sections_fill(struct trainer *trainer, struct error *err)
         struct trainer *const part = &trainer->section[i];
         part->source = trainer->source;
         const int64_t tokens = plan_most_sequences(&part->plan) * part->plan.S;
-        /* Each section reads the batch by itself, as devices do. */
-        if (part->source.fill && !part->source.share)
-            part->scratch = calloc((size_t)(3 * tokens), sizeof *part->scratch);
-        if (part->source.fill && !part->source.share && part->scratch == NULL)
+        /* Each section that has work here reads the batch by itself, as devices do. */
+        const bool reads = trainer_takes_part(part) && part->source.fill && !part->source.share;
+        if (reads) part->scratch = calloc((size_t)(3 * tokens), sizeof *part->scratch);
+        if (reads && part->scratch == NULL)
             return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)tokens);
         e = data_fill(&part->data, part->plan.seed, err);
         part->held = (struct held){ 0 };
