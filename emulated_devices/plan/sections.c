@@ -207,6 +207,9 @@ enum error_code sections_check(struct plan *plan, struct error *err)
     struct error why;
     if (all->count > SECTIONS_MOST)
         return fail(err, ERR_PLAN, "%d sections are too many; at most %d", all->count, SECTIONS_MOST);
+    if ((int64_t)plan->micros * all->count > SECTIONS_MOST_BOXINGS)
+        return fail(err, ERR_PLAN, "--micro %d: with %d sections at most %d", plan->micros, all->count,
+                    SECTIONS_MOST_BOXINGS / all->count);
     enum error_code e = check_layers(plan, err);
     plan->mesh = (struct mesh){ .devices = 0 };
     for (enum axis a = 0; a < AXIS_COUNT; a++) plan->mesh.size[a] = 1;

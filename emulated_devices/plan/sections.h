@@ -14,7 +14,8 @@
 
 #include "emulated_devices/plan/plan.h"
 
-enum { SECTIONS_MOST = PLAN_MOST_STAGES };
+enum { SECTIONS_MOST = PLAN_MOST_STAGES,
+       SECTIONS_MOST_BOXINGS = 1 << 16 };       /* sections times microbatches: a message has a name of 17 bits (comm.h) */
 
 /* All of them, in the order of layers. */
 struct sections {

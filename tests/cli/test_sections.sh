@@ -120,6 +120,7 @@ test_refused() {
     seven
     run plan $model --plan seven.yaml --dp 2;    expect_status 2;    expect_error '--dp: the sections of --plan seven.yaml have devices of their own$'
     run plan $model --plan seven.yaml --schedule interleaved --chunks 2;    expect_status 2;    expect_error 'sections are on one stage each'
+    run plan --model llama-tiny:L=4 --batch 400000 --micro 20000 --plan seven.yaml;    expect_status 2;    expect_error '--micro 20000: with 4 sections at most 16384'
     run show memory $model --plan seven.yaml;    expect_status 2;    expect_error 'draws a plan of one mesh'
 }
 
