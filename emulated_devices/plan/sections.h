@@ -15,7 +15,7 @@
 #include "emulated_devices/plan/plan.h"
 
 enum { SECTIONS_MOST = PLAN_MOST_STAGES,
-       SECTIONS_MOST_BOXINGS = 1 << 16 };       /* sections times microbatches: a message has a name of 17 bits (comm.h) */
+       SECTIONS_MOST_BOXINGS = 1 << 16 };       /* sections times microbatches: names of messages have 17 bits */
 
 /* All of them, in the order of layers. */
 struct sections {
