@@ -15,6 +15,6 @@ enum { SECTIONED_TRIES = 64 };
  * @param draw  which one, from 0.  @param[out] sections  of the plan, for sections_free.
  * @return OK with a checked plan; ERR_PLAN if all tries are refused; ERR_MEMORY.
  */
-enum error_code case_draw_sections(struct plan *, struct sections *, int devices, int draw, struct error *);
+enum error_code case_draw_sections(struct plan *, struct sections *sections, int devices, int draw, struct error *);
 
 #endif
