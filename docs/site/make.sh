@@ -69,6 +69,7 @@ layout >"$to/layout.xml"
 rm -rf "$to/html"
 { cat docs/Doxyfile; echo "INPUT += $(pages | tr '\n' ' ')"; } | doxygen -
 copies
+install -D -m 644 -t "$to/concepts" docs/concepts/*.svg              # pages of other folders show them, too
 find . -name '*.md' -not -path './build*' -not -path '*/corpus/*' -exec awk -f "$site/links.awk" {} +
 find "$to/html" \( -name '*.html' -o -name '*.js' ! -name search.js ! -name jquery.js ! -name resize.js ! -name dynsections.js \) -exec awk -v html=1 -f "$site/links.awk" {} +
 
