@@ -186,4 +186,16 @@ test_refusals() {
     run list planners;                                      expect_status 0; expect_out '^  beam '; expect_out '^  exhaustive '
 }
 
-run_tests test_plans_run test_rows_differ test_memory test_replayed test_mixture test_balance test_named_ones_take_part test_why_none test_likes test_early_answers test_what_takes_part test_refusals
+# The first plan as settings is the same plan; a file that cannot be written is said before the search.
+test_out() {
+    local words time
+    run search --devices 4 --model mixtral-tiny:L=2 --batch 8 --dropout=0 --plans 4 --out best.yaml;    expect_status 0
+    words=$(sed -n 's/^   1  --/--/p' <<<"$out" | head -n 1)
+    time=$(awk '$1 == 1 && $2 + 0 > 0 { print $2; exit }' <<<"$out")
+    grep -qx 'load: even' best.yaml && grep -qx 'dropout: "\{0,1\}0"\{0,1\}' best.yaml || complain "best.yaml: $(cat best.yaml)"
+    run plan --config best.yaml;    expect_status 0;    expect_out "^virtual $time"
+    run plan --model mixtral-tiny:L=2 --batch 8 --dropout 0 --load even $words;    expect_status 0;    expect_out "^virtual $time"
+    run search --devices 4 --model tiny --batch 8 --out none/best.yaml;    expect_status 1;    expect_error '--out none/best.yaml: '
+}
+
+run_tests test_plans_run test_rows_differ test_memory test_replayed test_mixture test_balance test_named_ones_take_part test_why_none test_likes test_early_answers test_what_takes_part test_refusals test_out

@@ -48,6 +48,7 @@ static const struct option *make_options(void)
 {
     size_t n = 0;
     for (const struct option *o = search_options; o->kind != OPTION_END && n < CHOOSE_OPTIONS - 2; o++) {
+        if (o->name && strcmp(o->name, "--out") == 0) continue;
         choose_options[n] = *o;
         if (o->name && strcmp(o->name, "--devices") == 0)
             choose_options[n].required = false, choose_options[n].given = &plan_asked.devices_given;

@@ -6,6 +6,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/launch/stopping.h"
+#include "ref/io/output.h"
 #include "ref/machine/measure.h"
 #include "ref/model/kinds.h"
 #include <stdlib.h>
@@ -33,6 +34,8 @@ const char *const search_without[] = {
 /* Both commands say anew what they search by default. */
 struct search_asked search_asked = { .like = LIKES_USUAL, .top = 5 };
 
+#define SEARCH_OUT { "--out", "FILE", OPTION_STRING, &search_asked.out, .help = "write the first plan as a file for " \
+                    "`orrery train --config` and `orrery plan --config`" }
 #define LIST(flag, to, what) { flag, "LIST", OPTION_STRING, &(search_asked.to), .help = what "; default: all" }
 const struct option search_options[] = {
     { .kind = OPTION_HEADING, .help = "Search: words of a list have commas between" },
@@ -49,6 +52,7 @@ const struct option search_options[] = {
     { "--plans", "N", OPTION_INT, &search_asked.plans, .min = 1, .max = 1e6, .given = &search_asked.plans_given,
       .help = "how many of them are planned, the most promising first; default: the planner's" },
     { "--top", "N", OPTION_INT, &search_asked.top, .min = 1, .max = 1000, .help = "different plans that are printed" },
+    SEARCH_OUT,
     LIST("--dp", space.sizes[DP], "copies of the model"),
     LIST("--tp", space.sizes[TP], "parts of each layer"),
     LIST("--pp", space.sizes[PP], "pipeline stages"),
@@ -101,8 +105,22 @@ static void add_word(char *text, size_t size, const char *word)
     if (used + strlen(word) + 2 < size) snprintf(text + used, size - used, "%s%s", used ? " " : "", word);
 }
 
-/* The words of the command line that are of `orrery train`, too, or of `orrery plan` alone; and where rows of a mixture
- * go if none says it.  own: the options of the search. */
+void searched_each_common(const struct searched *searched, void (*f)(void *, const char *word), void *context)
+{
+    for (int i = 0; i < searched->options->argc; i++)
+        if (searched->of_all[i]) f(context, searched->options->argv[i]);
+    if (searched->options->plan.model.mlp == MLP_MIXTURE && searched->options->load_word == NULL)
+        f(context, "--load"), f(context, "even");
+}
+
+static void add_common(void *searched, const char *word)
+{
+    struct searched *const s = searched;
+    add_word(s->common, sizeof s->common, word);
+}
+
+/* Find the words of the command line that are of `orrery train`, too, or of `orrery plan` alone.
+ * own: the options of the search. */
 static void take_common(struct searched *searched, const struct option *own)
 {
     static const struct option json[] = { { .name = "--json", .argument = "FILE", .kind = OPTION_STRING }, { 0 } };
@@ -117,15 +135,14 @@ static void take_common(struct searched *searched, const struct option *own)
         if (left_out->kind == OPTION_END) left_out = named_by(json, word);
         const struct option *const of = left_out->kind != OPTION_END ? left_out : plan;
         const bool two = of->kind != OPTION_END && of->argument && strchr(word, '=') == NULL && i + 1 < o->argc;
-        if (of->kind == OPTION_END) add_word(searched->common, sizeof searched->common, word);
+        searched->of_all[i] = of->kind == OPTION_END;
         if (of == plan && of->kind != OPTION_END) {
             add_word(searched->of_plan, sizeof searched->of_plan, word);
             if (two) add_word(searched->of_plan, sizeof searched->of_plan, o->argv[i + 1]);
         }
         i += two;                                       /* its value is the next word */
     }
-    if (o->plan.model.mlp == MLP_MIXTURE && o->load_word == NULL)
-        add_word(searched->common, sizeof searched->common, "--load even");
+    searched_each_common(searched, add_common, searched);
 }
 
 /* Stages of ZeRO are names of data schemes: "0,3" is ddp,zero3. */
@@ -190,6 +207,8 @@ enum error_code searched_open(struct searched *searched, const struct train_opti
     /* No framework of the rows plans by lengths; who gives lengths asks what that would save. */
     if (!e && options->plan.lengths) likes_add_planning(space, &searched->likes);
     if (!e) e = plan_space_open(space, err);
+    searched->of_all = calloc((size_t)options->argc + 1, sizeof *searched->of_all);
+    if (!e && searched->of_all == NULL) e = fail(err, ERR_MEMORY, "no memory for %d words", options->argc);
     if (e) return e;
     if (searched->planner == NULL) searched->planner = planner_usual(space);
     searched->search.memory = report_budget(options);
@@ -202,7 +221,7 @@ enum error_code searched_open(struct searched *searched, const struct train_opti
 
 void searched_close(struct searched *searched)
 {
-    free(searched->frontier), free(searched->first), free(searched->row);
+    free(searched->frontier), free(searched->first), free(searched->row), free(searched->of_all);
     search_close(&searched->search);
     plan_space_close(&searched->space);
 }
@@ -258,6 +277,8 @@ static enum error_code search_and_report(struct searched *searched, struct error
         return e ? e : searched_nothing_fits(searched, err);
     }
     searched_print(searched);
+    if (search_asked.out) e = searched_write(searched, search_asked.out, err);
+    if (e) return e;
     return json ? searched_json(searched, err) : OK;
 }
 
@@ -269,6 +290,8 @@ enum error_code command_search(int argc, char **argv, int *status, struct error 
     if (!e && !o.help && launcher_rank() == 0) {
         struct searched s;
         e = searched_open(&s, &o, search_options, err);
+        /* A file that cannot be written is said before the search. */
+        if (!e && search_asked.out) e = fail_about(err, output_probe(search_asked.out, err), "--out");
         if (!e) e = search_and_report(&s, err);
         searched_close(&s);
     }

@@ -16,6 +16,7 @@
 struct search_asked {
     int devices, plans, top;            /* devices of a plan, plans to look at, and rows to print */
     const char *planner, *like;         /* words of --planner and --like */
+    const char *out;                    /* a file for the first plan; NULL: none */
     double seconds;                     /* at most; 0: without end */
     bool plans_given, like_given;
     const char *zero;                   /* stages of ZeRO, another way to name data schemes; NULL: not given */
@@ -41,7 +42,8 @@ struct searched {
     double started, seconds;            /* by the clock; of the search */
     double answered;                    /* seconds until a plan that fits was known; 0: none is */
     struct time_left line;              /* on the terminal */
-    char common[1024];                  /* words that all plans have */
+    bool *of_all;                       /* [argc] whether a word of the command line is of all plans */
+    char common[1024];                  /* these words */
     char of_plan[256];                  /* words that they have as `orrery plan`, besides */
     FILE *out;                          /* where the report goes */
 };
@@ -64,6 +66,14 @@ enum error_code searched_leanest(struct searched *, int *place, struct error *);
 
 /** Plan a choice before all others, so that there is an answer.  @return OK or an error. */
 enum error_code searched_begin_with(struct searched *, const struct choice *, struct error *);
+
+/** Call f for each word that all plans have: of the command line, and where rows of a mixture go if none says it. */
+void searched_each_common(const struct searched *, void (*f)(void *context, const char *word), void *context);
+
+/* ---- search_out.c: a file of the first plan ---------------------------------------------------------------------- */
+
+/** Write the words of the first plan as settings.  @return OK, ERR_FILE or ERR_MEMORY; then no file is left. */
+enum error_code searched_write(const struct searched *, const char *path, struct error *);
 
 /* ---- search_report.c: saying ------------------------------------------------------------------------------------- */
 
