@@ -221,7 +221,8 @@ static void test_documents(void **state)
 static void test_the_validator(void **state)
 {
     static const char good[] = "{\"format\":\"orrery bench dispatch\",\"version\":2,\"orrery\":\"1\",\"rows\":[],"
-                               "\"zipf\":[{\"copies\":1,\"busiest_over_mean\":1,\"bytes_sent\":1,\"bytes_kept\":1}]}";
+                               "\"zipf\":[{\"copies\":1,\"busiest_over_mean\":1,\"bytes_sent\":1,\"bytes_kept\":1}],"
+                               "\"planned\":[]}";
     static const char *const change[][2] = {
         { "\"version\":2", "\"version\":1" }, { "\"copies\":1", "\"copies\":\"1\"" }, { "\"copies\":1,", "" },
         { "\"rows\":[]", "\"rows\":{}" }, { "\"rows\"", "\"lines\"" }, { "bench dispatch", "bench" },
