@@ -18,7 +18,8 @@
  *           merged lse and D adds what these keys and queries contribute
  * Memory    two TILE x TILE tiles on each thread's stack; no row of scores is stored
  * Rounding  keys in order, tile by tile; dk, dv: query heads in order, then queries in order.  One thread computes each
- *           tile as one product, so the bits depend neither on the number of threads nor on the heads of a call.
+ *           tile as one product, so the bits depend neither on the number of threads nor on the heads of a call.  With
+ *           the sums of ref/exact/ each query head's dk, dv are added exactly (key_sums.h); dKV may be EXACT
  * Called    ref/ops/ops.def lists the operations.  Files of ref/model/ call them for one device; devices call each as
  *           dev_NAME (device/compute.h).  No function returns an error code.
  */
@@ -27,6 +28,9 @@
 #include "ref/ops/reduce.h"
 #include "ref/ops/table.h"
 #include <string.h>
+#ifdef SUMS_EXACTLY
+#include "ref/exact/key_sums.h"
+#endif
 
 /* Queries of some tokens, keys and values of some: all of a sequence's, or a part of each. */
 struct part { struct tensor Q, KV, q_at, k_at; struct attention a; int64_t queries, keys, B; };
@@ -111,14 +115,35 @@ static void FN(deltas)(real *D, struct tensor delta, struct tensor dO, struct te
                                      : FN(dot)(CONST_DATA(dO) + at + r * ld, CONST_DATA(O) + at + r * ld, A);
 }
 
+/* The columns of a key/value head's key; those of its value begin K A columns further. */
+static int64_t FN(key_column)(struct tensor dKV, const struct attention *a, int64_t kv)
+{
+    return tensor_cols(dKV) - 2 * a->K * a->A + kv * a->A;
+}
+
 static struct FN(head_gradients) FN(gradients_at)(struct tensor dQ, struct tensor dKV, const struct part *p, int64_t b,
                                                   int64_t h)
 {
     const struct attention *a = &p->a;
     const int64_t ld_q = tensor_cols(dQ), ld_kv = tensor_cols(dKV);
-    real *dk = DATA(dKV) + b * p->keys * ld_kv + ld_kv - 2 * a->K * a->A + h / (a->H / a->K) * a->A;
+    real *dk = DATA(dKV) + b * p->keys * ld_kv + FN(key_column)(dKV, a, h / (a->H / a->K));
     return (struct FN(head_gradients)){ .dq = DATA(dQ) + b * p->queries * ld_q + h * a->A, .dk = dk,
                                         .dv = dk + a->K * a->A, .ld_dq = ld_q, .ld_dkv = ld_kv };
+}
+
+/* What the queries of a head add to their own gradients and to those of their keys and values. */
+static void FN(head_backward)(struct FN(head_gradients) g, struct tensor dO, struct tensor O, struct tensor delta,
+                              struct tensor lse, const struct part *p, int64_t b, int64_t h)
+{
+    const struct attention *a = &p->a;
+    const int64_t ld_o = a->H * a->A;
+    const struct head t = FN(head_at)(p, b, h);
+    for (int64_t q0 = 0; q0 < p->queries; q0 += TILE) {
+        real D[TILE];
+        FN(deltas)(D, delta, dO, O, p, b, h, q0);
+        FN(attention_rows_backward)(g, CONST_DATA(dO) + b * p->queries * ld_o + h * a->A, ld_o,
+                                    CONST_DATA(lse) + (b * a->H + h) * p->queries, D, &t, a, q0);
+    }
 }
 
 /* One thread computes a key/value head of a sequence, so that its sums run in order. */
@@ -126,22 +151,28 @@ static void FN(backward)(struct tensor dQ, struct tensor dKV, struct tensor dO, 
                          struct tensor lse, const struct part *p)
 {
     const struct attention *a = &p->a;
-    const int64_t group = a->K > 0 ? a->H / a->K : 0, ld_o = a->H * a->A;
-    assert(tensor_count(lse) == p->B * a->H * p->queries && tensor_count(dO) == p->B * p->queries * ld_o);
+    const int64_t group = a->K > 0 ? a->H / a->K : 0;
+    assert(tensor_count(lse) == p->B * a->H * p->queries && tensor_count(dO) == p->B * p->queries * a->H * a->A);
 
     #pragma omp parallel for collapse(2) schedule(dynamic) if (FN(worth_threads)(p->B, a, p->queries, p->keys))
     for (int64_t b = 0; b < p->B; b++)
-        for (int64_t kv = 0; kv < a->K; kv++)
+        for (int64_t kv = 0; kv < a->K; kv++) {
+#ifdef SUMS_EXACTLY
+            const int64_t key = FN(key_column)(dKV, a, kv);
+            struct key_sums sums = key_sums_begin(p->keys, a->A);
             for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
-                const struct head t = FN(head_at)(p, b, h);
-                for (int64_t q0 = 0; q0 < p->queries; q0 += TILE) {
-                    real D[TILE];
-                    FN(deltas)(D, delta, dO, O, p, b, h, q0);
-                    FN(attention_rows_backward)(FN(gradients_at)(dQ, dKV, p, b, h),
-                                                CONST_DATA(dO) + b * p->queries * ld_o + h * a->A, ld_o,
-                                                CONST_DATA(lse) + (b * a->H + h) * p->queries, D, &t, a, q0);
-                }
+                struct FN(head_gradients) g = FN(gradients_at)(dQ, dKV, p, b, h);
+                g.dk = sums.part, g.dv = sums.part + a->A, g.ld_dkv = 2 * a->A;
+                key_sums_clear(&sums);
+                FN(head_backward)(g, dO, O, delta, lse, p, b, h);
+                key_sums_add(&sums);
             }
+            key_sums_give(&sums, dKV, b * p->keys, key, key + a->K * a->A);
+#else
+            for (int64_t h = kv * group; h < (kv + 1) * group; h++)
+                FN(head_backward)(FN(gradients_at)(dQ, dKV, p, b, h), dO, O, delta, lse, p, b, h);
+#endif
+        }
 }
 
 void FN(attention_backward_input)(struct tensor dQKV, struct tensor dO, struct tensor O, struct tensor lse,

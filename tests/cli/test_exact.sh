@@ -52,6 +52,15 @@ test_heads_exchanged() {
     same "$one" --model llama-tiny --cp 2 --attention ulysses --tp 2
 }
 
+# Several devices have copies of a key/value head, and each has some of the query heads that use it.
+test_copied_keys() {
+    print_of --model qwen3-tiny; local one=$print
+    same "$one" --model qwen3-tiny --tp 8
+    same "$one" --model qwen3-tiny --tp 5 --tensor 1d-sp --micro 5
+    print_of --model qwen2-tiny --dtype bf16; one=$print
+    same "$one" --model qwen2-tiny --dtype bf16 --tp 6 --tensor 1d-sp-keep
+}
+
 # Kernels of a BLAS add in orders of their own, which integers do not show.
 test_kernels_of_a_blas() {
     local kernel one
@@ -99,4 +108,4 @@ test_refused() {
     run train --arithmetic exactly;                     expect_status 2; expect_error 'exact'
 }
 
-run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_heads_exchanged test_kernels_of_a_blas test_check_has_no_bounds test_said test_refused
+run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_heads_exchanged test_copied_keys test_kernels_of_a_blas test_check_has_no_bounds test_said test_refused

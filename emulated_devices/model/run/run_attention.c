@@ -152,12 +152,36 @@ enum error_code node_attention_forward(const struct node_call *call, struct erro
     return run_sorted(call, &a, (struct operands){ 1, 1, { &a.qkv, &a.out } }, s->forward, err);
 }
 
+/* Keys and values that several devices have: their gradients, summed over these, become the last columns of d_qkv. */
+static enum error_code put_keys(const struct node_call *call, struct tensor d_qkv, struct tensor d_keys,
+                                struct error *err)
+{
+    struct device *const device = call->stage->device;
+    struct tensor keys, sorted;
+    enum error_code e = heads_end_keys(call->stage->tp, &keys, d_keys, err);
+    if (!e && tensor_present(call->micro->sorted)) {
+        sorted = keys;
+        e = sort_rows(call, &keys, false, err);
+        if (!e) dev_gather_backward_input(device, keys, sorted, call->micro->sorted, 1), device_free(device, sorted);
+    }
+    if (e) return e;
+    const int64_t width = tensor_cols(keys), first = tensor_cols(d_qkv) - width;
+    dev_columns_move(device, d_qkv, keys, (struct column_blocks){ 1, width, first, width, 0, width }, false);
+    device_free(device, keys);
+    return OK;
+}
+
 static enum error_code attention_input(const struct node_call *call, struct tensor d_sinks, struct error *err)
 {
     struct attention_call a = attention_call(call);
-    a.d_qkv = node_buffer(call, call->node->dx[0]), a.d_out = node_buffer(call, call->node->dy), a.d_sinks = d_sinks;
-    return run_sorted(call, &a, (struct operands){ 3, 1, { &a.qkv, &a.out, &a.d_out, &a.d_qkv } },
-                      a.cp->scheme->backward_input, err);
+    struct tensor_parallel *const tp = call->stage->tp;
+    const struct tensor d_qkv = node_buffer(call, call->node->dx[0]);
+    enum error_code e = OK;
+    a.d_qkv = d_qkv, a.d_out = node_buffer(call, call->node->dy), a.d_sinks = d_sinks;
+    if (heads_add_exactly(tp)) e = heads_begin_keys(tp, &a.d_keys, tensor_rows(d_qkv), err);
+    if (!e) e = run_sorted(call, &a, (struct operands){ 3, 1, { &a.qkv, &a.out, &a.d_out, &a.d_qkv } },
+                           a.cp->scheme->backward_input, err);
+    return e || !tensor_present(a.d_keys) ? e : put_keys(call, d_qkv, a.d_keys, err);
 }
 
 enum error_code node_attention_input(const struct node_call *call, struct error *err)

@@ -50,6 +50,8 @@ struct attention_call {
     struct attention shape;             /* S and dropout of whole sequences; heads and width */
     struct tensor qkv, out;             /* [n, (H+2K) A], [n, H A] */
     struct tensor d_qkv, d_out;         /* for backward */
+    struct tensor d_keys;               /* EXACT [n, 2 K A], zeros; backward adds gradients of keys and values, which it
+                                         * then does not put into d_qkv; none: it does */
     struct tensor d_sinks;              /* [H], zeros; backward adds the gradient of the shape's sinks; none: there are
                                          * none */
     struct tensor kept[ATTENTION_SLOTS];        /* from forward to backward; shapes: the scheme's `kept` */

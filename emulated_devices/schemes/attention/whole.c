@@ -40,10 +40,28 @@ enum error_code whole_forward(struct attention_call *call, struct error *err)
     return OK;
 }
 
+/* Gradients of keys and values stay apart, as exact sums; those of queries are the first columns of d_qkv. */
+static enum error_code whole_backward_apart(struct attention_call *call, struct error *err)
+{
+    struct device *const device = call->cp->tp->device;
+    const struct attention shape = call->shape;
+    const struct tensor lse = call->kept[0];
+    struct tensor delta = device_statistics(device, BUFFERS, tensor_rows(lse), tensor_cols(lse));
+    if (delta.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradients of copied keys");
+    delta = tensor_2d(delta.data, delta.dtype, tensor_count(lse) / shape.S, shape.S);
+    device_zero(device, call->d_qkv);
+    dev_attention_delta(device, delta, call->d_out, call->out, shape);
+    dev_attention_part_backward(
+        device, call->d_qkv, call->d_keys, call->d_out, delta, lse, call->qkv, call->qkv, tensor_none, tensor_none,
+        tensor_present(shape.mask) ? shape : attention_of_pairs(shape, attention_pairs(tensor_rows(lse), shape)));
+    device_free(device, delta);
+    return OK;
+}
+
 enum error_code whole_backward_input(struct attention_call *call, struct error *err)
 {
     const struct tensor lse = call->kept[0];
-    (void)err;
+    if (tensor_present(call->d_keys)) return whole_backward_apart(call, err);
     dev_attention_backward_input(call->cp->tp->device, call->d_qkv, call->d_out, call->out, lse, call->qkv,
                                  call->shape);
     /* Sinks have a gradient [H] of their own; an empty microbatch has no rows to add. */

@@ -40,6 +40,7 @@ void forecast_heads(struct forecast *forecast)
     const struct tensor_parallel *tp = forecast->tp;
     /* The copied rows of dW are [2 k A, I], keys and values.  This device has k heads and I columns. */
     const unsigned in = tp->scheme->weight(tp->scheme, ROLE_QKV).in;
+    if (heads_add_exactly(tp)) return;
     const int64_t inputs = tensor_width(tp, ROLE_QKV, false, axes_index(tp, in), axes_size(tp, in));
     const int64_t rows = 2 * tp->heads.keys.count * tp->config->A;
     forecast_copies(forecast, rows * inputs);
@@ -52,6 +53,15 @@ void forecast_copies(struct forecast *forecast, int64_t count)
     const struct tensor_parallel *tp = forecast->tp;
     const struct collective sum = { .count = count, .dtype = tensor_gradient_format(tp) };
     if (tp->heads.copies > 1) forecast_on(forecast, &tp->copies, ALLREDUCE, tp->allreduce, sum);
+}
+
+void forecast_exact_copies(struct forecast *forecast, enum tensor_pass pass, int64_t N)
+{
+    const struct tensor_parallel *tp = forecast->tp;
+    const int64_t rows = tensor_rows_at(tp, AT_HEADS, N).count;
+    const struct collective sum = { .count = rows * 2 * tp->heads.keys.count * tp->config->A, .dtype = EXACT };
+    if (heads_add_exactly(tp) && pass == INPUT_PASS)
+        forecast_on(forecast, &tp->copies, ALLREDUCE, tp->allreduce, sum);
 }
 
 void forecast_allreduce(struct forecast *forecast, unsigned axes, int64_t count)

@@ -226,6 +226,8 @@ enum error_code heads_norm_backward_weight(struct tensor_parallel *tp, struct te
     own = tensor_1d(own.data, own.dtype, tensor_count(dw));
     device_zero(tp->device, own);
     e = own_weights(tp, own, dY, X, rstd, attention, err);
+    /* With exact sums dY of keys is that of all copies (heads.c), and the first one's counts. */
+    if (heads_add_exactly(tp) && tp->heads.copy > 0) device_zero(tp->device, slice(own, tp->config->A, tp->config->A));
     if (!e) e = allreduce(others, own.data, tensor_count(own), own.dtype, SUM, tp->allreduce, err);
     if (!e) dev_add(tp->device, dw, dw, own);
     device_free(tp->device, own);

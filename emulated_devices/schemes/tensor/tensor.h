@@ -301,6 +301,19 @@ struct interval heads_columns(const struct model_config *, struct interval heads
 /** Create the group of devices with the same keys and values.  Local.  @return OK or ERR_MEMORY. */
 enum error_code heads_open(struct tensor_parallel *, struct error *);
 
+/** Whether gradients of keys and values are summed over copies as exact sums, before the product with QKV. */
+bool heads_add_exactly(const struct tensor_parallel *);
+
+/** Zeroed memory, EXACT [rows, 2 k A], for the part of the gradient of keys and values that comes from this device's
+ *  query heads; and their sum over the copies, rounded.  _end_keys: collective over the devices with copies; frees
+ *  d_keys; the caller frees keys.  @return OK, ERR_MEMORY or ERR_COMM. */
+enum error_code heads_begin_keys(struct tensor_parallel *, struct tensor *d_keys, int64_t rows, struct error *);
+enum error_code heads_end_keys(struct tensor_parallel *, struct tensor *keys, struct tensor d_keys, struct error *);
+
+/** QKV's linear_backward_input; with exact sums only the first copy's keys and values are terms of it. */
+enum error_code heads_backward_input(struct tensor_parallel *, int64_t N, struct tensor dX, struct tensor dY,
+                                     struct tensor W, struct error *);
+
 /** QKV's linear_backward_weight; then sums the gradients of keys and values over the devices with copies of them. */
 enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struct tensor dW, struct tensor db,
                                       struct tensor dY, struct tensor X, struct error *);
@@ -309,9 +322,11 @@ enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struc
  *  @return OK or ERR_COMM. */
 enum error_code heads_add_copies(struct tensor_parallel *, struct tensor g, struct error *);
 
-/** Enter what these sums send; the second one for g with this many elements. */
+/** Enter what these sums send; the second one for g with this many elements; the third one what is summed instead of
+ *  the first with exact sums, in a pass through attention of N tokens. */
 void forecast_heads(struct forecast *);
 void forecast_copies(struct forecast *, int64_t count);
+void forecast_exact_copies(struct forecast *, enum tensor_pass, int64_t N);
 
 /* ---- heads_norm.c: head_norm of ops.h on this device's rows and heads -------------------------------------------- */
 
