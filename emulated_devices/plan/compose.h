@@ -114,7 +114,6 @@ struct facts {
     X(exact,                   "--arithmetic exact")                                                \
     X(adds_by_layout,          "--tensor 2d, 2.5d or 3d")                                           \
     X(cuts_heads_norm,         "--tp with norms of all heads together")                              \
-    X(cuts_experts,            "--tp P of a mixture, or --etp P")                                   \
     X(adds_choices,            "--dispatch two-step")                                               \
     X(returning_experts,       "--zero-experts Z")                                                 \
     X(cuts_attention,          "--attention ring")                                                  \

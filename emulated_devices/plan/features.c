@@ -681,14 +681,6 @@ static bool cuts_heads_norm(const struct facts *facts, struct typed *typed)
            say_model(facts, typed);
 }
 
-/* Devices have slices of the same experts, and add up their results. */
-static bool cuts_experts(const struct facts *facts, struct typed *typed)
-{
-    const struct plan *const p = facts->plan;
-    if (p->model.mlp != MLP_MIXTURE || (p->etp <= 1 && (p->mesh.size[TP] == 1 || plan_cuts_experts(p)))) return false;
-    return p->etp > 1 ? features_say(typed, "--etp %d", p->etp) : tp(facts, typed);
-}
-
 /* Such a scheme returns rows of several choices of a token as their sum. */
 static bool adds_choices(const struct facts *facts, struct typed *typed)
 {

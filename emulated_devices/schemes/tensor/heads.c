@@ -91,19 +91,6 @@ enum error_code heads_add_copies(struct tensor_parallel *tp, struct tensor g, st
     return allreduce(&tp->copies, g.data, tensor_count(g), g.dtype, SUM, tp->allreduce, err);
 }
 
-/* Gradients of keys and values: EXACT, those of this device's query heads; each copy gets the sum, rounded to fp32 and
- * then to the device's format, as one device rounds. */
-static enum error_code heads_round(struct tensor_parallel *tp, struct tensor keys, struct tensor d_keys,
-                                   struct error *err)
-{
-    const struct tensor wide = device_statistics(tp->device, BUFFERS, tensor_rows(d_keys), tensor_cols(d_keys));
-    if (wide.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradients of copied keys");
-    enum error_code e = allreduce(&tp->copies, d_keys.data, tensor_count(d_keys), EXACT, SUM, tp->allreduce, err);
-    if (!e) dev_round(tp->device, wide, d_keys), dev_round(tp->device, keys, wide);
-    device_free(tp->device, wide);
-    return e;
-}
-
 enum error_code heads_begin_keys(struct tensor_parallel *tp, struct tensor *d_keys, int64_t rows, struct error *err)
 {
     const int64_t width = 2 * tp->heads.keys.count * tp->config->A;
@@ -117,7 +104,8 @@ enum error_code heads_begin_keys(struct tensor_parallel *tp, struct tensor *d_ke
 enum error_code heads_end_keys(struct tensor_parallel *tp, struct tensor *keys, struct tensor d_keys, struct error *err)
 {
     enum error_code e = tensor_buffer(tp, keys, tensor_rows(d_keys), tensor_cols(d_keys), err);
-    if (!e) e = heads_round(tp, *keys, d_keys, err);
+    if (!e) e = allreduce(&tp->copies, d_keys.data, tensor_count(d_keys), EXACT, SUM, tp->allreduce, err);
+    if (!e) e = terms_round(tp->device, *keys, d_keys, err);
     device_free(tp->device, d_keys);
     return e;
 }

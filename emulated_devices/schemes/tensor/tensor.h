@@ -287,6 +287,10 @@ enum error_code terms_backward_input(struct tensor_parallel *, unsigned axes, co
 enum error_code terms_backward_weight(struct tensor_parallel *, unsigned axes, bool cuts_dY, struct tensor dW,
                                       struct tensor db, struct tensor dY, struct tensor X, struct error *);
 
+/** Round finished sums [N, D] to fp32, then to the format of `to`: as operations do that are no products.  Local.
+ *  @return OK or ERR_MEMORY. */
+enum error_code terms_round(struct device *, struct tensor to, struct tensor sums, struct error *);
+
 /** Forecast what one of these three sends: maxima of N rows and of others, then sums [N, width]; width 0: none. */
 void forecast_terms(struct forecast *, unsigned axes, int64_t N, int64_t others, const int64_t rows[], int64_t width);
 

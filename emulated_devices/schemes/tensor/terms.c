@@ -117,6 +117,17 @@ enum error_code terms_backward_weight(struct tensor_parallel *tp, unsigned axes,
     return e;
 }
 
+enum error_code terms_round(struct device *device, struct tensor to, struct tensor sums, struct error *err)
+{
+    if (to.dtype == F32) return dev_round(device, to, sums), OK;
+    const struct tensor wide = device_statistics(device, BUFFERS, tensor_rows(sums), tensor_cols(sums));
+    if (wide.data == NULL) return fail(err, ERR_MEMORY, "no memory to round %lld sums",
+                                       (long long)tensor_count(sums));
+    dev_round(device, wide, sums), dev_round(device, to, wide);
+    device_free(device, wide);
+    return OK;
+}
+
 void forecast_terms(struct forecast *forecast, unsigned axes, int64_t N, int64_t others, const int64_t rows[],
                     int64_t width)
 {
