@@ -221,8 +221,6 @@ static const struct clash clashes[] = {
     { HAS_exact, HAS_cuts_heads_norm, "with --tp devices add squares of the heads of @, rounded before", "--tp 1" },
     { HAS_exact, HAS_cuts_attention, "@ merges results of a query that are rounded before",
       "--attention ulysses, with tp x cp up to the number of key/value heads" },
-    { HAS_exact, HAS_returning_experts, "experts without computation of @ add their gradients apart from the others",
-      "a router whose experts all compute" },
     { HAS_exact, HAS_adds_choices, "@ adds results of experts of several devices, rounded before",
       "--dispatch alltoall" },
     { HAS_exact, HAS_balance_of_microbatch, "@ is another loss with another --micro or --dp",

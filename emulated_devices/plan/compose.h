@@ -115,7 +115,6 @@ struct facts {
     X(adds_by_layout,          "--tensor 2d, 2.5d or 3d")                                           \
     X(cuts_heads_norm,         "--tp with norms of all heads together")                              \
     X(adds_choices,            "--dispatch two-step")                                               \
-    X(returning_experts,       "--zero-experts Z")                                                 \
     X(cuts_attention,          "--attention ring")                                                  \
     X(latent,                  "a model with latent attention")                                     \
     X(loss_by_rule,            "--as with a loss of its own")                                       \

@@ -689,13 +689,6 @@ static bool adds_choices(const struct facts *facts, struct typed *typed)
            features_say(typed, "--dispatch %s", facts->plan->dispatch);
 }
 
-/* Experts without computation return what they get. */
-static bool returning_experts(const struct facts *facts, struct typed *typed)
-{
-    const struct mixture_config *const m = &facts->plan->model.mixture;
-    return facts->plan->model.mlp == MLP_MIXTURE && m->zero > 0 && !m->zero_is_null && say_model(facts, typed);
-}
-
 /* Results of a query are merged from several devices, or gradients of a copied key. */
 static bool cuts_attention(const struct facts *facts, struct typed *typed)
 {

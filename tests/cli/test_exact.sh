@@ -47,6 +47,26 @@ test_layouts_of_experts() {
       same "$one" $model --dp 5 --zero 3; }
 }
 
+# Columns of the experts' feed-forward lie on several devices, with all experts or with some.
+test_experts_in_slices() {
+    local model='--model qwen3-moe-tiny --balance-over batch --dtype bf16'
+    # shellcheck disable=SC2086
+    { print_of $model; local one=$print
+      same "$one" $model --tp 3 --dp 2
+      same "$one" $model --dp 4 --ep 2 --etp 2
+      same "$one" $model --dp 3 --etp 3 --dispatch allgather; }
+}
+
+# Results of a token come home one by one, or added up by device, or from copies of experts.
+test_dispatch_of_experts() {
+    local model='--model scmoe-tiny --balance-over batch' one dispatch
+    # shellcheck disable=SC2086
+    { print_of $model; one=$print
+      for dispatch in allgather two-step alltoall-2dh fssdp; do
+          same "$one" $model --dp 2 --tp 2 --ep 4 --dispatch $dispatch
+      done; }
+}
+
 test_heads_exchanged() {
     print_of --model llama-tiny; local one=$print
     same "$one" --model llama-tiny --cp 2 --attention ulysses --tp 2
@@ -96,8 +116,7 @@ test_refused() {
     refuse() { run train --arithmetic exact "$@"; expect_status 2; }
     refuse --model tiny --dtype fp64;                   expect_error 'fp64'
     refuse --model mixtral-tiny;                        expect_error '--balance-over batch or sequence'
-    refuse --model mixtral-tiny --balance-over batch --tp 2;    expect_error '--tp 2'
-    refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch allgather;    expect_error 'allgather'
+    refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch tutel;    expect_error 'tutel'
     refuse --model deepseek-v2-tiny;                    expect_error 'deepseek-v2-tiny'
     refuse --model tiny --cp 2;                         expect_error 'merges results of a query'
     refuse --model tiny --tp 4 --tensor 2d;             expect_error '--tensor 2d'
@@ -108,4 +127,4 @@ test_refused() {
     run train --arithmetic exactly;                     expect_status 2; expect_error 'exact'
 }
 
-run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_heads_exchanged test_copied_keys test_kernels_of_a_blas test_check_has_no_bounds test_said test_refused
+run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_experts_in_slices test_dispatch_of_experts test_heads_exchanged test_copied_keys test_kernels_of_a_blas test_check_has_no_bounds test_said test_refused

@@ -103,9 +103,7 @@ static void take(struct plan *p, enum feature f)
     case HAS_adds_by_layout: split(p, TP, 4), p->tensor = "2d"; break;
     case HAS_cuts_heads_norm: case_take_olmo2(p), split(p, TP, 2); break;
     case HAS_cuts_attention: case_take_context(p, 2, "ring"); break;
-    case HAS_cuts_experts: take(p, HAS_mixture), split(p, TP, 2); break;
-    case HAS_adds_choices: take(p, HAS_mixture), p->dispatch = "allgather"; break;
-    case HAS_returning_experts: take(p, HAS_mixture), p->model.mixture.zero = 2; break;
+    case HAS_adds_choices: take(p, HAS_mixture), p->dispatch = "tutel"; break;
     case HAS_balance_of_microbatch: case_take_mixtral(p), p->model.mixture.balance.over = OVER_MICROBATCH; break;
     case HAS_latent: case_take_deepseek(p), p->model.mixture.balance_coefficient = 0; break;
     case HAS_loss_by_rule: p->model.loss.smoothing = 0.125; break;

@@ -390,23 +390,29 @@ static struct mixture_call mixture_call(const struct node_call *call)
     return m;
 }
 
+/* The rows to which this device adds what experts that return what they get give: those that are its alone, unless all
+ * its rows are finished. */
+static struct tensor returned_rows(const struct node_call *call, struct tensor t)
+{
+    return run_experts_are_finished(call) ? t : alone(&call->stage->seams->ep, t);
+}
+
 /* Add what experts that return what they get give to a sum, of rows of values: y of x, or dx of dy.  Rows that
  * devices along tp have too are each added by one of them. */
 static void add_identity(const struct node_call *call, struct tensor sum, struct tensor values)
 {
-    const struct expert_parallel *ep = &call->stage->seams->ep;
     if (mixture(call)->zero == 0 || mixture(call)->zero_is_null) return;
-    dev_identity_forward(call->stage->device, alone(ep, sum), alone(ep, values), alone(ep, choices(call)),
-                         alone(ep, node_buffer(call, call->node->x[1])), mixture(call)->E);
+    dev_identity_forward(call->stage->device, returned_rows(call, sum), returned_rows(call, values),
+                         returned_rows(call, choices(call)), returned_rows(call, node_buffer(call, call->node->x[1])),
+                         mixture(call)->E);
 }
 
 static void weigh_identity(const struct node_call *call, struct tensor d_weights, struct tensor dy)
 {
-    const struct expert_parallel *ep = &call->stage->seams->ep;
     if (mixture(call)->zero == 0 || mixture(call)->zero_is_null) return;
-    dev_identity_backward_weights(call->stage->device, alone(ep, d_weights), alone(ep, dy),
-                                  alone(ep, stream_rows(call)),
-                                  alone(ep, choices(call)), mixture(call)->E);
+    dev_identity_backward_weights(call->stage->device, returned_rows(call, d_weights), returned_rows(call, dy),
+                                  returned_rows(call, stream_rows(call)),
+                                  returned_rows(call, choices(call)), mixture(call)->E);
 }
 
 /* Results of tensor parallelism's parts of experts, or of its shares of rows, are summands that must be reduced: the

@@ -405,5 +405,5 @@ const struct expert_scheme expert_scheme_fssdp = {
         .close = close_loads,
     .step = end_step, .hops = 1, .hop = plan_hop, .copies = true, .choose = fssdp_choose, .rows_to = rows_to,
     .place = fssdp_place, .brings = sends_weights, .bring = fssdp_bring, .compute = fssdp_compute, .end = fssdp_end,
-    .finish = fssdp_finish, .compute_cost = compute_cost,
+    .finish = fssdp_finish, .compute_cost = compute_cost, .exact = true,
 };
