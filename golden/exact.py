@@ -77,23 +77,18 @@ def weight_gradient(dy, x):
     return total
 
 
-def row_sums(x):
-    """Sums of rows in fp32: 16 partial sums, then the second half of them is added to the first, and so on."""
-    lanes = np.zeros((len(x), 16), np.float32)
-    for i in range(0, x.shape[1], 16):
-        part = x[:, i:i + 16]
-        lanes[:, :part.shape[1]] += part
-    for half in (8, 4, 2, 1):
-        lanes = lanes[:, :half] + lanes[:, half:]
-    return lanes
+def row_sums(x, down=0):
+    """Exact sums of rows, in fp32; down: terms are added times 2^-down."""
+    sums = sums_of(np.ldexp(x.astype(np.float64), -down)).sum(axis=1, keepdims=True)
+    return np.ldexp(round_all(sums, "fp32"), down)
 
 
 def normed(x, eps, centred):
     """(X - mean) rstd, or X rstd, in fp32, each operation rounded."""
     width, one = np.float32(x.shape[1]), np.float32(1)
     if centred:
-        x = x - row_sums(x) / width
-    return x * (one / np.sqrt(row_sums(x * x) / width + np.float32(eps)))
+        x = x - row_sums(x) * (one / width)
+    return x * (one / np.sqrt(row_sums(x * x, 40) / width + np.float32(eps)))
 
 
 def exp(x):

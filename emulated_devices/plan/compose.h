@@ -113,7 +113,6 @@ struct facts {
     X(experts_apart,           "--dispatch alltoall")                                               \
     X(exact,                   "--arithmetic exact")                                                \
     X(adds_by_layout,          "--tensor 2d, 2.5d or 3d")                                           \
-    X(cuts_heads_norm,         "--tp with norms of all heads together")                              \
     X(adds_choices,            "--dispatch two-step")                                               \
     X(cuts_attention,          "--attention ring")                                                  \
     X(latent,                  "a model with latent attention")                                     \

@@ -674,13 +674,6 @@ static bool adds_by_layout(const struct facts *facts, struct typed *typed)
            features_say(typed, "--tensor %s", facts->plan->tensor);
 }
 
-/* Devices along tp add up squares of their heads. */
-static bool cuts_heads_norm(const struct facts *facts, struct typed *typed)
-{
-    return tp(facts, NULL) && facts->plan->model.head_norms && facts->plan->model.normed_together &&
-           say_model(facts, typed);
-}
-
 /* Such a scheme returns rows of several choices of a token as their sum. */
 static bool adds_choices(const struct facts *facts, struct typed *typed)
 {

@@ -72,6 +72,17 @@ test_heads_exchanged() {
     same "$one" --model llama-tiny --cp 2 --attention ulysses --tp 2
 }
 
+# Devices have columns of the residual stream, and of rows that norms see whole on one device.
+test_columns_of_the_stream() {
+    print_of --model tiny --dropout 0.1; local one=$print
+    same "$one" --model tiny --dropout 0.1 --tp 4 --tensor 2d
+    print_of --model gemma-tiny --dtype bf16; one=$print
+    same "$one" --model gemma-tiny --dtype bf16 --tp 4 --tensor 2.5d --micro 5
+    same "$one" --model gemma-tiny --dtype bf16 --tp 8 --tensor 3d
+    print_of --model olmo2-tiny; one=$print
+    same "$one" --model olmo2-tiny --tp 6
+}
+
 # Several devices have copies of a key/value head, and each has some of the query heads that use it.
 test_copied_keys() {
     print_of --model qwen3-tiny; local one=$print
@@ -119,12 +130,11 @@ test_refused() {
     refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch tutel;    expect_error 'tutel'
     refuse --model deepseek-v2-tiny;                    expect_error 'deepseek-v2-tiny'
     refuse --model tiny --cp 2;                         expect_error 'merges results of a query'
-    refuse --model tiny --tp 4 --tensor 2d;             expect_error '--tensor 2d'
-    refuse --model olmo2-tiny --tp 2;                   expect_error 'olmo2-tiny'
+    refuse --model tiny --tp 2 --tensor 1d-sp-overlap;  expect_error '--tensor 1d-sp-overlap'
     refuse --model tiny --optimizer galore;             expect_error 'galore'
     refuse --model tiny --dp 2 --data-parallel diloco;  expect_error 'diloco'
     refuse --model tiny --dtype bf16 --grad-dtype bf16; expect_error '--grad-dtype bf16'
     run train --arithmetic exactly;                     expect_status 2; expect_error 'exact'
 }
 
-run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_experts_in_slices test_dispatch_of_experts test_heads_exchanged test_copied_keys test_kernels_of_a_blas test_check_has_no_bounds test_said test_refused
+run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_experts_in_slices test_dispatch_of_experts test_heads_exchanged test_columns_of_the_stream test_copied_keys test_kernels_of_a_blas test_check_has_no_bounds test_said test_refused

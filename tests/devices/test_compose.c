@@ -101,7 +101,6 @@ static void take(struct plan *p, enum feature f)
         break;
     case HAS_fp64: p->dtype = F64; break;
     case HAS_adds_by_layout: split(p, TP, 4), p->tensor = "2d"; break;
-    case HAS_cuts_heads_norm: case_take_olmo2(p), split(p, TP, 2); break;
     case HAS_cuts_attention: case_take_context(p, 2, "ring"); break;
     case HAS_adds_choices: take(p, HAS_mixture), p->dispatch = "tutel"; break;
     case HAS_balance_of_microbatch: case_take_mixtral(p), p->model.mixture.balance.over = OVER_MICROBATCH; break;

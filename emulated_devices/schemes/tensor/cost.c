@@ -100,6 +100,14 @@ void forecast_reduce_scatter(struct forecast *forecast, unsigned axes, const int
     enter_rows(forecast, REDUCE_SCATTER, axes, rows, cols);
 }
 
+/* Sums of rows, which norms add up: exact ones are not rounded on their way. */
+void forecast_row_sums(struct forecast *forecast, unsigned axes, int64_t count)
+{
+    if (!forecast->tp->device->exact) forecast_statistics(forecast, axes, count);
+    else cost_enter(forecast, ALLREDUCE, axes, forecast->tp->allreduce,
+                    (struct collective){ .count = count, .dtype = EXACT });
+}
+
 /* ---- operations ---------------------------------------------------------------------------------------------- */
 
 void forecast_norm(struct forecast *forecast, enum tensor_pass pass, int64_t N)
@@ -113,10 +121,10 @@ void forecast_norm(struct forecast *forecast, enum tensor_pass pass, int64_t N)
     for (int vectors = pass == INPUT_PASS || !model_has_bias(tp->config, ROLE_NORM) ? 1 : 2; vectors > 0; vectors--)
         forecast_shared(forecast, cut, tp->channels.count, 1, pass);
     /* LayerNorm sums for the mean, then for the deviation; RMSNorm only for the latter. */
-    if (pass == FORWARD_PASS && !rms) forecast_statistics(forecast, cut.columns, n);
-    if (pass == FORWARD_PASS) forecast_statistics(forecast, cut.columns, n);
+    if (pass == FORWARD_PASS && !rms) forecast_row_sums(forecast, cut.columns, n);
+    if (pass == FORWARD_PASS) forecast_row_sums(forecast, cut.columns, n);
     /* A row needs mean(g x_hat), and with LayerNorm also mean(g). */
-    if (pass == INPUT_PASS) forecast_statistics(forecast, cut.columns, rms ? n : 2 * n);
+    if (pass == INPUT_PASS) forecast_row_sums(forecast, cut.columns, rms ? n : 2 * n);
 }
 
 /* The key that all heads share gets a gradient from the heads of every device: [n, turned columns]. */

@@ -287,6 +287,18 @@ enum error_code terms_backward_input(struct tensor_parallel *, unsigned axes, co
 enum error_code terms_backward_weight(struct tensor_parallel *, unsigned axes, bool cuts_dY, struct tensor dW,
                                       struct tensor db, struct tensor dY, struct tensor X, struct error *);
 
+/** The parts of these: top [N] = the largest sizes of rows of which the devices along `axes` have columns; sum, EXACT
+ *  [N, I] = this device's terms of dY W, with tops that the devices along `axes` agree on.  For device_free. */
+enum error_code terms_row_tops(struct tensor_parallel *, unsigned axes, struct tensor *top, struct tensor X,
+                               struct error *);
+enum error_code terms_input_part(struct tensor_parallel *, unsigned axes, struct tensor *sum, struct tensor dY,
+                                 struct tensor W, struct error *);
+
+/** As terms_backward_weight, where the columns of both operands are cut: those of dY along one set of axes, of X along
+ *  another.  dW is the part of the tokens of dY and X. */
+enum error_code terms_add_weight(struct tensor_parallel *, unsigned cut_dY, unsigned cut_X, struct tensor dW,
+                                 struct tensor db, struct tensor dY, struct tensor X, struct error *);
+
 /** Round finished sums [N, D] to fp32, then to the format of `to`: as operations do that are no products.  Local.
  *  @return OK or ERR_MEMORY. */
 enum error_code terms_round(struct device *, struct tensor to, struct tensor sums, struct error *);
@@ -360,6 +372,11 @@ enum error_code tensor_norm_backward_weight(struct tensor_parallel *, struct ten
                                             struct tensor dY, struct tensor X, struct tensor mean, struct tensor rstd,
                                             struct error *);
 
+/** Where a device writes its part of sums [n] of rows, and their sum over devices, rounded: with exact sums in a buffer
+ *  of its own, EXACT, else in place.  _begin: @return OK or ERR_MEMORY; _end frees. */
+enum error_code statistics_begin(struct tensor_parallel *, struct tensor *part, struct tensor sums, struct error *);
+void statistics_end(struct tensor_parallel *, struct tensor sums, struct tensor part);
+
 /** Compute top and sums (total, then hit) over the whole vocabulary from the device's logits [rows of AT_LOGITS, V'].
  *  loss: the sum over this device's rows, on one of the devices with these rows; 0 on the others.  dlogits may be
  *  logits. */
@@ -425,6 +442,7 @@ void forecast_on(struct forecast *, const struct group *, enum operation, const 
 void forecast_message(struct forecast *, const struct group *, int peer, uint64_t bytes);
 void forecast_allreduce(struct forecast *, unsigned axes, int64_t count);
 void forecast_statistics(struct forecast *, unsigned axes, int64_t count);     /* of rows, in the wide format */
+void forecast_row_sums(struct forecast *, unsigned axes, int64_t count);       /* likewise; exact sums as they are */
 void forecast_allgather(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
 void forecast_reduce_scatter(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
 /* Enter a broadcast or a reduce; `root` is a rank within the group. */

@@ -84,21 +84,30 @@ enum error_code terms_forward(struct tensor_parallel *tp, unsigned axes, const i
     return e;
 }
 
-enum error_code terms_backward_input(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor dX,
-                                     struct tensor dY, struct tensor W, struct error *err)
+enum error_code terms_input_part(struct tensor_parallel *tp, unsigned axes, struct tensor *sum, struct tensor dY,
+                                 struct tensor W, struct error *err)
 {
     struct tops t;
-    struct tensor sum = tensor_none;
+    *sum = tensor_none;
     enum error_code e = tops_make(tp, &t, tensor_rows(dY), tensor_cols(W), err);
     if (!e) {
         dev_row_tops(tp->device, t.rows, dY), dev_column_tops(tp->device, t.others, W);
         e = tops_agree(tp, axes, &t, err);
     }
-    if (!e) e = terms_make(tp, tensor_rows(dY), tensor_cols(dX), &sum, err);
+    if (!e) e = terms_make(tp, tensor_rows(dY), tensor_cols(W), sum, err);
     /* sum [N, I] = the terms of this device's columns of dY and rows of W. */
-    if (!e) dev_linear_backward_input_part(tp->device, sum, dY, t.rows, W, t.others);
+    if (!e) dev_linear_backward_input_part(tp->device, *sum, dY, t.rows, W, t.others);
+    terms_drop(tp, &t, tensor_none);
+    return e;
+}
+
+enum error_code terms_backward_input(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor dX,
+                                     struct tensor dY, struct tensor W, struct error *err)
+{
+    struct tensor sum;
+    enum error_code e = terms_input_part(tp, axes, &sum, dY, W, err);
     if (!e) e = terms_finish(tp, axes, rows, dX, sum, err);
-    terms_drop(tp, &t, sum);
+    device_free(tp->device, sum);
     return e;
 }
 
@@ -114,6 +123,28 @@ enum error_code terms_backward_weight(struct tensor_parallel *tp, unsigned axes,
     if (!e) dev_linear_backward_weight_part(tp->device, dW, db, dY, cuts_dY ? t.rows : tensor_none, X,
                                             cuts_dY ? tensor_none : t.rows);
     terms_drop(tp, &t, tensor_none);
+    return e;
+}
+
+enum error_code terms_row_tops(struct tensor_parallel *tp, unsigned axes, struct tensor *top, struct tensor X,
+                               struct error *err)
+{
+    struct tops tops;
+    enum error_code e = tops_make(tp, &tops, tensor_rows(X), 0, err);
+    *top = tops.both;
+    if (e) return e;
+    dev_row_tops(tp->device, tops.rows, X);
+    return tops_agree(tp, axes, &tops, err);
+}
+
+enum error_code terms_add_weight(struct tensor_parallel *tp, unsigned cut_dY, unsigned cut_X, struct tensor dW,
+                                 struct tensor db, struct tensor dY, struct tensor X, struct error *err)
+{
+    struct tensor dy = tensor_none, x = tensor_none;
+    enum error_code e = terms_row_tops(tp, cut_dY, &dy, dY, err);
+    if (!e) e = terms_row_tops(tp, cut_X, &x, X, err);
+    if (!e) dev_linear_backward_weight_part(tp->device, dW, db, dY, dy, X, x);
+    device_free(tp->device, dy), device_free(tp->device, x);
     return e;
 }
 
