@@ -112,7 +112,7 @@ struct facts {
     X(experts_here,            "--dispatch here")                                                  \
     X(experts_apart,           "--dispatch alltoall")                                               \
     X(exact,                   "--arithmetic exact")                                                \
-    X(adds_by_layout,          "--tensor 2d, 2.5d or 3d")                                           \
+    X(adds_by_layout,          "--tensor with a layout")                                           \
     X(adds_choices,            "--dispatch two-step")                                               \
     X(cuts_attention,          "--attention ring")                                                  \
     X(latent,                  "a model with latent attention")                                     \
