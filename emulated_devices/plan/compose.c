@@ -217,7 +217,8 @@ static const struct clash clashes[] = {
 
     { HAS_exact, HAS_fp64, "products of numbers of @ have more bits than fp64 adds exactly",
       "--dtype fp32, bf16 or fp16" },
-    { HAS_exact, HAS_adds_by_layout, "@ rounds partial sums before they are finished", "--tensor 1d or 1d-sp" },
+    { HAS_exact, HAS_adds_by_layout, "@ rounds partial sums before they are finished",
+      "a scheme with the field exact, such as 1d" },
     { HAS_exact, HAS_cuts_attention, "@ merges results of a query that are rounded before",
       "--attention ulysses, with tp x cp up to the number of key/value heads" },
     { HAS_exact, HAS_adds_choices, "@ adds results of experts of several devices, rounded before",

@@ -112,8 +112,8 @@ struct facts {
     X(experts_here,            "--dispatch here")                                                  \
     X(experts_apart,           "--dispatch alltoall")                                               \
     X(exact,                   "--arithmetic exact")                                                \
-    X(adds_by_layout,          "--tensor with a layout")                                           \
-    X(adds_choices,            "--dispatch two-step")                                               \
+    X(adds_by_layout,          "--tensor of a plug-in")                                             \
+    X(adds_choices,            "--dispatch tutel")                                                  \
     X(cuts_attention,          "--attention ring")                                                  \
     X(latent,                  "a model with latent attention")                                     \
     X(loss_by_rule,            "--as with a loss of its own")                                       \

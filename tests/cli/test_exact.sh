@@ -76,6 +76,8 @@ test_heads_exchanged() {
 test_columns_of_the_stream() {
     print_of --model tiny --dropout 0.1; local one=$print
     same "$one" --model tiny --dropout 0.1 --tp 4 --tensor 2d
+    same "$one" --model tiny --dropout 0.1 --tp 3 --tensor sbp:columns
+    same "$one" --model tiny --dropout 0.1 --tp 5 --tensor 1d-sp-overlap
     print_of --model gemma-tiny --dtype bf16; one=$print
     same "$one" --model gemma-tiny --dtype bf16 --tp 4 --tensor 2.5d --micro 5
     same "$one" --model gemma-tiny --dtype bf16 --tp 8 --tensor 3d
@@ -130,7 +132,6 @@ test_refused() {
     refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch tutel;    expect_error 'tutel'
     refuse --model deepseek-v2-tiny;                    expect_error 'deepseek-v2-tiny'
     refuse --model tiny --cp 2;                         expect_error 'merges results of a query'
-    refuse --model tiny --tp 2 --tensor 1d-sp-overlap;  expect_error '--tensor 1d-sp-overlap'
     refuse --model tiny --optimizer galore;             expect_error 'galore'
     refuse --model tiny --dp 2 --data-parallel diloco;  expect_error 'diloco'
     refuse --model tiny --dtype bf16 --grad-dtype bf16; expect_error '--grad-dtype bf16'

@@ -64,6 +64,18 @@ static char several_file[4096];
 
 enum { ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER };
 
+/* A tensor scheme as a plug-in may have it: partial sums round before they are added. */
+static struct tensor_scheme rounding;
+
+static void add_rounding(void)
+{
+    struct error err;
+    const struct tensor_scheme *one;
+    assert_int_equal(tensor_scheme_find(&one, "1d", &err), OK);
+    rounding = *one, rounding.head.name = "rounding", rounding.exact = false;
+    assert_int_equal(scheme_add(&rounding.head, &err), OK);
+}
+
 /* Make a plan have a feature, with as little else as can be. */
 static void take(struct plan *p, enum feature f)
 {
@@ -100,7 +112,7 @@ static void take(struct plan *p, enum feature f)
         if (p->dtype == F64) p->dtype = F32;
         break;
     case HAS_fp64: p->dtype = F64; break;
-    case HAS_adds_by_layout: split(p, TP, 4), p->tensor = "2d"; break;
+    case HAS_adds_by_layout: split(p, TP, 2), p->tensor = rounding.head.name; break;
     case HAS_cuts_attention: case_take_context(p, 2, "ring"); break;
     case HAS_adds_choices: take(p, HAS_mixture), p->dispatch = "tutel"; break;
     case HAS_balance_of_microbatch: case_take_mixtral(p), p->model.mixture.balance.over = OVER_MICROBATCH; break;
@@ -268,6 +280,7 @@ static void test_a_refusal_names_both_flags(void **state)
 
 int main(void)
 {
+    add_rounding();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_row_refuses_a_plan_that_no_other_row_refuses),
         cmocka_unit_test(test_no_pair_is_there_twice),

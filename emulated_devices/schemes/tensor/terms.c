@@ -8,7 +8,7 @@
  *          backward weight  maxima of the rows of the operand whose columns are cut, [N]
  *          a partial sum is all-reduced, or reduce-scattered where each device has rows of its own
  *
- * tensor_1d.c and tensor_1d_sp.c multiply through this file where the device computes exactly.  All calls are
+ * All schemes of this folder multiply through this file where the device computes exactly, in one piece or in parts.  All calls are
  * collective over the devices along `axes`.  Errors: ERR_MEMORY, ERR_COMM.
  */
 #include "emulated_devices/device/compute.h"
@@ -176,7 +176,8 @@ void forecast_terms(struct forecast *forecast, unsigned axes, int64_t N, int64_t
     forecast_statistics(forecast, axes, N + others);
     for (int i = 0; i < group->size && rows; i++) counts[i] = rows[i] * width;
     if (width > 0 && rows)
-        forecast_on(forecast, group, REDUCE_SCATTER, tp->scheme->rings ? "ring" : NULL, (struct collective){ .counts = counts, .dtype = EXACT });
+        forecast_on(forecast, group, REDUCE_SCATTER, tp->scheme->rings ? "ring" : NULL,
+                    (struct collective){ .counts = counts, .dtype = EXACT });
     else if (width > 0)
         forecast_on(forecast, group, ALLREDUCE, tp->allreduce,
                     (struct collective){ .count = N * width, .dtype = EXACT });

@@ -12,8 +12,8 @@
 struct tops { struct tensor both, rows, others; };
 
 /** The tops of rows of X and of W; of rows of dY and columns of W.  For tops_drop, also after an error. */
-enum error_code tops_of_forward(struct tensor_parallel *, unsigned axes, struct tops *, struct tensor X, struct tensor W,
-                                struct error *);
+enum error_code tops_of_forward(struct tensor_parallel *, unsigned axes, struct tops *, struct tensor X,
+                                struct tensor W, struct error *);
 enum error_code tops_of_input(struct tensor_parallel *, unsigned axes, struct tops *, struct tensor dY, struct tensor W,
                               struct error *);
 void tops_drop(struct tensor_parallel *, struct tops *);
