@@ -131,7 +131,7 @@ static struct FN(head_gradients) FN(gradients_at)(struct tensor dQ, struct tenso
                                         .dv = dk + a->K * a->A, .ld_dq = ld_q, .ld_dkv = ld_kv };
 }
 
-/* What the queries of a head add to their own gradients and to those of their keys and values. */
+/* The queries of a head add to their own gradients and to those of their keys and values. */
 static void FN(head_backward)(struct FN(head_gradients) g, struct tensor dO, struct tensor O, struct tensor delta,
                               struct tensor lse, const struct part *p, int64_t b, int64_t h)
 {

@@ -72,7 +72,7 @@ static inline void FN(normed_sums)(const real *restrict dy, const real *restrict
     *sum_gx = FN(fold)(lane_gx);
 }
 
-/* What norms need of a row: its mean, the mean of (x - mu)^2, and those of g and of g xhat. */
+/* Norms need the mean of a row, the mean of (x - mu)^2, and those of g and of g xhat. */
 #ifdef SUMS_EXACTLY
 #include "ref/exact/row_stats.h"
 

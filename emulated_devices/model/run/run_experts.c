@@ -11,14 +11,17 @@
 #include "ref/model/params.h"
 #include <stdlib.h>
 
-static const struct mixture_config *mixture(const struct node_call *call) { return &call->stage->plan->model.mixture; }
+static const struct mixture_config *run_experts_config(const struct node_call *call)
+{
+    return &call->stage->plan->model.mixture;
+}
 
 /* A matrix of an expert, or its gradient: what the scheme gives, or this device's piece. */
 static struct tensor matrix_of(const struct node_call *call, const struct expert_rows *rows, int64_t expert,
                                enum block_param param, bool gradient)
 {
     const int place = param_of_expert(&call->stage->plan->model, call->part->layer, expert, param);
-    if (rows->weights) return rows->weights[(param == DOWN_W) * mixture(call)->E + expert];
+    if (rows->weights) return rows->weights[(param == DOWN_W) * run_experts_config(call)->E + expert];
     return gradient ? stage_gradient(call->stage, place) : stage_weight(call->stage, place);
 }
 
@@ -45,7 +48,7 @@ static void run_mixture_multiply(const struct node_call *call, enum product_pass
     struct device_product list[PRODUCTS_MOST];
     int count = 0;
     int64_t first = 0;
-    for (int64_t e = 0; e < mixture(call)->E; first += rows->counts[e++]) {
+    for (int64_t e = 0; e < run_experts_config(call)->E; first += rows->counts[e++]) {
         if (rows->counts[e] == 0) continue;                /* others may have its matrix */
         list[count++] = (struct device_product){ tensor_rows_of(Y, first, rows->counts[e]),
                                                  tensor_rows_of(X, first, rows->counts[e]),
@@ -61,7 +64,7 @@ static void enter_reads(const struct node_call *call, const int32_t *counts)
 {
     static const enum block_param parts[] = { UP_W, UP_B, DOWN_W, DOWN_B };
     struct tier_traffic *t = &call->stage->chosen;
-    for (int64_t e = 0; e < mixture(call)->E && call->stage->plan->data.chosen; e++) {
+    for (int64_t e = 0; e < run_experts_config(call)->E && call->stage->plan->data.chosen; e++) {
         if (counts[e] == 0) continue;
         t->reads++;
         for (int i = 0; i < 4; i++) {
@@ -75,14 +78,14 @@ static void enter_reads(const struct node_call *call, const int32_t *counts)
 
 static void act_forward(const struct node_call *call, struct tensor Y, struct tensor X)
 {
-    const struct clamped by = mixture(call)->clamped;
+    const struct clamped by = run_experts_config(call)->clamped;
     if (by.limit > 0) dev_clamped_swiglu_forward(call->stage->device, Y, X, by);
     else dev_swiglu_forward(call->stage->device, Y, X);
 }
 
 static void act_backward(const struct node_call *call, struct tensor dX, struct tensor dY, struct tensor X)
 {
-    const struct clamped by = mixture(call)->clamped;
+    const struct clamped by = run_experts_config(call)->clamped;
     if (by.limit > 0) dev_clamped_swiglu_backward_input(call->stage->device, dX, dY, X, by);
     else dev_swiglu_backward_input(call->stage->device, dX, dY, X);
 }
@@ -143,7 +146,7 @@ static struct expert_terms run_experts_terms(const struct node_call *call, const
 {
     struct expert_parallel *const ep = &call->stage->seams->ep;
     const bool moves = ep->scheme->cuts_experts;
-    const int64_t here = tensor_rows_at(call->stage->tp, STREAM, call->micro->N).count * mixture(call)->k;
+    const int64_t here = tensor_rows_at(call->stage->tp, STREAM, call->micro->N).count * run_experts_config(call)->k;
     return (struct expert_terms){
         .group = moves ? experts_row_group(ep, ep->routing) : call->stage->tp->group, .device = call->stage->device,
         .allreduce = call->stage->tp->allreduce, .counts = rows->counts,
@@ -157,7 +160,7 @@ static enum error_code list_matrices(const struct node_call *call, enum product_
                                      const struct expert_rows *rows, enum block_param param,
                                      struct expert_matrix **list, struct error *err)
 {
-    const int64_t E = mixture(call)->E;
+    const int64_t E = run_experts_config(call)->E;
     *list = calloc((size_t)E, sizeof **list);
     if (*list == NULL) return fail(err, ERR_MEMORY, "no memory to list %lld experts", (long long)E);
     for (int64_t e = 0; e < E; e++) {

@@ -72,8 +72,8 @@ enum error_code node_route_input(const struct node_call *, struct error *);
 enum error_code node_mixture_forward(const struct node_call *, struct error *);
 enum error_code node_mixture_input(const struct node_call *, struct error *);
 enum error_code node_mixture_weight(const struct node_call *, struct error *);
-/* What experts compute: run_experts.c.  The passes for an expert scheme; whether a probe wants to see their rows; and
- * whether devices along tp that cut F have finished sums, so that they add up none. */
+/* Experts' passes, for an expert scheme: run_experts.c.  _shows: whether a probe wants to see their rows.
+ * _are_finished: whether devices along tp that cut F have finished sums, so that they add up none. */
 struct expert_body run_experts_body(const struct node_call *);
 bool run_experts_shows(const struct node_call *);
 bool run_experts_are_finished(const struct node_call *);

@@ -233,7 +233,7 @@ static enum error_code sum_products(struct product product, int64_t N, struct te
     return e;
 }
 
-/* The same with exact sums, whose tops the devices agree on: own is rounded when the last part has come. */
+/* Exact sums are added in a buffer; the result is rounded when the last part has come. */
 static enum error_code sum_exactly(struct product product, int64_t N, struct tensor own, enum error_code agreed,
                                    struct error *err)
 {

@@ -441,7 +441,7 @@ static void embedding_cost(struct forecast *forecast, enum tensor_pass pass, int
     forecast_gradient(forecast, embedded(forecast->tp->config->V), d.makes_dW, d.W);
 }
 
-/* What a product makes moves; exact sums as they are, after the devices have agreed on the largest sizes. */
+/* A product's result moves; exact sums move as they are, after the devices have agreed on the largest sizes. */
 static void forecast_made(struct forecast *forecast, struct sbp_matrix matrix, struct sbp made, struct sbp to)
 {
     const struct tensor_parallel *tp = forecast->tp;

@@ -8,8 +8,8 @@
  *          backward weight  maxima of the rows of the operand whose columns are cut, [N]
  *          a partial sum is all-reduced, or reduce-scattered where each device has rows of its own
  *
- * All schemes of this folder multiply through this file where the device computes exactly, in one piece or in parts.  All calls are
- * collective over the devices along `axes`.  Errors: ERR_MEMORY, ERR_COMM.
+ * All schemes of this folder multiply through this file where the device computes exactly.  All calls are collective
+ * over the devices along `axes`.  Errors: ERR_MEMORY, ERR_COMM.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/terms.h"
