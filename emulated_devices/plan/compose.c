@@ -225,7 +225,6 @@ static const struct clash clashes[] = {
       "--dispatch alltoall" },
     { HAS_exact, HAS_balance_of_microbatch, "@ is another loss with another --micro or --dp",
       "--balance-over batch or sequence" },
-    { HAS_exact, HAS_latent, "the latents of @ have no exact sums", "a model without latent attention" },
     { HAS_exact, HAS_streams, "the mean of the streams of @ has no exact sum", "--streams 1" },
     { HAS_exact, HAS_sinks, "the gradient of the sinks of @ has no exact sum", "a model without sinks" },
     { HAS_exact, HAS_loss_by_rule, "@ has no exact sum", "the usual mean over labels" },

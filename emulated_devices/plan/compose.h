@@ -115,7 +115,6 @@ struct facts {
     X(adds_by_layout,          "--tensor of a plug-in")                                             \
     X(adds_choices,            "--dispatch tutel")                                                  \
     X(cuts_attention,          "--attention ring")                                                  \
-    X(latent,                  "a model with latent attention")                                     \
     X(loss_by_rule,            "--as with a loss of its own")                                       \
     X(encoders,                "--modalities")                                                      \
     X(fp64,                    "--dtype fp64")

@@ -692,11 +692,6 @@ static bool cuts_attention(const struct facts *facts, struct typed *typed)
            features_say(typed, "--attention %s", facts->plan->attention);
 }
 
-static bool latent(const struct facts *facts, struct typed *typed)
-{
-    return LATENT(&facts->plan->model) && say_model(facts, typed);
-}
-
 static bool loss_by_rule(const struct facts *facts, struct typed *typed)
 {
     return !loss_rule_is_usual(&facts->plan->model.loss) && features_say(typed, "the loss of --as");

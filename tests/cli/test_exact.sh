@@ -94,6 +94,13 @@ test_copied_keys() {
     same "$one" --model qwen2-tiny --dtype bf16 --tp 6 --tensor 1d-sp-keep
 }
 
+# Heads on several devices share a key, which has one gradient.
+test_latent_attention() {
+    print_of --model deepseek-v3-tiny; local one=$print
+    same "$one" --model deepseek-v3-tiny --tp 3 --pp 2 --micro 5
+    same "$one" --model deepseek-v3-tiny --dp 2 --tp 2 --ep 2 --etp 2
+}
+
 # Kernels of a BLAS add in orders of their own, which integers do not show.
 test_kernels_of_a_blas() {
     local kernel one
@@ -130,7 +137,7 @@ test_refused() {
     refuse --model tiny --dtype fp64;                   expect_error 'fp64'
     refuse --model mixtral-tiny;                        expect_error '--balance-over batch or sequence'
     refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch tutel;    expect_error 'tutel'
-    refuse --model deepseek-v2-tiny;                    expect_error 'deepseek-v2-tiny'
+    refuse --model parscale-tiny;                       expect_error '--streams'
     refuse --model tiny --cp 2;                         expect_error 'merges results of a query'
     refuse --model tiny --optimizer galore;             expect_error 'galore'
     refuse --model tiny --dp 2 --data-parallel diloco;  expect_error 'diloco'
@@ -138,4 +145,4 @@ test_refused() {
     run train --arithmetic exactly;                     expect_status 2; expect_error 'exact'
 }
 
-run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_experts_in_slices test_dispatch_of_experts test_heads_exchanged test_columns_of_the_stream test_copied_keys test_kernels_of_a_blas test_check_has_no_bounds test_said test_refused
+run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_experts_in_slices test_dispatch_of_experts test_heads_exchanged test_columns_of_the_stream test_copied_keys test_latent_attention test_kernels_of_a_blas test_check_has_no_bounds test_said test_refused

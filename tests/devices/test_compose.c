@@ -116,7 +116,6 @@ static void take(struct plan *p, enum feature f)
     case HAS_cuts_attention: case_take_context(p, 2, "ring"); break;
     case HAS_adds_choices: take(p, HAS_mixture), p->dispatch = "tutel"; break;
     case HAS_balance_of_microbatch: case_take_mixtral(p), p->model.mixture.balance.over = OVER_MICROBATCH; break;
-    case HAS_latent: case_take_deepseek(p), p->model.mixture.balance_coefficient = 0; break;
     case HAS_loss_by_rule: p->model.loss.smoothing = 0.125; break;
     case HAS_encoders: p->encoders.kinds = 1; break;
     case HAS_tiles: p->data.tiles = 3; break;

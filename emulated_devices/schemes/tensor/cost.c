@@ -131,9 +131,9 @@ void forecast_norm(struct forecast *forecast, enum tensor_pass pass, int64_t N)
 void forecast_shared_key(struct forecast *forecast, enum tensor_pass pass, int64_t N)
 {
     const struct tensor_parallel *tp = forecast->tp;
-    if (pass == INPUT_PASS)
-        forecast_allreduce(forecast, tp->scheme->heads.columns,
-                           tensor_rows_at(tp, AT_HEADS, N).count * tp->config->rotary.turned);
+    const struct collective sum = { .count = tensor_rows_at(tp, AT_HEADS, N).count * tp->config->rotary.turned,
+                                    .dtype = tp->device->exact ? EXACT : own_format(forecast) };
+    if (pass == INPUT_PASS) cost_enter(forecast, ALLREDUCE, tp->scheme->heads.columns, tp->allreduce, sum);
 }
 
 void forecast_matrix(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N)
